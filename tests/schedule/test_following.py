@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 from decisions import AVX512, main, schedules, tensor
 
-from shlo_jit.kernels.gemm.policy import Ints, k_block
+from shlo_jit.kernels.gemm.numbers import Ints
+from shlo_jit.kernels.gemm.policy import k_block
 from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
 from shlo_jit.schedule.panels import PanelsSchedule

@@ -27,7 +27,8 @@ from shlo_jit.kernels.convolution.shape import (
     conv_plan,
     three,
 )
-from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
+from shlo_jit.kernels.convolution.stripe import stripe
+from shlo_jit.kernels.gemm.micro import row_counts
 from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
@@ -431,39 +432,9 @@ class _Decision:
         return wasted * tuning.CONV_GATHER * -(-columns // self.plan.nr) <= width
 
     def _stripe(self, width: int) -> tuple[int, float]:
-        """Pixels of a line that a tile takes at a time, and what the line takes in rows of the tallest tile. 16 pixels
-        are twice 8, since 14 and 2 take as long as 18; 13 are a tile of their own, where the work is worth its code."""
-        plan = self.plan
-        if isinstance(width, Size):
-            return plan.mr, turns(plan, hint_of(width))
-        short = self._of_short_tiles()
-
-        def whole(height: int) -> float:
-            return turns(plan, height) * (1.0 if height == plan.mr else short)
-
-        def line(height: int, each: float) -> tuple[float, int]:
-            rest = turns(plan, width % height)
-            return width // height * each + rest * short, -height
-
-        heights = {plan.mr, SUMS, SUMS - 1} & set(row_counts(plan))
-        each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
-        each = each or [(turns(plan, width), -plan.mr)]
-        own = -(-width // -(-width // plan.mr))
-        s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
-        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps) * self.calls
-        if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
-            each.append(line(own, own))
-        least, height = min(each)
-        return -height, least
-
-    def _of_short_tiles(self) -> float:
-        """What a row of lower tiles takes of features, in rows of the tallest tile: only that (and one of a height of
-        its own) has a form one vector wide, for the last features of a panel."""
-        plan, co = self.plan, self.shape.co
-        if isinstance(co, Size) or not plan.masks or not 0 < co % plan.nr <= plan.lanes:
-            return 1.0
-        panels = co // plan.nr
-        return (panels + 1) * plan.nr / (panels * plan.nr + plan.lanes)
+        s = self.shape
+        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.taps) * self.calls
+        return stripe(self.plan, width, s.co, work)
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for

@@ -18,7 +18,8 @@ from shlo_jit.kernels.gemm.micro import (
     stripe_symbol,
     tile_attributes,
 )
-from shlo_jit.kernels.gemm.policy import FEW_PANELS, FEW_TILE, PAIR_PANELS, Extents, Registers
+from shlo_jit.kernels.gemm.numbers import Registers
+from shlo_jit.kernels.gemm.policy import FEW_PANELS, FEW_TILE, PAIR_PANELS, Extents
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, i64

@@ -27,8 +27,9 @@ from shlo_jit.kernels.gemm.blocks import (
 )
 from shlo_jit.kernels.gemm.few import emit_few_entry, emit_few_task
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
+from shlo_jit.kernels.gemm.numbers import Registers
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
-from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
+from shlo_jit.kernels.gemm.policy import SHARED, Extents, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, emit_way
 from shlo_jit.kernels.gemm.way import Way

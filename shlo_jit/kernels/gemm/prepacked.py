@@ -11,8 +11,9 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
+from shlo_jit.kernels.gemm.numbers import Ints
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import Ints, k_block
+from shlo_jit.kernels.gemm.policy import k_block
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
 UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from shlo_jit.kernels.gemm import policy
-from shlo_jit.kernels.gemm.policy import Ints, Layout
+from shlo_jit.kernels.gemm.numbers import Ints
+from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import GemmPlan
 
 
