@@ -383,6 +383,14 @@ ResNet-50 of `benchmarks.deployed`."""
 CONV_OWN_TILE = 1 << 26
 """Multiply-adds of a convolution from which a tile as high as its lines are compiled for it, where that wastes less. It
 gains 15 % of 300 us, and takes 15 ms. Chosen."""
+CONV_TAP_CALL = 80
+"""Steps of a row of the tile that a call for one column of the window costs: where ends of lines leave out columns.
+Chosen."""
+CONV_ENDS = 0.1
+"""Share of a convolution's work that they have to save by that. Chosen: windows of 33 pixels that are 12 or 24 apart
+gain 30 and 50 %; those of 7 adjacent pixels, a tenth of whose work is in vain, 3 % alone, and a ResNet loses 1 %."""
+CONV_END_TILE = 10 << 20
+"""Multiply-adds that a tile of a height of its own has to save there. Chosen, as that of lines: it takes 15 ms."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""

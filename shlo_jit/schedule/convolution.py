@@ -15,9 +15,10 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
-from shlo_jit.kernels.convolution.decision import has_idle_lines, kernel_blocks
+from shlo_jit.kernels.convolution.decision import kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
+from shlo_jit.kernels.convolution.taps import has_idle_taps
 from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.schedule.choice import Note, count
@@ -54,7 +55,7 @@ class ConvolutionSchedule(PanelsSchedule):
     @property
     def symbol(self) -> str:
         """Of the routine."""
-        return conv_symbol(self.types, self.kind, self.table[FIELDS.index("made_for")])
+        return conv_symbol(self.types, self.kind, *(self.table[FIELDS.index(x)] for x in ("made_for", "ends")))
 
     @property
     def notes(self) -> list[Note]:
@@ -75,6 +76,9 @@ class ConvolutionSchedule(PanelsSchedule):
             out.append(
                 Note("window", "lines that meet padding alone are left out", "the kernel is constant and finite")
             )
+        if t["ends"]:
+            value = "columns that meet padding alone are left out at the ends of lines"
+            out.append(Note("window", value, "the kernel is constant and finite"))
         if t["margin_line"]:
             out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
         if self.prepacked is not None:
@@ -101,8 +105,9 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         calls = -(-whole.batch * height // lines)
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
-    leaves_padding = kernel is not None and is_constant and has_idle_lines(whole) and _is_finite(kernel.constant)
-    table = tuple(conv_table(shape, types, target, is_constant, calls, leaves_padding))
+    has_idle = any(has_idle_taps(whole, axis) for axis in (1, 2))
+    is_finite = kernel is not None and is_constant and has_idle and _is_finite(kernel.constant)
+    table = tuple(conv_table(shape, types, target, is_constant, calls, is_finite))
     t = dict(zip(FIELDS, table, strict=True))
     blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
     pixels, features = prod(whole.output), whole.co * whole.groups
@@ -118,7 +123,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
-        routines=(conv_routine(types, target, t["kind"], t["made_for"]),),
+        routines=(conv_routine(types, target, t["kind"], t["made_for"], t["ends"]),),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
+from collections import Counter
 
 import guarded
 import ml_dtypes
@@ -16,7 +17,7 @@ import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
-from shlo_jit.kernels.convolution.decision import conv_table, has_idle_lines, kernel_blocks
+from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS, GROUPED
 from shlo_jit.kernels.gemm.gemm import GemmTypes
@@ -166,8 +167,7 @@ def run(
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    leaves_padding = is_constant and has_idle_lines(shape)
-    table = np.array(conv_table(shape, types, t, is_constant, leaves_padding=leaves_padding), np.int64)
+    table = np.array(conv_table(shape, types, t, is_constant, is_finite=is_constant), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
     kernel = as_wanted(w, shape, table, types, t)
     scratch = guarded.scratch(size)
@@ -180,7 +180,7 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    way = int(table[FIELDS.index("kind")]), int(table[FIELDS.index("made_for")])
+    way = [int(table[FIELDS.index(name)]) for name in ("kind", "made_for", "ends")]
     f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
         table.ctypes.data,
@@ -300,6 +300,38 @@ def test_lines_that_meet_padding_alone(
         table = run(p, names, seed, "native", 2, is_constant=True)
         found += table["leaves_padding"] * np.array([1, not table["margin_lines"]])
     assert (found >= (8, 2)).all(), found
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("margins", [0, 1000])
+@pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
+def test_columns_that_meet_padding_alone(
+    names: tuple[str, str, str], margins: int, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pixels at the ends of lines leave them out: of windows whose lines are runs and of those whose columns are, some
+    pixels of a stripe or all of it, by tiles of the usual heights or of one of their own."""
+    for name, value in (("MARGINS", margins), ("TAP_CALL", 0), ("ENDS", 0), ("END_TILE", 0), ("OWN_TILE", 1)):
+        monkeypatch.setattr(tuning, f"CONV_{name}", value)
+    pick, found = random.Random(repr(names)), Counter[str]()
+    for seed in range(60):
+        monkeypatch.setattr(tuning, "CONV_CALL_K", pick.choice([64, 1152]))
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), g=pick.choice([1, 1, 2]), ldil=1, co=pick.choice([3, 16, 40]))
+        p.ci = pick.choice([3, 16])
+        last = (pick.choice([2, 3, 4, 5]), pick.choice([1, 1, 2, 3, 6]))
+        p.window, p.rdil = (*p.window[:-1], last[0]), (*p.rdil[:-1], last[1])
+        p.low, p.high = (tuple(pick.choice([0, 1, 2, 6]) for _ in p.input) for _ in range(2))
+        middle = (last[0] - 1) * last[1] // 2
+        p.low, p.high = (*p.low[:-1], pick.choice([middle, 1])), (*p.high[:-1], pick.choice([middle, 1, 0]))
+        p.size_output()
+        wanted = pick.choice([7, 9, 11, 12, 13, 14, 16, 18, 24, 28])
+        p.input = (*p.input[:-1], max(1, p.input[-1] + (wanted - p.output[-1]) * p.stride[-1]))
+        p.size_output()
+        table = run(p, names, seed, target, 2, is_constant=True)
+        if table["ends"]:
+            found.update(["by lines" if table["margin_lines"] else "by columns", "in all"])
+            found.update(["own"] * (table["ends"] > 1) + ["padded"] * (table["copy_tasks"] > 0))
+    assert found["by lines"] >= 3 and found["by columns"] >= 3 and found["in all"] >= 9, found
+    assert found["own"] >= 3 or names[2] != "f32", found
 
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])

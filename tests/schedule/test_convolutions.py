@@ -185,6 +185,46 @@ def test_lines_of_padding_are_left_out_of_finite_kernels() -> None:
         assert leaves(kernel) == 0, other
 
 
+def dilated(kernel: np.ndarray, rate: int, extent: int = 33) -> str:
+    x, w = f"tensor<1x{extent}x{extent}x64xf32>", "tensor<3x3x64x64xf32>"
+    return main(
+        f"%x: {x}",
+        x,
+        f"""%w = stablehlo.constant dense<"0x{kernel.tobytes().hex()}"> : {w}
+        %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+          window = {{pad = [[{rate}, {rate}], [{rate}, {rate}]], rhs_dilate = [{rate}, {rate}]}}
+          {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {w}) -> {x}""",
+    )
+
+
+def test_ends_of_lines_leave_columns_of_padding_out() -> None:
+    """Where these are many: of windows that are far apart, not of a tenth of the work or less."""
+    kernel = np.ones((3, 3, 64, 64), np.float32)
+
+    def ends(text: str) -> bool:
+        found = the_schedule(text, AVX512)
+        assert isinstance(found, ConvolutionSchedule)
+        assert any("ends of lines" in note.value for note in found.notes) == (field(found, "ends") > 0)
+        return field(found, "ends") > 0
+
+    assert ends(dilated(kernel, 18)) and ends(dilated(kernel, 12)) and not ends(dilated(kernel, 1))
+    kernel[1, 0, 2, 3] = np.nan
+    assert not ends(dilated(kernel, 18))
+
+
+@pytest.mark.parametrize("rate", [6, 12, 18, 20])
+def test_infinite_kernels_meet_the_padding_of_ends(rate: int) -> None:
+    kernel = np.ones((3, 3, 64, 64), np.float32)
+    x = np.random.default_rng(rate).standard_normal((1, 33, 33, 64)).astype(np.float32)
+    y = shlo_jit.compile(dilated(kernel, rate))(x)
+    padded = np.pad(x, ((0, 0), (rate, rate), (rate, rate), (0, 0))).sum(3)
+    taps = [padded[0, i * rate : i * rate + 33, j * rate : j * rate + 33] for i in range(3) for j in range(3)]
+    np.testing.assert_allclose(y[0], np.repeat(np.sum(taps, 0)[..., None], 64, 2), atol=1e-4)
+    kernel[1, 0, 2, 3] = np.inf
+    y = shlo_jit.compile(dilated(kernel, rate))(np.ones_like(x))
+    assert np.isnan(y[0, :, :rate, 3]).all() and np.isposinf(y[0, :, rate:, 3]).all()
+
+
 def test_infinite_kernels_meet_the_padding() -> None:
     """Zero times infinity is no number: at the border only, where the infinity meets padding."""
     kernel = np.ones((3, 3, 8, 16), np.float32)

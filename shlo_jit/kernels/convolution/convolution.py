@@ -109,23 +109,26 @@ BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW
 """Ways with few multiply-adds a byte."""
 
 
-def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0) -> str:
-    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}"
+def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0) -> str:
+    """See `conv_routine`."""
+    with_ends = f"_ends{ends}" if ends else ""
+    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}{with_ends}"
 
 
 @cache
-def conv_routine(types: GemmTypes, target: Target, kind: int, made_for: int = 0) -> Routine:
+def conv_routine(types: GemmTypes, target: Target, kind: int, made_for: int = 0, ends: int = 0) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `made_for`:
     what its code is made for, where `conv_table` says so: the height of a register tile for its lines, the few
-    output features, or the channels of a group."""
+    output features, or the channels of a group. `ends`: see `taps.Ends`, `tile`, likewise."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
-    symbol = conv_symbol(types, kind, made_for)
-    own = (stripe_routine(products, target, made_for),) if made_for and kind == LAST_IN_PLACE else ()
-    return Routine(symbol, (symbol,), partial(_build, types, kind, made_for), (copies, product, *own))
+    symbol = conv_symbol(types, kind, made_for, ends)
+    heights = [height for height in (made_for, ends) if height > 1 and kind == LAST_IN_PLACE]
+    own = [stripe_routine(products, target, height) for height in heights]
+    return Routine(symbol, (symbol,), partial(_build, types, kind, made_for, ends), (copies, product, *own))
 
 
 def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -134,14 +137,15 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
     emit_weights_task(module, types, target)
 
 
-def _build(types: GemmTypes, kind: int, made_for: int, module: ModuleText, target: Target) -> None:
+def _build(types: GemmTypes, kind: int, made_for: int, ends: int, module: ModuleText, target: Target) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
     if kind in (LAST_IN_PLACE, FEATURES_FEW):
         emit_margin(module, types, target)
     emit_main = TASKS[kind][1]
-    main = emit_main(module, types, target, *([made_for] if made_for else []))
-    b = module.function(conv_symbol(types, kind, made_for), CONV_PARAMS, linkage="", attributes=attributes(target))
+    main = emit_main(module, types, target, *((made_for, ends) if ends else (made_for,) if made_for else ()))
+    symbol = conv_symbol(types, kind, made_for, ends)
+    b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME))
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)

@@ -28,6 +28,7 @@ from shlo_jit.kernels.convolution.shape import (
     three,
 )
 from shlo_jit.kernels.convolution.stripe import stripe
+from shlo_jit.kernels.convolution.taps import ends_of_lines, has_idle_taps, line_of
 from shlo_jit.kernels.gemm.micro import row_counts
 from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
@@ -40,13 +41,13 @@ def conv_table(
     target: Target,
     is_constant: bool = False,
     calls: int = 1,
-    leaves_padding: bool = False,
+    is_finite: bool = False,
 ) -> list[int]:
     """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
     `prepacked.py` makes of it, where `w_prepacked` says so. `calls`: of the routine with this table, about.
-    `leaves_padding`: whether lines of the window that meet padding alone may be left out: the kernel has no number
-    whose product with zero is none, and each line of the output meets the image."""
-    return _Decision(shape, types, target, is_constant, calls, leaves_padding).table()
+    `is_finite`: the kernel has no number whose product with zero is none, so what meets padding alone may be left
+    out."""
+    return _Decision(shape, types, target, is_constant, calls, is_finite).table()
 
 
 def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[int]:
@@ -54,20 +55,6 @@ def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[in
     decision = _Decision(shape, types, target, is_constant=True)
     decision.table()
     return decision.blocks()
-
-
-def has_idle_lines(shape: ConvShape) -> bool:
-    """Whether windows of some lines of the output have lines that meet padding alone, and none has no others."""
-    size, lines, extent = (three(x, 1)[1] for x in (shape.window, shape.output, shape.input))
-    n = len(shape.window)
-    stride, dilation, holes = (
-        three(x or (1,) * n, 1)[1] for x in (shape.strides, shape.rhs_dilation, shape.lhs_dilation)
-    )
-    if size == 1 or holes != 1 or isinstance(extent, Size):
-        return False
-    corners = [h * stride - three(shape.pad_low, 0)[1] for h in range(lines)]
-    met = [sum(0 <= corner + tap * dilation < extent for tap in range(size)) for corner in corners]
-    return 0 < min(met, default=0) < size
 
 
 def conv_scratch_bytes(
@@ -90,7 +77,7 @@ class _Decision:
     is_constant: bool
     """Whether the kernel is known when the program is compiled."""
     calls: int = 1
-    leaves_padding: bool = False
+    is_finite: bool = False
     values: dict[str, int] = field(default_factory=dict)
     copies_margins: bool = False
     """Whether tasks copy what windows read that reach beyond the image, and read the others in place."""
@@ -319,7 +306,7 @@ class _Decision:
             self._set(margin_lines=1)
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
-        self._set(leaves_padding=int(self.leaves_padding and kd == 1))
+        self._set(leaves_padding=int(self.is_finite and kd == 1 and has_idle_taps(s, 1)))
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
         self._set(
             outer1=outer[0],
@@ -385,6 +372,7 @@ class _Decision:
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
             self._set(made_for=0 if height in row_counts(plan) else height)
+            self._ends()
         else:
             # Tasks with other columns would gather the same pixels once more.
             stripes, _ = self._even(-(-v["rows"] // plan.mr), rows // plan.mr, columns, columns)
@@ -432,9 +420,24 @@ class _Decision:
         return wasted * tuning.CONV_GATHER * -(-columns // self.plan.nr) <= width
 
     def _stripe(self, width: int) -> tuple[int, float]:
+        return stripe(self.plan, width, self.shape.co, self._work())
+
+    def _work(self) -> int:
+        """Multiply-adds of all calls, about."""
         s = self.shape
-        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.taps) * self.calls
-        return stripe(self.plan, width, s.co, work)
+        return hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.taps) * self.calls
+
+    def _ends(self) -> None:
+        """What of the ends of lines meets padding alone is left out, if columns of the window are in a call."""
+        s, v = self.shape, self.values
+        line = line_of(s, 2)
+        if not self.is_finite or line is None or line.width != self.output[2] or isinstance(s.ci, Size):
+            return
+        by_lines = v.get("margin_lines")
+        if (by_lines or v["runs_per_call"] >= v["runs"]) and has_idle_taps(s, 2):
+            steps = s.ci * (hint_of(v["runs_per_call"]) if by_lines else 1)
+            ends, heights = ends_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
+            self._set(ends=ends, tap_heights=heights)
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for

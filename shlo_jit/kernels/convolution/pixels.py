@@ -7,6 +7,7 @@ from collections.abc import Callable
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.input import dot, split
 from shlo_jit.kernels.convolution.margins import idle_lines, is_in_margin, margin_symbol, runs_inside
+from shlo_jit.kernels.convolution.taps import each_call_of_taps
 from shlo_jit.kernels.convolution.task import ConvTask, Part, Steps, Stripe
 from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
 from shlo_jit.kernels.gemm.types import GemmTypes
@@ -17,9 +18,10 @@ from shlo_jit.kernels.values import V, i64
 class PixelsTask(ConvTask):
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
 
-    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own_tile: int):
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own_tile: int = 0, ends: int = 0):
         super().__init__(b, types, target)
-        g, plan, self.gathers, self.own_tile = self.g, self.plan, gathers, own_tile
+        g, plan, self.gathers, self.has_ends = self.g, self.plan, gathers, ends > 0
+        self.own_tiles = [height for height in (own_tile, ends) if height > 1]
         self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
         nc, co, ow = g.ints("nc co ow")
         j0 = b.mul(column, nc)
@@ -77,9 +79,18 @@ class PixelsTask(ConvTask):
         def multiply(stripe: Stripe, steps: Steps) -> None:
             later = b.load("ptr", self.later, align=8)
             b.store(b.offset(later, b.mul(self.panels, piece)), self.later, align=8)
-            before = b.mul(b.mul(steps.before, g.get("w_width")), self.unit)
-            c = b.offset(self.output, b.mul(stripe.first, g.get("o_pixel")))
-            self.multiply(stripe, (b.offset(packed, before), panel_bytes), c, steps, (later, piece))
+            row = b.mul(g.get("w_width"), self.unit)
+
+            def call(stripe: Stripe, steps: Steps, nth: V) -> None:
+                panels = b.offset(packed, b.mul(steps.before, row)), panel_bytes
+                c = b.offset(self.output, b.mul(stripe.first, g.get("o_pixel")))
+                beside = b.select(b.icmp("eq", nth, 0), piece, i64(0))
+                self.multiply(stripe, panels, c, steps, (later, beside))
+
+            if self.has_ends:
+                each_call_of_taps(b, g, row, stripe, steps, call)
+            else:
+                call(stripe, steps, i64(0))
 
         def done_with(stripe: Stripe, steps: Steps) -> None:
             """Multiply, where there is something to do; the epilogue is told of some stripes at a time."""
@@ -102,7 +113,7 @@ class PixelsTask(ConvTask):
         rows = [stripe.a, stripe.a_rs, stripe.a_cs, stripe.height]
         operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
         k = [steps.k, steps.more, steps.runs, steps.run_stride]
-        self.stripe([*rows, *operand, self.n, *k], later, self.own_tile)
+        self.stripe([*rows, *operand, self.n, *k], later, steps.skipped, self.own_tiles)
 
     def _in_place(self, part: Part, stripe: Callable[[Stripe, Steps], None]) -> None:
         b, g = self.b, self.g
@@ -131,9 +142,9 @@ class PixelsTask(ConvTask):
 
                 copied = b.and_(b.icmp("ne", g.get("margin_line"), 0), is_in_margin(b, g, d, h, w, height))
                 a, run_stride = b.if_else(copied, at_margin, inside)
-                pixels = Stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit))
+                pixels = Stripe(nth, b.add(b.mul(line, ow), w), w, height, a, step, i64(self.unit))
                 run = g.get("run")
-                stripe(pixels, Steps(b.mul(first, run), run, runs, run_stride, more))
+                stripe(pixels, Steps(b.mul(first, run), run, runs, run_stride, i64(0), more))
 
     def _fetch_below(self, a: V, nbytes: V) -> None:
         """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
@@ -164,5 +175,5 @@ class PixelsTask(ConvTask):
             self.pointers(self.table, i, height, self.group, part.offset)
             self.gather(self.table, height, width, self.memory, part.runs)
             k, nth = b.mul(self.g.get("run"), part.runs), b.udiv(b.sub(i, self.begin), plan.mr)
-            pixels = Stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit))
-            stripe(pixels, Steps(i64(0), k, i64(1), i64(0), part.more))
+            pixels = Stripe(nth, i, i64(0), height, self.memory, i64(self.unit), b.mul(width, self.unit))
+            stripe(pixels, Steps(i64(0), k, i64(1), i64(0), i64(0), part.more))

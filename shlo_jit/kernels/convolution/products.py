@@ -19,7 +19,7 @@ class _FewTask(PixelsTask):
     """A panel is a feature; see `few.py`."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target, few: str, features: int):
-        super().__init__(b, types, target, gathers=False, own_tile=0)
+        super().__init__(b, types, target, gathers=False)
         self.few, self.features = few, features
 
     def multiply(self, stripe: Stripe, panels: tuple[V, V], c: V, steps: Steps, later: tuple[V, V]) -> None:
@@ -50,11 +50,13 @@ class _FewTask(PixelsTask):
         b.if_else(b.icmp("eq", self.g.get("o_pixel"), self.plan.out_bytes), by_image, by_pixel)
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 0, *, gathers: bool) -> str:
-    """Features last; see `_LastTask`. `own_tile`: the height of stripes for which there is a tile."""
+def emit_last_task(
+    module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 0, ends: int = 0, *, gathers: bool
+) -> str:
+    """Features last; see `PixelsTask`."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    task = PixelsTask(b, types, target, gathers, own_tile)
+    task = PixelsTask(b, types, target, gathers, own_tile, ends)
     task.each_call(task.part)
     b.ret()
     return name

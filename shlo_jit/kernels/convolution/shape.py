@@ -20,7 +20,7 @@ _FIELDS = (
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
-    "margin_line margin_lines a_corner leaves_padding"
+    "margin_line margin_lines a_corner leaves_padding ends tap_heights"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides in bytes."""

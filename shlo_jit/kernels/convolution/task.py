@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder
@@ -36,6 +37,8 @@ class Stripe(NamedTuple):
     """Of the task's stripes."""
     first: V
     """Pixel."""
+    w: V
+    """The same in its line; 0 where pixels are gathered."""
     height: V
     a: V
     a_rs: V
@@ -53,6 +56,8 @@ class Steps(NamedTuple):
     """Of a run."""
     runs: V
     run_stride: V
+    skipped: V
+    """Bytes of a panel between runs."""
     more: V
     """1 where C has sums already."""
 
@@ -118,20 +123,24 @@ class ConvTask:
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
             body(Part((x, y, s), offset, done, n, b.cast("zext", b.not_(first), "i64"), final))
 
-    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own_tile: int = 0) -> None:
+    def stripe(
+        self, args: list[V], later: tuple[V, V] | None = None, skipped: V | None = None, own_tiles: Sequence[int] = ()
+    ) -> None:
         """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
-        `own_tile`: the height that most stripes have, and for which there is a tile."""
-        b, args = self.b, [*args, *(later or (args[4], i64(0)))]
+        `own_tiles`: heights that stripes have often, and for which there are tiles."""
+        b, args = self.b, [*args, *(later or (args[4], i64(0))), skipped or i64(0)]
 
-        def call(height: int | None = None) -> list[V]:
-            b.call("void", stripe_symbol(self.plan, height), args)
+        def call(own: int | None = None) -> list[V]:
+            b.call("void", stripe_symbol(self.plan, own), args)
             return []
 
-        if own_tile:
-            height = args[3]
-            b.if_else(b.icmp("eq", height, own_tile), lambda: call(own_tile), call)
-        else:
-            call()
+        def choose(heights: Sequence[int]) -> list[V]:
+            if not heights:
+                return call()
+            own, *others = heights
+            return b.if_else(b.icmp("eq", args[3], own), partial(call, own), partial(choose, others))
+
+        choose(own_tiles)
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b

@@ -241,7 +241,7 @@ def _stripe(
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand
-    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later]
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later, i64(0)]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
@@ -275,7 +275,7 @@ def _amx_stripe(
     a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
     a_step = b.select(in_place, i64(row), i64(row * plan.mr))
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
-    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later]
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later, i64(0)]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 

@@ -34,11 +34,13 @@ KERNEL_PARAMS = [
     ("ptr", "later"),
     ("i64", "later_step"),
     ("i64", "b_panel"),
+    ("i64", "skipped"),
 ]
 """Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
-of a convolution each; one for a product), while B goes on; `start` is what the sums are added to at the end (C, or
-zeros with stride 0); C is fetched while k runs, and `later_step` bytes from `later` on each step, into the second level
-cache. `b_panel` leads from panel to panel of B, for kernels that take several."""
+of a convolution each; one for a product), while B goes on, or leaves out `skipped` bytes behind each; `start` is what
+the sums are added to at the end (C, or zeros with stride 0); C is fetched while k runs, and `later_step` bytes from
+`later` on each step, into the second level cache. `b_panel` leads from panel to panel of B, for kernels that take
+several."""
 
 STRIPE_PARAMS = [
     ("ptr", "a"),
@@ -57,6 +59,7 @@ STRIPE_PARAMS = [
     ("i64", "run_stride"),
     ("ptr", "later"),
     ("i64", "later_tile"),
+    ("i64", "skipped"),
 ]
 """Of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides in bytes, k in units; `b_panel` leads from
 one panel of `nr` columns of B to the next. Beside each tile, `later_tile` bytes from `later` on are fetched: what is
@@ -226,7 +229,8 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     its name."""
     name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, *others = b.params
+    later, later_step, b_panel, skipped = others
     nv *= panels
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
 
@@ -274,7 +278,8 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         *acc, first, row_b, soon = run.values
         with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
             step(carry)
-        run.next(*carry.values[:total], b.offset(first, run_stride), *carry.values[-2:])
+        row_b, soon = carry.values[-2:]
+        run.next(*carry.values[:total], b.offset(first, run_stride), b.offset(row_b, skipped), soon)
     starts = row_pointers(b, start, start_rs, rows)
     add = b.fadd if plan.acc in ("float", "double") else b.add
     for r in range(rows):
@@ -355,7 +360,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     symbol = stripe_symbol(plan, only)
     b = module.function(symbol, STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
-    later_first, later_tile = later
+    later_first, later_tile, skipped = later
     steps = b.max_(b.mul(k, runs), 1)
     later_step = b.udiv(b.add(later_tile, b.sub(steps, 1)), steps)
     more = b.icmp("ne", accumulate, 0)
@@ -365,7 +370,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     start = b.select(more, c, V("ptr", f"@{zeros}"))
     done: V = i64(0)
     for height in (1, 2) if plan.kind != "complex" and only is None else ():
-        args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride]
+        args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, skipped]
         whole = b.select(b.icmp("eq", rows, height), n, i64(0))
         count, b_first, c, start = _across(b, module, plan, target, height, args, whole, b_panel, start_step)
         done = b.add(done, count)
@@ -379,7 +384,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
             size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
-            args += [soon, later_step, b_panel]
+            args += [soon, later_step, b_panel, skipped]
             if tile is None:
                 b.call_pointer("void", kernel, args)
             else:
@@ -419,8 +424,8 @@ def _across(
     whole = b.mul(b.udiv(n, width), width)
     with b.loop_carry(0, whole, [args[3], args[5], args[7]], width, "panels") as column:
         b_at, c_at, start_at = column.values
-        here = [*args[:3], b_at, args[4], c_at, args[6], start_at, *args[8:]]
-        b.call("void", kernel, [*here, b_at, i64(0), b_panel])
+        here = [*args[:3], b_at, args[4], c_at, args[6], start_at, *args[8:-1]]
+        b.call("void", kernel, [*here, b_at, i64(0), b_panel, args[-1]])
         steps = b.mul(b_panel, panels), i64(width * plan.out_bytes), b.mul(start_step, panels)
         column.next(*(b.offset(at, by) for at, by in zip(column.values, steps, strict=True)))
     b_at, c_at, start_at = column.values
