@@ -7,7 +7,6 @@ that want it. Where that takes as long as with some pixels more, these are multi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -60,8 +59,10 @@ def has_idle_taps(shape: ConvShape, axis: int) -> bool:
     line = line_of(shape, axis)
     if line is None or line.taps == 1:
         return False
-    met = Counter(p for tap in range(line.taps) for p in range(*line.meets(tap)))
-    return all(met[p] for p in range(line.width)) and any(met[p] < line.taps for p in range(line.width))
+    met, end = sorted(line.meets(tap) for tap in range(line.taps)), 0
+    for first, stop in met:
+        end = max(end, stop) if first <= end else end
+    return end == line.width and any(pixels != (0, line.width) for pixels in met)
 
 
 class Ends(NamedTuple):
@@ -76,12 +77,17 @@ class Ends(NamedTuple):
 def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> Ends:
     """Of lines in stripes of so many pixels, for which there may be an `own` tile. `steps`: of k, a column's in a call;
     `work`: multiply-adds of all calls."""
-    found = [_Stripe.of(line, w, min(w + stripe, line.width)) for w in range(0, line.width, stripe)]
+    met = [line.meets(tap) for tap in range(line.taps)]
+    low, high = max(begin for begin, _ in met), min(end for _, end in met)
+    # Stripes in the middle, of which there may be many, meet everything.
+    places = {*range(0, low, stripe), *range(high // stripe * stripe, line.width, stripe)}
+    found = [_Stripe.of(met, w, min(w + stripe, line.width)) for w in sorted(places)]
     singles = {rows for s in found for rows in s.rows if rows * plan.nv >= SUMS} - {own, *row_counts(plan)}
     if plan.kind != "plain":
         singles = set[int]()
     own_tiles = {own} - {0}
-    whole = sum(_turns(plan, own_tiles, s.height) for s in found) * line.taps
+    middle = (-(-line.width // stripe) - len(found)) * _turns(plan, own_tiles, stripe)
+    whole = (sum(_turns(plan, own_tiles, s.height) for s in found) + middle) * line.taps
 
     def saved(tile: int) -> float:
         """The share of the work."""
@@ -108,9 +114,9 @@ class _Stripe(NamedTuple):
     """Pixels that want a column, of each column that not all do."""
 
     @classmethod
-    def of(cls, line: Line, begin: int, end: int) -> _Stripe:
-        met = [[max(begin, min(p, end)) for p in line.meets(tap)] for tap in range(line.taps)]
-        rows = [high - low for low, high in met]
+    def of(cls, met: Sequence[tuple[int, int]], begin: int, end: int) -> _Stripe:
+        """Pixels [begin, end); `met`: those that each column meets."""
+        rows = [max(0, min(high, end) - max(low, begin)) for low, high in met]
         height = end - begin
         return cls(height, [n for n in rows if n < height] if height in rows else [])
 
