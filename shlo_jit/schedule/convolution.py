@@ -104,7 +104,8 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         shape = replace(whole, batch=1, output=(max(2, lines), *others), lines=height)
         calls = -(-whole.batch * height // lines)
     kernel = op.operands[1].op
-    is_constant = kernel is not None and kernel.name == "stablehlo.constant"
+    # One without elements has nothing to prepare.
+    is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
     has_idle = any(has_idle_taps(whole, axis) for axis in (1, 2))
     is_finite = kernel is not None and is_constant and has_idle and _is_finite(kernel.constant)
     table = tuple(conv_table(shape, types, target, is_constant, calls, is_finite))

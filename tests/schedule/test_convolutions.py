@@ -234,6 +234,20 @@ def test_infinite_kernels_meet_the_padding() -> None:
     assert np.isfinite(np.delete(y, 5, 3)).all()
 
 
+@pytest.mark.parametrize("rate", [1, 12])
+def test_kernels_without_input_features(rate: int) -> None:
+    x, w, r = "tensor<1x33x33x0xf32>", "tensor<3x3x0x64xf32>", "tensor<1x33x33x64xf32>"
+    text = main(
+        f"%x: {x}",
+        r,
+        f"""%w = stablehlo.constant dense<1.0> : {w}
+        %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+          window = {{pad = [[{rate}, {rate}], [{rate}, {rate}]], rhs_dilate = [{rate}, {rate}]}}
+          {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {w}) -> {r}""",
+    )
+    assert (shlo_jit.compile(text)(np.ones((1, 33, 33, 0), np.float32)) == np.zeros((1, 33, 33, 64))).all()
+
+
 def test_a_task_has_so_many_multiply_adds() -> None:
     """Rows of a task: whole tiles, with all of k and a chunk of columns."""
     found = convolution((4, 58, 58, 64), 3, 64)

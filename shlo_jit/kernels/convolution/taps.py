@@ -23,7 +23,7 @@ from shlo_jit.sizes import Size
 
 
 class Line(NamedTuple):
-    """A line of the output and its windows, along the width."""
+    """The output and its windows along one dimension; the words are those of the width."""
 
     width: int
     extent: int
@@ -152,10 +152,9 @@ def each_call_of_taps(
     taps = b.select(by_lines, kw, steps.runs)
     tap_bytes = b.select(by_lines, b.mul(g.get("rdil_w"), g.get("a_w")), steps.run_stride)
     end = b.add(stripe.w, stripe.height)
-    inside = b.and_(b.icmp("sge", stripe.w, g.get("inside0")), b.icmp("sle", end, g.get("inside1")))
     low = _first_tap(b, g, stripe.w, i64(0), taps)
     high = _first_tap(b, g, b.sub(end, 1), g.get("in_w"), taps)
-    together = b.or_(inside, b.icmp("sge", low, high))
+    together = b.icmp("sge", low, high)
     low, high = b.select(together, i64(0), low), b.select(together, taps, high)
     common = b.sub(high, low)
     with b.loop(0, b.add(b.sub(taps, common), 1), hint="taps") as call:
