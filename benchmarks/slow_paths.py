@@ -2,7 +2,7 @@
 
     python -m benchmarks.slow_paths
 
-The table in docs/architecture.md comes from here.
+The table in docs/slow_paths.md comes from here.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from shlo_jit.version import __version__
 
 if TYPE_CHECKING:
     from shlo_jit.builder.jit import jit
-    from shlo_jit.runtime.ffi.types import register_ffi_type
+    from shlo_jit.runtime.ffi.state_types import register_ffi_type
 
 __all__ = [
     "Diagnostic",
@@ -73,5 +73,5 @@ def __getattr__(name: str) -> Any:
     if name == "builder":
         return importlib.import_module("shlo_jit.builder")
     if name == "register_ffi_type":
-        return importlib.import_module("shlo_jit.runtime.ffi.types").register_ffi_type
+        return importlib.import_module("shlo_jit.runtime.ffi.state_types").register_ffi_type
     raise AttributeError(f"module 'shlo_jit' has no attribute {name!r}")

@@ -30,7 +30,7 @@ def defects(program: Callable[[], Module], entry: str) -> Iterator[None]:
         if isinstance(error, InternalError) and error.program is not None:
             raise
         what = str(error) if isinstance(error, InternalError) else _defect(error)
-        from shlo_jit.kept import keep
+        from shlo_jit.failed_programs import keep
 
         kept, said = keep(program, entry)
         raise InternalError("\n".join([what, *said]), program=kept) from error

@@ -195,7 +195,7 @@ def plan(
     with stage("verify"):
         function = verified(module, options)
     # Before the stages are imported, which takes as long as a small program does.
-    from shlo_jit.schedule.early import early_routines
+    from shlo_jit.schedule.precompile import early_routines
 
     for routine in early_routines(module, options.target):
         on_routine(routine)

@@ -20,7 +20,7 @@ from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ir.unknown import has_unknown, is_dynamic
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform

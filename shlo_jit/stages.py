@@ -83,8 +83,8 @@ def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
         from shlo_jit.text.printer import print_op
 
         return print_op(function.core)
-    from shlo_jit.fuse.names import Names
     from shlo_jit.fuse.show import show_plan
+    from shlo_jit.fuse.value_names import Names
     from shlo_jit.memory.show import show_memory
     from shlo_jit.schedule.show import show_schedule
 

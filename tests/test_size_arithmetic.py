@@ -12,7 +12,7 @@ from shlo_jit.codegen import jit
 from shlo_jit.codegen.objects import generate
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import i64, vector_literal
+from shlo_jit.kernels.llvm_values import i64, vector_literal
 from shlo_jit.sizes import (
     NotSymbolic,
     Size,

@@ -4,7 +4,7 @@ export.py        the function `export`: options to files
 image.py         what goes into a library: functions, targets, constants
 sized.py         functions with unknown dimensions; with it sized_calls.py, sized_header.py, sized_words.py
 modules.py       an image as one LLVM module, and its object code
-interface.py     the C interface, in LLVM text; with it calls.py, imports.py, description.py, weights_code.py
+interface.py     the C interface, in LLVM text; with it entry_points.py, imports.py, description.py, weights_code.py
 instances.py     what an instance is in memory
 services.py      what a library asks of its system: memory, files, locks
 weights.py       constants, in the object or in a file beside the library

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.calls import alignment, public, result_alignment, run_symbol
+from shlo_jit.aot.entry_points import alignment, public, result_alignment, run_symbol
 from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.sized import Sized, SizedPort
@@ -18,7 +18,7 @@ from shlo_jit.codegen.library_format import INTERFACE_VERSION, METADATA_OFFSET, 
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.version import __version__
 
 

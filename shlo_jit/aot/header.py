@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shlo_jit.aot import sized_header
 from shlo_jit.aot.c_names import c_comment, c_declaration, c_identifier, c_type, port_names
-from shlo_jit.aot.calls import alignment
+from shlo_jit.aot.entry_points import alignment
 from shlo_jit.aot.image import Function, Image
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.interface import OPTIONS_WORDS

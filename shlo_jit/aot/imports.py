@@ -17,7 +17,7 @@ from shlo_jit.aot.writing import is_null, leave_if
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.externals import LAPACK_PREFIX
-from shlo_jit.kernels.values import V, i32
+from shlo_jit.kernels.llvm_values import V, i32
 
 
 def custom_call_symbols(image: Image) -> dict[str, str]:

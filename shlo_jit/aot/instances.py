@@ -10,7 +10,7 @@ from typing import NamedTuple
 from shlo_jit.aot.image import Image, record_bytes
 from shlo_jit.aot.services import LOCK_BYTES
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.schedule.scratch import ALIGN
 
 FIELDS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.calls import Calls, custom_symbol, entry_symbol, public, run_symbol
 from shlo_jit.aot.description import Description, library_symbol
+from shlo_jit.aot.entry_points import Calls, custom_symbol, entry_symbol, public, run_symbol
 from shlo_jit.aot.image import INTERFACE, Image, arena_terms
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import PAGE, services
@@ -19,9 +19,9 @@ from shlo_jit.codegen import abi
 from shlo_jit.codegen.cpu_check import write_cpu_check
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.state import MAX_WORKERS
-from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.schedule.scratch import ALIGN
 
 OPTIONS = "{i32, i32, ptr, ptr, i64, ptr, i64}"

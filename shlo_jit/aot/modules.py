@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import llvmlite.binding as llvm
 
-from shlo_jit.aot.calls import entry_symbol
+from shlo_jit.aot.entry_points import entry_symbol
 from shlo_jit.aot.image import Image, Variant
 from shlo_jit.aot.imports import signatures
 from shlo_jit.aot.interface import FLOATS_USED, Interface, public_symbols

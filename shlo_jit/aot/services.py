@@ -8,8 +8,8 @@ thread that has it already is told so instead of waiting for itself.
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32, i64
 
 LOCK_BYTES = 128
 """pthread_mutex_t has 40 bytes on Linux and 64 on macOS."""

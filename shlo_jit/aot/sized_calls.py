@@ -10,8 +10,8 @@ i32 @NAME_f_shapes(ptr n, i64 x_dim0, ..., ptr y_shape, ...)      @NAME.shapes.S
 
 from __future__ import annotations
 
-from shlo_jit.aot.calls import pack, public, run_symbol
 from shlo_jit.aot.description import shapes_symbol, sized_symbol
+from shlo_jit.aot.entry_points import pack, public, run_symbol
 from shlo_jit.aot.image import Image
 from shlo_jit.aot.sized import Sized
 from shlo_jit.aot.tables import Tables, text_bytes
@@ -19,7 +19,7 @@ from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 
 FIND = [("ptr", "args"), ("ptr", "sizes")]
 NONE = i64(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from shlo_jit.aot.c_names import c_comment, c_declaration, c_type, port_names
-from shlo_jit.aot.calls import result_alignment
+from shlo_jit.aot.entry_points import result_alignment
 from shlo_jit.aot.image import SIZED, Image
 from shlo_jit.aot.sized import Sized, SizedPort
 from shlo_jit.aot.sized_words import calls_text, shape_names, size_names

@@ -9,7 +9,7 @@ from shlo_jit.aot.tables import text_bytes
 from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT, WEIGHTS_HEADER, WEIGHTS_MAGIC, LibraryStatus
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 
 LONGEST_PATH = 4096
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i32
+from shlo_jit.kernels.llvm_values import V, i32
 
 NULL = V("ptr", "null")
 

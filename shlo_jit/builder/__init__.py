@@ -130,8 +130,8 @@ from shlo_jit.builder.host import (
 )
 from shlo_jit.builder.jit import Jitted, jit
 from shlo_jit.builder.linalg import cholesky, fft, triangular_solve
+from shlo_jit.builder.modules import FunctionBuilder, ModuleBuilder, function, module
 from shlo_jit.builder.normalization import batch_norm_grad, batch_norm_inference, batch_norm_training
-from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder, function, module
 from shlo_jit.builder.random import rng_bit_generator, rng_get_and_update_state, rng_normal, rng_uniform
 from shlo_jit.builder.records import (
     ChannelHandle,

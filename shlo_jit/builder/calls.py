@@ -11,7 +11,7 @@ import numpy as np
 from shlo_jit.builder.arguments import flag, integer, listed, text
 from shlo_jit.builder.control import values_of
 from shlo_jit.builder.errors import wrong
-from shlo_jit.builder.program import FunctionBuilder, PrivateFunction
+from shlo_jit.builder.modules import FunctionBuilder, PrivateFunction
 from shlo_jit.builder.regions import callable_of
 from shlo_jit.builder.scope import emit, frame
 from shlo_jit.builder.shapes import ShapeLike, element_of, shape_text, type_of

@@ -10,7 +10,7 @@ from shlo_jit.builder.data import concatenate, reshape, scalars
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import emit1
 from shlo_jit.ir.types import I32
-from shlo_jit.ops.shapes import with_bounds
+from shlo_jit.ops.type_algebra import with_bounds
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value

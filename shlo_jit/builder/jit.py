@@ -27,7 +27,7 @@ from shlo_jit.builder.arguments import array_of, integers, is_number
 from shlo_jit.builder.direct_calls import direct_call, result_maker
 from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import place_of
-from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder
+from shlo_jit.builder.modules import FunctionBuilder, ModuleBuilder
 from shlo_jit.builder.scope import Handle
 from shlo_jit.builder.shapes import shape_text, type_of
 from shlo_jit.builder.trees import Tree, flatten, paths, unflatten

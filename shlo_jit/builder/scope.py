@@ -21,12 +21,12 @@ from shlo_jit.ir.core import Block, Op, Region
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops import OPS, OpDef, Violation
-from shlo_jit.ops.shapes import with_element
+from shlo_jit.ops.type_algebra import with_element
 from shlo_jit.verify.check_op import check_op
 from shlo_jit.verify.infer import attribute_of, inferred_types, placeholders
 
 if TYPE_CHECKING:
-    from shlo_jit.builder.program import FunctionBuilder
+    from shlo_jit.builder.modules import FunctionBuilder
     from shlo_jit.builder.values import Value
 
 

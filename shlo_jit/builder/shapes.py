@@ -15,7 +15,7 @@ from shlo_jit.builder.errors import wrong
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.dtypes import DTYPES, DType, by_numpy
 from shlo_jit.ir.types import TOKEN, QuantizedType, TensorType, TupleType, Type, tensor
-from shlo_jit.ops.shapes import type_text, with_bounds
+from shlo_jit.ops.type_algebra import type_text, with_bounds
 from shlo_jit.text.types import type_of_text
 
 ShapeLike: TypeAlias = "str | Type | np.ndarray | np.generic | Any"

@@ -32,7 +32,7 @@ from shlo_jit.bytecode.fields import (
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
 from shlo_jit.bytecode.locations import Location
-from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
+from shlo_jit.bytecode.payloads import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.vhlo_kinds import (
     complex_part,
     element,

@@ -17,8 +17,8 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.bytecode.container import DIALECTS, NEEDED, OFFSETS, STRINGS, attribute_entries, head, section
+from shlo_jit.bytecode.payloads import tensor_of
 from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
-from shlo_jit.bytecode.values import tensor_of
 from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned, digests
 from shlo_jit.text.literals import Literal

@@ -26,7 +26,7 @@ from shlo_jit.bytecode.fields import (
     pairs,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
-from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
+from shlo_jit.bytecode.payloads import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.versions import FIRST, Version
 from shlo_jit.ir.attributes import (
     Dense,

@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.collective import board
-from shlo_jit.kernels.values import V, i32
+from shlo_jit.kernels.llvm_values import V, i32
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 ABI_VERSION = 3

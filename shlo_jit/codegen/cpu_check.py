@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from shlo_jit.codegen.cpu_features import AARCH64, RISCV64, X86_64, Cpuid, Hwcap
 from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i32, i64
 
 _BASELINES = {
     "x86_64": '"target-cpu"="x86-64" "target-features"="+sse2"',

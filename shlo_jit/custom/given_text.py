@@ -12,10 +12,10 @@ from pathlib import Path
 
 from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.target import machine_of_triple, target_machine
+from shlo_jit.custom.code_routine import llvm_type
 from shlo_jit.custom.functions import LLVMFunction
 from shlo_jit.custom.lift.read import fields_of, split
 from shlo_jit.custom.llvm_text import KERNEL, SCALAR, Refused, check_calls, parse
-from shlo_jit.custom.routine import llvm_type
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.kernels.compiler_helpers import HELPERS
 from shlo_jit.kernels.target import Target

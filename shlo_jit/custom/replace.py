@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from shlo_jit.custom import given_text, numba_text
+from shlo_jit.custom.code_routine import routine_of, scalar_loop
 from shlo_jit.custom.defined import defined, divisions_defined
 from shlo_jit.custom.functions import ArrayFunction, CustomCode, Elementwise, LLVMFunction
 from shlo_jit.custom.lift.lift import lift
 from shlo_jit.custom.lift.read import read
 from shlo_jit.custom.llvm_text import Refused
-from shlo_jit.custom.routine import routine_of, scalar_loop
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.dtypes import DType

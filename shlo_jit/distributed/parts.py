@@ -18,7 +18,7 @@ from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.attributes import UNIT, Dense, IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I64, UI32, TensorType, Type, tensor
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 

@@ -20,7 +20,7 @@ from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, manual_axes, refus
 from shlo_jit.ir.attributes import SymbolRef
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType, Type
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 
 Known = Sharding | None
 """None: every device has the whole."""

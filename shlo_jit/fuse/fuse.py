@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
-from shlo_jit.fuse.bands import form_bands
+from shlo_jit.fuse.attention_gradient import form_gradients
 from shlo_jit.fuse.choices import chooses
-from shlo_jit.fuse.dear import dear
 from shlo_jit.fuse.epilogue import attach_epilogues
-from shlo_jit.fuse.gradient import form_gradients
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
-from shlo_jit.fuse.homes import sibling_of, store_beside, store_in
+from shlo_jit.fuse.line_tiles import form_bands
+from shlo_jit.fuse.loop_interchange import fuse_turns
 from shlo_jit.fuse.maps import part_of
+from shlo_jit.fuse.materialize import sibling_of, store_beside, store_in
 from shlo_jit.fuse.nest import Nest, is_wide, space_of
 from shlo_jit.fuse.order import ordered, step_acts
-from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
-from shlo_jit.fuse.pieces import pieces_in
+from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_spread, fuse_update
 from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.recompute import dear
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
-from shlo_jit.fuse.turns import fuse_turns
+from shlo_jit.fuse.segments import pieces_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL

@@ -74,7 +74,7 @@ class Attention(NamedTuple):
     weights: Value
     """What that makes of them, which is not either: the left operand, maybe under another shape."""
     sums: tuple[OpStep, ...] = ()
-    """Products that add up over those rows, of what the row program makes as the left operand (see `gradient.py`)."""
+    """Products that add up over those rows; the row program makes their left operand (see `attention_gradient.py`)."""
 
     besides: tuple[OpStep, ...] = ()
     """Other products that multiply what the row program makes row by row, where there are such sums."""
@@ -100,7 +100,7 @@ class Attention(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """An operand of a product that is never in memory as a whole (see `pieces.py`)."""
+    """An operand of a product that is never in memory as a whole (see `segments.py`)."""
 
     whole: Value
     """The operand, a concatenation."""
@@ -121,7 +121,7 @@ class OpStep(Step):
     """Of a product: what is run for each block of its rows before it."""
     bands: tuple[OpStep, ...] = ()
     """Steps that run before this one, each a band of lines at a time, and make what the next one reads (see
-    `bands.py`)."""
+    `line_tiles.py`)."""
     no_epilogue: Refusal | None = None
     """Of a product: why no loop runs on its tiles."""
     no_bands: Refusal | None = None

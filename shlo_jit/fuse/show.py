@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import (
     ControlStep,
@@ -22,6 +21,7 @@ from shlo_jit.fuse.plan import (
     lines_of,
     source_ops,
 )
+from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 
 

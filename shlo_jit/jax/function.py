@@ -20,7 +20,7 @@ from jax._src import config, core
 from jax._src.array import ArrayImpl
 from jax._src.tree_util import default_registry
 
-from shlo_jit.jax.program import Program, lower
+from shlo_jit.jax.lowered_program import Program, lower
 
 OPTIONS = frozenset("threads target custom_calls composites cache fold_scales".split())
 """Of `shlo_jit.compile`, that functions may have."""

@@ -16,7 +16,7 @@ from typing import Any
 from shlo_jit.jax.host_calls import host_calls
 from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.pjrt.plugin import plugin
-from shlo_jit.runtime.ffi.types import register_ffi_type
+from shlo_jit.runtime.ffi.state_types import register_ffi_type
 
 NAME, CPU, XLA_CPU = "shlo", "cpu", "xla_cpu"
 PRIORITY = -100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 
 
 def atomic_load(b: Builder, type: str, pointer: V, order: str = "seq_cst") -> V:

@@ -1,7 +1,7 @@
 """A small builder that writes LLVM text: one `ModuleText` holds functions, one `Builder` writes the body of one.
 
 Building through `llvmlite.ir` costs 17-48 ms per 10,000 instructions and as much again to print; appending lines of
-text costs 2.5 ms. Values are in `values.py`; every arithmetic method works on scalars and vectors alike.
+text costs 2.5 ms. Values are in `llvm_values.py`; every arithmetic method works on scalars and vectors alike.
 
     m = ModuleText()
     b = m.function("axpy", [("ptr", "x"), ("ptr", "y"), ("i64", "n")])
@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from shlo_jit.kernels import size_registers
-from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import (
+from shlo_jit.kernels.llvm_values import (
     Index,
     V,
     bits,
@@ -32,6 +31,7 @@ from shlo_jit.kernels.values import (
     vector,
     vector_literal,
 )
+from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import NotSymbolic
 
 

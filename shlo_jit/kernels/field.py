@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import Mask, Side, load, store
-from shlo_jit.kernels.gemm.types import itemsize, storage
+from shlo_jit.kernels.gemm.precision import itemsize, storage
+from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const
 
 Number = tuple[V, ...]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const
 
 DIGITS = 64
 _CHARACTERS = f"<{DIGITS} x i8>"

@@ -15,10 +15,10 @@ from __future__ import annotations
 from functools import cache
 
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const, i64, vector, vector_literal
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.sort import Records, radix_records
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector, vector_literal
 
 NETWORK = (1, 2, 4)
 """Registers of each network."""

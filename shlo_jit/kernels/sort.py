@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, const, i64, vector
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.sizes import Size, hint_of, most_of
 
 INDEX_BITS = 32

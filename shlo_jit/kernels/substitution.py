@@ -28,9 +28,9 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.fft.access import Mask, first_lanes
 from shlo_jit.kernels.field import Field, Number
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64
 
 ROWS = 4
 SOLVE, UNIT, FACTOR, BELOW = range(4)

@@ -7,7 +7,7 @@ end on. The array has a smallest record in front of it and largest ones behind.
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, const, i64, vector
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 
 
 def array_bytes(k: int, lanes: int) -> int:

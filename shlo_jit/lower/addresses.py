@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 
 
 def address_table(b: Builder, pointers: Sequence[V]) -> V:

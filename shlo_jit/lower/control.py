@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
-from shlo_jit.kernels.values import V, i32
+from shlo_jit.kernels.llvm_values import V, i32
 from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
-from shlo_jit.lower.time_blocks import blocked, write_turns
+from shlo_jit.lower.temporal_tiling import blocked, write_turns
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -17,20 +17,20 @@ from shlo_jit.ir import digests
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i32, i64
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
 from shlo_jit.lower.glue import plain
+from shlo_jit.lower.interrupts import Pauses
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
-from shlo_jit.lower.numbers import numbers
 from shlo_jit.lower.parts import Parts
-from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.readers import readers_of
+from shlo_jit.lower.scalars import numbers
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
@@ -54,7 +54,7 @@ class Callee:
     arena: Scratch
     may_fail: bool
     work: int
-    """Work on the way to its end, since it last looked at signals (see `pauses.py`)."""
+    """Work on the way to its end, since it last looked at signals (see `interrupts.py`)."""
 
 
 class ProgramLowering:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 
 
 @dataclass(eq=False)
@@ -20,7 +20,7 @@ class Scope:
     addresses: dict[int, V] = field(default_factory=dict)
     """Addresses of storages (by id) that do not change, loaded at the function's entry."""
     budget: V | None = None
-    """Of work between looks at signals in its loops; see `pauses.py`."""
+    """Of work between looks at signals in its loops; see `interrupts.py`."""
     may_fail: bool = False
     """It may return another status than 0."""
 

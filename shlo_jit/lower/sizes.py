@@ -8,7 +8,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import i64
+from shlo_jit.kernels.llvm_values import i64
 from shlo_jit.memory.storage import MemoryPlan
 from shlo_jit.schedule.scratch import ALIGN
 from shlo_jit.sizes import Size, Symbol

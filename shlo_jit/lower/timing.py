@@ -23,7 +23,7 @@ from shlo_jit.codegen.program import TimedStep
 from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, const, i32, i64
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 from shlo_jit.lower.scope import Scope
 from shlo_jit.schedule.traffic import step_operations, step_traffic
 from shlo_jit.sizes import Size, equal

@@ -3,8 +3,8 @@ the copies that could not be avoided, each with why."""
 
 from __future__ import annotations
 
-from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.plan import PlanBlock, all_blocks, all_steps, labels_of
+from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.storage import MemoryPlan, Storage
 

@@ -9,7 +9,7 @@ from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.numeric import Array, result_type, storage_dtype
 from shlo_jit.ops.record import Violation, define
 from shlo_jit.ops.shape import MOVES
-from shlo_jit.ops.shapes import bounds_of, operand_type, same_dim, stated_result, type_text, with_bounds
+from shlo_jit.ops.type_algebra import bounds_of, operand_type, same_dim, stated_result, type_text, with_bounds
 
 _SHAPES = (
     "operand and result shapes must match except for the innermost dimension of the shape with the smaller "

@@ -10,7 +10,7 @@ from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, result_type
 from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shape import MOVES, check_known_shape, same_elements
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     bounds_of,
     operand_type,

@@ -19,7 +19,7 @@ from shlo_jit.ir.attributes import (
 )
 from shlo_jit.ir.core import Op
 from shlo_jit.ops.attribute_kinds import short_text
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 
 
 def python_value(attr: Any) -> Any:

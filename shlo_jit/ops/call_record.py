@@ -33,7 +33,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType, TupleType, Type
 from shlo_jit.ops.kinds import TypeKind, type_kind
 from shlo_jit.ops.record import Violation
-from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
+from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
 
 LABEL = "target"
 """Of the violations found here."""

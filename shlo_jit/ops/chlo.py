@@ -17,7 +17,7 @@ from shlo_jit.ops import complex_math
 from shlo_jit.ops.machine import ByKind, Computation, by_kind, call, elementary
 from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, function, meaning, result_type, widen_int, wrap
 from shlo_jit.ops.record import Violation, define, required
-from shlo_jit.ops.shapes import operand_type, same_type, with_element
+from shlo_jit.ops.type_algebra import operand_type, same_type, with_element
 
 
 def special(name: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import C64, C128, I1, ElementType, TensorType, Type
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import OPS, Violation, define, optional, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     compatible_elements,
     operand_types,

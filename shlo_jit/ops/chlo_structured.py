@@ -14,7 +14,7 @@ from shlo_jit.ops.dynamic import resolve_shape
 from shlo_jit.ops.numeric import Array, dtype_of, result_dtype, total_order_key, widen_int
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     check_disjoint,
     check_range,

@@ -12,7 +12,7 @@ from shlo_jit.ops.elementwise import fmax, fmin
 from shlo_jit.ops.machine import Machine, Register, by_kind
 from shlo_jit.ops.numeric import Array, dtype_of, in_float, total_order_key
 from shlo_jit.ops.record import KINDS, Violation, define, optional, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     compatible_elements,
     compatible_shapes,
     merge,

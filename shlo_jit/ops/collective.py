@@ -14,7 +14,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TOKEN, UI32, TensorType, TokenType, Type, tensor
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import block_of, check_reducer
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     compatible_elements,
     operand_types,

@@ -12,7 +12,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import QuantizedType, TensorType, Type, tensor
 from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     check_disjoint,
     check_range,

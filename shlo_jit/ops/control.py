@@ -15,7 +15,7 @@ from shlo_jit.ir.types import I1, TOKEN, FunctionType, FutureType, TensorType, T
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
-from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
+from shlo_jit.ops.type_algebra import compatible, compatible_lists, type_text, types_text
 
 Call = Callable[..., tuple[Array, ...]]
 

@@ -10,7 +10,7 @@ from shlo_jit.ops import complex_math as cm
 from shlo_jit.ops.machine import Machine, Register, by_kind, call
 from shlo_jit.ops.numeric import Array, convert, dtype_of, in_float, make_complex, result_dtype, wrap
 from shlo_jit.ops.record import KINDS, Violation, define, required
-from shlo_jit.ops.shapes import merge, operand_type, operand_types, same_type, type_text, with_element
+from shlo_jit.ops.type_algebra import merge, operand_type, operand_types, same_type, type_text, with_element
 
 
 def _part_type(op: Op) -> list[Type]:

@@ -11,7 +11,7 @@ from shlo_jit.ops.contract import PRECISION, check_precision, check_quantized_pr
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shape import pad
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     check_shape,
     compatible_elements,
     compatible_shapes,

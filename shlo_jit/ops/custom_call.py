@@ -11,7 +11,7 @@ from shlo_jit.ops.attribute_kinds import ENUMS, short_text
 from shlo_jit.ops.call_record import SHAPES_OF_CALL, shape_operands_of
 from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shapes import compatible, type_text
+from shlo_jit.ops.type_algebra import compatible, type_text
 
 
 def is_buffer(t: Type) -> bool:

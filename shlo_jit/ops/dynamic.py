@@ -14,7 +14,7 @@ from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shape import check_reshape_axis, iota, pad, pad_type, same_elements
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     bounds_of,
     compatible_elements,

@@ -26,7 +26,7 @@ from shlo_jit.ops.numeric import (
 )
 from shlo_jit.ops.record import Neutral, Violation, define, optional
 from shlo_jit.ops.result_accuracy import check_result_accuracy
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     operand_type,
     operand_types,
     same_type,

@@ -15,7 +15,7 @@ from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     bounds_of,
     check_disjoint,

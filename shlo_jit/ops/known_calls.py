@@ -18,7 +18,7 @@ from shlo_jit.ops import OPS
 from shlo_jit.ops.call_record import LABEL, CallDef, configuration, own_items, ports
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
 from shlo_jit.ops.record import Violation
-from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
+from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
 from shlo_jit.sizes import NotSymbolic, Size
 
 SHAPE_ASSERTION = "shape_assertion"

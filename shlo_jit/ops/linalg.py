@@ -8,7 +8,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import C64, C128, F32, F64, DType, TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, dtype_of, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     compatible_elements,
     compatible_shapes,

@@ -10,7 +10,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.numeric import Array, convert
 from shlo_jit.ops.record import Violation, define, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     bounds_of,
     compatible_elements,
     compatible_shapes,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.dtypes import DType, by_numpy
 from shlo_jit.ir.types import QuantizedType, TensorType
-from shlo_jit.ops.shapes import expressed
+from shlo_jit.ops.type_algebra import expressed
 
 Array = NDArray[Any]
 WIDE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64), np.dtype(np.complex128))

@@ -9,7 +9,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, narrow, result_type
 from shlo_jit.ops.record import OpDef, Violation, define
-from shlo_jit.ops.shapes import element_text, expressed, operand_type, with_element
+from shlo_jit.ops.type_algebra import element_text, expressed, operand_type, with_element
 
 
 def parameters(q: QuantizedType, rank: int, dtype: np.dtype) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import Type
 from shlo_jit.ops.numeric import Array, convert, result_type
 from shlo_jit.ops.record import Violation, define, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     constant_ints,
     operand_type,
     operand_types,

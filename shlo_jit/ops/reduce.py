@@ -20,7 +20,7 @@ from shlo_jit.ops.reducer import (
     returned_types,
 )
 from shlo_jit.ops.shape import pad
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     bounds_of,
     compatible_elements,

@@ -15,7 +15,7 @@ from shlo_jit.ir.core import Block, Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.numeric import Array, convert
 from shlo_jit.ops.record import Violation
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     compatible,
     compatible_shapes,

@@ -12,7 +12,7 @@ from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reduce import check_same_shapes, update_in_order
 from shlo_jit.ops.reducer import RegionRunner, block_of, body_dtypes, check_reducer, converted
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     check_disjoint,
     compatible_elements,

@@ -13,7 +13,7 @@ from shlo_jit.ir.index import ZERO, At, Condition, Places
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, result_dtype, result_type
 from shlo_jit.ops.record import KINDS, Violation, define, required
-from shlo_jit.ops.shapes import (
+from shlo_jit.ops.type_algebra import (
     Shape,
     bounds_of,
     check_bounds,

@@ -25,6 +25,7 @@ from shlo_jit import environment
 from shlo_jit.errors import InternalError, StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
+from shlo_jit.passes.canonical.batch_blocking import images_in_turn
 from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
 from shlo_jit.passes.canonical.byte_products import byte_products
 from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
@@ -34,12 +35,11 @@ from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
-from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
-from shlo_jit.passes.canonical.images_in_turn import images_in_turn
+from shlo_jit.passes.canonical.narrow_products import few_columns
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers

@@ -15,7 +15,7 @@ from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.core import Module, Op, function_type, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
-from shlo_jit.ops.shapes import compatible_shapes, type_text
+from shlo_jit.ops.type_algebra import compatible_shapes, type_text
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.flatten import leaves
 from shlo_jit.verify.verifier import verify_function

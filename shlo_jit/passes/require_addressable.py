@@ -13,7 +13,7 @@ import math
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import TensorType, Type
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.passes.context import Context
 from shlo_jit.sizes import equal
 

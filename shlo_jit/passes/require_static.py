@@ -12,7 +12,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.passes.context import Context
 
 

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.plan import all_steps, labels_of
+from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.memory.storage import Storage

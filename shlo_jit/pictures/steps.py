@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
+from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.lower.costs import program_costs
 from shlo_jit.lower.planned import PlannedFunction

@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.ir.types import MOST_DIMENSIONS
-from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt import handles, interface
 from shlo_jit.pjrt.code.row_major import LAYOUTS
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
@@ -23,7 +23,7 @@ PLATFORM = "cpu"
 """What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
 DEVICE_KIND = "cpu"
 
-_DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
+_DEVICE, _MEMORY = handles.structure(handles.DEVICE), handles.structure(handles.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
 """Functions of the interface that Python has, by name."""
@@ -117,7 +117,7 @@ class Client:
         """Of the layout that arrays of a rank have. Raises PluginError."""
         if not 0 <= rank <= MOST_DIMENSIONS:
             raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_DIMENSIONS} dimensions, not {rank}")
-        return self.library.addresses[LAYOUTS.text[1:]] + records.nbytes(records.LAYOUT) * rank
+        return self.library.addresses[LAYOUTS.text[1:]] + handles.nbytes(handles.LAYOUT) * rank
 
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
@@ -131,7 +131,7 @@ class Client:
         """Let go of programs whose records were destroyed."""
         address = self.functions.take_dead()
         while address:
-            record = records.structure(records.EXECUTABLE).from_address(address)
+            record = handles.structure(handles.EXECUTABLE).from_address(address)
             address = record.next
             self.programs.pop(record.number, None)
 
@@ -154,7 +154,7 @@ class Client:
         self.functions.delete(buffer)
 
     def program(self, address: int) -> Program:
-        return self.programs[records.structure(records.EXECUTABLE).from_address(address).number]
+        return self.programs[handles.structure(handles.EXECUTABLE).from_address(address).number]
 
 
 # ---------------------------------------------------------------------- plugin and client

@@ -13,8 +13,8 @@ from typing import Any
 from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are among the handlers
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK
+from shlo_jit.pjrt.code.plugin_routine import PLUGIN
 from shlo_jit.pjrt.code.python import MAIN_THREAD
-from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines

@@ -23,7 +23,7 @@ from shlo_jit.api import compile
 from shlo_jit.distributed.manual import is_manual
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
-from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt import handles, interface
 from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
@@ -205,7 +205,7 @@ def _is_for_parts(module: Module) -> bool:
     return False
 
 
-_BUFFER = records.structure(records.BUFFER)
+_BUFFER = handles.structure(handles.BUFFER)
 
 
 def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:

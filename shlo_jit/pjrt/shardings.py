@@ -15,7 +15,7 @@ from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
 from shlo_jit.ir.types import TensorType, Type
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None

@@ -11,8 +11,8 @@ from typing import Any
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.function_writer import symbol
 from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, PYTHON, RAISED
-from shlo_jit.pjrt.code.writer import symbol
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)

@@ -18,9 +18,9 @@ import sys
 
 from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.runtime import layout, pool, signals
 
 _FIELDS = (

@@ -19,8 +19,8 @@ from shlo_jit.codegen.objects import generate
 from shlo_jit.codegen.target import resolve
 from shlo_jit.forking import compiling
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, scalar
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, bits, const, i64, lanes, scalar
 from shlo_jit.runtime.cache import default_cache, limits_key
 
 SUMS = 12

@@ -1,7 +1,7 @@
 """Signals during a call: Ctrl-C, and whatever else Python has a handler for.
 
 Python runs handlers in the main thread, with the GIL, when asked to. A program that may be long asks now and then (see
-`lower/pauses.py`) by calling
+`lower/interrupts.py`) by calling
 
     i32 @shlo_pause()
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.llvm_values import V, i32
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.jit import Library

@@ -21,7 +21,7 @@ from shlo_jit.ir.types import tensor
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.policy import Layout
-from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.attention_rows import least_rows
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
@@ -29,11 +29,11 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
-from shlo_jit.schedule.pieces import Part, parts_of, way_of_parts
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.segments import Part, parts_of, way_of_parts
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, hint_of
 

@@ -16,11 +16,11 @@ from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
 from shlo_jit.kernels.convolution.decision import kernel_blocks
+from shlo_jit.kernels.convolution.edge_tiles import has_idle_taps
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
-from shlo_jit.kernels.convolution.taps import has_idle_taps
 from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule

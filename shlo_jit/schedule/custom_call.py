@@ -11,7 +11,7 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTION, SIZE, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
-from shlo_jit.ops.shapes import constant_value
+from shlo_jit.ops.type_algebra import constant_value
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context

@@ -21,7 +21,7 @@ from shlo_jit.ops import Violation
 from shlo_jit.ops.call_record import assigned, check_call, configuration
 from shlo_jit.ops.known_calls import call_record, lapack_letter
 from shlo_jit.ops.lapack_records import lapack_target
-from shlo_jit.ops.shapes import constant_ints
+from shlo_jit.ops.type_algebra import constant_ints
 from shlo_jit.verify.verifier import diagnostic_of
 
 

@@ -16,17 +16,17 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice, Note, count
-from shlo_jit.schedule.crossing import Crossing, find_crossing
+from shlo_jit.schedule.interior import Usual, usual_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
+from shlo_jit.schedule.row_batching import rows_together
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.together import rows_together
-from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
-from shlo_jit.schedule.usual import Usual, usual_conditions
+from shlo_jit.schedule.transposed_loads import Crossing, find_crossing
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -80,7 +80,7 @@ class NestSchedule(KernelSchedule):
     usual: Usual | None = None
     """Where most elements come from, if that depends on where they are."""
     blocks: TimeBlocks | None = None
-    """Of a loop's body: the turns that are made at a time (see `time_blocks.py`)."""
+    """Of a loop's body: the turns that are made at a time (see `temporal_tiling.py`)."""
     no_blocks: Refusal | None = None
     """Of a loop's body that may be such: why turns are made one after the other."""
     origin: int | None = None

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from shlo_jit.fuse.plan import ControlStep
+from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine
-from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.scratch import ALIGN, Scratch

@@ -9,7 +9,7 @@ import numpy as np
 
 from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import KernelSchedule
 

@@ -18,11 +18,11 @@ from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.numbers import Ints
 from shlo_jit.kernels.gemm.policy import Layout, describe, k_block
+from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
-from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.way import way_of
+from shlo_jit.kernels.gemm.staged_numbers import Ints
+from shlo_jit.kernels.gemm.strategy import way_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product

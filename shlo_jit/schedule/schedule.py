@@ -17,13 +17,13 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, a
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.following import link
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.schedule.time_blocks import block_turns
+from shlo_jit.schedule.temporal_tiling import block_turns
+from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
 
 
@@ -51,10 +51,10 @@ class Context(NamedTuple):
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
-    "pieces": ("pieces", "schedule_pieces"),
+    "pieces": ("segments", "schedule_pieces"),
     "attention": ("attention", "schedule_attention"),
-    "gradient": ("gradient", "schedule_gradient"),
-    "bands": ("bands", "schedule_bands"),
+    "gradient": ("attention_gradient", "schedule_gradient"),
+    "bands": ("line_tiles", "schedule_bands"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
     "stablehlo.fft": ("fft", "schedule_fft"),

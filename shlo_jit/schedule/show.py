@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_jit.fuse.names import Names
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
+from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.schedule import Schedule

@@ -10,7 +10,7 @@
     region      ::= `{` block* `}`
     block       ::= (`^name` (`(` arguments `)`)? `:`)? op*
 
-Pretty forms are in the tables of `pretty.py`, names of values in `values.py`.
+Pretty forms are in the tables of `pretty.py`, names of values in `value_names.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shlo_jit.text.literals import Cut, CutSource, cut_string
 from shlo_jit.text.pretty import ISOLATED, PRETTY
 from shlo_jit.text.resources import parse_resources
 from shlo_jit.text.syntax import Argument, parse_argument
-from shlo_jit.text.values import ValueCursor
+from shlo_jit.text.value_names import ValueCursor
 
 Handler = Callable[["Parser", str], Op]
 

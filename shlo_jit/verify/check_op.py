@@ -10,7 +10,7 @@ from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops import OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.kinds import TypeKind
-from shlo_jit.ops.shapes import compatible, compatible_elements, compatible_lists, type_text, types_text
+from shlo_jit.ops.type_algebra import compatible, compatible_elements, compatible_lists, type_text, types_text
 
 INFERENCE = "; '{}' op failed to infer returned types"
 """What MLIR says, below the reason, when the function that infers an op's result types refuses it."""

@@ -29,9 +29,9 @@ from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.collective import goes_along_rows, part_in_rows
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.known_calls import RECV, SEND
-from shlo_jit.ops.products import accumulator, operand_type, operand_types
+from shlo_jit.ops.product_types import accumulator, operand_type, operand_types
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 
 
 def is_still_there(op: Op) -> str | None:

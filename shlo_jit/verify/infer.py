@@ -20,7 +20,7 @@ from shlo_jit.ops import OPS, OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.constraints import full_name
 from shlo_jit.ops.record import did_you_mean
-from shlo_jit.ops.shapes import compatible_lists, types_text
+from shlo_jit.ops.type_algebra import compatible_lists, types_text
 from shlo_jit.verify.check_op import check_values
 
 

@@ -11,7 +11,7 @@ from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import is_quantized_well
 from shlo_jit.ops.record import did_you_mean
-from shlo_jit.ops.shapes import compatible, compatible_lists, type_list, type_text, types_text
+from shlo_jit.ops.type_algebra import compatible, compatible_lists, type_list, type_text, types_text
 
 Finding = tuple[Op, Violation]
 MOST_HINTS, MOST_NAMES = 20, 1000

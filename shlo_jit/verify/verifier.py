@@ -29,7 +29,7 @@ from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.ops.record import did_you_mean
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.verify.check_op import check_op
 from shlo_jit.verify.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
 

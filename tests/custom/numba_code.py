@@ -11,9 +11,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from shlo_jit.custom import numba_text
+from shlo_jit.custom.code_routine import scalar_loop
 from shlo_jit.custom.defined import defined
 from shlo_jit.custom.llvm_text import KERNEL
-from shlo_jit.custom.routine import scalar_loop
 from shlo_jit.ir.dtypes import DTYPES
 
 

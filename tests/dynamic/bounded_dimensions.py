@@ -10,7 +10,7 @@ from unknown_dimensions import visit
 from shlo_jit.ir.attributes import TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import F32, I1, I32, FunctionType, TensorType, tensor
-from shlo_jit.ops.shapes import with_bounds
+from shlo_jit.ops.type_algebra import with_bounds
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 

@@ -6,9 +6,9 @@ import pytest
 
 from shlo_jit import parse
 from shlo_jit.codegen.target import resolve
-from shlo_jit.fuse.names import Names
 from shlo_jit.fuse.plan import all_steps
 from shlo_jit.fuse.show import show_plan
+from shlo_jit.fuse.value_names import Names
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
 from shlo_jit.stages import show

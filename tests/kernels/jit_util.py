@@ -12,7 +12,7 @@ import numpy as np
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i64, vector
+from shlo_jit.kernels.llvm_values import V, i64, vector
 
 Body = Callable[..., V]
 

@@ -9,9 +9,9 @@ import llvmlite.binding as llvm
 
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V
 
 HEADER = 'target triple = "{}"\n'
 

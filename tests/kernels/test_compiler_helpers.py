@@ -17,8 +17,8 @@ from shlo_jit.codegen import optimize
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.compiler_helpers import HELPERS, write_helpers
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 HOST = resolve()
 TARGETS = [

@@ -26,10 +26,10 @@ from shlo_jit.kernels.gemm.panels import (
     reads_in_place,
 )
 from shlo_jit.kernels.gemm.policy import Layout, has_few_path, has_vector_path
+from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
-from shlo_jit.kernels.gemm.types import gemm_plan
-from shlo_jit.kernels.gemm.way import way_of
+from shlo_jit.kernels.gemm.strategy import way_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 

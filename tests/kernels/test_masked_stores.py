@@ -12,7 +12,7 @@ from loader import compile_object
 
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, vector
+from shlo_jit.kernels.llvm_values import V, vector
 
 HEADER = 'target triple = "{}"\n'
 WIDTHS = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}

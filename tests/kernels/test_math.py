@@ -14,9 +14,9 @@ from scipy import special
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.kernels.math import expr, fit_pieces
 from shlo_jit.kernels.math.piece_coefficients import PIECES
-from shlo_jit.kernels.values import V
 
 COUNT = 300_000
 EXACT = 250

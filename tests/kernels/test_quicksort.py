@@ -14,8 +14,8 @@ from loader import routine_text
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels import quicksort
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.sort import SLACK
-from shlo_jit.kernels.values import V, i64
 
 pytestmark = pytest.mark.skipif(not quicksort.has_quicksort(resolve(), 32), reason="lanes cannot be packed here")
 

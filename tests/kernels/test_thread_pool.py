@@ -18,9 +18,9 @@ from shlo_jit.codegen import jit
 from shlo_jit.codegen.optimize import emit_assembly, emit_object, optimize
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.threads import pool
 from shlo_jit.kernels.threads.workers import STACK_BYTES
-from shlo_jit.kernels.values import V, i32, i64
 
 TARGET = resolve()
 FORMS = ("futex", "pthread", "serial")

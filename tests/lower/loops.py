@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, vector
+from shlo_jit.kernels.llvm_values import V, vector
 
 ARRAYS = {"float": np.float32, "double": np.float64, "half": np.float16, "i8": np.int8, "i16": np.int16,
           "i32": np.int32, "i64": np.int64}  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.gemm.policy import has_few_path
-from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
+from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 
 
 def layer(m: int, k: int, n: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.elements.elementwise import apply
 from shlo_jit.lower.elements.registers import register_type
 from shlo_jit.lower.elements.registers_machine import RegistersMachine

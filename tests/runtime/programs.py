@@ -9,7 +9,7 @@ from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, const, i32, i64
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 
 TARGET = resolve()
 

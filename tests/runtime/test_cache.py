@@ -19,8 +19,8 @@ from shlo_jit.codegen.objects import compile_program, program_entry, read_progra
 from shlo_jit.codegen.target import resolve
 from shlo_jit.custom.functions import LLVMFunction
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.kernels.values import V, const
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime import routines

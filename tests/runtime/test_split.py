@@ -15,7 +15,7 @@ from shlo_jit.codegen.objects import compile_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.codegen.split import split
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.runtime import routines
 from shlo_jit.runtime.build import build, from_cache, load
 from shlo_jit.runtime.instance import record_type

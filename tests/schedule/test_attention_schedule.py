@@ -6,7 +6,7 @@ import pytest
 from decisions import AMX, AVX2, AVX512, decides, main, tensor, the_schedule
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
+from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.attention import AttentionSchedule
 

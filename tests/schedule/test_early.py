@@ -7,7 +7,7 @@ import pytest
 from shlo_jit.codegen.target import resolve
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
-from shlo_jit.schedule.early import early_routines
+from shlo_jit.schedule.precompile import early_routines
 from shlo_jit.text.parser import parse_module
 
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 from decisions import AVX512, main, schedules, tensor
 
-from shlo_jit.kernels.gemm.numbers import Ints
 from shlo_jit.kernels.gemm.policy import k_block
+from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
-from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
+from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.schedule.panels import PanelsSchedule
 
 K = 2500

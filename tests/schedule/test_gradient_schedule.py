@@ -5,9 +5,9 @@ from __future__ import annotations
 from decisions import AVX2, AVX512, decides, tensor, the_schedule
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
+from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.gradient import GradientSchedule
+from shlo_jit.schedule.attention_gradient import GradientSchedule
 
 TILE = gemm_plan(GemmTypes("f32", "f32", "f32"), AVX512).mr
 

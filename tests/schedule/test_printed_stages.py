@@ -9,9 +9,9 @@ from decisions import AVX512, context_of, core_of, main, plan_of, schedules, ten
 
 from shlo_jit import tuning
 from shlo_jit.fuse.fuse import fuse
-from shlo_jit.fuse.names import Names
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, all_steps, labels_of
 from shlo_jit.fuse.show import show_plan
+from shlo_jit.fuse.value_names import Names
 from shlo_jit.memory.planner import plan_memory
 from shlo_jit.memory.show import show_memory
 from shlo_jit.schedule.schedule import schedule

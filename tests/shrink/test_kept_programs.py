@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import shlo_jit
-from shlo_jit import kept, pipeline
+from shlo_jit import failed_programs, pipeline
 from shlo_jit.cli import app
 from shlo_jit.errors import InternalError
 
@@ -111,7 +111,7 @@ def test_names_that_others_have_taken(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_many_at_once_keep_one_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with ThreadPoolExecutor(8) as pool:
-        paths = {*pool.map(lambda _: kept._write(b"x" * 1_000_000), range(50))}
+        paths = {*pool.map(lambda _: failed_programs._write(b"x" * 1_000_000), range(50))}
     assert paths == {str(path) for path in tmp_path.iterdir()} and len(paths) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit.ir.types import F32, tensor
-from shlo_jit.ops.shapes import type_text
+from shlo_jit.ops.type_algebra import type_text
 
 WRONG = """func.func @main(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = "stablehlo.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<2x3xf32>

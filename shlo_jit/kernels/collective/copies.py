@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 
 COPY_ROW = 4
 TARGET, SOURCE, NBYTES, FIRST = (8 * i for i in range(COPY_ROW))

@@ -18,8 +18,8 @@ from __future__ import annotations
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.waiting import field, stop_all
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32, i64
 
 READ_CALLS = {"x86_64": 310, "aarch64": 270}
 """Linux's numbers of process_vm_readv."""

@@ -33,7 +33,7 @@ from shlo_jit.kernels.collective.waiting import (
     note_fault,
     stop_all,
 )
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 
 POST = [("ptr", "communicator"), ("ptr", "what"), ("ptr", "place"), ("ptr", "addresses")]
 MEET = [("ptr", "communicator"), ("ptr", "what"), ("i64", "message"), ("ptr", "found")]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.collective.calls import THIS_RANK, write_calls
 from shlo_jit.kernels.collective.copies import write_copies
 from shlo_jit.kernels.collective.fetching import write_fetching
+from shlo_jit.kernels.collective.grid_calls import THIS_RANK, write_calls
 from shlo_jit.kernels.collective.messages import write_messages
 from shlo_jit.kernels.collective.waiting import HOST_PAUSE, write_waiting
 from shlo_jit.kernels.routine import Routine

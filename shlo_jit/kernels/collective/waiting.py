@@ -22,9 +22,9 @@ from collections.abc import Callable
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.collective import board
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
-from shlo_jit.kernels.values import V, i32, i64
 
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
 """Between processes."""

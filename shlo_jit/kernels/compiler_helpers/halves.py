@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.compiler_helpers.function import begin
+from shlo_jit.kernels.llvm_values import V, const, lanes, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, lanes, vector
 
 
 class _Wide(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.compiler_helpers.function import begin
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64
 
 _ROOM = 20
 """Zero bits behind the product, which has 106 bits of 126."""

@@ -13,7 +13,7 @@ types that goes the same way shares it.
        the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
        images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
        step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
-       lanes go along k (`few.py`).
+       lanes go along k (`narrow.py`).
 
 A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`; so is one in
 groups of a few channels, see `grouped.py`.
@@ -39,13 +39,13 @@ from shlo_jit.kernels.convolution.input import (
     emit_weights_task,
 )
 from shlo_jit.kernels.convolution.margins import emit_margin
-from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.products import (
+from shlo_jit.kernels.convolution.multiply_tasks import (
     emit_few_task,
     emit_first_task,
     emit_images_task,
     emit_last_task,
 )
+from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
@@ -61,10 +61,10 @@ from shlo_jit.kernels.convolution.shape import (
 )
 from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 __all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol", "conv_table"]
 

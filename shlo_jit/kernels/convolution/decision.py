@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
+from shlo_jit.kernels.convolution.edge_tiles import ends_of_lines, has_idle_taps, line_of
 from shlo_jit.kernels.convolution.shape import (
     BY_WINDOWS,
     DEPTHWISE,
@@ -28,9 +29,8 @@ from shlo_jit.kernels.convolution.shape import (
     three,
 )
 from shlo_jit.kernels.convolution.stripe import stripe
-from shlo_jit.kernels.convolution.taps import ends_of_lines, has_idle_taps, line_of
 from shlo_jit.kernels.gemm.micro import row_counts
-from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
 

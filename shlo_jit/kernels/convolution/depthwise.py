@@ -16,9 +16,9 @@ from shlo_jit.kernels.convolution.windows import Windows, multiply_add
 from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmTypes, itemsize, storage
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 PIXELS = 4
 """Pixels computed together: each loaded weight serves all of them."""

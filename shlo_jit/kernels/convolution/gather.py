@@ -6,9 +6,9 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import transpose
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
+from shlo_jit.kernels.llvm_values import V, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64, vector
 
 GATHER_PARAMS = [
     ("ptr", "pointers"),

@@ -19,9 +19,9 @@ from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, spli
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.convolution.windows import multiply_add
 from shlo_jit.kernels.gemm.micro import attributes
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 WIDE = 3
 """Pixels of a line of the window, of the windows that share what is picked: those of nearly all models."""

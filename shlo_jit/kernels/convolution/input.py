@@ -6,9 +6,9 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import PackPlan, convert, emit_pack, pack_plans
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 FRAME = ("table", "input", "kernel", "output", "scratch", "epilogue", "frame", "following", "following_bytes")
 """Slots of the frame of the tasks."""

@@ -13,9 +13,9 @@ from shlo_jit.kernels.convolution.input import Arguments, dot
 from shlo_jit.kernels.convolution.task import Part
 from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.micro import attributes
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 MARGIN_PARAMS = [
     ("ptr", "frame"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.convolution.edge_tiles import each_call_of_taps
 from shlo_jit.kernels.convolution.input import dot, split
 from shlo_jit.kernels.convolution.margins import idle_lines, is_in_margin, margin_symbol, runs_inside
-from shlo_jit.kernels.convolution.taps import each_call_of_taps
 from shlo_jit.kernels.convolution.task import ConvTask, Part, Steps, Stripe
 from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 
 class PixelsTask(ConvTask):

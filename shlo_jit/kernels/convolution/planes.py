@@ -14,9 +14,9 @@ from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, spli
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmTypes, itemsize, storage
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 Load = Callable[[V, V], V]
 """(address of the first lane, its position in the line) -> elements as stored."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.kernels.gemm.prepacked import UNITS, bytes_of_zeros
-from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 
 _FIELDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
-from shlo_jit.kernels.gemm.types import GemmPlan
+from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.sizes import Size, hint_of
 
 

@@ -10,9 +10,9 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.input import Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.micro import stripe_symbol
-from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 
 
 class Part(NamedTuple):

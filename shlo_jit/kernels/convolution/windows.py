@@ -16,9 +16,9 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.input import Arguments, dot
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 
 def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, z: V) -> V:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.butterfly import Point
-from shlo_jit.kernels.values import Index, V, const, lanes, vector, vector_literal
+from shlo_jit.kernels.llvm_values import Index, V, const, lanes, vector, vector_literal
 
 
 @dataclass(frozen=True)

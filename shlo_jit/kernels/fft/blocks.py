@@ -15,7 +15,7 @@ from typing import ClassVar
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import zip_lanes
 from shlo_jit.kernels.fft.fft import Code, Sizes
-from shlo_jit.kernels.values import Index, V, const, i64, vector, vector_literal
+from shlo_jit.kernels.llvm_values import Index, V, const, i64, vector, vector_literal
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const
+from shlo_jit.kernels.llvm_values import V, const
 
 Point = tuple[V, V]
 

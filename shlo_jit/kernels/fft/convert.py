@@ -11,7 +11,7 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import Mask, Side, load, side, span_loop, store
 from shlo_jit.kernels.fft.butterfly import Point, add, multiply, scale, subtract
 from shlo_jit.kernels.fft.fft import Code, Sizes, dtype_of, roots
-from shlo_jit.kernels.values import V, const, i64, vector
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 
 
 def planes(w: np.ndarray, part: str) -> np.ndarray:

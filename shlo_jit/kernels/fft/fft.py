@@ -28,9 +28,9 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.fft.access import Mask, Side, load, side, span_loop, store, zip_lanes
 from shlo_jit.kernels.fft.butterfly import Point, butterfly, multiply, scale
 from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.llvm_values import Index, V, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import Index, V, i64
 
 PARAMS = [("ptr", "source"), ("ptr", "target"), ("ptr", "table"), ("ptr", "sizes"), ("i64", "first"), ("i64", "last")]
 """Of every pass; it treats the units from `first` to `last`. `sizes` are i64, the FIELDS of its class."""

@@ -14,7 +14,7 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import Mask, Side, load, store
 from shlo_jit.kernels.fft.butterfly import multiply, scale
 from shlo_jit.kernels.fft.fft import PassCode, Sizes
-from shlo_jit.kernels.values import V, i64, vector
+from shlo_jit.kernels.llvm_values import V, i64, vector
 
 Numbers = tuple[V, ...]
 """The parts of a number: two, or the real one only."""

@@ -28,7 +28,7 @@ from shlo_jit.kernels.fft.butterfly import (
 )
 from shlo_jit.kernels.fft.fft import Code, Sizes, interleaved, radix_roots, twiddles
 from shlo_jit.kernels.fft.generic import Sums, Workspace, b_half, fold
-from shlo_jit.kernels.values import Index, V, i64, vector
+from shlo_jit.kernels.llvm_values import Index, V, i64, vector
 
 REAL_WRITTEN_OUT = (2, 3, 4, 5)
 

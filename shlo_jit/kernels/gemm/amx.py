@@ -14,9 +14,9 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.micro import STRIPE_PARAMS, lane_masks, tile_attributes
 from shlo_jit.kernels.gemm.pack import PACK_PARAMS
-from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 TILE = 16
 """Rows of a tile register, and units in one."""

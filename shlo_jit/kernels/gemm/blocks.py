@@ -22,9 +22,9 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.micro import attributes, next_height
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, columns_of
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 from shlo_jit.sizes import at_most, surely
 
 _FIELDS = (

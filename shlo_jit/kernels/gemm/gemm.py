@@ -25,17 +25,17 @@ from shlo_jit.kernels.gemm.blocks import (
     panel_bytes_of,
     scratch_bytes,
 )
-from shlo_jit.kernels.gemm.few import emit_few_entry, emit_few_task
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
-from shlo_jit.kernels.gemm.numbers import Registers
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, columns_of, has_vector_path
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.skinny import emit_few_entry, emit_few_task
+from shlo_jit.kernels.gemm.staged_numbers import Registers
+from shlo_jit.kernels.gemm.strategy import Way
 from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, emit_way
-from shlo_jit.kernels.gemm.way import Way
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64
 
 __all__ = ["GEMM_PARAMS", "GemmTypes", "Way", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
 

@@ -12,10 +12,10 @@ from functools import cache
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
-from shlo_jit.kernels.gemm.types import GemmPlan
+from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
 KERNEL_PARAMS = [
     ("ptr", "a"),

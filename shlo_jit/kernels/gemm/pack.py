@@ -15,9 +15,9 @@ from functools import partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm.types import GemmPlan, storage
+from shlo_jit.kernels.gemm.precision import GemmPlan, storage
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, is_float, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, bits, const, i64, is_float, vector
 
 PACK_PARAMS = [
     ("ptr", "source"),

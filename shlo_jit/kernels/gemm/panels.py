@@ -17,13 +17,13 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div, emit_rectangle, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
-from shlo_jit.kernels.gemm.numbers import Ints, Registers
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, are_joined, ends_whole, k_block
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.staged_numbers import Ints, Registers
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64
 
 PANELS_PARAMS = (
     ("ptr", "B"),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.micro import SUMS
-from shlo_jit.kernels.gemm.numbers import Ints, N, Numbers, Reasoned
-from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.staged_numbers import Ints, N, Numbers, Reasoned
 
 FEW_TILE, FEW_PANELS = 6, 2
 """Where B is read in place by few rows: rows of a tile and the panels it meets at a time, as many sums as leave

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from shlo_jit.kernels.gemm.numbers import Ints
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import k_block
-from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.staged_numbers import Ints
 
 UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
 UNITS |= {f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}

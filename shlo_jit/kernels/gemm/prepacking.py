@@ -13,13 +13,13 @@ from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.blocks import ceil_div, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
-from shlo_jit.kernels.gemm.numbers import Registers
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import k_block
-from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.staged_numbers import Registers
+from shlo_jit.kernels.llvm_values import const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import const, i64
 
 PREPACK_PARAMS = (
     ("ptr", "B"),

@@ -16,11 +16,11 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks
-from shlo_jit.kernels.gemm.numbers import Registers
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
+from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize, storage
+from shlo_jit.kernels.gemm.staged_numbers import Registers
+from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, vector
 
 STEPS = 8
 """Steps of k, or rows, done together."""

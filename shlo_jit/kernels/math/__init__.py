@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, lanes, mangle, scalar, vector
 from shlo_jit.kernels.math.expr import X
 from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, function
-from shlo_jit.kernels.values import V, lanes, mangle, scalar, vector
 
 __all__ = ["ARITY", "FUNCTIONS", "call"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, mangle, scalar
 from shlo_jit.kernels.math import complex_functions as cf
 from shlo_jit.kernels.math import complex_inverse as ci
 from shlo_jit.kernels.math import complex_numbers as cn
 from shlo_jit.kernels.math.expr import X
-from shlo_jit.kernels.values import V, mangle, scalar
 
 ATTRIBUTES = "memory(none) nounwind willreturn noinline"
 

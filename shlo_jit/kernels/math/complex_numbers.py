@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from shlo_jit.kernels import math as functions
+from shlo_jit.kernels.llvm_values import V, const, lanes
 from shlo_jit.kernels.math.expr import X, any_lane, copysign, fma, two_product, two_sum, where
-from shlo_jit.kernels.values import V, const, lanes
 
 Z = tuple[X, X]
 LN2 = math.log(2.0)

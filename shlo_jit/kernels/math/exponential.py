@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from shlo_jit.kernels.llvm_values import V, const, mangle
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, at_least, at_most, fma, polynomial, where
-from shlo_jit.kernels.values import V, const, mangle
 
 MAGIC_BITS = {32: 0x4B400000, 64: 0x4338000000000000}
 """Of the formats' magic numbers."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, bits, const, is_float, lanes, mangle, scalar, vector
 from shlo_jit.kernels.math.fused import fused
-from shlo_jit.kernels.values import V, bits, const, is_float, lanes, mangle, scalar, vector
 
 
 class Format(NamedTuple):

@@ -10,7 +10,7 @@ to libm.
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, const, lanes, mangle, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, mangle, vector
 
 _SPLIT = 2.0**27 + 1
 """A number times this, less what is left when the number is taken from that, is its upper half."""

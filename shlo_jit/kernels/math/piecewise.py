@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shlo_jit.kernels.llvm_values import V, vector, vector_literal
 from shlo_jit.kernels.math.expr import X, at_least, at_most, copysign, fma
 from shlo_jit.kernels.math.piece_coefficients import PIECES, Pieces, Row
-from shlo_jit.kernels.values import V, vector, vector_literal
 
 LANES = 16
 

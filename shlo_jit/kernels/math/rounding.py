@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from shlo_jit.kernels.llvm_values import V, mangle
 from shlo_jit.kernels.math.expr import X, any_lane, copysign, fma, where
-from shlo_jit.kernels.values import V, mangle
 
 
 def floor(x: X) -> X:

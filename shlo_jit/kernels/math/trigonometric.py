@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
+from shlo_jit.kernels.llvm_values import V, const, mangle
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import (
     F64,
@@ -26,7 +27,6 @@ from shlo_jit.kernels.math.expr import (
     two_sum,
     where,
 )
-from shlo_jit.kernels.values import V, const, mangle
 
 HALF_PI = {
     32: (1.57079637050628662109375, -4.371138828673792886547744274139404296875e-08, -1.7151245100058819e-15),

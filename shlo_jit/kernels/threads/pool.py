@@ -38,6 +38,7 @@ from collections.abc import Callable
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.state import (
@@ -62,7 +63,6 @@ from shlo_jit.kernels.threads.state import (
 )
 from shlo_jit.kernels.threads.waiting import Conditions, Futexes, Waiting, spin, spinning
 from shlo_jit.kernels.threads.workers import start_workers, write_workers
-from shlo_jit.kernels.values import V, i32, i64
 
 PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "threads")]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import Waiting
-from shlo_jit.kernels.values import V, i32, i64
 
 # Byte offsets, a cache line for each thing that different threads write.
 LOCK = 0

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32, i64
 
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """With FUTEX_PRIVATE_FLAG."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.state import (
     EPOCH,
@@ -24,7 +25,6 @@ from shlo_jit.kernels.threads.state import (
     is_own,
 )
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Waiting, spin, spinning
-from shlo_jit.kernels.values import V, i32, i64
 
 STACK_BYTES = 2 << 20
 """Of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""

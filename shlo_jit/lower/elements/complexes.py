@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shlo_jit.errors import Diagnostic, UnsupportedError
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.elements.registers import Reg
 
 Pair = tuple[V, V]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, from_f32, is_pair, register_type, to_f32
 
 

@@ -9,7 +9,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, scalar
+from shlo_jit.kernels.llvm_values import V, scalar
 from shlo_jit.lower.elements.floats import is_narrow
 from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, round_bf16_sum, to_f32
 from shlo_jit.lower.elements.registers_machine import RegistersMachine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, lanes, scalar, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import to_f32
 
 VECTORS = (128, 256, 512)

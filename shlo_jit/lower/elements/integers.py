@@ -1,6 +1,6 @@
 """Integer arithmetic that is more than one instruction, on registers.
 
-What the specification leaves open is fixed here and documented in docs/architecture.md: x / 0 = -1 (all ones),
+What the specification leaves open is fixed here and documented in docs/accuracy.md: x / 0 = -1 (all ones),
 x rem 0 = x, MIN / -1 = MIN, shifts past the width give 0 (or the sign).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const
+from shlo_jit.kernels.llvm_values import V, const
 
 
 def divide(b: Builder, dtype: DType, x: V, y: V) -> V:

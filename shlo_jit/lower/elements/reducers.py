@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import F32, I32, DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import (

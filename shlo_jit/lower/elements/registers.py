@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.types import DTYPES, DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector, vector_literal
 from shlo_jit.sizes import Size
 
 Reg = V | tuple[V, V]

@@ -7,7 +7,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, bits, const
+from shlo_jit.kernels.llvm_values import V, bits, const
 from shlo_jit.lower.elements import complexes, floats, integers
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, is_pair, register_type

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, vector
 
 F32_INFINITY = 0x7F800000
 F32_NAN = 0x7FC00000

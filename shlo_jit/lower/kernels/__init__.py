@@ -12,10 +12,10 @@ from typing import Any
 
 KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
-    "pieces": ("pieces", "lower"),
+    "pieces": ("segments", "lower"),
     "attention": ("attention", "lower"),
-    "gradient": ("gradient", "lower"),
-    "bands": ("bands", "lower"),
+    "gradient": ("attention_gradient", "lower"),
+    "bands": ("line_tiles", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),
     "stablehlo.fft": ("fft", "lower"),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, from_memory, is_pair, memory_type, to_memory
 
 

@@ -9,13 +9,13 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
-from shlo_jit.kernels.gemm.types import itemsize
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.gemm.precision import itemsize
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
 from shlo_jit.schedule.nest import NestSchedule
-from shlo_jit.schedule.pieces import Part
+from shlo_jit.schedule.segments import Part
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

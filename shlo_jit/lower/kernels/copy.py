@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64, vector
+from shlo_jit.kernels.llvm_values import V, i64, vector
 from shlo_jit.sizes import Size, hint_of, surely, word_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.products import ProductSchedule

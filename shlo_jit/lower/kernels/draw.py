@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.values import i64
+from shlo_jit.kernels.llvm_values import i64
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.values import V
+from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.epilogue import Epilogue
 

@@ -10,7 +10,7 @@ import numpy as np
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.fft import PARAMS
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.schedule.fft import HEADER, Axis, FftSchedule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.schedule.linalg import CholeskySchedule, SolveSchedule
 

@@ -9,7 +9,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import CodeCall
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok
 from shlo_jit.schedule.custom_call import CodeSchedule

@@ -16,8 +16,8 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.elements.registers import Reg, lanes_of, widen

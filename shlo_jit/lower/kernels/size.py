@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.values import i64
+from shlo_jit.kernels.llvm_values import i64
 from shlo_jit.schedule.custom_call import SizeSchedule
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.schedule.tasks import Tasks
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.choices import CHOICES, UPDATE
 from shlo_jit.fuse.nest import Key, Node
 from shlo_jit.ir.index import Condition
-from shlo_jit.kernels.values import lanes
+from shlo_jit.kernels.llvm_values import lanes
 from shlo_jit.lower.elements.registers import Reg, lanes_of, select_lanes, widen
 
 if TYPE_CHECKING:

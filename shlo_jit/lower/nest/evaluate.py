@@ -10,7 +10,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
 from shlo_jit.ir.types import I32, I64, DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, bits, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import (
@@ -23,7 +23,7 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
-from shlo_jit.lower.nest import strides
+from shlo_jit.lower.nest import strided_loads
 from shlo_jit.lower.nest.choices import candidates, chosen
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear, side_by_side
@@ -264,8 +264,8 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
-        if not spread and strides.is_short(b, moves, position.width, mask):
-            return strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
+        if not spread and strided_loads.is_short(b, moves, position.width, mask):
+            return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
@@ -365,7 +365,7 @@ class Evaluator:
             held.append(to_memory(b, dtype, x))  # type: ignore[arg-type]
             if len(held) == moves:
                 first = b.sub(self.base(position, offset), moves - 1)
-                strides.store(b, b.element(pointer, t, first), self.held.pop(id(s)), mask)
+                strided_loads.store(b, b.element(pointer, t, first), self.held.pop(id(s)), mask)
             return
         index = self.vector_index(position, offset)
         mask = mask or b.splat(V("i1", "true"), n)

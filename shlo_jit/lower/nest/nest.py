@@ -17,17 +17,17 @@ from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
-from shlo_jit.lower.nest.inside import write_inside_first
+from shlo_jit.lower.nest.interior import write_inside_first
 from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.lower.nest.row_batching import write_together
 from shlo_jit.lower.nest.rows import RowWriter, Variables
-from shlo_jit.lower.nest.tiles import TileWriter
-from shlo_jit.lower.nest.together import write_together
+from shlo_jit.lower.nest.transposed_tiles import TileWriter
 from shlo_jit.ops import OPS
-from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.nest import NestSchedule, Split
+from shlo_jit.schedule.transposed_loads import Crossing
 from shlo_jit.sizes import Size
 
 Buffers = Sequence[tuple[str, list[Value]]]

@@ -6,7 +6,7 @@ Chunk c of row r keeps accumulator a at scratch[a][c][r]. They are combined in t
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, bits, i64, lanes, vector
+from shlo_jit.kernels.llvm_values import V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row_reductions

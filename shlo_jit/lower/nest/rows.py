@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_jit.fuse.nest import Key, Store
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import across
 from shlo_jit.lower.elements.registers import (
     Reg,
@@ -27,9 +27,9 @@ from shlo_jit.lower.elements.registers import (
     widen,
 )
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.loop_interchange import write_turns
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
-from shlo_jit.lower.nest.turns import write_turns
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal
 

@@ -14,7 +14,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I8, I32, UI8, DType, storage_range, tensor
-from shlo_jit.ops.shapes import constant_value
+from shlo_jit.ops.type_algebra import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.zero_points import Side
 from shlo_jit.passes.rewriter import Rewriter

@@ -15,7 +15,7 @@ from typing import Any
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DType, TensorType, tensor
-from shlo_jit.ops.products import accumulator, operand_type
+from shlo_jit.ops.product_types import accumulator, operand_type
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.canonical_dots import in_kind_of
 from shlo_jit.passes.context import Context

@@ -24,7 +24,7 @@ from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
 from shlo_jit.ops import is_elementwise
-from shlo_jit.ops.products import accumulator, operand_types
+from shlo_jit.ops.product_types import accumulator, operand_types
 from shlo_jit.ops.runs import Roles, outer_of, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context

@@ -14,7 +14,7 @@ from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import window_of
-from shlo_jit.passes.canonical.few_columns import FLOATS, pays_along_k
+from shlo_jit.passes.canonical.narrow_products import FLOATS, pays_along_k
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import surely

@@ -1,5 +1,5 @@
 """The weights of attention computed again for its gradient, which comes much later: so they need not be in memory until
-then, nor be there as a whole at all (see `fuse/gradient.py`).
+then, nor be there as a whole at all (see `fuse/attention_gradient.py`).
 
 Needs: canonical products, no duplicates (which would be made one again). Guarantees: nothing; what is computed again is
 the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small. Where a cache

@@ -17,7 +17,7 @@ import numpy as np
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import I8, DType, tensor
-from shlo_jit.ops.shapes import constant_value
+from shlo_jit.ops.type_algebra import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import byte_convolution, is_byte, padded, pays, window_of
 from shlo_jit.passes.rewriter import Rewriter

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
-from shlo_jit.ops.shapes import constant_ints
+from shlo_jit.ops.type_algebra import constant_ints
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 

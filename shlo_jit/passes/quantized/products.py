@@ -21,7 +21,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import F64, I8, I32, I64, UI8, DType, QuantizedType, storage_range, tensor
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.quantized import quantization
-from shlo_jit.ops.shapes import constant_ints
+from shlo_jit.ops.type_algebra import constant_ints
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.zero_points import Side, integer_convolution, integer_product
 from shlo_jit.passes.quantized.math import dequantize, quantize, scales_of, spread

@@ -21,7 +21,7 @@ from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ir.unknown import is_dynamic
 from shlo_jit.ops import is_elementwise
-from shlo_jit.ops.shapes import bounds_of, is_quantized
+from shlo_jit.ops.type_algebra import bounds_of, is_quantized
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.refine.bounded_rules import RULES, elementwise
 from shlo_jit.passes.refine.padded import BOUND_HELPS, FAULT, Padded, Sizes, Writer, whole

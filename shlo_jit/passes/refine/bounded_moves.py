@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.ops.shapes import bounds_of, constant_ints
+from shlo_jit.ops.type_algebra import bounds_of, constant_ints
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.refine.padded import BOUND_HELPS, TOO_MANY, Padded, Writer, whole
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.ir.types import TensorType, TupleType, Type, tensor
-from shlo_jit.ops.shapes import compatible_elements, type_text, with_bounds
+from shlo_jit.ops.type_algebra import compatible_elements, type_text, with_bounds
 
 
 class Contradiction(Exception):

@@ -15,7 +15,7 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.unknown import is_dynamic
 from shlo_jit.ops.call_record import shape_operands_of
 from shlo_jit.ops.effects import acting
-from shlo_jit.ops.shapes import constant_value
+from shlo_jit.ops.type_algebra import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 

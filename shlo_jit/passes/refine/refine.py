@@ -30,13 +30,13 @@ from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.call_record import own_attributes, own_items, shape_operands_of
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
-from shlo_jit.ops.shapes import bounds_of, constant_value, is_quantized, with_bounds
+from shlo_jit.ops.type_algebra import bounds_of, constant_value, is_quantized, with_bounds
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.known_sizes import decided, evaluate_sizes, frozen, has_sizes
+from shlo_jit.passes.refine.loop_sizes import after_turns, with_open_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
-from shlo_jit.passes.refine.turns import after_turns, with_open_sizes
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.sizes import whole

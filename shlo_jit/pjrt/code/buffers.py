@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
 from shlo_jit.pjrt.code.layouts import refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.shapes import itemsize
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, new
-from shlo_jit.pjrt.records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
+from shlo_jit.pjrt.handles import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
 NO_MEMORY = "there is not enough memory for an array"
 

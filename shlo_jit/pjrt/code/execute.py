@@ -12,14 +12,14 @@ from collections.abc import Callable
 from shlo_jit.codegen.abi import Status
 from shlo_jit.kernels.atomics import atomic_load
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
+from shlo_jit.pjrt.code.function_writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
-from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
-from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
+from shlo_jit.pjrt.handles import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
 

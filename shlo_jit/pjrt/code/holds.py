@@ -17,10 +17,10 @@ from contextlib import contextmanager
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.writer import NULL, Record, error
-from shlo_jit.pjrt.records import BUFFER, STORAGE
+from shlo_jit.pjrt.code.function_writer import NULL, Record, error
+from shlo_jit.pjrt.handles import BUFFER, STORAGE
 
 DELETED, HOLD = 1, 2
 """In `state`."""

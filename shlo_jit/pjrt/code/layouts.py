@@ -9,9 +9,9 @@ ptr @shlo_pjrt_gather(ptr to, ptr from, ptr dims, ptr strides, i64 rank, i64 ite
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.writer import NULL, Args, Slot, error
+from shlo_jit.pjrt.code.function_writer import NULL, Args, Slot, error
 
 STRIDES_TYPE = V("i32", str(interface.STRIDES))
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import relax
-from shlo_jit.kernels.values import V, i32, i64
-from shlo_jit.pjrt.code.writer import NULL
+from shlo_jit.pjrt.code.function_writer import NULL
 
 ALIGNMENT = 64
 SMALL_BYTES = 64 << 10

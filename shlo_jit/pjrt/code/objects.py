@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i32, i64
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, new, symbol
+from shlo_jit.kernels.llvm_values import V, i32, i64
+from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, new, symbol
+from shlo_jit.pjrt.handles import ERROR, EVENT, WAITER, nbytes
 from shlo_jit.pjrt.interface import fields_of
-from shlo_jit.pjrt.records import ERROR, EVENT, WAITER, nbytes
 
 READY = V("ptr", "@shlo_pjrt_ready")
 ERROR_TABLE = V("ptr", "@shlo_pjrt_error_table")

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.writer import NULL, Slot, error, symbol, text
+from shlo_jit.pjrt.code.function_writer import NULL, Slot, error, symbol, text
 
 DONE = 1
 FUNCTIONS = V("ptr", "@shlo_pjrt_functions")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.values import V, const, i64
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
+from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import stay_at_the_end
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, new
-from shlo_jit.pjrt.records import DEVICE, MEMORY
+from shlo_jit.pjrt.handles import DEVICE, MEMORY
 
 VIEW_ALIGNMENT = V("ptr", "@shlo_pjrt_view_alignment")
 """Of memory that others have: 16 bytes, as every allocator gives it, or what the host allows instead."""

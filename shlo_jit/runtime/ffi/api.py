@@ -4,7 +4,8 @@
     void @shlo_ffi_end(ptr context)                 frees what a call has left: memory, and states but the instance's
     void @shlo_ffi_drop(ptr state)                  ends a State
 
-Type_Register is Python's (`types.py`): libraries call it once. Errors and futures are blocks of the C library's heap.
+Type_Register is Python's (`state_types.py`): libraries call it once. Errors and futures are blocks of the C library's
+heap.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import ctypes
 
 from shlo_jit.kernels.atomics import atomic, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Futexes, relax
-from shlo_jit.kernels.values import V, const, i32, i64
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi import tasks
-from shlo_jit.runtime.ffi.records import NULL, get, place, put
+from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 TYPES = V("ptr", "@shlo_ffi_types")
 """A list of RegisteredType, which Python makes anew for each."""

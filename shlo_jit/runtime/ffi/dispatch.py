@@ -19,13 +19,13 @@ from __future__ import annotations
 import ctypes
 
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, i32
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i32
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi.api import TYPES, Functions, function
 from shlo_jit.runtime.ffi.functions import STAGES
-from shlo_jit.runtime.ffi.records import NULL, get, place, put
+from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 FRAME_BYTES = ctypes.sizeof(s.CallFrame)
 BUFFERS = FRAME_BYTES + ctypes.sizeof(s.Context)

@@ -11,8 +11,8 @@ from typing import Any
 from shlo_jit.codegen.jit import UNWIND_TABLE
 from shlo_jit.runtime import routines
 from shlo_jit.runtime.cache import default_cache
+from shlo_jit.runtime.ffi import state_types
 from shlo_jit.runtime.ffi import structures as s
-from shlo_jit.runtime.ffi import types
 from shlo_jit.runtime.ffi.dispatch import FFI
 from shlo_jit.runtime.machine import native
 
@@ -40,7 +40,7 @@ class FfiLibrary:
         self.dispatch = self.addresses["shlo_ffi_dispatch"]
         self._type_register = HANDLER_ERROR(self._register_type)
         self.api = s.Api(api_version=self._version(), **self._table())
-        types.publish_by(self._publish)
+        state_types.publish_by(self._publish)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[f"shlo_ffi_{name}"])
@@ -75,7 +75,7 @@ class FfiLibrary:
                 raise ValueError("the arguments of XLA_FFI_Type_Register are of another version")
             name = ctypes.string_at(args.name.ptr, args.name.len).decode()
             deleter = s.TypeInfo.from_address(args.type_info).deleter if args.type_info else None
-            types.register(name, ctypes.c_int64.from_address(args.type_id), deleter or 0)
+            state_types.register(name, ctypes.c_int64.from_address(args.type_id), deleter or 0)
         except ValueError as error:
             return self._error(s.CODES.index("INVALID_ARGUMENT"), str(error).encode())
         return None

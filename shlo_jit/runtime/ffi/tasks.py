@@ -14,10 +14,10 @@ import ctypes
 
 from shlo_jit.kernels.atomics import atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.llvm_values import V, const, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import OBJECT_BYTES, relax
-from shlo_jit.kernels.values import V, const, i32, i64
-from shlo_jit.runtime.ffi.records import NULL, get, place, put
+from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 
 class Pool(ctypes.Structure):

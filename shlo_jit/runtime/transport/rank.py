@@ -14,7 +14,7 @@ from shlo_jit.codegen import abi, jit
 from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.objects import Compiled, CompiledRoutine
 from shlo_jit.kernels.collective import board
-from shlo_jit.kernels.collective.calls import THIS_RANK, WORKER
+from shlo_jit.kernels.collective.grid_calls import THIS_RANK, WORKER
 from shlo_jit.kernels.collective.waiting import HOST_PAUSE
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import lapack, routines

@@ -9,7 +9,7 @@ from alone import main_of
 import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op
-from shlo_jit.passes.canonical.images_in_turn import images_in_turn
+from shlo_jit.passes.canonical.batch_blocking import images_in_turn
 
 IMAGES, SIDE = 6, 12
 

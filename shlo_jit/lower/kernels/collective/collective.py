@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.collective import transfer
 from shlo_jit.lower.kernels.collective.exchange import Exchange
+from shlo_jit.lower.kernels.collective.frame import Collective, part_elements
 from shlo_jit.lower.kernels.collective.reduction import counts_of
-from shlo_jit.lower.kernels.collective.writer import Collective, part_elements
 from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.schedule.collective import CollectiveSchedule, rows_of
 from shlo_jit.schedule.kernel import KernelSchedule

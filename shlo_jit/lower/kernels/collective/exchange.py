@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.kernels.collective import board
-from shlo_jit.kernels.values import V, i32, i64
+from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.lower.control import leave_unless_ok
 from shlo_jit.schedule.collective import CollectiveSchedule, number_of
 

@@ -11,7 +11,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.collective.fetching import fetch, is_far
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop

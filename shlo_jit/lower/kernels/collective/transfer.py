@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.values import V
-from shlo_jit.lower.kernels.collective.writer import Collective
+from shlo_jit.kernels.llvm_values import V
+from shlo_jit.lower.kernels.collective.frame import Collective
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.schedule.collective import CollectiveSchedule
 

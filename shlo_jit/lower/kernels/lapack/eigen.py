@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_jit.kernels.values import V, const
-from shlo_jit.lower.kernels.lapack.writer import Writer
+from shlo_jit.kernels.llvm_values import V, const
+from shlo_jit.lower.kernels.lapack.call_writer import Writer
 
 
 def gesdd(w: Writer) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.lower.kernels.lapack.call_writer import Writer
 from shlo_jit.lower.kernels.lapack.eigen import EIGEN_ROUTINES
-from shlo_jit.lower.kernels.lapack.writer import Writer
 from shlo_jit.schedule.lapack import LapackSchedule
 
 if TYPE_CHECKING:

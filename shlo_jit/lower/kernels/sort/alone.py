@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, bits, const, i64, lanes, vector
 from shlo_jit.lower.elements.registers import register_type
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.keys import emit_key, invert_order

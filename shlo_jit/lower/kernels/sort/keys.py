@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import F32, DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.registers import Reg, constant, lanes_of, register_type, to_f32, widen
 from shlo_jit.schedule.sort_keys import Key

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from shlo_jit.ir.types import I64
 from shlo_jit.kernels import sort as records_sort
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, bits, i64, lanes, vector
 from shlo_jit.kernels.sort import INDEX_BITS, load_record
-from shlo_jit.kernels.values import V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, register_type
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop

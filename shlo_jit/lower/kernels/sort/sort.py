@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import sort as records_sort
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.kernels.access import Buffer
 from shlo_jit.lower.kernels.sort.alone import KeyWriter, quicksort

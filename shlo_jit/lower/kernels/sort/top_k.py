@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import top_k as best
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, vector
 from shlo_jit.kernels.sort import INDEX_BITS
-from shlo_jit.kernels.values import V, bits, const, i64, vector
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.keys import emit_order
 from shlo_jit.lower.kernels.sort.records import RecordWriter

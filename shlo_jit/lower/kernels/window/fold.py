@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.values import V, bits, is_float, lanes, vector
+from shlo_jit.kernels.llvm_values import V, bits, is_float, lanes, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen

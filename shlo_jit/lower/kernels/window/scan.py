@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i64, vector_literal
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64, vector_literal
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import lanes_loop
 from shlo_jit.lower.kernels.window.fold import Fold

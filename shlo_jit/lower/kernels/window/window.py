@@ -17,8 +17,8 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector, vector_literal
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import lanes_loop
 from shlo_jit.lower.kernels.units import run_units

@@ -1,0 +1,201 @@
+"""Columns of a window that meet padding alone at the ends of lines: which pixels leave them out.
+
+A column of the window meets the image for some pixels of a line. Of a stripe at the end of a line, the columns that all
+of its pixels want are multiplied first, by a tile for all of them, and then each of the others, by a tile for those
+that want it. Where that takes as long as with some pixels more, these are multiplied by the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.convolution.input import Arguments
+from shlo_jit.kernels.convolution.shape import ConvShape, three
+from shlo_jit.kernels.convolution.task import Steps, Stripe
+from shlo_jit.kernels.gemm.blocks import ceil_div
+from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
+from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.sizes import Size
+
+
+class Line(NamedTuple):
+    """The output and its windows along one dimension; the words are those of the width."""
+
+    width: int
+    extent: int
+    """Of the input."""
+    taps: int
+    stride: int
+    pad: int
+    dilation: int
+
+    def meets(self, tap: int) -> tuple[int, int]:
+        """The pixels [begin, end) whose window has the image at that column."""
+        begin = -(-max(0, self.pad - tap * self.dilation) // self.stride)
+        end = -(-max(0, self.extent + self.pad - tap * self.dilation) // self.stride)
+        return min(begin, self.width), min(end, self.width)
+
+
+def line_of(shape: ConvShape, axis: int) -> Line | None:
+    """Along dimension `axis` of three; None if some extents are known at the call only, or there are holes in the
+    input."""
+    n = len(shape.window)
+    width = shape.lines if axis == 1 and shape.lines else three(shape.output, 1)[axis]
+    extent, taps, pad = (three(x, fill)[axis] for x, fill in ((shape.input, 1), (shape.window, 1), (shape.pad_low, 0)))
+    stride, dilation, holes = (
+        three(x or (1,) * n, 1)[axis] for x in (shape.strides, shape.rhs_dilation, shape.lhs_dilation)
+    )
+    if holes != 1 or isinstance(extent, Size) or isinstance(width, Size):
+        return None
+    return Line(width, extent, taps, stride, pad, dilation)
+
+
+def has_idle_taps(shape: ConvShape, axis: int) -> bool:
+    """Whether windows of some pixels have taps along a dimension that meet padding alone, and none has no others."""
+    line = line_of(shape, axis)
+    if line is None or line.taps == 1:
+        return False
+    met, end = sorted(line.meets(tap) for tap in range(line.taps)), 0
+    for first, stop in met:
+        end = max(end, stop) if first <= end else end
+    return end == line.width and any(pixels != (0, line.width) for pixels in met)
+
+
+class Ends(NamedTuple):
+    """How the ends of lines go."""
+
+    tile: int
+    """The height of a tile that is made for them; 1: there is none; 0: all pixels meet all taps."""
+    heights: int
+    """A bit for each number of rows that are multiplied alone."""
+
+
+def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> Ends:
+    """Of lines in stripes of so many pixels, for which there may be an `own` tile. `steps`: of k, a column's in a call;
+    `work`: multiply-adds of all calls."""
+    met = [line.meets(tap) for tap in range(line.taps)]
+    low, high = max(begin for begin, _ in met), min(end for _, end in met)
+    # Stripes in the middle, of which there may be many, meet everything.
+    places = {*range(0, low, stripe), *range(high // stripe * stripe, line.width, stripe)}
+    found = [_Stripe.of(met, w, min(w + stripe, line.width)) for w in sorted(places)]
+    singles = {rows for s in found for rows in s.rows if rows * plan.nv >= SUMS} - {own, *row_counts(plan)}
+    if plan.kind != "plain":
+        singles = set[int]()
+    own_tiles = {own} - {0}
+    middle = (-(-line.width // stripe) - len(found)) * _turns(plan, own_tiles, stripe)
+    whole = (sum(_turns(plan, own_tiles, s.height) for s in found) + middle) * line.taps
+
+    def saved(tile: int) -> float:
+        """The share of the work."""
+        tiles = own_tiles | {tile} - {0}
+        heights = _heights(plan, tiles, stripe)
+        turns_saved = 0.0
+        for s in found:
+            for rows in s.rows:
+                taken = _turns(plan, tiles, min(_lifted(heights, rows), s.height)) if rows else 0
+                turns_saved += _turns(plan, own_tiles, s.height) - taken - tuning.CONV_TAP_CALL / steps
+        return turns_saved / whole
+
+    plain = saved(0)
+    tile = max(singles, key=saved, default=0)
+    if not tile or (saved(tile) - max(plain, 0)) * work < tuning.CONV_END_TILE:
+        tile = 0
+    gain = saved(tile)
+    return Ends(tile or 1, _heights(plan, own_tiles | {tile} - {0}, stripe)) if gain > tuning.CONV_ENDS else Ends(0, 0)
+
+
+class _Stripe(NamedTuple):
+    height: int
+    rows: Sequence[int]
+    """Pixels that want a column, of each column that not all do."""
+
+    @classmethod
+    def of(cls, met: Sequence[tuple[int, int]], begin: int, end: int) -> _Stripe:
+        """Pixels [begin, end); `met`: those that each column meets."""
+        rows = [max(0, min(high, end) - max(low, begin)) for low, high in met]
+        height = end - begin
+        return cls(height, [n for n in rows if n < height] if height in rows else [])
+
+
+def _turns(plan: GemmPlan, tiles: set[int], rows: int) -> int:
+    return rows if rows in tiles else turns(plan, rows)
+
+
+def _heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
+    """The numbers of rows that take less than all greater ones, as bits."""
+    least, bits = _turns(plan, tiles, stripe) + 1, 0
+    for rows in range(stripe, 0, -1):
+        if (taken := _turns(plan, tiles, rows)) < least:
+            least, bits = taken, bits | 1 << rows
+    return bits
+
+
+def _lifted(heights: int, rows: int) -> int:
+    """So many rows, or the next number that is done alone."""
+    while not heights >> rows & 1:
+        rows += 1
+    return rows
+
+
+# ---------------------------------------------------------------------- machine code
+def each_call_of_taps(
+    b: Builder, g: Arguments, row: V, stripe: Stripe, steps: Steps, multiply: Callable[[Stripe, Steps, V], None]
+) -> None:
+    """`multiply` for the taps that all pixels of a stripe want, then for each of the others. It is told which call it
+    is. `row`: bytes of a row of a panel."""
+    by_lines = b.icmp("ne", g.get("margin_lines"), 0)
+    ci, kw, heights = g.ints("ci kw tap_heights")
+    taps = b.select(by_lines, kw, steps.runs)
+    tap_bytes = b.select(by_lines, b.mul(g.get("rdil_w"), g.get("a_w")), steps.run_stride)
+    end = b.add(stripe.w, stripe.height)
+    low = _first_tap(b, g, stripe.w, i64(0), taps)
+    high = _first_tap(b, g, b.sub(end, 1), g.get("in_w"), taps)
+    together = b.icmp("sge", low, high)
+    low, high = b.select(together, i64(0), low), b.select(together, taps, high)
+    common = b.sub(high, low)
+    with b.loop(0, b.add(b.sub(taps, common), 1), hint="taps") as call:
+        alone = b.icmp("ne", call, 0)
+        nth = b.sub(call, 1)
+        nth = b.add(nth, b.select(b.icmp("slt", nth, low), i64(0), common))
+        first, count = b.select(alone, nth, low), b.select(alone, i64(1), common)
+        begin, rows = _rows(b, g, stripe, nth, heights)
+        begin, rows = b.select(alone, begin, i64(0)), b.select(alone, rows, stripe.height)
+        place = b.add(b.mul(first, tap_bytes), b.mul(begin, stripe.a_rs))
+        some = stripe._replace(first=b.add(stripe.first, begin), height=rows, a=b.offset(stripe.a, place))
+        part = Steps(
+            before=b.add(steps.before, b.mul(first, ci)),
+            k=b.select(by_lines, b.mul(ci, count), steps.k),
+            runs=b.select(by_lines, steps.runs, count),
+            run_stride=steps.run_stride,
+            skipped=b.select(by_lines, b.mul(b.mul(b.sub(kw, count), ci), row), i64(0)),
+            more=b.select(alone, i64(1), steps.more),
+        )
+        with b.if_(b.icmp("sgt", rows, 0)):
+            multiply(some, part, call)
+
+
+def _first_tap(b: Builder, g: Arguments, pixel: V, bound: V, taps: V) -> V:
+    """The first column of a pixel's window that is at `bound` of the input or behind."""
+    stride, pad, dilation = g.ints("stride_w pad_w rdil_w")
+    corner = b.sub(b.mul(pixel, stride), pad)
+    return b.min_(ceil_div(b, b.max_(b.sub(bound, corner), 0), dilation), taps)
+
+
+def _rows(b: Builder, g: Arguments, stripe: Stripe, tap: V, heights: V) -> tuple[V, V]:
+    """Of a stripe, the first of the pixels that are multiplied for a column, and how many they are."""
+    stride, pad, dilation, extent = g.ints("stride_w pad_w rdil_w in_w")
+    corner, height = b.sub(pad, b.mul(tap, dilation)), stripe.height
+
+    def pixel(bound: V) -> V:
+        at = ceil_div(b, b.max_(b.add(bound, corner), 0), stride)
+        return b.min_(b.max_(b.sub(at, stripe.w), 0), height)
+
+    begin, end = pixel(i64(0)), pixel(extent)
+    wanted = b.max_(b.sub(end, begin), 0)
+    above = b.or_(b.lshr(heights, wanted), i64(1 << 32))
+    rows = b.min_(b.add(wanted, b.intrinsic_with_flag("cttz", above, False)), height)
+    return b.min_(begin, b.sub(height, rows)), b.select(b.icmp("eq", wanted, 0), i64(0), rows)

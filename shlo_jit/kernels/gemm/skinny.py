@@ -1,0 +1,125 @@
+"""Products of few rows with a B whose rows are contiguous: it is read where it lies, and nothing is packed.
+
+A few rows meet two panels at a time, or more: pieces of B's rows come together that are long enough for the processor
+to fetch what follows by itself, where a tall tile has pieces of a panel. The rows of a product beyond the first tile's
+find B in the second level cache. Sums are those of `blocks.py`: block of k after block of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.gemm import policy
+from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
+from shlo_jit.kernels.gemm.micro import (
+    SUMS,
+    emit_kernel,
+    stripe_symbol,
+    tile_attributes,
+)
+from shlo_jit.kernels.gemm.policy import FEW_PANELS, FEW_TILE, PAIR_PANELS, Extents
+from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.gemm.staged_numbers import Registers
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.kernels.target import Target
+
+
+def emit_few_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+    """`void task(frame, index, worker)`: `nc` columns of all rows of a product."""
+    wide = [emit_kernel(module, plan, target, rows, plan.nv, FEW_PANELS) for rows in range(1, FEW_TILE + 2)]
+    pair = emit_kernel(module, plan, target, 2, plan.nv, PAIR_PANELS)
+    zeros = f"{plan.symbol}_few_zeros"
+    zero_bytes = SUMS * plan.lanes * plan.out_bytes
+    module.define_global(zeros, f"internal constant [{zero_bytes} x i8] zeroinitializer, align 64")
+    name = f"{plan.symbol}_few_task"
+    b = module.function(
+        name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=tile_attributes(target)
+    )
+    pointer, index, _ = b.params
+    f = Frame(b, pointer)
+    n, nc, columns, k0, k1, of_k, b_rs = f.ints("n", "nc", "columns", "k0", "k1", "kc", "b_rs")
+    batch, j0 = b.udiv(index, columns), b.mul(b.urem(index, columns), nc)
+    j1 = b.min_(b.add(j0, nc), n)
+    a, right, c = (b.offset(f.get(x, "ptr"), b.mul(batch, f.get(f"{x}_bs"))) for x in "abc")
+    right, c = b.offset(right, b.mul(j0, f.get("b_cs"))), b.offset(c, b.mul(j0, plan.out_bytes))
+    with b.loop(k0, k1, of_k, "kblock") as kb:
+        rows = _Rows(b, plan, f, a, c, kb, b.min_(b.sub(k1, kb), of_k), zeros)
+        first, width = b.offset(right, b.mul(kb, b_rs)), b.sub(j1, j0)
+        rows.multiply(first, width, wide, pair)
+    epilogue = f.get("epilogue", "ptr")
+    with b.if_(b.icmp("ne", epilogue, V("ptr", "null"))):
+        b.call_pointer("void", epilogue, [f.get("frame", "ptr"), batch, i64(0), f.get("m"), j0, j1])
+    b.ret()
+    return name
+
+
+class _Rows:
+    """All rows of A and C against a block of k of some columns."""
+
+    def __init__(self, b: Builder, plan: GemmPlan, f: Frame, a: V, c: V, kb: V, k: V, zeros: str):
+        self.b, self.plan, self.c, self.k = b, plan, c, k
+        self.m, self.a_rs, self.a_cs, self.b_rs, self.c_rs = f.ints("m", "a_rs", "a_cs", "b_rs", "c_rs")
+        self.a = b.offset(a, b.mul(kb, self.a_cs))
+        self.more = b.icmp("ne", kb, 0)
+        self.zeros = V("ptr", f"@{zeros}")
+        self.start_rs = b.select(self.more, self.c_rs, i64(0))
+
+    def multiply(self, right: V, n: V, wide: Sequence[str], pair: str) -> None:
+        """Group of panels after group of panels, all rows of each; what is left of the columns takes the usual tiles.
+        The first tile is the tallest, which has most to do while B comes."""
+        b, plan = self.b, self.plan
+        two = b.icmp("eq", self.m, 2)
+        width = b.select(two, i64(plan.nr * PAIR_PANELS), i64(plan.nr * FEW_PANELS))
+        whole = b.mul(b.udiv(n, width), width)
+        first = b.select(b.icmp("sle", self.m, FEW_TILE + 1), self.m, i64(FEW_TILE))
+        stripes = ceil_div(b, b.sub(self.m, first), FEW_TILE)
+        with b.loop(0, whole, width, "panels") as j, b.repeat([i64(0), first, stripes], "stripe") as stripe:
+            done, rows, left = stripe.values
+            kernel = V("ptr", f"@{pair}")
+            for height, name in enumerate(wide, 1):
+                here = b.icmp("eq", rows, height)
+                kernel = b.select(b.and_(here, b.not_(two)) if height == 2 else here, V("ptr", f"@{name}"), kernel)
+            self._kernel(kernel, done, right, j, width)
+            done = b.add(done, rows)
+            stripe.next(done, ceil_div(b, b.sub(self.m, done), b.max_(left, 1)), b.sub(left, 1))
+            stripe.again = b.icmp("slt", done, self.m)
+        c = b.offset(self.c, b.mul(whole, plan.out_bytes))
+        first, rest = b.offset(right, b.mul(whole, plan.unit_bytes)), b.sub(n, whole)
+        with b.loop(0, self.m, plan.mr, "stripe") as i:
+            rows = b.min_(b.sub(self.m, i), plan.mr)
+            a, row = b.offset(self.a, b.mul(i, self.a_rs)), b.offset(c, b.mul(i, self.c_rs))
+            args = [a, self.a_rs, self.a_cs, rows, first, self.b_rs, i64(plan.b_step), row, self.c_rs, rest, self.k]
+            more = b.cast("zext", self.more, "i64")
+            b.call("void", stripe_symbol(plan), [*args, more, i64(1), i64(0), row, i64(0), i64(0)])
+
+    def _kernel(self, kernel: V, i: V, right: V, j: V, width: V) -> None:
+        """The tile of the rows from i on and the columns from j on."""
+        b, plan = self.b, self.plan
+        at, a = b.offset(right, b.mul(j, plan.unit_bytes)), b.offset(self.a, b.mul(i, self.a_rs))
+        c = b.offset(b.offset(self.c, b.mul(j, plan.out_bytes)), b.mul(i, self.c_rs))
+        args = [a, self.a_rs, self.a_cs, at, self.b_rs, c, self.c_rs, b.select(self.more, c, self.zeros)]
+        args += [self.start_rs, self.k, width, i64(1), i64(0), at, i64(0), i64(plan.b_step), i64(0)]
+        b.call_pointer("void", kernel, args)
+
+
+def emit_few_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
+    """Runs the tasks. The frame has the arguments."""
+    numbers = Registers(b)
+    nc = policy.few_columns(numbers, plan, s)
+    chunks, each = ceil_div(b, s.n, nc), policy.k_block(numbers, plan, s.k, s.prepacked)
+    f.set(nc=nc, columns=chunks, kc=each)
+    tasks, at = b.mul(chunks, s.batch), V("ptr", f"@{task}")
+
+    def here() -> list[V]:
+        with b.loop(0, tasks, hint="task") as i:
+            b.call("void", task, [f.pointer, i, i64(0)])
+        return []
+
+    def spread() -> list[V]:
+        b.call("void", "shlo_parallel", [at, f.pointer, tasks, threads])
+        return []
+
+    product = b.mul(b.mul(s.m, s.n), s.k)
+    serial = b.or_(policy.is_serial(numbers, s, product), b.icmp("eq", tasks, 1))
+    b.if_else(serial, here, spread)

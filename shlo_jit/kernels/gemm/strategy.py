@@ -1,0 +1,36 @@
+"""Which code a product takes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from shlo_jit.kernels.gemm import policy
+from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.gemm.staged_numbers import Ints
+
+
+class Way(Enum):
+    """Which code a product takes, by the end of its symbol."""
+
+    TILES = ""
+    """Register tiles."""
+    VECTORS = "_vectors"
+    """Those of a matrix with vectors."""
+    FEW = "_few"
+    """Register tiles of few rows, which read B in place."""
+    ANY = "_any"
+    """Tiles or vectors, as extents and strides say at the call."""
+
+
+def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: bool = True) -> Way:
+    """What a product that is known takes. `is_near`: B may be expected in a cache."""
+    s = policy.extents_of(plan, 1, m, n, k, strides)
+    if is_near and policy.has_few_path(plan) and policy.is_few(Ints(), plan, s):
+        return Way.FEW
+    return way_of_any(plan, m, n, k, strides)
+
+
+def way_of_any(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
+    """Which of its two `Way.ANY` takes."""
+    return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS

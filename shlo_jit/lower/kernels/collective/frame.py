@@ -1,0 +1,144 @@
+"""What is written around the exchange of a collective op, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.kernels.collective.fetching import fetch, is_far
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower.kernels.collective.exchange import Exchange
+from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
+from shlo_jit.lower.kernels.copy import copy
+from shlo_jit.schedule.collective import CollectiveSchedule, aligned_bytes, data_operands, rows_of
+from shlo_jit.schedule.scratch import ALIGN
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+class Collective:
+    """Of one op, the exchange and what is written around it."""
+
+    def __init__(self, low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+        self.low, self.step, self.schedule = low, step, schedule
+        self.op: Op = step.op
+        self.operands: list[Value] = data_operands(step.op)
+        self.results: list[Value] = step.op.results
+        self.site = low.site(step, schedule.site)
+        nbytes = [v.tensor.nbytes for v in self.operands]
+        parts = self._parts()
+        if schedule.pushes:
+            nbytes, parts = nbytes * 2, [0] * (2 * len(nbytes))
+        self.exchange = Exchange(low, schedule, self.site, nbytes, parts)
+
+    def _parts(self) -> list[int]:
+        """Bytes of what each target reads of an operand, where that is a part: its own."""
+        t, size = self.operands[0].tensor, self.schedule.most_sources
+        kind = self.schedule.kind
+        if kind == "all_reduce" and self.schedule.in_parts.value:
+            return [part_elements(v, size) * v.tensor.storage.itemsize for v in self.operands]
+        is_cut = kind == "reduce_scatter" and rows_of(self.op) == 1
+        if is_cut or kind == "all_to_all":
+            return [t.nbytes // size]
+        return [0] * len(self.operands)
+
+    # ------------------------------------------------------------------ messages
+    def post(self) -> V:
+        addresses = self.reachable()
+        if self.schedule.pushes:
+            addresses += [self.low.pointer(v) for v in self.results]
+        return self.exchange.post(addresses)
+
+    def posted_before(self) -> V:
+        """The number of the message that the op's start has posted."""
+        b = self.low.b
+        return b.sub(b.load("i64", self.exchange.ticket(self.site)), 1)
+
+    def reachable(self) -> list[V]:
+        """Addresses of the operands; those that others cannot reach are copied first."""
+        low, b = self.low, self.low.b
+        addresses = [low.pointer(v) for v in self.operands]
+        at = 0
+        for i in self.schedule.copied:
+            home = b.offset(low.scratch(self.step), at)
+            copy(low, home, addresses[i], self.operands[i].tensor.nbytes)
+            addresses[i] = home
+            at += aligned_bytes(self.operands[i])
+        return addresses
+
+    # ------------------------------------------------------------------ what most ways need
+    def sources_of(self, found: V, index: int, shift: V | int = 0) -> V:
+        """A table of where each source has an operand, `shift` bytes further."""
+        b, most = self.low.b, self.schedule.most_sources
+        table = b.alloca("ptr", most, 8)
+        with b.loop(0, self.exchange.sources) as j:
+            b.store(b.offset(self.exchange.found(found, j, index), shift), b.element(table, "ptr", j))
+        return table
+
+    def each_source(self, write: Callable[[V], None]) -> None:
+        with self.low.b.loop(0, self.exchange.sources) as j:
+            write(j)
+
+    def reduce_all(self, found: V, index: int) -> None:
+        """A whole operand of all sources into this rank's result."""
+        result = self.results[index]
+        self.reduce(self.sources_of(found, index), [self.low.pointer(result)], result.tensor.size, result.tensor.size)
+
+    def reduction(self, most: int, targets: int | None) -> Reduction:
+        """Of `most` elements at most, to so many targets."""
+        schedule = self.schedule
+        reach = self.exchange.communicator if schedule.fetches else None
+        return Reduction(self.low, self.op, schedule.width, most, schedule.sources, targets, reach)
+
+    def reduce(self, sources: V, targets: list[V], count: V | int, most: int) -> None:
+        reduction = self.reduction(most, len(targets))
+        counts = counts_of(self.low, count, self.exchange.sources, len(targets))
+        reduction.run(sources, table_of(self.low, targets), counts)
+
+    def fetch(self, target: V, source: V, nbytes: int) -> None:
+        """Copy what others have, from wherever it is."""
+        low, b = self.low, self.low.b
+        if not self.schedule.fetches:
+            copy(low, target, source, nbytes)
+            return
+
+        def far() -> list[V]:
+            fetch(b, self.exchange.communicator, target, source, i64(nbytes))
+            return []
+
+        def near() -> list[V]:
+            copy(low, target, source, nbytes)
+            return []
+
+        b.if_else(is_far(b, self.exchange.communicator, source), far, near)
+
+    def zeros(self, value: Value) -> None:
+        self.low.b.memset(self.low.pointer(value), 0, value.tensor.nbytes)
+
+    def where_heard(self, write: Callable[[], None]) -> None:
+        """What a rank with sources does; the results of the others are zeros."""
+        if self.schedule.sources:
+            write()
+            return
+        b = self.low.b
+
+        def heard() -> list[V]:
+            write()
+            return []
+
+        def none() -> list[V]:
+            for value in self.results:
+                self.zeros(value)
+            return []
+
+        b.if_else(b.icmp("sgt", self.exchange.sources, 0), heard, none)
+
+
+def part_elements(value: Value, size: int) -> int:
+    """Elements of a part of an operand that `size` ranks share, but of the last: whole cache lines."""
+    t = value.tensor
+    line = max(1, ALIGN // t.storage.itemsize)
+    return -(-t.size // (size * line)) * line

@@ -1,0 +1,268 @@
+"""Steps in bands of lines, as `schedule/line_tiles.py` has decided.
+
+Lines are told by their number among those of all images, wherever they are: an address that lines are counted from is
+that of line 0, even where only some lines behind it are in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.convolution.line_tile import BandTable
+from shlo_jit.kernels.convolution.shape import FIELDS
+from shlo_jit.kernels.gemm.blocks import ceil_div
+from shlo_jit.kernels.gemm.gemm import gemm_symbol
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
+from shlo_jit.lower.kernels.units import write_units
+from shlo_jit.lower.kernels.window.window import WindowWriter
+from shlo_jit.schedule.convolution import ConvolutionSchedule
+from shlo_jit.schedule.line_tiles import BandsSchedule, Stage, line_bytes
+from shlo_jit.schedule.products import ProductSchedule
+from shlo_jit.schedule.window import Windows
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
+    """Write the task and run the tasks."""
+    stages = [_STAGES[type(stage.how)](low, stage) for stage in schedule.stages]
+    own = {v for stage in schedule.stages for v in (*stage.own, *stage.products)}
+    pointers = {v: low.pointer(v) for stage in stages for v in stage.wanted if v not in own}
+    arrays = [array for stage in stages for array in stage.arrays]
+    name = low.new_name("bands")
+    b = low.task(name, 2 + len(arrays) + len(pointers))
+    task = _Task(low, b, schedule)
+    task.load(list(pointers), len(arrays))
+    task.write(stages)
+    batch = step.op.result.tensor.extents[0]
+    parts = ceil_div(low.b, low.b.mul(low.thread_count, schedule.each), batch)
+    parts = low.b.min_(low.b.max_(parts, 1), schedule.most)
+    places = [parts, low.scratch(step), *arrays, *pointers.values()]
+    low.parallel(low.share("bands", name), places, low.b.mul(parts, batch))
+
+
+class _Task:
+    """Writes `void task(ptr frame, i64 index, i64 worker)`."""
+
+    def __init__(self, low: ProgramLowering, b: Builder, schedule: BandsSchedule):
+        self.low, self.b, self.s = low, b, schedule
+        _, index, worker = b.params
+        last = schedule.stages[-1]
+        parts = b.load("i64", b.params[0])
+        self.image, part = b.udiv(index, parts), b.urem(index, parts)
+        self.first, self.end = (b.udiv(b.mul(x, last.height), parts) for x in (part, b.add(part, 1)))
+        lines = b.sub(self.end, self.first)
+        self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
+        """So many lines that each band of the task has about as many."""
+        scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
+        self.memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
+        self.work = b.offset(self.memory, schedule.work)
+        self.at: dict[Value, V] = {}
+        """Where line 0 of a value is."""
+        self.arrays: list[V] = []
+        """Constants of kernels, in the order of the stages that take one."""
+
+    def load(self, values: list[Value], arrays: int) -> None:
+        """The addresses in the frame."""
+        b = self.b
+        found = [b.load("ptr", b.element(b.params[0], "ptr", 2 + i)) for i in range(arrays + len(values))]
+        self.arrays = found[:arrays]
+        self.at.update(zip(values, found[arrays:], strict=True))
+
+    def line(self, stage: Stage, line: V) -> V:
+        """The number of a line of the image among those of all images."""
+        return self.b.add(self.b.mul(self.image, stage.height), line)
+
+    def write(self, stages: list[_Stage]) -> None:
+        b, zero = self.b, i64(0)
+        for stage in stages:
+            stage.begin(self)
+        kept = [(b.alloca("i64", 1), b.alloca("i64", 1)) for _ in stages[:-1]]
+        for place in (p for both in kept for p in both):
+            b.store(zero, place)
+        with b.loop(self.first, self.end, self.band, "band") as line:
+            ranges = self.ranges(line, b.min_(b.add(line, self.band), self.end), kept)
+            for stage, (low, start, end), places in zip(stages, ranges, [*kept, None], strict=True):
+                if places is not None:
+                    self.place(stage.stage, low, start, places)
+                    b.store(low, places[0])
+                    b.store(end, places[1])
+                with b.if_(b.icmp("sgt", end, start)):
+                    stage.make(self, start, end)
+        b.ret()
+
+    def ranges(self, line: V, stop: V, kept: list[tuple[V, V]]) -> list[tuple[V, V, V]]:
+        """Of each stage, for lines [line, stop) of the last: the first line that the next one needs, the first that is
+        not there yet, and the end of both."""
+        b, stages = self.b, self.s.stages
+        found = [(line, line, stop)]
+        for stage, reader, (_, done) in zip(stages[-2::-1], stages[:0:-1], kept[::-1], strict=True):
+            (_, start, end), lines = found[-1], reader.lines
+            low = b.min_(b.max_(b.sub(b.mul(start, lines.stride), lines.low), 0), stage.height)
+            high = b.add(b.mul(b.sub(end, 1), lines.stride), lines.reach - lines.low)
+            missing = b.max_(low, b.load("i64", done))
+            found.append((low, missing, b.max_(b.min_(high, stage.height), missing)))
+        return found[::-1]
+
+    def place(self, stage: Stage, low: V, start: V, places: tuple[V, V]) -> None:
+        """Where the lines of a stage go, from `low` on. Those that are there already are moved to the beginning."""
+        b = self.b
+        if stage.product_place is not None:
+            nbytes = line_bytes(stage.step.op.result)
+            before = b.mul(self.line(stage, start), nbytes)
+            self.at[stage.step.op.result] = b.offset(self.memory, b.sub(i64(stage.product_place), before))
+        if stage.image_place is not None:
+            nbytes, memory = line_bytes(stage.image), b.offset(self.memory, stage.image_place)
+            before, done = (b.load("i64", p) for p in places)
+            moved = b.sub(low, before)
+            count = b.select(b.icmp("sgt", moved, 0), b.sub(done, low), i64(0))
+            with b.loop(0, b.max_(count, 0), hint="kept") as i:
+                source = b.offset(memory, b.mul(b.add(i, moved), nbytes))
+                b.memcpy(b.offset(memory, b.mul(i, nbytes)), source, nbytes)
+            self.at[stage.image] = b.offset(memory, b.mul(self.line(stage, low), -nbytes))
+        if stage.product_place is None:
+            self.at[stage.step.op.result] = self.at[stage.image]
+
+
+class _Stage:
+    """Writes how a step's routine makes some lines."""
+
+    def __init__(self, low: ProgramLowering, stage: Stage):
+        self.stage, self.op = stage, stage.step.op
+        self.values: list[Value] = []
+        """What the epilogue's frame holds."""
+        self.arrays: list[V] = []
+        """Constants of kernels, where the program is written."""
+        self.epilogue = NULL
+        if stage.epilogue is not None:
+            aligned = low.aligned(stage.epilogue.step) if stage.image_place is None else set[Value]()
+            name, self.values = epilogue_function(low, stage.epilogue, aligned)
+            self.epilogue = V("ptr", f"@{_moved(low, name, len(self.values) + low.is_symbolic)}")
+
+    @property
+    def wanted(self) -> list[Value]:
+        """Values that it reads and writes."""
+        return list(dict.fromkeys([*self.op.operands, *self.values, self.op.result, self.stage.image]))
+
+    def begin(self, task: _Task) -> None:
+        """Before the first band."""
+        b = task.b
+        self.frame = b.alloca("ptr", len(self.values) + task.low.is_symbolic + 1) if self.values else NULL
+        if self.values and task.low.is_symbolic:
+            assert b.dims is not None
+            b.store(b.dims, b.element(self.frame, "ptr", len(self.values)))
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        """Lines [start, end) of the image."""
+        raise NotImplementedError
+
+    def told(self, task: _Task, line: V) -> list[V]:
+        """The epilogue and its frame, for lines from `line` of all images on."""
+        b = task.b
+        for i, v in enumerate(self.values):
+            b.store(task.at[v], b.element(self.frame, "ptr", i))
+        if self.values:
+            pixel = b.mul(line, self.op.result.tensor.extents[2])
+            b.store(pixel, b.element(self.frame, "ptr", len(self.values) + task.low.is_symbolic))
+        return [self.epilogue, self.frame]
+
+    def lines_at(self, task: _Task, value: Value, line: V) -> V:
+        return task.b.offset(task.at[value], task.b.mul(line, line_bytes(value)))
+
+
+class _Convolution(_Stage):
+    def __init__(self, low: ProgramLowering, stage: Stage):
+        super().__init__(low, stage)
+        assert isinstance(stage.how, ConvolutionSchedule)
+        self.how = stage.how
+        self.constant = low.table(list(self.how.table))
+        prepacked = self.how.prepacked
+        self.arrays = [] if prepacked is None else [low.constant_array(prepacked)]
+
+    @property
+    def wanted(self) -> list[Value]:
+        weights = self.op.operands[1]
+        return [v for v in super().wanted if not self.arrays or v is not weights]
+
+    def begin(self, task: _Task) -> None:
+        super().begin(task)
+        self.table = BandTable(task.b, self.constant, dict(zip(FIELDS, self.how.table, strict=True)))
+        self.weights = task.arrays.pop(0) if self.arrays else task.at[self.op.operands[1]]
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        b, x = task.b, self.op.operands[0]
+        line = task.line(self.stage, start)
+        shift = self.table.set(start, b.sub(end, start))
+        image = b.offset(task.at[x], b.mul(task.image, line_bytes(x) * x.tensor.extents[1]))
+        args = [self.table.pointer, b.offset(image, shift), self.weights, self.lines_at(task, self.op.result, line)]
+        b.call("void", self.how.symbol, [*args, task.work, *self.told(task, line), NULL, i64(0), i64(1)])
+
+
+class _Product(_Stage):
+    def __init__(self, low: ProgramLowering, stage: Stage):
+        super().__init__(low, stage)
+        assert isinstance(stage.how, ProductSchedule) and stage.how.prepacked is not None
+        self.how = stage.how
+        self.arrays = [low.constant_array(stage.how.prepacked)]
+
+    @property
+    def wanted(self) -> list[Value]:
+        return [v for v in super().wanted if v is not self.op.operands[1]]
+
+    def begin(self, task: _Task) -> None:
+        super().begin(task)
+        self.panels = task.arrays.pop(0)
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        b, s = task.b, self.how
+        width, n = self.op.result.tensor.extents[2:]
+        line, rows = task.line(self.stage, start), b.mul(b.sub(end, start), width)
+        a, c = (self.lines_at(task, v, line) for v in (self.op.operands[0], self.op.result))
+        one, zero = i64(1), i64(0)
+        left = [a, *(i64(x) for x in s.strides[:2]), zero]
+        right = [self.panels, *(i64(x) for x in s.strides[3:]), one]
+        sizes = [c, i64(n), zero, one, rows, i64(n), i64(s.k), zero]
+        b.call(
+            "void",
+            gemm_symbol(s.types, s.way),
+            [*left, *right, *sizes, task.work, *self.told(task, line), NULL, zero, one],
+        )
+
+
+class _Windows(_Stage):
+    def __init__(self, low: ProgramLowering, stage: Stage):
+        super().__init__(low, stage)
+        assert isinstance(stage.how, Windows)
+        writer = WindowWriter(self.op, low.target, stage.how)
+        self.values_of_kernel = [*self.op.operands, self.op.result]
+        nothing = [NULL] * len(self.values_of_kernel)
+        self.name, _ = write_units(low, "reduce_window", nothing, writer.write)
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        pointers = [task.at[v] for v in self.values_of_kernel]
+        if task.low.is_symbolic:
+            assert task.b.dims is not None
+            pointers.append(task.b.dims)
+        lines = [task.line(self.stage, x) for x in (start, end)]
+        task.b.call("void", self.name, [*pointers, *lines], declare=False)
+
+
+_STAGES = {ConvolutionSchedule: _Convolution, ProductSchedule: _Product, Windows: _Windows}
+
+
+def _moved(low: ProgramLowering, epilogue: str, slot: int) -> str:
+    """An epilogue that is told of rows by their number in the band; where that begins is in a slot of its frame."""
+    name = f"{epilogue}.moved"
+    if name not in low.module.functions:
+        params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1"))]
+        b = low.module.function(name, params, attributes="nounwind")
+        frame, batch, i0, i1, j0, j1 = b.params
+        first = b.load("i64", b.element(frame, "ptr", slot))
+        b.call("void", epilogue, [frame, batch, b.add(i0, first), b.add(i1, first), j0, j1], declare=False)
+        b.ret()
+    return name

@@ -1,0 +1,137 @@
+"""A row of a loop where things are otherwise at borders: its inside without conditions, then the vectors that are left.
+
+if the row is inside:
+    for i inside: vectors of which is known where they come from
+    for i at both ends: the same, under conditions and masked
+else:
+    for all i: under conditions and masked
+"""
+
+from __future__ import annotations
+
+from shlo_jit.ir.index import Condition
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower.nest.evaluate import Position
+from shlo_jit.lower.nest.rows import RowWriter, Variables
+from shlo_jit.schedule.interior import Usual
+from shlo_jit.schedule.nest import NestSchedule
+
+
+def write_inside_first(
+    b: Builder, schedule: NestSchedule, row: RowWriter, usual: Usual, start: V, stop: V, variables: Variables
+) -> None:
+    """The vector variable over [start, stop) of a row; `start` and `stop` lie between vectors, or at the row's end."""
+    _Inside(b, schedule, row, usual, variables).write(start, stop)
+
+
+class _Inside:
+    def __init__(self, b: Builder, schedule: NestSchedule, row: RowWriter, usual: Usual, variables: Variables):
+        self.b = b
+        self.row = row
+        self.usual = usual
+        self.variables = variables
+        self.width = schedule.space.width
+        self.unroll = schedule.unroll.value
+        self.masks = schedule.target.has_masks
+        assert schedule.space.vector is not None
+        self.vector = schedule.space.vector
+        self.extent = n = schedule.space.extents[self.vector]
+        low, high = usual.box.get(self.vector, (0, n))
+        step = self.width * self.unroll
+        self.low = -(-low // step) * step
+        self.high = n if high == n else high - high % self.width
+
+    def write(self, start: V, stop: V) -> None:
+        is_inside = self.is_inside()
+        if is_inside is None:
+            self.inside_row(start, stop)
+            return
+
+        def inside() -> list[V]:
+            self.inside_row(start, stop)
+            return []
+
+        def outside() -> list[V]:
+            self.border(start, stop, {}, skips=False)
+            return []
+
+        self.b.if_else(is_inside, inside, outside)
+
+    def inside_row(self, start: V, stop: V) -> None:
+        """A row of which all is inside but its ends."""
+        self.inside(start, stop)
+        if self.vector in self.usual.box:
+            self.border(start, stop, self.usual.of_row, skips=True)
+
+    def border(self, start: V, stop: V, truth: dict[Condition, bool], skips: bool) -> None:
+        """Vectors under conditions, except for those of which `truth` knows; `skips`: not those inside."""
+        b, w = self.b, self.width
+        whole = self.extent - self.extent % w
+        end = stop if self.masks else b.min_(stop, whole)
+
+        def left(i: V) -> V:
+            """The next vector, from `i` on."""
+            if not skips:
+                return i
+            within = b.and_(b.icmp("sge", i, i64(self.low)), b.icmp("slt", i, i64(self.high)))
+            return b.select(within, i64(self.high), i)
+
+        first = left(start)
+        begin, done, before = b.label("border"), b.label("end"), b.block
+        b.branch_if(b.icmp("slt", first, end), begin, done)
+        b.start(begin)
+        at, i = b.position(), b.reserve("i64")
+        self.row.row([self.position(i, w, self.lanes(i), truth)])
+        following = left(b.add(i, w))
+        last = b.block
+        b.fill_phi(at, i, [(first, before), (following, last)])
+        b.branch_if(b.icmp("slt", following, end), begin, done)
+        b.start(done)
+        if not self.masks and whole != self.extent:
+            i = b.phi("i64", [(first, before), (following, last)])
+            with b.loop(i, stop, 1, "tail") as k:
+                self.row.row([self.position(k, 1, None, truth)])
+
+    def is_inside(self) -> V | None:
+        """Whether the row is; None if all are."""
+        b, total = self.b, None
+        for v, (low, high) in self.usual.box.items():
+            if v != self.vector:
+                hit = b.icmp("ult", b.sub(self.variables[v], low), i64(high - low))
+                total = hit if total is None else b.and_(total, hit)
+        return total
+
+    def inside(self, start: V, stop: V) -> None:
+        """Vectors of which is known where they come from: several a turn, then one by one, then the tail."""
+        b, w, step = self.b, self.width, self.width * self.unroll
+        truth, whole = self.usual.truth, self.high - self.high % w
+        bulk = self.low + max(0, whole - self.low) // step * step
+        first = b.max_(start, self.low)
+        if bulk > self.low:
+            with b.loop(first, b.min_(stop, bulk), step, "inside") as i:
+                self.row.row([self.position(b.add(i, k * w), w, None, truth) for k in range(self.unroll)])
+        if whole > bulk:
+            with b.loop(b.max_(first, bulk), b.min_(stop, whole), w, "inside") as i:
+                self.row.row([self.position(i, w, None, truth)])
+        if whole == self.high:
+            return
+        if self.masks:
+            with b.loop(b.max_(first, whole), stop, w, "inside") as i:
+                self.row.row([self.position(i, w, self.lanes(i), truth)])
+        else:
+            with b.loop(b.max_(first, whole), stop, 1, "inside") as i:
+                self.row.row([self.position(i, 1, None, truth)])
+
+    def position(self, i: V, width: int, mask: V | None, truth: dict[Condition, bool]) -> Position:
+        position = Position({**self.variables, self.vector: i}, width, mask)
+        position.truth = truth
+        return position
+
+    def lanes(self, i: V) -> V | None:
+        """The lanes that exist of a vector at `i`; None: all do."""
+        b, w = self.b, self.width
+        if not self.extent % w:
+            return None
+        left = b.splat(b.cast("trunc", b.sub(self.extent, i), "i32"), w)
+        return b.icmp("slt", b.iota("i32", w), left)

@@ -1,0 +1,269 @@
+"""Several turns of a loop on stripes of its arrays: what `schedule/temporal_tiling.py` decided, as two kinds of tasks.
+
+    while c:
+        m = 0
+        do { the turn's numbers; m = m + 1 } while c and m < turns
+        for each stripe:               m turns, each behind the one before
+        for each end between stripes:  what turns 2 to m left there
+        the arrays change places if m is odd
+
+A nest's kernel takes the addresses of arrays and a range of units, so each turn is a call of each of them with the
+arrays in their places of that turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from shlo_jit.fuse.nest import Store
+from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.memory.storage import Storage, are_apart, pointwise
+from shlo_jit.schedule.loop_interchange import TimeBlocks
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.temporal_tiling import the_nests
+from shlo_jit.schedule.work import step_work
+
+SLOT = 16
+"""Bytes that a number of a turn has room in."""
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def blocked(low: ProgramLowering, step: ControlStep) -> list[NestStep]:
+    """The nests of a loop that makes several turns at a time; none if the loop goes turn by turn."""
+    nests = the_nests(step.blocks[1])
+    schedules = [low.schedule[nest] for nest in nests]
+    fit = all(isinstance(s, NestSchedule) and s.blocks is not None for s in schedules)
+    return nests if fit and _in_places(low, step, nests) else []
+
+
+def _in_places(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> bool:
+    """Whether memory is such that a turn writes each state where the turn after the next has it: in its own place, or
+    one that it changes every turn. What is not kept for the next turn may be anywhere; but lines of two arrays that
+    share some bytes have to be the same bytes."""
+    memory, body = low.memory, step.blocks[1]
+    copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
+    if any(c.source.tensor.rank for c in copies):
+        return False
+    partner: dict[int, Storage] = {}
+    for s, t in memory.exchanges.get(id(step), []):
+        partner |= {id(s): t, id(t): s}
+    states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
+    for nest in nests:
+        for store in nest.nest.stores:
+            storage = memory.storage[store.target]
+            mine = [v for v in nest.reads if memory.storage[v] is storage]
+            if len(nests) == 1 and id(storage) not in states | set(partner):
+                return False
+            if any(not _stays_apart(nest, v, store) for v in mine):
+                return False
+    written = {id(s): s for nest in nests for s in (memory.storage[v] for v in nest.writes)}
+    touched = written | {id(s): s for nest in nests for s in (memory.storage[v] for v in nest.reads)}
+    touched |= {id(s): s for s in partner.values()}
+    return len(nests) == 1 or not any(_overlap(s, t) for s in touched.values() for t in touched.values() if s is not t)
+
+
+def _stays_apart(nest: NestStep, value: Value, store: Store) -> bool:
+    """Whether a nest reads of the memory that it writes only what it does not write, or has yet to."""
+    places = [at for v, at in nest.nest.loads if v is value]
+    alike = value.tensor.extents == store.target.tensor.extents
+    is_apart = alike and all(are_apart(nest.nest, at.index, store.index) for at in places)
+    return is_apart or pointwise(nest.nest, value, store.index, store.target)
+
+
+def _overlap(s: Storage, t: Storage) -> bool:
+    """Whether two parts of the arena share bytes, but are not the same."""
+    if s.kind != "arena" or t.kind != "arena" or (s.number, s.nbytes) == (t.number, t.nbytes):
+        return False
+    return s.number < t.number + t.nbytes and t.number < s.number + s.nbytes
+
+
+class _Stage(NamedTuple):
+    """A nest of the turn: its kernel, and where arrays are."""
+
+    kernel: str
+    blocks: TimeBlocks
+    units: int
+    pointers: list[V]
+    moved: list[V]
+    """The addresses in every other turn."""
+    numbers: list[int]
+    """Which of the pointers are to numbers of the turn."""
+
+
+def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> V:
+    """Up to so many turns, one at least; whether they were an odd number."""
+    b, (cond, body) = low.b, step.blocks
+    stages, kept = _stages(low, step, nests)
+    blocks = stages[0].blocks
+    with b.repeat([i64(0)], "numbers") as loop:
+        for inner in body.steps:
+            if isinstance(inner, NestStep) and inner in nests:
+                stage = stages[nests.index(inner)]
+                for k, (slots, nbytes) in zip(stage.numbers, kept[nests.index(inner)], strict=True):
+                    b.memcpy(b.offset(slots, b.mul(loop.values[0], SLOT)), stage.pointers[k], nbytes)
+            else:
+                low.steps([inner])
+        low.finish(body)
+        made = b.add(loop.values[0], 1)
+        low.block(cond)
+        loop.again = b.and_(low.truth(cond.results[0]), b.icmp("slt", made, i64(blocks.turns)))
+        loop.next(made)
+    turns = loop.values[0]
+    place = b.alloca("i64", 1)
+    b.store(turns, place, 8)
+    with low.timing.step(nests[0], several=True):
+        for stage, slots in zip(stages, kept, strict=True):
+            low.timing.note_kernel(stage.kernel)
+            for k, (at, _) in zip(stage.numbers, slots, strict=True):
+                stage.pointers[k] = at
+        frame = [p for stage in stages for p in (*stage.pointers, *stage.moved)]
+        for kind in (_Stripes, _Triangles):
+            writer = kind(low, stages)
+            low.parallel(writer.write(), [*frame, place], writer.tasks)
+    low.pauses.spend(blocks.turns * sum(int(step_work(nest)) for nest in nests))
+    return b.icmp("ne", b.and_(turns, i64(1)), i64(0))
+
+
+def _stages(
+    low: ProgramLowering, step: ControlStep, nests: list[NestStep]
+) -> tuple[list[_Stage], list[list[tuple[V, int]]]]:
+    """The kernels, and for each the memory in which turns keep their numbers, with the bytes of one."""
+    stages: list[_Stage] = []
+    kept: list[list[tuple[V, int]]] = []
+    for nest in nests:
+        schedule = low.schedule[nest]
+        assert isinstance(schedule, NestSchedule) and schedule.blocks is not None
+        name, pointers, buffers = low.nest_kernel(nest, schedule)
+        storages = [low.memory.storage[values[0]] for _, values in buffers]
+        numbers = _numbers(low, step.blocks[1], buffers)
+        kept.append([(low.b.alloca("i8", SLOT * schedule.blocks.turns), storages[k].nbytes) for k in numbers])
+        moved = _moved(low, step, storages, pointers)
+        stages.append(_Stage(name, schedule.blocks, schedule.tasks.units, pointers, moved, numbers))
+    return stages, kept
+
+
+def _numbers(low: ProgramLowering, body: PlanBlock, buffers: list[tuple[str, list[Value]]]) -> list[int]:
+    """The buffers that have numbers which turns make anew: each turn has its own."""
+    made = {v for s in body.steps for v in s.writes}
+    made |= {a for a, r in zip(body.block.arguments, body.results, strict=True) if a is not r}
+    return [k for k, (_, values) in enumerate(buffers) if any(v in made and not v.tensor.rank for v in values)]
+
+
+def _moved(low: ProgramLowering, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
+    """The addresses in every other turn."""
+    found = {id(s): p for s, p in zip(storages, pointers, strict=True)}
+    for s, t in low.memory.exchanges.get(id(step), []):
+        found[id(s)], found[id(t)] = low.address(t), low.address(s)
+    return [found[id(s)] for s in storages]
+
+
+class _Tasks:
+    """Writes `void name(ptr frame, i64 index, i64 worker)`: of stripes, or of what is between them."""
+
+    hint: str
+
+    def __init__(self, low: ProgramLowering, stages: list[_Stage]):
+        self.low = low
+        self.stages = stages
+        self.blocks = stages[0].blocks
+
+    @property
+    def tasks(self) -> int:
+        return self.blocks.stripes
+
+    def write(self) -> str:
+        blocks = self.blocks
+        parts = [blocks.stripes, blocks.lines, blocks.reach, blocks.front, int(blocks.periodic)]
+        for stage in self.stages:
+            parts += [stage.kernel, stage.blocks.line, stage.blocks.first, *stage.numbers]
+        name = ".".join([self.stages[0].kernel, self.hint, *map(str, parts)])
+        if name in self.low.module.functions:
+            return name
+        count = sum(2 * len(stage.pointers) for stage in self.stages)
+        self.b = b = self.low.task(name, count + 1)
+        frame, index, _ = b.params
+        given = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count + 1)]
+        self.places: list[tuple[list[V], list[V]]] = []
+        """Of each stage, in even and in odd turns."""
+        at = 0
+        for stage in self.stages:
+            n = len(stage.pointers)
+            self.places.append((given[at : at + n], given[at + n : at + 2 * n]))
+            at += 2 * n
+        self.body(index, b.load("i64", given[-1], 8))
+        b.ret()
+        return name
+
+    def body(self, index: V, turns: V) -> None:
+        raise NotImplementedError
+
+    def start_of(self, index: V) -> V:
+        """The first line of a stripe."""
+        return self.b.udiv(self.b.mul(index, self.blocks.lines), self.blocks.stripes)
+
+    def fronts(self, turn: V) -> list[V]:
+        """The numbers of a turn's fronts, one of each stage."""
+        return [self.b.add(self.b.mul(turn, len(self.stages)), k) for k in range(len(self.stages))]
+
+    def call(self, turn: V, stage: int, first: V, last: V) -> None:
+        """Lines [first, last) of a turn, the first of which is 0, by one of its nests; maybe none."""
+        b, at = self.b, self.stages[stage]
+        line, even, odd = at.blocks.line, *self.places[stage]
+        if len(self.stages) > 1:
+            first, last = (b.max_(b.sub(x, at.blocks.first), 0) for x in (first, last))
+        start, stop = b.mul(first, line), b.mul(last, line)
+        if len(self.stages) > 1:
+            stop = b.min_(stop, at.units)
+        is_odd = b.icmp("ne", b.and_(turn, i64(1)), i64(0))
+        with b.if_(b.icmp("slt", start, stop)):
+            pointers = [b.select(is_odd, o, e) for o, e in zip(odd, even, strict=True)]
+            for k in at.numbers:
+                pointers[k] = b.offset(even[k], b.mul(turn, SLOT))
+            b.call("void", at.kernel, [*pointers, start, stop], declare=False)
+
+
+class _Stripes(_Tasks):
+    """All turns on a stripe, with fronts of each that follow those of the one before."""
+
+    hint = "stripes"
+
+    def body(self, index: V, turns: V) -> None:
+        b, blocks = self.b, self.blocks
+        first, last = self.start_of(index), self.start_of(b.add(index, 1))
+        rise, fall = i64(blocks.reach), i64(blocks.reach)
+        if not blocks.periodic:
+            rise = b.select(b.icmp("sgt", first, i64(0)), rise, i64(0))
+            fall = b.select(b.icmp("slt", last, i64(blocks.lines)), fall, i64(0))
+        behind = b.mul(b.sub(b.mul(turns, len(self.stages)), 1), blocks.reach)
+        with b.loop(first, b.add(last, behind), blocks.front, "front") as front, b.loop(0, turns, 1, "turn") as turn:
+            for stage, k in enumerate(self.fronts(turn)):
+                low, high = b.add(first, b.mul(k, rise)), b.sub(last, b.mul(k, fall))
+                here = b.sub(front, b.mul(k, blocks.reach))
+                begin, end = (b.max_(low, b.min_(x, high)) for x in (here, b.add(here, blocks.front)))
+                self.call(turn, stage, begin, end)
+
+
+class _Triangles(_Tasks):
+    """What fronts after the first have left on both sides of where two stripes meet; of a periodic array the last meets
+    the first."""
+
+    hint = "triangles"
+
+    @property
+    def tasks(self) -> int:
+        return self.blocks.stripes - (not self.blocks.periodic)
+
+    def body(self, index: V, turns: V) -> None:
+        b, blocks = self.b, self.blocks
+        at = self.start_of(index if blocks.periodic else b.add(index, 1))
+        with b.loop(0, turns, 1, "turn") as turn:
+            for stage, k in enumerate(self.fronts(turn)):
+                half = b.mul(k, blocks.reach)
+                self.call(turn, stage, b.max_(b.sub(at, half), 0), b.add(at, half))
+                if blocks.periodic:
+                    low = b.select(b.icmp("eq", at, i64(0)), b.sub(i64(blocks.lines), half), i64(blocks.lines))
+                    self.call(turn, stage, low, i64(blocks.lines))

@@ -1,0 +1,174 @@
+"""The gradient of attention by blocks of rows (see `fuse/attention_gradient.py`).
+
+A task has all rows of some batches, or, where these are few, a part of the rows of one. For a block of its rows it
+computes the products that the row program reads into memory of its own, runs the row program there, multiplies what
+that makes by the right operands of the products whose rows they are, and adds what they give to the products that sum
+over rows: block by block, in order. The parts of a batch have sums of their own, which are added up in the order of the
+rows when all are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import Attention, OpStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
+from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
+from shlo_jit.ops.attention_rows import parts_of_rows
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.schedule.attention import Product, even, may_overwrite, placed, product_of, schedule_rows
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.product_layout import Placed
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.tasks import Tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSchedule(KernelSchedule):
+    """The gradient of attention with everything decided."""
+
+    parts: Attention
+    firsts: tuple[Product, ...]
+    seconds: tuple[Product, ...]
+    """Whose rows are those of the firsts: the step's own, and those besides."""
+    sums: tuple[Product, ...]
+    """The left operand of each is the transpose of one of `weights`."""
+    lefts: tuple[int, ...]
+    """Which of the weights each product multiplies: the seconds, then the sums."""
+    batch: int
+    m: int
+    scores: list[Value]
+    """Blocks of the first products: their rows, some elements apart."""
+    weights: list[Value]
+    """What the row program makes of them."""
+    homes: tuple[int | None, ...]
+    """For each of the weights the scores whose memory they take."""
+    rows: NestSchedule
+    """The row program on a block: a call's units are the block's rows."""
+    block: int
+    """Rows of a block."""
+    packed: tuple[bool, ...]
+    """Whether the right operand is packed, of the first products and the seconds once for all blocks of a task, of
+    sums for each block; else it is read as it lies."""
+    each: int
+    """Batches of a task."""
+    parts_of_rows: int
+    """Tasks that share the rows of a batch."""
+    task_rows: int
+    """Rows that each of them has."""
+    partial: tuple[int, ...]
+    """For each sum, bytes into the scratch memory of what parts of rows after the first have of it."""
+    tasks: Tasks
+    places: tuple[int, ...]
+    """Bytes into a worker's memory of the packed operands, the scores, the weights without a home, and what products
+    work in."""
+    epilogue: Epilogue | None
+    late: tuple[Epilogue, ...]
+    """Loops over the other products, after all."""
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        return (*self.firsts, *self.seconds, *self.sums)
+
+    @property
+    def notes(self) -> list[Note]:
+        def sizes(m: int, products: tuple[Product, ...]) -> str:
+            return ", ".join(f"{m} x {p.n} x {p.k}" for p in products)
+
+        read = ", ".join("packed" if p else "read in place" for p in self.packed)
+        homes = ", ".join("beside the scores" if home is None else "in the memory of scores" for home in self.homes)
+        how = "block after block"
+        of = count(self.each, "product")
+        if self.parts_of_rows > 1:
+            how, of = f"those of {self.parts_of_rows} parts apart, then added up in order", count(self.task_rows, "row")
+        why = f"scores of {tuning.GRADIENT_BLOCK_BYTES:,} bytes, about"
+        return [
+            Note("products", f"{self.batch} x {sizes(self.m, self.firsts)}, then {sizes(self.m, self.seconds)}"),
+            Note("sums", sizes(self.firsts[0].n, self.sums), f"over rows, {how}"),
+            Note("blocks", f"{count(self.block, 'row')}; right operands: {read}", why),
+            Note("weights", homes),
+            Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
+            *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
+            *(note for e in (self.epilogue, *self.late) if e is not None for note in e.notes),
+        ]
+
+
+def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
+    target, parts = context.target, step.attention
+    assert parts is not None
+    batch, m, n, _ = extents_of(parts.first.op)
+    firsts = tuple(product_of(s, m, target) for s in parts.firsts)
+    sums = tuple(product_of(s, n, target) for s in parts.sums)
+    seconds = tuple(product_of(s, m, target) for s in (step, *parts.besides))
+    tile = gemm_plan(firsts[0].types, target).mr
+    size = 2 * parts.first.op.result.tensor.storage.itemsize  # of two matrices, whichever the row program reads
+    work = m * n * sum(p.k for p in (*firsts, *seconds)) + m * n * sum(p.n for p in sums)
+    is_alone = batch * work <= tuning.GEMM_SERIAL
+    cuts = 1 if is_alone else parts_of_rows(batch, m, firsts[0].k + seconds[0].n)
+    task_rows = even(m, cuts, tile) if cuts > 1 else m
+    cuts = -(-m // task_rows)
+    block = min(task_rows, even(task_rows, -(-task_rows // max(tile, tuning.GRADIENT_BLOCK_BYTES // (n * size))), tile))
+    rows, scores, weights = schedule_rows(parts, batch, m, block, target)
+    homes = _homes(rows, scores, weights)
+    products = (*firsts, *seconds, *sums)
+    packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in products)
+    steps = [p.k for p in (*firsts, *seconds)] + [block] * len(sums)
+    panels = [
+        panels_bytes(p.types, target, p.n, k) if pack else 0 for p, k, pack in zip(products, steps, packed, strict=True)
+    ]
+    own = [v for v, home in zip(weights, homes, strict=True) if home is None]
+    buffers = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (*scores, *own)]
+    *places, total = placed([*panels, *buffers, max(block_bytes(p.types, target) for p in products)])
+    each = batch if is_alone else 1 if cuts > 1 else max(1, tuning.GEMM_SERIAL // 4 // work)
+    tasks = Tasks(batch, -(-batch // each), "each sums over all rows", each)
+    if cuts > 1:
+        tasks = Tasks(batch * cuts, batch * cuts, "as there are few batches, each sums over a part of the rows", 1)
+    *partial, fixed = placed([(cuts - 1) * batch * n * p.n * itemsize(p.types.acc) for p in sums])
+    late = [
+        schedule_epilogue(s, target, Placed.dense(batch, m, p.n), "it is not the step's own product")
+        for s, p in zip(parts.besides, seconds[1:], strict=True)
+    ]
+    late += [
+        schedule_epilogue(s, target, Placed.dense(batch, n, p.n), "sums end with the last rows")
+        for s, p in zip(parts.sums, sums, strict=True)
+    ]
+    return GradientSchedule(
+        parts=parts,
+        firsts=firsts,
+        seconds=seconds,
+        sums=sums,
+        lefts=tuple(parts.inside.index(s.op.operands[0]) for s in (step, *parts.besides, *parts.sums)),
+        batch=batch,
+        m=m,
+        scores=scores,
+        weights=weights,
+        homes=homes,
+        rows=rows,
+        block=block,
+        packed=packed,
+        each=each,
+        parts_of_rows=cuts,
+        task_rows=task_rows,
+        partial=tuple(partial),
+        tasks=tasks,
+        places=tuple(places),
+        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, seconds[0].n)),
+        late=tuple(e for e in late if e is not None),
+        scratch=Scratch(fixed, total),
+        routines=tuple(block_routine(t, target) for t in dict.fromkeys(p.types for p in products)),
+    )
+
+
+def _homes(rows: NestSchedule, scores: list[Value], weights: list[Value]) -> tuple[int | None, ...]:
+    """For each of the weights scores that nothing reads any more when they are written, if there are some."""
+    homes: list[int | None] = []
+    for value in weights:
+        free = (i for i, s in enumerate(scores) if i not in homes and may_overwrite(rows, s, value))
+        homes.append(next(free, None))
+    return tuple(homes)

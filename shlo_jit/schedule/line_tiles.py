@@ -1,0 +1,187 @@
+"""Steps in bands of lines (see `fuse/line_tiles.py`).
+
+A task has some lines of an image of the last step's result, and goes over them a band at a time. For a band it makes
+what is missing of the lines that each step needs of the one before. What only the next step reads is in memory of the
+task's: lines that the next band needs too are moved to its beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, lines_of
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.convolution.shape import FIELDS
+from shlo_jit.kernels.gemm.gemm import scratch_bytes
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.product_layout import layout_of
+from shlo_jit.schedule.products import ProductSchedule, schedule_dot
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
+
+
+class Stage(NamedTuple):
+    """One of the steps."""
+
+    step: OpStep
+    how: ConvolutionSchedule | ProductSchedule | Windows
+    epilogue: Epilogue | None
+    lines: Lines
+    """What it reads of the images before."""
+    most: int
+    """Lines that a band makes at most."""
+    image: Value
+    """What the next stage reads; of the last one its result."""
+    image_place: int | None
+    """Bytes into a worker's memory of the lines of the image; None where it is in the program's."""
+    product_place: int | None
+    """The same of the lines of the product that the epilogue makes the image of; None where they are those of the
+    image, or of the last stage."""
+
+    @property
+    def height(self) -> int:
+        return self.step.op.result.tensor.extents[1]
+
+    @property
+    def products(self) -> list[Value]:
+        """What only its epilogue reads."""
+        return [v for v in (self.step.op.result,) if v is not self.image]
+
+    @property
+    def own(self) -> list[Value]:
+        """What it has in a worker's memory."""
+        places = (self.product_place, self.step.op.result), (self.image_place, self.image)
+        return [value for place, value in places if place is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandsSchedule(KernelSchedule):
+    """Steps in bands with everything decided."""
+
+    stages: tuple[Stage, ...]
+    work: int
+    """Bytes into a worker's memory of what routines work in."""
+    band: int
+    """Lines of the last step's result, at most."""
+    each: int
+    """Tasks for each thread of the call; the bits are the same however many there are."""
+    most: int
+    """Tasks of an image."""
+
+    @property
+    def notes(self) -> list[Note]:
+        last = self.stages[-1]
+        why = "bands need lines of the ones before" if self.each == 1 else "bands share no lines"
+        out = [
+            Note("bands", f"{count(self.band, 'line')} of {last.height}", f"{tuning.BANDS_BUFFER:,} bytes in between"),
+            Note("tasks", f"{self.each} for each thread, up to {self.most} of an image", why),
+        ]
+        for stage in self.stages:
+            is_inside = stage.image_place is not None
+            where = f", {count(stage.most, 'line')} in memory of the task's" if is_inside else ""
+            out.append(Note("stage", f"{stage.step.op.name.partition('.')[2]}{where}"))
+            if stage.epilogue is not None:
+                out += [Note(f"  {n.what}", n.value, n.why) for n in stage.epilogue.notes]
+        return out
+
+
+def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
+    steps = (*step.bands, step)
+    height = step.op.result.tensor.extents[1]
+    readers = [lines_of(part.op) for part in steps[1:]]
+    share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
+    band = _band(steps, height)
+    stages: list[Stage] = []
+    place = work = 0
+    for part, most in zip(steps, _most(steps, band), strict=True):
+        stage = _stage(part, most, step, place, context)
+        stages.append(stage)
+        place += sum(_round(most * line_bytes(v)) for v in stage.own)
+        work = max(work, _work(stage, context))
+    routines = [r for s in stages if not isinstance(s.how, Windows) for r in s.how.routines]
+    return BandsSchedule(
+        stages=tuple(stages),
+        work=place,
+        band=band,
+        each=1 if share else tuning.BANDS_TASKS,
+        most=max(1, height // tuning.BANDS_LINES),
+        scratch=Scratch(0, _round(place + work)),
+        routines=tuple(dict.fromkeys(routines)),
+    )
+
+
+def _stage(part: OpStep, most: int, last: OpStep, place: int, context: Context) -> Stage:
+    image = part.op.result if part is last else image_of(part)
+    lines = lines_of(part.op)
+    assert image is not None and isinstance(lines, Lines)
+    how = _how(part, most, context)
+    epilogue = None if isinstance(how, Windows) else how.epilogue
+    if isinstance(how, ProductSchedule) and how.written is not None:
+        epilogue = schedule_epilogue(part, context.target, layout_of(part.op).result)
+    assert epilogue is None or not epilogue.is_late
+    is_apart = image is not part.op.result and line_bytes(image) != line_bytes(part.op.result)
+    is_inside = part is not last and image not in last.writes
+    product_place = place if is_apart else None
+    beside = _round(most * line_bytes(part.op.result)) if is_apart else 0
+    return Stage(part, how, epilogue, lines, most, image, place + beside if is_inside else None, product_place)
+
+
+def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | ProductSchedule | Windows:
+    if part.op.name == CONVOLUTION:
+        return convolution_of(part, context, most)
+    if part.op.name == PRODUCT:
+        found = schedule_dot(part, context)
+        assert isinstance(found, ProductSchedule) and found.prepacked is not None
+        return found
+    found = schedule_window(part, context)
+    assert isinstance(found, WindowSchedule) and found.windows is not None and found.scan is None
+    return replace(found.windows, split=2, blocks=1)
+
+
+def _band(steps: tuple[OpStep, ...], height: int) -> int:
+    """Lines of the last result that a band has: so many that the caches keep what is in between."""
+    images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
+
+    def nbytes(band: int) -> int:
+        return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
+
+    return next((n for n in range(height, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
+
+
+def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:
+    """Lines that each step makes for so many of the last one, if it has to make them all."""
+    found = [band]
+    for maker, reader in zip(steps[-2::-1], steps[::-1], strict=False):
+        lines = lines_of(reader.op)
+        assert isinstance(lines, Lines)
+        found.append(min(maker.op.result.tensor.extents[1], (found[-1] - 1) * lines.stride + lines.reach))
+    return found[::-1]
+
+
+def _work(stage: Stage, context: Context) -> int:
+    """Bytes that the routine works in."""
+    how = stage.how
+    if isinstance(how, ConvolutionSchedule):
+        t = dict(zip(FIELDS, how.table, strict=True))
+        return t["scratch_workers"] + t["worker_bytes"] + ALIGN
+    if isinstance(how, ProductSchedule):
+        m = stage.most * stage.step.op.result.tensor.extents[2]
+        return scratch_bytes(how.types, context.target, 1, m, how.result.n, how.k, 1, True)
+    return 0
+
+
+def line_bytes(images: Value) -> int:
+    """Of images [image, line, pixel, feature]."""
+    batch, height, *_ = images.tensor.extents
+    return images.tensor.nbytes // (batch * height)
+
+
+def _round(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN

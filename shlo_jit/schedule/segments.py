@@ -1,0 +1,151 @@
+"""Products whose matrix is read in pieces (see `fuse/segments.py`): a call of the routine for each, in order.
+
+    C[m, n0:n1] = A[m, k] @ B1[k, n1 - n0]             a piece has some columns
+    C[m, n]    += A[m, k0:k1] @ B1[k1 - k0, n]         a piece has some steps of k, which the sums go on with
+
+Columns are those of the product with the whole matrix, to the bit. So are sums that go on step by step, which are those
+of a matrix that is read along its columns (`axpy` in `vector.py`). Tiles, and rows whose sums are folded, add up the
+steps of a piece by themselves, as tiles do those of a block of k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.precision import gemm_plan
+from shlo_jit.kernels.gemm.strategy import way_of_any
+from shlo_jit.kernels.target import Target
+from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.product_layout import Placed
+from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import Scratch
+
+
+class Part(NamedTuple):
+    """The matrix of a product, or a piece of it."""
+
+    value: Value
+    n0: int
+    k0: int
+    """Its first column, and its first step of k."""
+    n: int
+    k: int
+    row: int
+    column: int
+    """Strides in elements along k and n."""
+
+
+def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tuple[int, ...]) -> tuple[Part, ...]:
+    """An operand of a product as the parts that it is read in: by its dimensions along k and n."""
+    shape = matrix.tensor.extents
+    runs = run_of(shape, contracting), run_of(shape, free)
+    k, n = (math.prod(shape[d] for d in dims) for dims in (contracting, free))
+    strides = [run.stride for run in runs if run is not None]
+    assert len(strides) == 2, "dimensions of a canonical product that form no run"
+    if step.pieces is None or step.pieces.whole is not matrix:
+        return (Part(matrix, 0, 0, n, k, *strides),)
+    found, dimension, start = [], step.pieces.dimension, 0
+    for value in step.pieces.parts:
+        extents = value.tensor.extents
+        length = extents[dimension]
+        if dimension in free:
+            (other,) = (run.stride for run in [run_of(extents, contracting)] if run is not None)
+            each = n // shape[dimension]
+            found.append(Part(value, start * each, 0, length * each, k, other, strides[1]))
+        else:
+            (other,) = (run.stride for run in [run_of(extents, free)] if run is not None)
+            each = k // shape[dimension]
+            found.append(Part(value, 0, start * each, n, length * each, strides[0], other))
+        start += length
+    return tuple(found)
+
+
+def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> Way:
+    """How the routine multiplies a few rows with each part: as it would with the whole matrix, so that the sums are the
+    same. Of more rows, which meet no pieces, the call decides."""
+    return way_of_any(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecesSchedule(KernelSchedule):
+    """Such a product with everything decided. A is the vector and B the matrix, whichever comes first."""
+
+    types: GemmTypes
+    a: Value
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    """Dimensions of the batch."""
+    looped: int
+    """Leading ones that are looped over, a call each for every part."""
+    batch: int
+    """Products of one call."""
+    m: int
+    n: int
+    a_strides: tuple[int, int, int]
+    """Along m, k and the batch of a call."""
+    parts: tuple[Part, ...]
+    b_strides: tuple[int, ...]
+    """Of each part along that batch."""
+    way: Way
+    epilogue: Epilogue | None
+
+    @property
+    def notes(self) -> list[Note]:
+        size = f"{self.batch} x " if self.batch > 1 else ""
+        k = max(part.k0 + part.k for part in self.parts)
+        pieces = ", ".join(f"{p.k} x {p.n}" for p in self.parts)
+        return [
+            Note("product", f"{size}{self.m} x {self.n} x {k} by {gemm_symbol(self.types, self.way)}"),
+            Note("matrix", f"{count(len(self.parts), 'piece')}: {pieces}", "a concatenation that few rows meet"),
+            *(self.epilogue.notes if self.epilogue else []),
+        ]
+
+
+def schedule_pieces(step: OpStep, context: Context) -> PiecesSchedule:
+    op, target, pieces = step.op, context.target, step.pieces
+    assert pieces is not None
+    r, types = roles_of(op), gemm_types(op)
+    a, b = op.operands
+    if a is pieces.whole:  # one column: the transpose of a row
+        a, b, types = b, a, GemmTypes(types.b, types.a, types.acc)
+        r = Roles(r.rhs_batch, r.lhs_batch, r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free)
+    parts = parts_of(step, b, r.rhs_contracting, r.rhs_free)
+    shape = a.tensor.extents
+    values = [(a, r.lhs_batch), *((part.value, r.rhs_batch) for part in parts)]
+    looped = next(o for o in range(len(r.lhs_batch) + 1) if all(run_of(v.tensor.extents, d[o:]) for v, d in values))
+    runs = [run_of(v.tensor.extents, dims[looped:]) for v, dims in values]
+    rows, along = run_of(shape, r.lhs_free), run_of(shape, r.lhs_contracting)
+    assert rows is not None and along is not None, "dimensions of a canonical product that form no run"
+    a_bs, *b_bs = (run.stride for run in runs if run is not None)
+    batch, m = (math.prod(shape[d] for d in dims) for dims in (r.lhs_batch[looped:], r.lhs_free))
+    n, k = (max(p.n0 + p.n for p in parts), max(p.k0 + p.k for p in parts))
+    layout = Layout(rows.stride, along.stride, a_bs, parts[0].row, parts[0].column, b_bs[0])
+    way = way_of_parts(types, target, m, n, k, layout)
+    return PiecesSchedule(
+        types=types,
+        a=a,
+        a_batch=r.lhs_batch,
+        b_batch=r.rhs_batch,
+        looped=looped,
+        batch=batch,
+        m=m,
+        n=n,
+        a_strides=(rows.stride, along.stride, a_bs),
+        parts=parts,
+        b_strides=tuple(b_bs),
+        way=way,
+        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, n), "the product is several calls"),
+        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
+        routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
+    )

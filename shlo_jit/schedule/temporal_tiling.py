@@ -1,0 +1,318 @@
+"""Loops over large arrays whose elements need their neighbours: several turns on a part before the next part.
+
+    while c { u = f(u, neighbours) }   ->   while c { for each stripe: for each line: turns 1, 2, ... T }
+
+The nest that is the body writes lines of one array from those of another, and the two change places every turn. Turn
+t + 1 of a line may run as soon as turn t of the lines that it reads has: so a stripe is gone over once, with a front
+for each turn, each `reach` lines behind the one before, and what they work on stays in the cache. Where two stripes
+meet, each turn stops `reach` lines earlier than the last; what is left, triangles, follows when all stripes are done.
+Every element is computed once, by the same code.
+
+    line    0 1 2 3 4 5 6 7 | 8 9 ...
+    turn 1  s s s s s s s s | s s      s: with its stripe
+    turn 2  s s s s s s s t | t s      t: afterwards, in the triangle between two stripes
+    turn 3  s s s s s s t t | t t
+
+Where the body is several nests, as the steps of a Runge-Kutta method or fields that follow each other are, each of them
+has a front in each turn. A front is `reach` lines behind all before it, whichever of them wrote what it reads, or reads
+what it overwrites: so it does not matter what is written where, as long as lines of all arrays lie alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Nest, Store
+from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock, Step
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import At, Expr
+from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.loop_interchange import TimeBlocks
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.tasks import Tasks
+from shlo_jit.sizes import Size
+
+
+def block_turns(step: ControlStep, steps: dict[int, KernelSchedule]) -> None:
+    """Let the nests of a loop's body run for several turns at a time, where that can be and pays."""
+    if step.op.name != "stablehlo.while" or step.no_turns is None:
+        return
+    stages: list[_Stage] = []
+    for nest in the_nests(step.blocks[1]):
+        schedule = steps[id(nest)]
+        assert isinstance(schedule, NestSchedule)
+        stages.append(_Stage(nest, schedule))
+    if not stages:
+        return
+    blocking = _Blocking(step, stages)
+    found = blocking.run()
+    if isinstance(found, Refusal):
+        steps[id(stages[0].step)] = replace(stages[0].schedule, no_blocks=found)
+        return
+    for stage, blocks in zip(blocking.stages, found, strict=True):
+        grain = -(-blocks.lines // blocks.stripes) * blocks.line
+        units = stage.schedule.tasks.units
+        tasks = Tasks(units, -(-units // grain), "stripes of several turns", grain)
+        steps[id(stage.step)] = replace(stage.schedule, blocks=blocks, tasks=tasks, streams=())
+
+
+def the_nests(body: PlanBlock) -> list[NestStep]:
+    """The steps of a loop's body that are about more than numbers, where all of them are nests."""
+    wide = [s for s in body.steps if not is_of_numbers(s)]
+    nests = [s for s in wide if isinstance(s, NestStep)]
+    return nests if len(nests) == len(wide) else []
+
+
+def is_of_numbers(step: Step) -> bool:
+    return isinstance(step, NestStep) and all(not v.tensor.rank for v in (*step.reads, *step.writes))
+
+
+class _Stage:
+    """A nest of the body, and how its loops go over the lines of arrays."""
+
+    def __init__(self, step: NestStep, schedule: NestSchedule):
+        self.step = step
+        self.nest: Nest = step.nest
+        self.schedule = schedule
+
+    def unfit(self) -> Refusal | None:
+        """What about the nest does not fit."""
+        s, nest = self.schedule, self.nest
+        plain = s.split is None and s.crossing is None and s.interleaved is None and s.space.vector is not None
+        if nest.reduce_vars or nest.after is not None or not plain:
+            return Refusal("its loop is no plain one along lanes")
+        if not s.chunk and not s.row_loops:
+            return Refusal("it has one line")
+        if any(isinstance(n, Size) for n in (*nest.extents, *s.space.extents.values())):
+            return Refusal("sizes are known at the call only")
+        extents = self.lead.target.tensor.extents
+        if any(s.index != self.lead.index or s.target.tensor.extents != extents for s in nest.stores):
+            return Refusal("states differ in shape")
+        return Refusal("its lines are not those of the arrays") if self.step_of_line < 1 else None
+
+    @property
+    def lead(self) -> Store:
+        return self.nest.stores[0]
+
+    @property
+    def variable(self) -> int:
+        """The one that goes over lines: the outermost, or of a single one, in chunks, that."""
+        space = self.schedule.space
+        assert space.vector is not None
+        return space.vector if self.schedule.chunk else self.schedule.row_loops[0]
+
+    @property
+    def place(self) -> Expr:
+        """Where it writes: the offset in elements."""
+        lead = self.lead
+        return self.schedule.space.collapse(ix.linearize(lead.index, lead.target.tensor.extents))
+
+    @property
+    def step_of_line(self) -> int:
+        """Elements from one turn of the variable to the next."""
+        return self.place.coefficient(self.variable)
+
+    @property
+    def elements(self) -> int:
+        """Elements of a line, as this nest alone would have it."""
+        return self.step_of_line * (self.schedule.chunk or 1)
+
+    @property
+    def units(self) -> int:
+        """Units of such a line."""
+        n = self.schedule.space.extents[self.variable]
+        return 1 if self.schedule.chunk else self.schedule.tasks.units // n
+
+    def fits(self, elements: int) -> bool:
+        """Whether its units can be counted by lines of so many elements: an inner part of lines of its own may begin
+        anywhere in the first, other lines begin together."""
+        is_own = elements == self.elements == self.step_of_line
+        return elements % self.elements == 0 and (is_own or self.place.const % elements == 0)
+
+    def in_lines(self, elements: int) -> _Stage:
+        """The same in lines of so many elements, where its units are chunks, and such chunks are whole vectors."""
+        s, chunk = self.schedule, elements // max(1, self.step_of_line)
+        if not s.chunk or not chunk or chunk % (s.space.width * s.unroll.value):
+            return self
+        units = -(-self.schedule.space.extents[self.variable] // chunk)
+        tasks = self.schedule.tasks._replace(units=units, tasks=min(self.schedule.tasks.tasks, units))
+        return _Stage(self.step, replace(self.schedule, chunk=chunk, tasks=tasks))
+
+    def distances(self, at: At) -> list[int] | None:
+        """How far from where it is written a state is read along lines, in elements: the least and the most."""
+        lead, space, step = self.lead, self.schedule.space, self.step_of_line
+        strides = ix.strides_of(lead.target.tensor.extents)
+        far, fixed = 0, False
+        for e, own, stride in zip(at.index, lead.index, strides, strict=True):
+            if e.syms:
+                return None
+            if not any(space.final(v) == self.variable for v, _ in own.terms):
+                if any(space.final(v) == self.variable for v, _ in e.terms) or (stride > step and e.terms):
+                    return None
+                far += (e.const - own.const) * stride if stride > step else 0
+                continue
+            if e.terms and e.terms != own.terms:
+                return None
+            fixed = fixed or not e.terms
+            far += (e.const - own.const) * stride
+        if far % step:
+            return None
+        if not fixed:
+            return [far]
+        low, high = self.range_under(at)
+        return [far - low * step, far - (high - 1) * step] if low < high else []
+
+    def range_under(self, at: At) -> tuple[int, int]:
+        """Of the variable, where the conditions of a place hold."""
+        low, high = 0, self.schedule.space.extents[self.variable]
+        for c in at.conditions:
+            e = self.schedule.space.collapse(c.expr)
+            if e.terms == ((self.variable, 1),) and not e.syms:
+                low, high = max(low, c.low - e.const), min(high, c.high - e.const)
+        return low, high
+
+
+class _Blocking:
+    """The decision about one loop."""
+
+    def __init__(self, step: ControlStep, stages: list[_Stage]):
+        self.step = step
+        self.body = step.blocks[1]
+        self.stages = stages
+        arguments = self.body.block.arguments
+        self.made = {v for stage in stages for v in stage.step.writes}
+        self.changing = {a for a, r in zip(arguments, self.body.results, strict=True) if a is not r} | self.made
+
+    def run(self) -> list[TimeBlocks] | Refusal:
+        """How each of the nests goes over lines."""
+        refusal = next(filter(None, (stage.unfit() for stage in self.stages)), None)
+        refusal = refusal or self.unfit_values() or self.unfit_states()
+        if refusal is not None:
+            return refusal
+        return self.choose()
+
+    def unfit_values(self) -> Refusal | None:
+        """What about states and results does not fit."""
+        stores = [s for stage in self.stages for s in stage.nest.stores]
+        targets = {s.target for s in stores}
+        if len(targets) != len(stores) or (len(self.stages) == 1 and self.stages[0].nest.overwrites is not None):
+            return Refusal("a value is written in parts")
+        for result in self.body.results:
+            if result.tensor.rank and result not in targets and result not in self.body.block.arguments:
+                return Refusal("a state is not what its loop makes")
+        if not all(is_of_numbers(s) for s in self.step.blocks[0].steps):
+            return Refusal("its condition does not follow from numbers alone")
+        for s in self.body.steps:
+            if is_of_numbers(s) and any(v in targets for v in s.reads):
+                return Refusal("a number follows from a state")
+        return None
+
+    def unfit_states(self) -> Refusal | None:
+        """Which states have no two places that turns could write by turns."""
+        arguments, results = self.body.block.arguments, self.body.results
+        number = {a: i for i, a in enumerate(arguments)}
+        for old, result in zip(arguments, results, strict=True):
+            if not result.tensor.rank or result is old:
+                continue
+            if results.count(result) > 1:
+                return Refusal("one value is two states")
+            if result not in number:
+                continue
+            new = results[number[result]]
+            stage = next((stage for stage in self.stages if new in stage.step.writes), None)
+            if stage is None or old in results:
+                return Refusal("states go round")
+            readers = [other for other in self.stages if old in other.step.reads]
+            if not self.is_read_where_written(old, stage) or readers not in ([], [stage]):
+                return Refusal("a state that goes is read at other places than its successor is written")
+        return None
+
+    @staticmethod
+    def is_read_where_written(value: Value, stage: _Stage) -> bool:
+        return all(v is not value or at.index == stage.lead.index for v, at in stage.nest.loads)
+
+    # ------------------------------------------------------------------ lines
+    def far(self) -> tuple[int, bool] | Refusal:
+        """How many elements away along lines the states are read, and whether the last are beside the first."""
+        extents, periodic, most = self.stages[0].lead.target.tensor.extents, False, 0
+        size = self.stages[0].lead.target.tensor.size
+        for stage in self.stages:
+            if stage.lead.target.tensor.extents != extents:
+                return Refusal("states differ in shape")
+            for value, at in stage.nest.loads:
+                if value not in self.changing or not value.tensor.rank:
+                    continue
+                away = stage.distances(at) if value.tensor.extents == extents else None
+                if away is None:
+                    return Refusal("a state is read at places that are no neighbours")
+                for far in away:
+                    periodic = periodic or 2 * abs(far) > size
+                    most = max(most, min(abs(far), abs(abs(far) - size)))
+        return most, periodic
+
+    def nbytes(self) -> int:
+        """Of all that turns work on. A new state may take the place of one that is read where that is written."""
+        values = dict.fromkeys(v for stage in self.stages for v in (*stage.step.reads, *stage.step.writes))
+        for old, new in zip(self.body.block.arguments, self.body.results, strict=True):
+            if len(self.stages) > 1 and old is not new and old in values and new in values:
+                writer = next(i for i, stage in enumerate(self.stages) if new in stage.step.writes)
+                later = any(old in stage.step.reads for stage in self.stages[writer + 1 :])
+                if not later and self.is_read_where_written(old, self.stages[writer]):
+                    del values[new]
+        return sum(v.tensor.nbytes for v in values)
+
+    def elements(self) -> int:
+        """Of a line: the longest of loops over lines, or what chunks of about the usual size have in common."""
+        rows = [stage.elements for stage in self.stages if not stage.schedule.chunk]
+        most = max(rows or [stage.elements for stage in self.stages])
+        alike = rows or all(stage.elements == most for stage in self.stages)
+        return most if alike else -(-most // tuning.TIME_BLOCKS_CHUNK) * tuning.TIME_BLOCKS_CHUNK
+
+    def choose(self) -> list[TimeBlocks] | Refusal:
+        """How many turns, and how large stripes are."""
+        found = self.far()
+        if isinstance(found, Refusal):
+            return found
+        (far, periodic), count = found, len(self.stages)
+        size, elements = self.stages[0].lead.target.tensor.size, self.elements()
+        self.stages = [stage.in_lines(elements) for stage in self.stages]
+        if not all(stage.fits(elements) for stage in self.stages):
+            return Refusal("the loops of a turn have lines that do not meet")
+        lines = -(-size // elements)
+        reach = max(1, -(-far // elements) + (periodic and size % elements > 0))
+        nbytes = self.nbytes()
+        if nbytes < tuning.TIME_BLOCKS_BYTES:
+            return Refusal(f"states and operands have {nbytes:,} bytes, which stay in the caches")
+        a_line = nbytes // lines
+        front = max(1, tuning.TIME_BLOCKS_FRONT // a_line)
+        turns = 0
+        for cache in (tuning.TIME_BLOCKS_CACHE, tuning.TIME_BLOCKS_SHARED):
+            if turns < tuning.TIME_BLOCKS_FEW:
+                turns = (cache // a_line - front - reach) // (reach * count)
+        turns = min(tuning.TIME_BLOCKS_TURNS, turns, lines // (2 * tuning.TIME_BLOCKS_STRIPES * reach * count))
+        known = turns_of(self.step.op)
+        if known is not None and known and turns > 0:
+            turns = -(-known // -(-known // turns))
+        if turns < 1 or turns * count < 2:
+            return Refusal(f"two turns of {lines:,} lines of {a_line:,} bytes do not stay in a cache")
+        stripes = max(tuning.TIME_BLOCKS_STRIPES, min(tuning.MAX_TASKS, lines // (8 * turns * reach * count)))
+        why = f"lines of {a_line:,} bytes; {nbytes:,} bytes stay in no cache"
+        return [
+            TimeBlocks(
+                turns=turns,
+                lines=lines,
+                line=elements // stage.elements * stage.units,
+                first=stage.place.const // elements,
+                nests=count,
+                reach=reach,
+                stripes=stripes,
+                front=front,
+                periodic=periodic,
+                why=why,
+            )
+            for stage in self.stages
+        ]
