@@ -22,7 +22,17 @@ from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
-from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
+from shlo_jit.schedule.space import (
+    Order,
+    Space,
+    Tile,
+    has_few_elements,
+    is_interleaved,
+    linear,
+    make_space,
+    side_by_side,
+    tile_space,
+)
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.together import rows_together
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
@@ -55,6 +65,9 @@ class NestSchedule(KernelSchedule):
     crossing: Crossing | None
     interleaved: int | None
     """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
+    batches_rows: bool
+    """The rows of all iterations of the interleaved variable go along the reduced variables together. Where elements of
+    rows are stored as one run with those of the rows between them, they have to."""
     unroll: Choice[int]
     """Vectors that a turn of the vector loop handles."""
     written_out: tuple[int, ...]
@@ -118,7 +131,9 @@ class NestSchedule(KernelSchedule):
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
         if self.interleaved is not None:
             turns = space.extents[self.interleaved]
-            out.append(Note("interleaves", f"{turns} vectors", f"v{self.interleaved} runs between the lanes in memory"))
+            why = f"v{self.interleaved} runs between the lanes in memory"
+            why += "; its rows go together, since their elements are stored" if self.batches_rows else ""
+            out.append(Note("interleaves", f"{turns} vectors", why))
         if space.inner:
             done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
             out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
@@ -207,6 +222,7 @@ class _Scheduler:
 
     def run(self) -> NestSchedule:
         self.interleaved = self.choose_interleaved()
+        self.batches_rows = self.choose_batches_rows()
         self.turns = most_turns(self.nest, self.space, self.heavy) if self.nest.turns is not None else 0
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
@@ -222,6 +238,7 @@ class _Scheduler:
             passes=self.passes,
             crossing=self.crossing,
             interleaved=self.interleaved,
+            batches_rows=self.batches_rows,
             unroll=self.unroll,
             written_out=written_out,
             together=self.choose_together() if split is None else None,
@@ -251,6 +268,19 @@ class _Scheduler:
                 if c is not None:
                     return c
         return None
+
+    def choose_batches_rows(self) -> bool:
+        """Whether a store inside the row waits for those of the rows between its lanes: a row may not be left, then,
+        before the next one begins."""
+        c, space = self.interleaved, self.space
+        if c is None or c not in space.rows:
+            return False
+        return any(self.passes.inside(s) and is_interleaved(s, space, c) for s in self.nest.stores)
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """Vectors of rows that go along the reduced variables together."""
+        return self.space.extents[self.interleaved] if self.batches_rows else self.unroll.value  # type: ignore[index]
 
     def choose_together(self) -> int | None:
         """The row variable of which several turns combine their lanes together."""
@@ -413,7 +443,7 @@ class _Scheduler:
         along = space.vector in space.inner
         # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
         reduced, width = self.nest.reduced, space.width
-        elements = reduced + width if along else reduced * width * self.unroll.value
+        elements = reduced + width if along else reduced * width * self.rows_at_a_time
         users: dict[Key, int] = {}
         for p in range(passes.count + 1):
             for key in passes.needed(passes.roots(p)):
