@@ -129,11 +129,7 @@ class NestSchedule(KernelSchedule):
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
-        if self.interleaved is not None:
-            turns = space.extents[self.interleaved]
-            why = f"v{self.interleaved} runs between the lanes in memory"
-            why += "; its rows go together, since their elements are stored" if self.batches_rows else ""
-            out.append(Note("interleaves", f"{turns} vectors", why))
+        out += self._interleaving
         if space.inner:
             done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
             out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
@@ -160,6 +156,16 @@ class NestSchedule(KernelSchedule):
         if self.streams:
             why = f"{tuning.STREAM_BYTES:,} bytes or more: no cache holds them"
             out.append(Note("streams", count(len(self.streams), "result"), why))
+        return out
+
+    @property
+    def _interleaving(self) -> list[Note]:
+        if self.interleaved is None:
+            return []
+        vectors = f"{self.space.extents[self.interleaved]} vectors"
+        out = [Note("interleaves", vectors, f"v{self.interleaved} runs between the lanes in memory")]
+        if self.batches_rows:
+            out.append(Note("row batch", f"{vectors} of rows", "their elements are stored as one run"))
         return out
 
 

@@ -2,9 +2,9 @@
 
     lane 0, v=0 | lane 0, v=1 | lane 1, v=0 | lane 1, v=1 | ...        v: the interleaved variable
 
-The vector of each iteration of v is kept until that of the last iteration has come, which belongs to the same place of
-all other loops. The schedule sees to it that nothing else is written in between (`NestSchedule.batches_rows`); values of
-other places are kept apart all the same, and one that is still waiting at the end of a row is an error of the compiler.
+The vector of each iteration of v is kept until that of the last iteration has come, at the same place of all other
+loops. The schedule makes sure that they follow each other there (`NestSchedule.batches_rows`). Vectors of other places
+are kept apart all the same, and one that still waits at the end of a row is an error of the compiler.
 """
 
 from __future__ import annotations
