@@ -102,6 +102,8 @@ class Rows(Writer):
             op, init = self.pick(("and", "or", "xor")), init % 2
         elif self.dtype.startswith("f8") and op in ("add", "multiply"):
             op = "maximum"
+        elif self.dtype == "bf16" and op == "add" and count_of(tuple(shape[d] for d in dims)) > 128:
+            op = "maximum"  # of more ones, the reference's sum rounds
         elif op == "multiply" or (op == "add" and self.dtype in ("f16", "bf16")):
             x = self.signs(x, shape)  # exact in any order
         return self.folded(op, x, shape, dims, init)
