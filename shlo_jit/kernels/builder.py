@@ -81,10 +81,19 @@ class ModuleText:
 
     def define_global(self, name: str, text: str) -> None:
         """A global such as `@name = internal constant ...`; `text` is what follows the `=`."""
-        line = f"@{name} = {text}"
-        if self.globals.get(name) != line:
-            self.names.define(name)
-            self.globals[name] = line
+        self.names.define(name)
+        self._define(self.globals, name, f"@{name} = {text}")
+
+    def define_function(self, name: str, text: str) -> None:
+        """What a Builder has written."""
+        self._define(self.functions, name, text)
+
+    def _define(self, symbols: dict[str, str], name: str, text: str) -> None:
+        """Two definitions of a symbol are one if they are the same. An empty text is a place that waits for it."""
+        other = self.globals if symbols is self.functions else self.functions
+        same = symbols.get(name) in (None, "", text)
+        assert same and name not in other, f"@{name} has two definitions"
+        symbols[name] = text
 
     def text(self, header: str = "") -> str:
         declared = [d for n, d in self.declarations.items() if n not in self.functions]
@@ -158,7 +167,8 @@ class Builder:
         sizes = size_registers.used([*self._entry, *self._lines])
         if sizes:
             self._define(sizes)
-        self.module.functions[self.name] = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+        text = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+        self.module.define_function(self.name, text)
 
     def _define(self, sizes: list[str]) -> None:
         """Compute sizes at the function's entry, behind what finds `dims`."""

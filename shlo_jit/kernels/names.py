@@ -69,8 +69,7 @@ class GlobalNames:
         self._next[hint] -= 1
 
     def define(self, name: str) -> None:
-        """Note that a symbol gets its definition: the only one."""
-        assert name not in self._defined, f"@{name} is defined twice"
+        """Note that a symbol has a definition in this module."""
         self._reserved.discard(name)
         self._defined.add(name)
 
