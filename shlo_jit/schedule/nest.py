@@ -105,6 +105,12 @@ class NestSchedule(KernelSchedule):
         return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved)]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every call of its function is for all units. Stripes of several iterations are parts, even if there
+        is one stripe."""
+        return self.tasks.is_one and self.blocks is None
+
+    @property
     def notes(self) -> list[Note]:
         space = self.space
         out = [Note("loops", _loops(space))]
