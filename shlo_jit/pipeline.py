@@ -204,6 +204,7 @@ def plan(
     from shlo_jit.ir.unknown import has_unknown
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
+    from shlo_jit.memory.time_blocks import with_time_blocks
     from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
@@ -253,7 +254,7 @@ def plan(
         for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
             donated = frozenset(given_up if core is cores[-1] else ())
             memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
-            functions.append(PlannedFunction(core, plan, scheduled, memory))
+            functions.append(PlannedFunction(core, plan, with_time_blocks(plan, scheduled, memory), memory))
     pause()
     return function, functions
 

@@ -31,6 +31,7 @@ from shlo_jit.kernels.llvm_values import (
     vector,
     vector_literal,
 )
+from shlo_jit.kernels.names import GlobalNames, LocalNames
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import NotSymbolic
 
@@ -43,6 +44,7 @@ class ModuleText:
         self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
+        self.names = GlobalNames()
 
     def function(
         self,
@@ -59,6 +61,7 @@ class ModuleText:
 
     def declare(self, name: str, ret: str, types: Sequence[str], attributes: str = "") -> None:
         if name not in self.declarations:
+            self.names.declare(name)
             passed = ", ".join(self.passed(t, name) for t in types)
             self.declarations[name] = f"declare {self.returned(ret, name)} @{name}({passed}) {attributes}".rstrip()
 
@@ -78,7 +81,19 @@ class ModuleText:
 
     def define_global(self, name: str, text: str) -> None:
         """A global such as `@name = internal constant ...`; `text` is what follows the `=`."""
-        self.globals[name] = f"@{name} = {text}"
+        self.names.define(name)
+        self._define(self.globals, name, f"@{name} = {text}")
+
+    def define_function(self, name: str, text: str) -> None:
+        """What a Builder has written."""
+        self._define(self.functions, name, text)
+
+    def _define(self, symbols: dict[str, str], name: str, text: str) -> None:
+        """Two definitions of a symbol are one if they are the same. An empty text is a place that waits for it."""
+        other = self.globals if symbols is self.functions else self.functions
+        same = symbols.get(name) in (None, "", text)
+        assert same and name not in other, f"@{name} has two definitions"
+        symbols[name] = text
 
     def text(self, header: str = "") -> str:
         declared = [d for n, d in self.declarations.items() if n not in self.functions]
@@ -98,6 +113,7 @@ class Builder:
         attributes: str,
         noalias: bool,
     ):
+        module.names.define(name)
         self.module = module
         self.name = name
         self.return_type = ret
@@ -113,14 +129,13 @@ class Builder:
         """Where the sizes are that are known at the call only; set it at the function's entry."""
         self._masks: dict[int, V] = {}
         """Lanes -> what `_all_lanes` has made."""
-        self._n = 0
+        self._names = LocalNames(["entry", *(n for _, n in params)])
         self._block = "entry"
         self._finished = False
 
     # ------------------------------------------------------------------ the text
     def _name(self, hint: str = "v") -> str:
-        self._n += 1
-        return f"%{hint}{self._n}"
+        return f"%{self._names.new(hint)}"
 
     def emit(self, type: str, text: str) -> V:
         """Append `%new = text`; the value has `type`."""
@@ -152,12 +167,15 @@ class Builder:
         sizes = size_registers.used([*self._entry, *self._lines])
         if sizes:
             self._define(sizes)
-        self.module.functions[self.name] = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+        text = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+        self.module.define_function(self.name, text)
 
     def _define(self, sizes: list[str]) -> None:
         """Compute sizes at the function's entry, behind what finds `dims`."""
         if self.dims is None:
             raise NotSymbolic(f"{sizes[0]} in {self.name}")
+        for size in sizes:
+            self._names.claim(size)
         found = next((i + 1 for i, line in enumerate(self._entry) if line.startswith(f"  {self.dims.text} =")), 0)
         self._entry[found:found] = size_registers.definitions(sizes, self.dims.text)
 
@@ -393,8 +411,9 @@ class Builder:
             self._entry.append(f'  {whole} = call i32 asm "", "=r,0"(i32 -1) nounwind memory(none)')
             self._entry.append(f"  {one} = trunc i32 {whole} to i1")
             if n > 1:
-                self._entry.append(f"  {one}v = insertelement {t} poison, i1 {one}, i64 0")
-                self._entry.append(f"  {mask} = shufflevector {t} {one}v, {t} poison, <{n} x i32> zeroinitializer")
+                first = f"%{self._names.claim(one[1:] + 'v')}"
+                self._entry.append(f"  {first} = insertelement {t} poison, i1 {one}, i64 0")
+                self._entry.append(f"  {mask} = shufflevector {t} {first}, {t} poison, <{n} x i32> zeroinitializer")
             self._masks[n] = V(t, mask if n > 1 else one)
         return self._masks[n]
 
@@ -488,8 +507,7 @@ class Builder:
 
     # ------------------------------------------------------------------ control flow
     def label(self, hint: str) -> str:
-        self._n += 1
-        return f"{hint}{self._n}"
+        return self._names.new(hint)
 
     def start(self, label: str) -> None:
         """Begin a basic block."""

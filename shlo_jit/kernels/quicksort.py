@@ -206,9 +206,9 @@ class _Kind:
         b = self.module.function("sort_part", params, linkage="internal", attributes="nounwind")
         here, there, n, stays, left = b.params
         goal = b.select(stays, here, there)
-        for k, registers in enumerate(NETWORK):
+        for registers in NETWORK:
             fits = b.icmp("ule", n, registers * self.lanes)
-            with b.if_(fits, f"network{k}"):
+            with b.if_(fits, "network"):
                 b.call("void", f"network{registers}", [here, goal, n], declare=False)
                 b.ret_early()
         with b.if_(b.icmp("eq", left, 0), "digits"):

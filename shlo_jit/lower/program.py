@@ -91,7 +91,6 @@ class ProgramLowering:
         self.scope: Scope
         """The function being written."""
         self.kernel_names: dict[str, str] = {}
-        self.calls: dict[str, int] = {}
         self.tables: dict[str, str] = {}
         """Text of a constant table -> its name."""
         self.step_functions: set[str] = set()
@@ -198,9 +197,7 @@ class ProgramLowering:
         self.parallel(task, pointers, tasks.tasks, threads)
 
     def new_name(self, hint: str) -> str:
-        n = self.calls.get(hint, 0)
-        self.calls[hint] = n + 1
-        return f"{hint}.{n}" if n else hint
+        return self.module.names.new(hint)
 
     def share(self, hint: str, name: str) -> str:
         """Name of the function in the module that has the same text as the function `name` just written; drops the
@@ -212,7 +209,7 @@ class ProgramLowering:
         self.timing.note_kernel(known)
         if known != name:
             del self.module.functions[name]
-            self.calls[hint] -= 1
+            self.module.names.release(hint, name)
         return known
 
     # ------------------------------------------------------------------ entry

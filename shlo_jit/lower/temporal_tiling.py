@@ -1,4 +1,4 @@
-"""Several turns of a loop on stripes of its arrays: what `schedule/temporal_tiling.py` decided, as two kinds of tasks.
+"""Several turns of a loop on stripes of its arrays: what `memory/time_blocks.py` decided, as two kinds of tasks.
 
     while c:
         m = 0
@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from shlo_jit.fuse.nest import Store
 from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.llvm_values import V, i64
-from shlo_jit.memory.storage import Storage, are_apart, pointwise
+from shlo_jit.memory.storage import Storage
 from shlo_jit.schedule.loop_interchange import TimeBlocks
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.temporal_tiling import the_nests
@@ -36,49 +35,7 @@ def blocked(low: ProgramLowering, step: ControlStep) -> list[NestStep]:
     """The nests of a loop that makes several turns at a time; none if the loop goes turn by turn."""
     nests = the_nests(step.blocks[1])
     schedules = [low.schedule[nest] for nest in nests]
-    fit = all(isinstance(s, NestSchedule) and s.blocks is not None for s in schedules)
-    return nests if fit and _in_places(low, step, nests) else []
-
-
-def _in_places(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> bool:
-    """Whether memory is such that a turn writes each state where the turn after the next has it: in its own place, or
-    one that it changes every turn. What is not kept for the next turn may be anywhere; but lines of two arrays that
-    share some bytes have to be the same bytes."""
-    memory, body = low.memory, step.blocks[1]
-    copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
-    if any(c.source.tensor.rank for c in copies):
-        return False
-    partner: dict[int, Storage] = {}
-    for s, t in memory.exchanges.get(id(step), []):
-        partner |= {id(s): t, id(t): s}
-    states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
-    for nest in nests:
-        for store in nest.nest.stores:
-            storage = memory.storage[store.target]
-            mine = [v for v in nest.reads if memory.storage[v] is storage]
-            if len(nests) == 1 and id(storage) not in states | set(partner):
-                return False
-            if any(not _stays_apart(nest, v, store) for v in mine):
-                return False
-    written = {id(s): s for nest in nests for s in (memory.storage[v] for v in nest.writes)}
-    touched = written | {id(s): s for nest in nests for s in (memory.storage[v] for v in nest.reads)}
-    touched |= {id(s): s for s in partner.values()}
-    return len(nests) == 1 or not any(_overlap(s, t) for s in touched.values() for t in touched.values() if s is not t)
-
-
-def _stays_apart(nest: NestStep, value: Value, store: Store) -> bool:
-    """Whether a nest reads of the memory that it writes only what it does not write, or has yet to."""
-    places = [at for v, at in nest.nest.loads if v is value]
-    alike = value.tensor.extents == store.target.tensor.extents
-    is_apart = alike and all(are_apart(nest.nest, at.index, store.index) for at in places)
-    return is_apart or pointwise(nest.nest, value, store.index, store.target)
-
-
-def _overlap(s: Storage, t: Storage) -> bool:
-    """Whether two parts of the arena share bytes, but are not the same."""
-    if s.kind != "arena" or t.kind != "arena" or (s.number, s.nbytes) == (t.number, t.nbytes):
-        return False
-    return s.number < t.number + t.nbytes and t.number < s.number + s.nbytes
+    return nests if all(isinstance(s, NestSchedule) and s.blocks is not None for s in schedules) else []
 
 
 class _Stage(NamedTuple):
@@ -123,7 +80,8 @@ def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) 
         frame = [p for stage in stages for p in (*stage.pointers, *stage.moved)]
         for kind in (_Stripes, _Triangles):
             writer = kind(low, stages)
-            low.parallel(writer.write(), [*frame, place], writer.tasks)
+            if writer.tasks:  # one stripe meets no other
+                low.parallel(writer.write(), [*frame, place], writer.tasks)
     low.pauses.spend(blocks.turns * sum(int(step_work(nest)) for nest in nests))
     return b.icmp("ne", b.and_(turns, i64(1)), i64(0))
 

@@ -24,7 +24,17 @@ from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.row_batching import rows_together
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
-from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
+from shlo_jit.schedule.space import (
+    Order,
+    Space,
+    Tile,
+    has_few_elements,
+    is_interleaved,
+    linear,
+    make_space,
+    side_by_side,
+    tile_space,
+)
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import Crossing, find_crossing
 from shlo_jit.sizes import equal, hint_of, surely
@@ -55,6 +65,9 @@ class NestSchedule(KernelSchedule):
     crossing: Crossing | None
     interleaved: int | None
     """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
+    batches_rows: bool
+    """The rows of all iterations of the interleaved variable go along the reduced variables together. Where elements of
+    rows are stored as one run with those of the rows between them, they have to."""
     unroll: Choice[int]
     """Vectors that a turn of the vector loop handles."""
     written_out: tuple[int, ...]
@@ -92,6 +105,12 @@ class NestSchedule(KernelSchedule):
         return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved)]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every call of its function is for all units. Stripes of several iterations are parts, even if there
+        is one stripe."""
+        return self.tasks.is_one and self.blocks is None
+
+    @property
     def notes(self) -> list[Note]:
         space = self.space
         out = [Note("loops", _loops(space))]
@@ -116,9 +135,7 @@ class NestSchedule(KernelSchedule):
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
-        if self.interleaved is not None:
-            turns = space.extents[self.interleaved]
-            out.append(Note("interleaves", f"{turns} vectors", f"v{self.interleaved} runs between the lanes in memory"))
+        out += self._interleaving
         if space.inner:
             done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
             out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
@@ -145,6 +162,16 @@ class NestSchedule(KernelSchedule):
         if self.streams:
             why = f"{tuning.STREAM_BYTES:,} bytes or more: no cache holds them"
             out.append(Note("streams", count(len(self.streams), "result"), why))
+        return out
+
+    @property
+    def _interleaving(self) -> list[Note]:
+        if self.interleaved is None:
+            return []
+        vectors = f"{self.space.extents[self.interleaved]} vectors"
+        out = [Note("interleaves", vectors, f"v{self.interleaved} runs between the lanes in memory")]
+        if self.batches_rows:
+            out.append(Note("row batch", f"{vectors} of rows", "their elements are stored as one run"))
         return out
 
 
@@ -207,6 +234,7 @@ class _Scheduler:
 
     def run(self) -> NestSchedule:
         self.interleaved = self.choose_interleaved()
+        self.batches_rows = self.choose_batches_rows()
         self.turns = most_turns(self.nest, self.space, self.heavy) if self.nest.turns is not None else 0
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
@@ -222,6 +250,7 @@ class _Scheduler:
             passes=self.passes,
             crossing=self.crossing,
             interleaved=self.interleaved,
+            batches_rows=self.batches_rows,
             unroll=self.unroll,
             written_out=written_out,
             together=self.choose_together() if split is None else None,
@@ -251,6 +280,19 @@ class _Scheduler:
                 if c is not None:
                     return c
         return None
+
+    def choose_batches_rows(self) -> bool:
+        """Whether a store inside the row waits for those of the rows between its lanes: a row may not be left, then,
+        before the next one begins."""
+        c, space = self.interleaved, self.space
+        if c is None or c not in space.rows:
+            return False
+        return any(self.passes.inside(s) and is_interleaved(s, space, c) for s in self.nest.stores)
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """Vectors of rows that go along the reduced variables together."""
+        return self.space.extents[self.interleaved] if self.batches_rows else self.unroll.value  # type: ignore[index]
 
     def choose_together(self) -> int | None:
         """The row variable of which several turns combine their lanes together."""
@@ -413,7 +455,7 @@ class _Scheduler:
         along = space.vector in space.inner
         # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
         reduced, width = self.nest.reduced, space.width
-        elements = reduced + width if along else reduced * width * self.unroll.value
+        elements = reduced + width if along else reduced * width * self.rows_at_a_time
         users: dict[Key, int] = {}
         for p in range(passes.count + 1):
             for key in passes.needed(passes.roots(p)):

@@ -22,7 +22,6 @@ from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.schedule.temporal_tiling import block_turns
 from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
 
@@ -116,9 +115,6 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
         for routine in found.routines:
             context.on_routine(routine)
     link(plan, steps)
-    for step in all_steps(plan):
-        if isinstance(step, ControlStep):
-            block_turns(step, steps)
     wanted = [s.loop for s in steps.values() if isinstance(s, PanelsSchedule) and s.loop is not None]
     if wanted:
         from shlo_jit.schedule.packing import schedule_loops

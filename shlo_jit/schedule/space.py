@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
-from shlo_jit.fuse.nest import Key, Nest
+from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
@@ -222,6 +222,15 @@ def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]
     if not surely(lambda: 2 <= k <= tuning.INTERLEAVED) or e.syms:
         return None
     return next((c for c in others if c != v and e.coefficient(c) == 1 and equal(extents[c], k)), None)
+
+
+def is_interleaved(store: Store, space: Space, variable: int) -> bool:
+    """Whether the results of a store lie between its neighbouring lanes along a variable: all iterations of that make
+    one run."""
+    if space.vector is None or store.target.tensor.storage.is_complex:
+        return False
+    offset = space.collapse(linear((store.target, At(store.index))))
+    return side_by_side(offset, space.extents, space.vector, [variable]) is not None
 
 
 def _of_row(merged: _Merging, at: At, inner: Sequence[int]) -> bool:

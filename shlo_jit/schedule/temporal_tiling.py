@@ -20,7 +20,9 @@ what it overwrites: so it does not matter what is written where, as long as line
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store
@@ -37,27 +39,34 @@ from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size
 
 
-def block_turns(step: ControlStep, steps: dict[int, KernelSchedule]) -> None:
-    """Let the nests of a loop's body run for several turns at a time, where that can be and pays."""
+class Tiling(NamedTuple):
+    """The nests of a loop's body, and how each of them runs if several iterations are made at a time."""
+
+    nests: list[NestStep]
+    schedules: list[NestSchedule]
+
+
+def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling | Refusal | None:
+    """How the nests of a loop's body would run for several iterations at a time, or why they do not; None where there
+    is nothing to say. Whether memory allows it is another question (see `memory/time_blocks.py`)."""
     if step.op.name != "stablehlo.while" or step.no_turns is None:
-        return
-    stages: list[_Stage] = []
-    for nest in the_nests(step.blocks[1]):
-        schedule = steps[id(nest)]
-        assert isinstance(schedule, NestSchedule)
-        stages.append(_Stage(nest, schedule))
-    if not stages:
-        return
+        return None
+    nests = the_nests(step.blocks[1])
+    if not nests:
+        return None
+    schedules = [steps[id(nest)] for nest in nests]
+    stages = [_Stage(nest, s) for nest, s in zip(nests, schedules, strict=True) if isinstance(s, NestSchedule)]
     blocking = _Blocking(step, stages)
     found = blocking.run()
     if isinstance(found, Refusal):
-        steps[id(stages[0].step)] = replace(stages[0].schedule, no_blocks=found)
-        return
+        return found
+    tiled: list[NestSchedule] = []
     for stage, blocks in zip(blocking.stages, found, strict=True):
         grain = -(-blocks.lines // blocks.stripes) * blocks.line
         units = stage.schedule.tasks.units
         tasks = Tasks(units, -(-units // grain), "stripes of several turns", grain)
-        steps[id(stage.step)] = replace(stage.schedule, blocks=blocks, tasks=tasks, streams=())
+        tiled.append(replace(stage.schedule, blocks=blocks, tasks=tasks, streams=()))
+    return Tiling(nests, tiled)
 
 
 def the_nests(body: PlanBlock) -> list[NestStep]:
@@ -255,15 +264,25 @@ class _Blocking:
         return most, periodic
 
     def nbytes(self) -> int:
-        """Of all that turns work on. A new state may take the place of one that is read where that is written."""
+        """Of all that turns work on. What a turn makes may take the place of the state that it replaces."""
         values = dict.fromkeys(v for stage in self.stages for v in (*stage.step.reads, *stage.step.writes))
-        for old, new in zip(self.body.block.arguments, self.body.results, strict=True):
-            if len(self.stages) > 1 and old is not new and old in values and new in values:
-                writer = next(i for i, stage in enumerate(self.stages) if new in stage.step.writes)
-                later = any(old in stage.step.reads for stage in self.stages[writer + 1 :])
-                if not later and self.is_read_where_written(old, self.stages[writer]):
-                    del values[new]
+        for new in self.replacing() if len(self.stages) > 1 else ():
+            values.pop(new, None)
         return sum(v.tensor.nbytes for v in values)
+
+    def replacing(self) -> Iterator[Value]:
+        """The new states that are made in the memory of an old one: of the state's own, or, where that moves on to be
+        another state, of the one whose place it takes."""
+        arguments, results = self.body.block.arguments, self.body.results
+        moves_to = {a: results[i] for i, a in enumerate(arguments)}
+        for old, result in zip(arguments, results, strict=True):
+            new = moves_to.get(result, result)
+            number = next((i for i, stage in enumerate(self.stages) if new in stage.step.writes), None)
+            if number is None or not any(old in stage.step.reads for stage in self.stages):
+                continue
+            later = any(old in stage.step.reads for stage in self.stages[number + 1 :])
+            if not later and self.is_read_where_written(old, self.stages[number]):
+                yield new
 
     def elements(self) -> int:
         """Of a line: the longest of loops over lines, or what chunks of about the usual size have in common."""

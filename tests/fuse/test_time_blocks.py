@@ -155,6 +155,12 @@ def first_and_last_line(u: State) -> State:
     return u.at[0].set(0.5 * u[1] + 0.25).at[-1].set(1.0)
 
 
+def fourth_order(u: State, v: State) -> tuple[State, State]:
+    """A wave whose step is two loops: the new state is made where the one before the last was."""
+    inner = jnp.sqrt(jnp.abs(laplace(u, rolled)))
+    return 2 * u - v + 0.0625 * laplace(inner, rolled), u
+
+
 def driven_twice(u: State, i: Any) -> State:
     """Nests that read other numbers of the turn."""
     u = u + 0.125 * laplace(u, rolled) + jnp.sqrt(1.0 + i.astype(jnp.float32))
@@ -163,10 +169,10 @@ def driven_twice(u: State, i: Any) -> State:
 
 NUMBERED = (driven, driven_twice)
 SEVERAL = (midpoint, runge_kutta, two_fields, red_and_black, alternating, fields_on_parts, first_and_last_line,
-           driven_twice)  # fmt: skip
+           driven_twice, fourth_order)  # fmt: skip
 """A turn is more than one nest."""
 ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
-TWO = (wave, wave_around, reaction, staggered, two_fields, fields_on_parts)
+TWO = (wave, wave_around, reaction, staggered, two_fields, fields_on_parts, fourth_order)
 SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
 
 
@@ -279,11 +285,70 @@ def test_states_without_two_places(step: Step, why: str) -> None:
     assert [line for line in blocks_of(text) if why in line] or not why, blocks_of(text)
 
 
+def smooth(u: State) -> State:
+    """Two loops: what the first makes is read at neighbouring places."""
+    return 0.125 * laplace(jnp.sqrt(jnp.abs(laplace(u, rolled))), rolled)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda u, v, w: (smooth(u) - w, u, v),
+        lambda u, v, w: (smooth(u), w, v),
+        lambda u, v, w: (smooth(u) - v, u, w),
+        lambda u, v, w: (smooth(u) + w, w, w),
+        lambda u, v, w: (w, smooth(u) - v, u),
+        lambda u, v, w: (v, u, smooth(u) + w),
+        lambda u, v, w: (smooth(u),) * 3,
+        lambda u, v, w: (u, v, smooth(w)),
+        lambda u, v, w: (smooth(u) - v, smooth(smooth(u)), u),
+        lambda u, v, w: (smooth(u).reshape(-1).reshape(u.shape) - v, u.reshape(-1)[::-1].reshape(u.shape), v),
+        lambda u, v, w: (smooth(u.T.reshape(u.shape)), u, w),
+    ],
+)
+def test_states_of_several_loops_that_change_places(step: Step) -> None:
+    """In a circle, two of three, all of one value, through other shapes."""
+    states = values((120, 32), 3)
+    text = text_of(step, states)
+    for turns in (0, 1, 2, 7):
+        check(text, np.int32(turns), *states)
+
+
+@pytest.mark.parametrize("shape", [(12,), (48,), (16, 4), (96, 3), (4001,)], ids=str)
+@pytest.mark.parametrize("step", [periodic, wave, reaction, midpoint, fourth_order], ids=lambda f: f.__name__)
+def test_what_is_printed_is_what_is_written(step: Step, shape: tuple[int, ...]) -> None:
+    """Also of states that are too small to exchange their memory, and so are copied."""
+    exe = shlo_jit.compile(text_of(step, values(shape, 2 if step in TWO else 1)), cache=False)
+    lines = [line for line in exe.text("schedule").splitlines() if line.strip().startswith("in time")]
+    assert lines
+    assert any("at a time" in line for line in lines) == (".stripes." in exe.text("lowered")), lines
+
+
+def test_a_loop_that_is_not_blocked_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal, whenever it comes, leaves the schedule of a loop as it was."""
+    monkeypatch.setattr(tuning, "STREAM_BYTES", 1 << 10)
+    monkeypatch.setattr(tuning, "EXCHANGE_BYTES", 1 << 30)
+    text = text_of(periodic, values((200_000,), 1))
+    schedule = shlo_jit.compile(text, cache=False).text("schedule")
+    assert "a state is copied in every iteration" in schedule and "streams" in schedule
+    assert "stripes of several turns" not in schedule
+
+
 def test_small_arrays_and_few_turns() -> None:
     """What the caches keep goes turn by turn."""
     tuning.TIME_BLOCKS_BYTES = 1 << 20
     (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
     assert "which stay in the caches" in line
+
+
+@pytest.mark.parametrize("step", [periodic, zeros_around, wave], ids=lambda f: f.__name__)
+def test_one_stripe(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing between stripes then, and calls for parts of the only one are for parts."""
+    monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 1)
+    states = values((60, 32), 2 if step in TWO else 1)
+    text = text_of(step, states)
+    assert all("turns at a time" in line for line in blocks_of(text)), blocks_of(text)
+    check(text, np.int32(17), *states)
 
 
 @pytest.mark.parametrize("turns", [1, 5, 6, 7, 12])

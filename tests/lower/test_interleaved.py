@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import guarded
 import ml_dtypes
 import numpy as np
 import pytest
@@ -63,3 +64,78 @@ def test_a_donated_operand_is_overwritten() -> None:
     x = np.random.default_rng(0).integers(-9, 9, (500, 3)).astype(np.float32)
     expected = x - x.sum(1, keepdims=True)
     np.testing.assert_array_equal(exe(x), expected)
+
+
+VECTORS = 6
+"""Operands along the lanes, by which lanes do not run along the short dimension."""
+
+
+def rows_of_middle(k: int, dtype: str, n: int) -> str:
+    """Elements over a middle dimension minus the largest, these minus their sums, and the sums."""
+    t, r, w, one = (
+        f"tensor<2x20x{n}x{k}x{dtype}>",
+        f"tensor<2x{n}x{k}x{dtype}>",
+        f"tensor<{n}x{dtype}>",
+        f"tensor<{dtype}>",
+    )
+    low, zero = ("-100.0", "0.0") if "f" in dtype else ("-100", "0")
+    vectors = "".join(
+        f"""
+    %b{i} = stablehlo.broadcast_in_dim %w{i}, dims = [2] : ({w}) -> {t}
+    %y{i + 1} = stablehlo.{"add" if i % 2 else "maximum"} %y{i}, %b{i} : {t}"""
+        for i in range(VECTORS)
+    )
+    return f"""func.func @main(%y0: {t}, {", ".join(f"%w{i}: {w}" for i in range(VECTORS))}) -> ({t}, {t}, {r}) {{
+    %low = stablehlo.constant dense<{low}> : {one}
+    %zero = stablehlo.constant dense<{zero}> : {one}{vectors}
+    %m = stablehlo.reduce(%y{VECTORS} init: %low) applies stablehlo.maximum across dimensions = [1] : ({t}, {one}) -> {r}
+    %mb = stablehlo.broadcast_in_dim %m, dims = [0, 2, 3] : ({r}) -> {t}
+    %d = stablehlo.subtract %y{VECTORS}, %mb : {t}
+    %s = stablehlo.reduce(%d init: %zero) applies stablehlo.add across dimensions = [1] : ({t}, {one}) -> {r}
+    %sb = stablehlo.broadcast_in_dim %s, dims = [0, 2, 3] : ({r}) -> {t}
+    %z = stablehlo.subtract %d, %sb : {t}
+    return %d, %z, %s : {t}, {t}, {r}
+  }}"""
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("k", [2, 3])
+def test_elements_of_rows_between_the_lanes(k: int, dtype: str) -> None:
+    """Rows between the lanes go over the reduced dimension together."""
+    for n in (128, 131):
+        r = np.random.default_rng(k)
+        shapes = ((2, 20, n, k), *[(n,)] * VECTORS)
+        x, *w = (r.integers(-1, 2, shape).astype(DTYPES[dtype]) for shape in shapes)
+        exe = guarded.compile(rows_of_middle(k, dtype, n), cache=False)
+        assert "row batch" in exe.text("schedule")
+        y = x
+        for i, v in enumerate(w):
+            y = y + v[:, None] if i % 2 else np.maximum(y, v[:, None])
+        d = y - y.max(1, keepdims=True)
+        s = d.astype(np.float64).sum(1).astype(x.dtype)
+        for got, want in zip(exe(x, *w), (d, d - s[:, None], s), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_values_kept_from_pass_to_pass_have_a_row_for_each_between_the_lanes() -> None:
+    """The exponentials of a softmax, which both of its last passes need."""
+    t, small = "tensor<40x96x3xf32>", "tensor<96x3xf32>"
+    text = f"""func.func @main(%x: {t}, %w: tensor<96xf32>) -> ({t}, {small}) {{
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %v = stablehlo.broadcast_in_dim %w, dims = [1] : (tensor<96xf32>) -> {t}
+    %a = stablehlo.add %x, %v : {t}
+    %e = stablehlo.exponential %a : {t}
+    %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [0] : ({t}, tensor<f32>) -> {small}
+    %b = stablehlo.broadcast_in_dim %s, dims = [1, 2] : ({small}) -> {t}
+    %y = stablehlo.divide %e, %b : {t}
+    return %y, %s : {t}, {small}
+  }}"""
+    exe = guarded.compile(text, cache=False)
+    schedule = exe.text("schedule")
+    assert "row batch" in schedule and "keeps" in schedule
+    r = np.random.default_rng(0)
+    x, w = (r.standard_normal(shape).astype(np.float32) for shape in ((40, 96, 3), (96,)))
+    y, s = exe(x, w)
+    e = np.exp((x + w[:, None]).astype(np.float64))
+    np.testing.assert_allclose(s, e.sum(0), rtol=1e-6)
+    np.testing.assert_allclose(y, e / e.sum(0), rtol=1e-6)

@@ -25,8 +25,9 @@ from shlo_jit.lower.elements.registers import (
 )
 from shlo_jit.lower.nest import strided_loads
 from shlo_jit.lower.nest.choices import candidates, chosen
+from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.ops import OPS
-from shlo_jit.schedule.space import Space, linear, side_by_side
+from shlo_jit.schedule.space import Space, is_interleaved, linear
 from shlo_jit.sizes import Size, equal, surely
 
 
@@ -77,9 +78,8 @@ class Evaluator:
         """Values that passes share, and the row of memory each has."""
         self.kept: set[Key] = set()
         """Those of them that an earlier pass has filled in."""
-        self.interleaved: int | None = None
-        """The variable whose turns are written out, and what is to be stored side by side."""
-        self.held: dict[int, list[V]] = {}
+        self.waiting: Waiting | None = None
+        """The vectors that are to be stored side by side, if a variable is interleaved."""
         self.positions = 1
         """Frames that go along a row together."""
         self.ahead: dict[Key, int] = {}
@@ -360,12 +360,11 @@ class Evaluator:
             streaming = s.target in self.streaming and whole
             self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
             return
-        if self.lies_side_by_side(offset) and not is_pair(x):
-            held = self.held.setdefault(id(s), [])
-            held.append(to_memory(b, dtype, x))  # type: ignore[arg-type]
-            if len(held) == moves:
+        if self.waiting is not None and not is_pair(x) and is_interleaved(s, self.space, self.waiting.variable):
+            columns = self.waiting.add(s, position.variables, to_memory(b, dtype, x))  # type: ignore[arg-type]
+            if columns is not None:
                 first = b.sub(self.base(position, offset), moves - 1)
-                strided_loads.store(b, b.element(pointer, t, first), self.held.pop(id(s)), mask)
+                strided_loads.store(b, b.element(pointer, t, first), columns, mask)
             return
         index = self.vector_index(position, offset)
         mask = mask or b.splat(V("i1", "true"), n)
@@ -375,13 +374,6 @@ class Evaluator:
                 b.scatter(x[p], b.pointers(pointer, t, b.add(index, const(index.type, p))), mask)  # type: ignore[index]
             return
         b.scatter(to_memory(b, dtype, x), b.pointers(pointer, t, index), mask)  # type: ignore[arg-type]
-
-    def lies_side_by_side(self, offset: Expr) -> bool:
-        """Whether a store is one of those whose results lie between the lanes of each other."""
-        c, v, space = self.interleaved, self.space.vector, self.space
-        if c is None or v is None:
-            return False
-        return side_by_side(space.collapse(offset), space.extents, v, [c]) is not None
 
     def store_at(self, dtype: DType, pointer: V, index: V, x: Reg) -> None:
         b, t = self.b, memory_type(dtype)

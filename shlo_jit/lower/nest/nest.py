@@ -51,7 +51,7 @@ class NestLowering:
         aligned to 64 bytes."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
-        if self.schedule.tasks.is_one:
+        if self.schedule.is_whole:
             first, last = i64(0), i64(self.schedule.tasks.units)
         if self.schedule.origin is not None:
             self.fixed = {self.schedule.origin: first}
@@ -196,7 +196,7 @@ class NestLowering:
 
     def rows_from(self, first: V, last: V) -> None:
         """Units are rows."""
-        if self.schedule.tasks.is_one:
+        if self.schedule.is_whole:
             self.all_rows()
             return
         b, order = self.b, self.schedule.row_loops

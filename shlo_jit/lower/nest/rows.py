@@ -27,6 +27,7 @@ from shlo_jit.lower.elements.registers import (
     widen,
 )
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.lower.nest.loop_interchange import write_turns
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
@@ -51,7 +52,8 @@ class RowWriter:
         self.bounds: dict[int, tuple[V, V]] = {}
         """Ranges of variables that do not run over their whole extent."""
         self.stash: dict[Key, V] = {}
-        evaluator.interleaved = schedule.interleaved
+        if (c := schedule.interleaved) is not None:
+            evaluator.waiting = Waiting(c, schedule.space.extents[c])
 
     @property
     def chunked(self) -> bool:
@@ -63,13 +65,15 @@ class RowWriter:
     def row(self, positions: list[Position]) -> None:
         """Everything for the rows of `positions`, and those that lie between them."""
         c = self.schedule.interleaved
-        if c not in self.space.rows:
+        if c is None or c not in self.space.rows:
             self.one_row(positions)
-            return
-        assert c is not None
-        for position in positions:
-            for turn in range(self.space.extents[c]):
-                self.one_row([position.child({c: i64(turn)})])
+        else:
+            for position in positions:
+                between = [position.child({c: i64(turn)}) for turn in range(self.space.extents[c])]
+                for rows in [between] if self.schedule.batches_rows else [[row] for row in between]:
+                    self.one_row(rows)
+        if self.ev.waiting is not None:
+            self.ev.waiting.check_done()
 
     def one_row(self, positions: list[Position]) -> None:
         """Passes in turn, then what remains to be stored."""

@@ -1,0 +1,81 @@
+"""Loops that make several iterations on a stripe of their arrays at a time (temporal tiling): the last word.
+
+`schedule/temporal_tiling.py` says how such a loop would run. It may, if an iteration writes each state where the iteration
+after the next finds it: that is known when memory has been planned, and nothing before depends on it. So this stage
+decides, once; lowering does what the schedule says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shlo_jit.fuse.nest import Store
+from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock, all_steps
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Value
+from shlo_jit.memory.storage import MemoryPlan, Storage, are_apart, pointwise
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.schedule import Schedule
+from shlo_jit.schedule.temporal_tiling import Tiling, the_nests, tile_loop
+
+
+def with_time_blocks(plan: PlanBlock, schedule: Schedule, memory: MemoryPlan) -> Schedule:
+    """The schedule in which loops make several iterations at a time where that pays and memory allows it, and the
+    others say why not."""
+    steps = dict(schedule.steps)
+    for step in all_steps(plan):
+        if not isinstance(step, ControlStep):
+            continue
+        found = tile_loop(step, steps)
+        if isinstance(found, Tiling):
+            found = _unfit_memory(memory, step, found.nests) or found
+        if isinstance(found, Tiling):
+            steps |= {id(nest): tiled for nest, tiled in zip(found.nests, found.schedules, strict=True)}
+        elif found is not None:
+            first = the_nests(step.blocks[1])[0]
+            untiled = steps[id(first)]
+            assert isinstance(untiled, NestSchedule)
+            steps[id(first)] = replace(untiled, no_blocks=found)
+    return Schedule(steps)
+
+
+def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) -> Refusal | None:
+    """What about the memory of a loop does not fit. A state is in its own place in every iteration, or in one that it
+    exchanges with another. What is not kept for the next iteration may be anywhere; but lines of two arrays that share
+    some bytes have to be the same bytes."""
+    body = step.blocks[1]
+    copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
+    if any(c.source.tensor.rank for c in copies):
+        return Refusal("a state is copied in every iteration")
+    pairs = memory.exchanges.get(id(step), [])
+    partners = {id(s) for pair in pairs for s in pair}
+    states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
+    for nest in nests:
+        for store in nest.nest.stores:
+            storage = memory.storage[store.target]
+            if len(nests) == 1 and id(storage) not in states | partners:
+                return Refusal("it writes a value that is no state")
+            if any(memory.storage[v] is storage and not _stays_apart(nest, v, store) for v in nest.reads):
+                return Refusal("it reads what it has overwritten")
+    if len(nests) == 1:
+        return None
+    values = [v for nest in nests for v in (*nest.writes, *nest.reads)]
+    touched = {id(s): s for s in [*(memory.storage[v] for v in values), *(s for pair in pairs for s in pair)]}
+    if any(_overlap(s, t) for s in touched.values() for t in touched.values() if s is not t):
+        return Refusal("its arrays share some of their memory, and not all")
+    return None
+
+
+def _stays_apart(nest: NestStep, value: Value, store: Store) -> bool:
+    """Whether a nest reads of the memory that it writes only what it does not write, or has yet to."""
+    places = [at for v, at in nest.nest.loads if v is value]
+    alike = value.tensor.extents == store.target.tensor.extents
+    is_apart = alike and all(are_apart(nest.nest, at.index, store.index) for at in places)
+    return is_apart or pointwise(nest.nest, value, store.index, store.target)
+
+
+def _overlap(s: Storage, t: Storage) -> bool:
+    """Whether two parts of the arena share bytes, but are not the same."""
+    if s.kind != "arena" or t.kind != "arena" or (s.number, s.nbytes) == (t.number, t.nbytes):
+        return False
+    return s.number < t.number + t.nbytes and t.number < s.number + s.nbytes

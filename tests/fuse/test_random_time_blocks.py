@@ -1,0 +1,93 @@
+"""Random loops that may make several iterations on a stripe at a time: as the reference says, to the bit, in guarded
+memory, as the loop that does not, and for any number of threads.
+
+    RANDOM_PROGRAMS=5000 pytest -m slow tests/fuse/test_random_time_blocks.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import guarded
+import numpy as np
+import pytest
+from random_runs import seeds
+from random_stencils import random_stencil
+
+import shlo_jit
+from shlo_jit import tuning
+from shlo_jit.reference.interpreter import evaluate
+
+
+def same(gots: Any, wants: Sequence[Any]) -> None:
+    for got, want in zip(guarded.outputs(gots), wants, strict=True):
+        np.testing.assert_array_equal(got, np.asarray(want))
+
+
+def is_blocked(exe: Any) -> bool:
+    """Whether the schedule says that several iterations are made at a time. That is what is written."""
+    lines = [line for line in exe.text("schedule").splitlines() if line.split()[:2] == ["in", "time"]]
+    says = any("at a time" in line for line in lines)
+    assert says == (".stripes." in exe.text("lowered")), lines
+    return says
+
+
+def compile_small(text: str, seed: int, threads: int) -> tuple[Any, bool]:
+    """Compiled as if the arrays were large, and whether iterations are made several at a time."""
+    r = np.random.default_rng(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
+        patch.setattr(tuning, "TIME_BLOCKS_FRONT", int(r.choice([1, 1024, 4096])))
+        patch.setattr(tuning, "TIME_BLOCKS_STRIPES", int(r.choice([1, 2, 3])))
+        patch.setattr(tuning, "TIME_BLOCKS_TURNS", int(r.choice([2, 3, 6, 16])))
+        patch.setattr(tuning, "TIME_BLOCKS_CHUNK", int(r.choice([16, 64])))
+        patch.setattr(tuning, "EXCHANGE_BYTES", int(r.choice([1, 4096])))
+        patch.setattr(tuning, "TASK_WORK", int(r.choice([1 << 7, 1 << 10, 1 << 12])))
+        exe = guarded.plain_compile(text, cache=False, threads=threads)
+        return exe, is_blocked(exe)
+
+
+def check(seed: int) -> bool:
+    """Compare one program; whether its loop makes several iterations at a time."""
+    text, arrays = random_stencil(seed)
+    module = shlo_jit.parse(text)
+    r = np.random.default_rng(seed)
+    numbers = [np.int32(n) for n in (r.integers(0, 4), r.integers(4, 24))]
+    with np.errstate(all="ignore"):
+        wants = [evaluate(module, n, *arrays) for n in numbers]
+    exe, blocked = compile_small(text, seed, 1)
+    for n, want in zip(numbers, wants, strict=True):
+        same(exe(n, *arrays), want)
+        for at_end in (True, False):
+            same(tuple(guarded.call(exe, [n, *arrays], at_end)), want)
+    if seed % 4 == 1 and blocked:
+        plain = guarded.plain_compile(text, threads=1, cache=False)
+        assert "at a time" not in plain.text("schedule")
+        same(plain(numbers[1], *arrays), wants[1])
+    if seed % 4 == 3 and blocked:
+        for threads in (2, 3, 8):
+            same(compile_small(text, seed, threads)[0](numbers[1], *arrays), wants[1])
+    return blocked
+
+
+def run(numbers: range) -> int:
+    """How many of the loops make several iterations at a time."""
+    blocked = 0
+    for seed in numbers:
+        try:
+            blocked += check(seed)
+        except Exception as e:
+            e.add_note(f"program {seed}:\n{random_stencil(seed)[0]}")
+            raise
+    return blocked
+
+
+def test_random_loops() -> None:
+    assert run(range(24)) > 4
+
+
+@pytest.mark.slow
+def test_many_random_loops() -> None:
+    numbers = seeds(1000)
+    assert run(numbers) > len(numbers) // 5
