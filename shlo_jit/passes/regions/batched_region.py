@@ -16,7 +16,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.attributes import IntegerAttr, StructAttr
+from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
@@ -237,18 +237,6 @@ def along_last(rw: Rewriter, value: Value, dims: Sequence[int]) -> Value:
 def places(rw: Rewriter, shape: Sequence[int], dimension: int) -> Value:
     """The index along a dimension, as i32."""
     return mk.iota(rw, tensor(tuple(shape), I32), dimension)
-
-
-def plain_sort(rw: Rewriter, keys: Value, others: Sequence[Value], dimension: int) -> list[Value]:
-    """The others in ascending order of integer keys."""
-    values = [keys, *others]
-    arguments = [Value(tensor((), v.tensor.storage)) for v in values for _ in range(2)]
-    block = Block(arguments)
-    rw.blocks.append(block)
-    rw.emit("stablehlo.return", [mk.compare(rw, "LT", arguments[0], arguments[1])], [])
-    rw.blocks.pop()
-    attributes = {"dimension": IntegerAttr(dimension), "is_stable": True}
-    return rw.emit("stablehlo.sort", values, [v.type for v in values], attributes, [Region([block])])[1:]
 
 
 RULES: dict[str, Callable[[BatchedRegion, Op], Value | Sequence[Value]]] = {
