@@ -20,7 +20,7 @@ from shlo_jit.ops.reduce import reduce_window_window, select_window
 from shlo_jit.ops.window import Window
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Outlined
-from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places
+from shlo_jit.passes.regions.batched_region import along_last, batched, folded, places
 from shlo_jit.passes.regions.outline import is_constant, outer_values, sort_by_function
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -189,7 +189,7 @@ def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
         pairs = zip(current, kept, strict=True)
         return [rw.emit1("stablehlo.dynamic_update_slice", [v, k, *corner], v.type) for v, k in pairs]
 
-    found = counted(rw, how.count, padded, turn)
+    found = mk.counted(rw, how.count, padded, turn)
     return [mk.pad(rw, v, 0, [-b for b in border], [-b for b in border], [0] * len(border)) for v in found]
 
 
