@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.attributes import StructAttr
+from shlo_jit.ir.attributes import IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import I1, I32, I64, TensorType, tensor
+from shlo_jit.ir.types import I1, I32, I64, DType, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.bodies import is_plain
 from shlo_jit.ops.contract import dims_of
@@ -161,6 +162,56 @@ def _is_arithmetic(op: Op) -> bool:
     return is_elementwise(op) or op.name in ("stablehlo.constant", "stablehlo.return")
 
 
+def gathered_all_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """all_reduce(x) = fold of all_gather(x), in the order of the group"""
+    size = _group_size(op)
+    found = []
+    for value, result in zip(operands, op.results, strict=True):
+        x = mk.convert(rw, value, _element(op.block()))
+        shape, attributes = mk.shape_of(x), {"all_gather_dim": IntegerAttr(0), **_groups(op)}
+        parts = mk.reshape(rw, x, (1, *shape))
+        parts = rw.emit1("stablehlo.all_gather", [parts], tensor((size, *shape), x.tensor.storage), attributes)
+        found.append(mk.convert(rw, _fold_of_parts(rw, op.block(), parts, 0), result.tensor.storage))
+    return found
+
+
+def exchanged_reduce_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """reduce_scatter(x) = fold of all_to_all(x), in the order of the group"""
+    size, d = _group_size(op), op.int("scatter_dimension")
+    x = mk.convert(rw, operands[0], _element(op.block()))
+    shape = mk.shape_of(x)
+    numbers = {"split_dimension": d, "concat_dimension": d, "split_count": size}
+    attributes = {**{name: IntegerAttr(n) for name, n in numbers.items()}, **_groups(op)}
+    parts = rw.emit1("stablehlo.all_to_all", [x], x.type, attributes)
+    parts = mk.reshape(rw, parts, (*shape[:d], size, shape[d] // size, *shape[d + 1 :]))
+    return [mk.convert(rw, _fold_of_parts(rw, op.block(), parts, d), op.result.tensor.storage)]
+
+
+def _element(body: Block) -> DType:
+    """What the region of a collective op combines."""
+    return body.arguments[0].tensor.storage
+
+
+def _group_size(op: Op) -> int:
+    """How many processes meet. Raises UnsupportedError where that is not the same for all."""
+    groups = op.attributes["replica_groups"].array
+    if (groups < 0).any():
+        raise UnsupportedError(diagnose(f"{op.name}: groups of different sizes with such a region", op.span))
+    return groups.shape[1]
+
+
+def _groups(op: Op) -> dict[str, Any]:
+    return {"replica_groups": op.attributes["replica_groups"]}
+
+
+def _fold_of_parts(rw: Rewriter, body: Block, parts: Value, dimension: int) -> Value:
+    """What a region makes of the parts that lie along a dimension, in their order."""
+    lines = along_last(rw, parts, [dimension])
+    last, count = lines.tensor.rank - 1, mk.shape_of(lines)[-1]
+    first = mk.reshape(rw, mk.slice_dim(rw, lines, last, 0, 1), mk.shape_of(lines)[:-1])
+    return folded(rw, body, [mk.slice_dim(rw, lines, last, 1, count)], [first])[0]
+
+
 def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """One index after the other: its window is taken out, combined with the update, and put back.
 
@@ -276,4 +327,6 @@ RULES: dict[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]] = {
     "stablehlo.reduce_window": batched_reduce_window,
     "stablehlo.scatter": batched_scatter,
     "stablehlo.select_and_scatter": batched_select_and_scatter,
+    "stablehlo.all_reduce": gathered_all_reduce,
+    "stablehlo.reduce_scatter": exchanged_reduce_scatter,
 }

@@ -1,6 +1,6 @@
 """Ops whose regions do more than arithmetic on scalars, said in ops over whole tensors.
 
-Needs: inlined functions. Guarantees: the regions of the ops in `PLAIN_BODIES` have elementwise ops alone, on scalars
+Needs: inlined functions. Guarantees: the regions of the ops in `BODIES` have elementwise ops alone, on scalars
 of their own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The
 rules stand in `batched_ops.py`, `batched_region.py` and `outline.py`, which few programs need.
 
@@ -21,19 +21,22 @@ from shlo_jit.ops.shapes import type_text
 from shlo_jit.passes.context import Context, Outlined
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
+BODIES = PLAIN_BODIES | {"stablehlo.all_reduce", "stablehlo.reduce_scatter"}
+"""Ops whose regions have to be arithmetic."""
+
 
 def elementwise_bodies(function: Op, context: Context) -> Op:
     """The function with those ops replaced. Raises UnsupportedError."""
     for op in walk(function.block()):
-        if op.name in PLAIN_BODIES:
+        if op.name in BODIES:
             _require_scalars(op)
-    if not any(op.name in PLAIN_BODIES and _is_general(op) for op in walk(function.block())):
+    if not any(op.name in BODIES and _is_general(op) for op in walk(function.block())):
         return function
 
     outlined = context.functions or Outlined(function.attributes["sym_name"])
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name not in PLAIN_BODIES or not _is_general(op):
+        if op.name not in BODIES or not _is_general(op):
             return None
         from shlo_jit.passes.regions.batched_ops import RULES, general_sort
 
