@@ -9,13 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import TensorType, tensor
-from shlo_jit.ops import OPS
-from shlo_jit.ops.known_calls import AMONG_PROCESSES
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import tensor
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.outline import is_constant, outer_values
+from shlo_jit.passes.regions.outline import check_region, is_constant, outer_values
 from shlo_jit.passes.rewriter import Rewriter
 
 if TYPE_CHECKING:
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 def one_by_one(region: BatchedRegion, op: Op) -> Sequence[Value]:
     """The results of an op for every element of the batch. Where its own regions might not end for elements that take
     another branch, it runs for the others alone."""
-    _check([op])
+    check_region([op])
     inner = [v for r in op.regions for block in r.blocks for v in outer_values(block)]
     read = [v for v in dict.fromkeys([*op.operands, *inner]) if v in region.values]
     # Some ops need to see that an operand is a constant.
@@ -48,7 +45,7 @@ def each_element(
 ) -> list[Value]:
     """What some ops make, for each element of a batch in turn. `values`: what they read, and the same with the batch in
     front. Where `active` is false nothing runs, and zeros stand for what is made."""
-    _check(ops)
+    check_region(ops)
     count = math.prod(shape)
     types = [tensor((count, *mk.shape_of(v)), v.tensor.storage) for v in results]
 
@@ -66,16 +63,6 @@ def each_element(
     if count:
         found = mk.counted(rw, count, found, turn)
     return [mk.reshape(rw, v, (*shape, *mk.shape_of(v)[1:])) for v in found]
-
-
-def _check(ops: Sequence[Op]) -> None:
-    """Raises UnsupportedError for ops that other processes take part in, and for values that are no tensors."""
-    for op in walk(Block([], list(ops))):
-        record = OPS.get(op.name)
-        meets = record is not None and record.has("collective") and op.name != "stablehlo.replica_id"
-        meets = meets or op.attributes.get("call_target_name") in AMONG_PROCESSES
-        if meets or not all(isinstance(v.type, TensorType) for v in (*op.operands, *op.results)):
-            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
 
 
 def _made(rw: Rewriter, ops: Sequence[Op], results: Sequence[Value], given: Mapping[Value, Value]) -> list[Value]:

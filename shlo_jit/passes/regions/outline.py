@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import FunctionType
+from shlo_jit.ir.types import FunctionType, TensorType
+from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
-from shlo_jit.ops.known_calls import SORT
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, SORT
 from shlo_jit.passes.context import Outlined
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -33,9 +35,20 @@ def is_constant(value: Value) -> bool:
     return value.op is not None and value.op.name == "stablehlo.constant"
 
 
+def check_region(ops: Sequence[Op]) -> None:
+    """Raises UnsupportedError for ops that other processes take part in, and for values that are no tensors."""
+    for op in walk(Block([], list(ops))):
+        record = OPS.get(op.name)
+        meets = record is not None and record.has("collective") and op.name != "stablehlo.replica_id"
+        meets = meets or op.attributes.get("call_target_name") in AMONG_PROCESSES
+        if meets or not all(isinstance(v.type, TensorType) for v in (*op.operands, *op.results)):
+            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
+
+
 def sort_by_function(rw: Rewriter, op: Op, operands: Sequence[Value], outlined: Outlined) -> Sequence[Value]:
     """A call that sorts by a function, which is then one of those that are outlined."""
     body = op.block()
+    check_region(body.ops)
     captured = [v for v in outer_values(body) if not is_constant(v)]
     function = _function(op, body, captured, outlined)
     attributes = {
