@@ -169,8 +169,14 @@ def _check_size(op: Op) -> None:
         raise _wrong(op, "the call is the compiler's own")
 
 
+class OutlinedRef(SymbolRef):
+    """The name of a function that the compiler has made of a region; no text has one."""
+
+    __slots__ = ()
+
+
 def _check_sort(op: Op) -> None:
-    if not isinstance(op.attributes.get("callee"), SymbolRef):
+    if not isinstance(op.attributes.get("callee"), OutlinedRef):
         raise _wrong(op, "the call is the compiler's own")
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.attributes import IntegerAttr, SymbolRef, TypeAttr
+from shlo_jit.ir.attributes import IntegerAttr, TypeAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import FunctionType, TensorType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
-from shlo_jit.ops.known_calls import AMONG_PROCESSES, SORT
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, SORT, OutlinedRef
 from shlo_jit.passes.context import Outlined
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -53,7 +53,7 @@ def sort_by_function(rw: Rewriter, op: Op, operands: Sequence[Value], outlined: 
     function = _function(op, body, captured, outlined)
     attributes = {
         "call_target_name": SORT,
-        "callee": SymbolRef((function.attributes["sym_name"],)),
+        "callee": OutlinedRef((function.attributes["sym_name"],)),
         "dimension": IntegerAttr(op.int("dimension", -1) % max(1, op.operands[0].tensor.rank)),
         "has_side_effect": bool(acting(body)),
     }

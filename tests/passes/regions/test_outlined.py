@@ -163,6 +163,13 @@ def test_comparators_that_meet_other_processes_are_refused() -> None:
         shlo_jit.compile(sort("tensor<9xi32>", body), cache=False, num_replicas=2)
 
 
+def test_the_call_is_the_compilers_own() -> None:
+    call = "%0 = stablehlo.custom_call @shlo_jit.sort(%x) {callee = @main, dimension = 0 : i64} : (tensor<9xi32>) -> tensor<9xi32>"
+    text = f"func.func @main(%x: tensor<9xi32>) -> tensor<9xi32> {{\n{call}\nreturn %0 : tensor<9xi32>\n}}"
+    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.sort: the call is the compiler's own"):
+        shlo_jit.compile(text)
+
+
 def test_functions_are_named_after_the_function_that_sorts() -> None:
     exe = shlo_jit.compile(sort("tensor<9xi32>", DIGITS), cache=False)
     assert re.search(r"@main: comparator 0:", exe.text("schedule"))
