@@ -73,8 +73,9 @@ LIFT_UNROLLED = 4
 """Turns up to which a loop in a lifted region is written out. Chosen."""
 LIFT_POSITIONS = 1 << 10
 """Window positions up to which a window with a lifted body goes position by position. Chosen: bounds compile time."""
-LIFT_PAIRS = 1 << 26
-"""Pairs of elements up to which a sort by a lifted comparator compares every pair. Chosen: bounds memory."""
+SELECTED_OPS = 64
+"""Ops up to which a comparator with conditions computes all its branches; of a longer one, a function computes those
+that are taken. Chosen."""
 
 # ---------------------------------------------------------------------------- fusion
 NEST_OPS = 400
@@ -237,7 +238,8 @@ SCATTER_ACCESS_COST = 4
 SORT_LONG_LINE = 1 << 17
 """Elements from which one line is worth several tasks. No case moves."""
 SORT_CHUNKS = 8
-"""Chunks of such a line. More would be more counters to add up than threads to gain; chosen. Case `sort 500K`."""
+"""Chunks of such a line, a power of two. More would be more counters to add up than threads to gain; chosen.
+Case `sort 500K`."""
 TOP_K_INSERTED = 256
 """k up to which a top-k keeps a sorted array. No case moves."""
 FFT_BLOCK_BYTES = 128 << 10

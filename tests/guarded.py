@@ -120,9 +120,14 @@ class Arena:
 
 
 def call(
-    exe: Executable, arguments: Sequence[Any], at_end: bool = True, layout: Sequence[tuple[int, int]] = ()
+    exe: Executable,
+    arguments: Sequence[Any],
+    at_end: bool = True,
+    layout: Sequence[tuple[int, int]] = (),
+    threads: int | None = None,
 ) -> list[np.ndarray]:
-    """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`."""
+    """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`. `threads`: how many the
+    call may use, where that is not the executable's number."""
     instance = exe._front.instance
     loaded, compiled = instance.loaded, instance.loaded.program
     check_count(len(arguments), compiled.inputs)
@@ -132,7 +137,9 @@ def call(
         sizes = instance.sizes_for(size)
         inputs = [port.at(size) for port in inputs]
         outputs = [port._replace(shape=shape) for port, shape in zip(outputs, sizes.shapes, strict=True)]
-    arena_bytes = instance.arena_bytes if sizes is None else sizes.arena_bytes
+    assert threads is None or sizes is None
+    threads = instance.threads if threads is None else threads
+    arena_bytes = loaded.arena_bytes(threads) if sizes is None else sizes.arena_bytes
     aliases = compiled.output_aliases
     donated = {*aliases.values(), *compiled.overwritten}
     passed = []
@@ -149,9 +156,10 @@ def call(
             results.append(raw.view(port.dtype.numpy).reshape(port.shape))
     constants = [read_only(c.data, at_end) for c in loaded.constants]
     record = type(instance.record).from_buffer_copy(instance.record)
+    record.threads = threads
     record.constants[:] = [address(c) for c in constants]
     if layout:  # what grows with the threads comes behind it
-        layout = [*layout, (compiled.arena_bytes, instance.arena_bytes - compiled.arena_bytes)]
+        layout = [*layout, (compiled.arena_bytes, arena_bytes - compiled.arena_bytes)]
     arena = Arena(arena_bytes, at_end, layout) if arena_bytes else None
     pointers = [(ctypes.c_void_p * max(1, len(arrays)))(*map(address, arrays)) for arrays in (passed, results)]
     status = instance.run_in(arena.address if arena else None, *pointers, ctypes.addressof(record), sizes)

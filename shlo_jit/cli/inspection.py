@@ -15,7 +15,7 @@ from shlo_jit.codegen.target import machine_of_triple, resolve
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.runtime.library_file import LibraryFile, read_library
 from shlo_jit.runtime.library_symbols import Needs, needs
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 
 THREADS = (1, 2, 4, 8, 16)
 """Numbers of threads of which the memory of an instance is told."""
@@ -122,7 +122,7 @@ def _fit(target: Mapping[str, Any]) -> Fit:
 
 def _memory(metadata: Mapping[str, Any]) -> dict[int, int]:
     def of_target(target: Mapping[str, Any], threads: int) -> int:
-        terms = [Scratch(fixed, per_thread) for fixed, per_thread in target["arena"]]
+        terms = [ScratchBytes(fixed, per_thread) for fixed, per_thread in target["arena"]]
         return abi.arena_bytes(0, terms, threads)
 
     head = metadata["instance_bytes"]

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.llvm_values import V, i32
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, ScratchBytes
 
 ABI_VERSION = 3
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
@@ -148,7 +148,7 @@ def instance_bytes(constants: int) -> int:
     return CONSTANTS + 8 * constants
 
 
-def arena_bytes(fixed: int, scratch: Sequence[Scratch], threads: int) -> int:
+def arena_bytes(fixed: int, scratch: Sequence[ScratchBytes], threads: int) -> int:
     """Of a call that may use so many threads: of a program's `arena_bytes` and `scratch`."""
     behind = max((s.nbytes(threads) for s in scratch), default=0)
     return fixed + -(-behind // ALIGN) * ALIGN

@@ -18,7 +18,7 @@ from shlo_jit.ir.digests import digest
 from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.site import Site
 from shlo_jit.sizes import Symbol
 
@@ -53,7 +53,7 @@ class Compiled:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arena_bytes: int
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[ScratchBytes, ...]
     constants: tuple[Constant, ...]
     callbacks: tuple[Callback, ...]
     routines: tuple[str, ...]
@@ -209,7 +209,7 @@ def read_program(
         inputs=tuple(read_port(p) for p in header["inputs"]),
         outputs=tuple(read_port(p) for p in header["outputs"]),
         arena_bytes=header["arena_bytes"],
-        scratch=tuple(Scratch(*row) for row in header["scratch"]),
+        scratch=tuple(ScratchBytes(*row) for row in header["scratch"]),
         constants=tuple(constants),
         callbacks=tuple(read_callback(c) for c in header["callbacks"]),
         routines=tuple(header["routines"]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.site import Site
 from shlo_jit.sizes import Symbol
 
@@ -126,7 +126,7 @@ class Program:
     outputs: tuple[Port, ...]
     arena_bytes: int
     """Without `scratch`."""
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[ScratchBytes, ...]
     """What steps need for each thread; the greatest of these comes behind the rest of the arena."""
     constants: list[np.ndarray]
     callbacks: list[Callback]

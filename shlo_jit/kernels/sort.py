@@ -57,6 +57,10 @@ class Records:
         """Scratch of `radix_records` for its counters."""
         return 4 * self.buckets * self.passes
 
+    def chunk_counts_bytes(self, chunks: int) -> int:
+        """Scratch of `radix_chunk_*` for the counters of so many chunks."""
+        return 4 * self.buckets * chunks
+
     @property
     def suffix(self) -> str:
         return f"{self.bits}.{self.key_bits}.{self.digit_bits}.{self.index_bits}"
@@ -242,8 +246,9 @@ def _bit_length(b: Builder, number: int) -> V | int:
     return b.sub(i64(64), b.intrinsic_with_flag("ctlz", i64(number), False))
 
 
-def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], V]) -> V:
-    """Sort 0 to n-1 by `less(i, j)`, an i1: stable. `here` and `there` are arrays of n i64; the one with the result."""
+def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], V], *, is_expensive: bool = False) -> V:
+    """Sort 0 to n-1 by `less(i, j)`, an i1: stable. `here` and `there` are arrays of n i64; the one with the result.
+    A comparison that is expensive, or has effects, is only made where both runs have elements left."""
     with b.loop(0, n, 1, "index") as i:
         b.store(i, b.element(here, "i64", i))
     passes = _bit_length(b, n - 1)
@@ -256,10 +261,23 @@ def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], 
                 i, j = carry.values
                 left = b.load("i64", b.element(source, "i64", b.min_(i, n - 1)))
                 right = b.load("i64", b.element(source, "i64", b.min_(j, n - 1)))
-                right_first = b.or_(b.icmp("sge", i, middle), less(right, left))
-                take = b.and_(b.icmp("slt", j, high), right_first)
+                if is_expensive:
+                    take = _right_first(b, b.icmp("slt", i, middle), b.icmp("slt", j, high), less, (right, left))
+                else:
+                    right_first = b.or_(b.icmp("sge", i, middle), less(right, left))
+                    take = b.and_(b.icmp("slt", j, high), right_first)
                 b.store(b.select(take, right, left), b.element(target, "i64", carry.index))
                 step = b.cast("zext", take, "i64")
                 carry.next(b.add(i, b.sub(i64(1), step)), b.add(j, step))
         outer.next(target, source, b.mul(width, 2))
     return outer.values[0]
+
+
+def _right_first(b: Builder, has_left: V, has_right: V, less: Callable[[V, V], V], pair: tuple[V, V]) -> V:
+    """Whether the next element comes from the right run."""
+
+    def compared() -> list[V]:
+        return [less(*pair)]
+
+    (found,) = b.if_else(b.and_(has_left, has_right), compared, lambda: [has_right])
+    return found

@@ -30,7 +30,7 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     cond, body = step.blocks
     exchanges = low.memory.exchanges.get(id(step), [])
     homes = [(low.address(s), low.address(t)) for s, t in exchanges]
-    if any(low.schedule[step].scratch):
+    if any(low.schedule.scratch(step)):
         from shlo_jit.lower.kernels.dot import pack_before
 
         pack_before(low, step)

@@ -39,7 +39,7 @@ from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.panels import Region
 from shlo_jit.schedule.schedule import Schedule
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.site import Site
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
@@ -51,7 +51,7 @@ class Callee:
     """A function that has been lowered: its LLVM name, and what a call must know."""
 
     name: str
-    arena: Scratch
+    arena: ScratchBytes
     may_fail: bool
     work: int
     """Work on the way to its end, since it last looked at signals (see `interrupts.py`)."""

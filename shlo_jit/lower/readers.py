@@ -8,6 +8,7 @@ from shlo_jit.codegen.program import Reader
 from shlo_jit.fuse.plan import OpStep, Step, ViewStep, all_steps
 from shlo_jit.ir.core import Value
 from shlo_jit.lower.planned import PlannedFunction
+from shlo_jit.ops.known_calls import function_of_call
 from shlo_jit.schedule.collective import CollectiveSchedule, data_operands
 
 
@@ -34,7 +35,7 @@ def _reader(entry: PlannedFunction, step: Step, value: Value) -> Reader:
     """Who reads a value because of a step."""
     if not isinstance(step, OpStep):
         return Reader.RANK
-    if step.op.name == "func.call":  # whatever the function does with it
+    if function_of_call(step.op) is not None:  # whatever the function does with it
         return Reader.OTHERS
     schedule = entry.schedule[step]
     if not isinstance(schedule, CollectiveSchedule) or value not in data_operands(step.op):

@@ -24,8 +24,9 @@ from shlo_jit.memory.storage import (
     place,
     pointwise,
 )
+from shlo_jit.ops.known_calls import function_of_call
 from shlo_jit.schedule.schedule import Schedule
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.sizes import Size, equal
 
 
@@ -36,12 +37,14 @@ def plan_memory(
     callees: Mapping[str, MemoryPlan] | None = None,
 ) -> MemoryPlan:
     """Give every value and every step's scratch memory a place. `donated`: arguments whose memory may be overwritten.
-    `callees`: memory of the functions it calls, whose arenas are scratch memory of the calls."""
+    `callees`: memory of the functions it calls, whose arenas are scratch memory of the calls, after their own."""
 
-    def scratch(step: Step) -> Scratch:
-        if isinstance(step, OpStep) and step.op.name == "func.call":
-            return (callees or {})[step.op.attributes["callee"].name].arena
-        return schedule.scratch(step)
+    def scratch(step: Step) -> ScratchBytes:
+        own, callee = schedule.scratch(step), function_of_call(step.op) if isinstance(step, OpStep) else None
+        if callee is None:
+            return own
+        arena = (callees or {})[callee].arena
+        return ScratchBytes(own.fixed + arena.fixed, arena.per_thread)
 
     return Planner(plan, plan.block.arguments, scratch, donated, schedule.lasts).run()
 
@@ -54,7 +57,7 @@ class Planner:
         self,
         plan: PlanBlock,
         arguments: list[Value],
-        scratch: Callable[[Step], Scratch],
+        scratch: Callable[[Step], ScratchBytes],
         donated: frozenset[int] = frozenset(),
         lasts: Callable[[Step], bool] = lambda step: False,
     ):
@@ -66,7 +69,7 @@ class Planner:
         self.block_end: dict[int, list[Copy]] = {}
         self.scratch: dict[int, Storage] = {}
         self.scratch_of = scratch
-        self.shared: dict[Scratch, Storage] = {}
+        self.shared: dict[ScratchBytes, Storage] = {}
         self.time = 0
         self.begin: dict[int, int] = {}
         self.finish: dict[int, int] = {}

@@ -13,7 +13,7 @@ from shlo_jit.fuse.plan import PlanBlock, ViewStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, ScratchBytes
 from shlo_jit.sizes import Size, degree_of, per_unit, room_for, size_of, surely
 
 
@@ -50,7 +50,7 @@ class MemoryPlan:
     storage: dict[Value, Storage]
     arena_bytes: int
     """A multiple of ALIGN."""
-    shared: tuple[Scratch, ...]
+    shared: tuple[ScratchBytes, ...]
     """Scratch that grows with the number of threads: behind the rest of the arena, all in the same place."""
     constants: list[Value]
     before: dict[int, list[Copy]]
@@ -69,10 +69,10 @@ class MemoryPlan:
     """When the step with this id() begins and ends, in the time that lives are counted in."""
 
     @property
-    def arena(self) -> Scratch:
+    def arena(self) -> ScratchBytes:
         """The arena as the scratch memory of a call."""
-        fixed, per_thread = (room_for(getattr(s, part) for s in self.shared) for part in Scratch._fields)
-        return Scratch(self.arena_bytes + fixed, per_thread)
+        fixed, per_thread = (room_for(getattr(s, part) for s in self.shared) for part in ScratchBytes._fields)
+        return ScratchBytes(self.arena_bytes + fixed, per_thread)
 
 
 def nbytes(value: Value) -> int:

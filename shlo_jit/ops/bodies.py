@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.core import Block
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import is_elementwise
 
 CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
 """Control flow: ops whose regions run as a whole."""
@@ -13,12 +14,21 @@ PLAIN_BODIES = frozenset(
 """Ops that run their regions once for every element (of every pair of them, of every update)."""
 
 
+SCALAR = frozenset(f"stablehlo.{name}" for name in ("constant", "reshape", "broadcast_in_dim", "return"))
+"""Ops that kernels know of scalars, beside elementwise ones."""
+EXPANDING = frozenset({"chlo.constant", "chlo.constant_like", "stablehlo.broadcast"})
+"""Ops that become such ones when they are expanded, beside `chlo.broadcast_*`."""
+
+
 def is_plain(block: Block) -> bool:
-    """Whether a region has only scalars of its own and ops without regions; constants may stand outside."""
+    """Whether a region has only scalars of its own and arithmetic on them; constants may stand outside."""
     own = set(block.arguments)
     for op in block.ops:
         own.update(op.results)
-        if op.regions or any(not isinstance(v.type, TensorType) or v.type.rank for v in op.results):
+        known = op.name in SCALAR or op.name in EXPANDING or op.name.startswith("chlo.broadcast_")
+        if not (known or is_elementwise(op)) or any(
+            not isinstance(v.type, TensorType) or v.type.rank for v in op.results
+        ):
             return False
         if any(v not in own and (v.op is None or v.op.name != "stablehlo.constant") for v in op.operands):
             return False

@@ -27,6 +27,9 @@ DRAW = "shlo_jit.draw"
 """Gives a key nobody has had: `passes/expand/rng.py`."""
 SIZE = "shlo_jit.size"
 """Gives `size`, one that is known at the call only."""
+SORT = "shlo_jit.sort"
+"""Sorts its first operands, as many as there are results, along `dimension` by the function `callee`, which also takes
+the other operands: `passes/regions/outline.py`."""
 SEND, RECV = "shlo_jit.send", "shlo_jit.recv"
 """To and from another process, along `source_target_pairs`."""
 RAGGED_ALL_TO_ALL = "ragged_all_to_all"
@@ -166,6 +169,23 @@ def _check_size(op: Op) -> None:
         raise _wrong(op, "the call is the compiler's own")
 
 
+class OutlinedRef(SymbolRef):
+    """The name of a function that the compiler has made of a region; no text has one."""
+
+    __slots__ = ()
+
+
+def _check_sort(op: Op) -> None:
+    if not isinstance(op.attributes.get("callee"), OutlinedRef):
+        raise _wrong(op, "the call is the compiler's own")
+
+
+def function_of_call(op: Op) -> str | None:
+    """The function of the program that a step calls, by a call or to compare elements by it."""
+    is_sort = op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == SORT
+    return op.attributes["callee"].name if is_sort or op.name == "func.call" else None
+
+
 def _scalar(t: Type) -> Type:
     return tensor((), t.dtype) if isinstance(t, TensorType) else t
 
@@ -200,6 +220,7 @@ _RECORDS: dict[str, CallDef] = {
         ),
         ports("result: pred|int|float|complex"), {"channel_id": "?int"}, verify=_check_ragged_all_to_all,
     ),
+    SORT: CallDef(ports("operand*: any"), ports("result*: any"), verify=_check_sort),
     SIZE: CallDef(results=ports("size: 0d i32"), verify=_check_size),
     "stablehlo.infeed": CallDef(ports("token*: token"), ports("result*: any")),
     "stablehlo.recv": CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}),

@@ -44,7 +44,16 @@ from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convoluti
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
-from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
+from shlo_jit.passes.context import (
+    NO_CHANNELS,
+    NO_CODE,
+    Channels,
+    Code,
+    Context,
+    Outlined,
+    Registered,
+    nothing_registered,
+)
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.custom_code import custom_code
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
@@ -167,9 +176,20 @@ def core_functions(
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     context = context._replace(fold_scales=fold_scales)
     return [
-        run_passes(function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass)
+        core
         for function in inline(module, entry, is_registered)
+        for core in _with_outlined(
+            function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass
+        )
     ]
+
+
+def _with_outlined(function: Op, context: Context, on_pass: OnPass) -> list[Op]:
+    """A function in canonical form, last, and before it those that passes make of its regions."""
+    made = Outlined(function.attributes["sym_name"])
+    core = run_passes(function, context._replace(functions=made), on_pass)
+    inner = context._replace(as_written=None)
+    return [*(found for other in made.functions for found in _with_outlined(other, inner, on_pass)), core]
 
 
 def run_passes(function: Op, context: Context, on_pass: OnPass = nobody) -> Op:

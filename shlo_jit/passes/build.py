@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,26 @@ def concatenate(rw: Rewriter, values: Sequence[Value], dimension: int) -> Value:
 
 def drop_dim(shape: Ints, dimension: int) -> tuple[int, ...]:
     return (*shape[:dimension], *shape[dimension + 1 :])
+
+
+# ---------------------------------------------------------------------------- loops
+def counted(
+    rw: Rewriter, count: int, state: Sequence[Value], turn: Callable[[Value, list[Value]], Sequence[Value]]
+) -> list[Value]:
+    """The state after a loop of `count` iterations: `turn` writes one, given its number and the state before it."""
+    first = [constant(rw, tensor((), I32), 0), *state]
+    types = [v.type for v in first]
+    condition, body = (Block([Value(t) for t in types]) for _ in range(2))
+    rw.blocks.append(condition)
+    limit = constant(rw, tensor((), I32), count)
+    rw.emit("stablehlo.return", [compare(rw, "LT", condition.arguments[0], limit)], [])
+    rw.blocks[-1] = body
+    number, *before = body.arguments
+    after = turn(number, before)
+    one = constant(rw, tensor((), I32), 1)
+    rw.emit("stablehlo.return", [apply(rw, "add", number, one), *after], [])
+    rw.blocks.pop()
+    return rw.emit("stablehlo.while", first, types, {}, [Region([condition]), Region([body])])[1:]
 
 
 # ---------------------------------------------------------------------------- sums

@@ -30,6 +30,18 @@ whose implementations are code that is compiled with the program."""
 NO_CODE: Code = MappingProxyType({})
 
 
+class Outlined:
+    """Functions that are made of regions of one function, in order, and not yet gone through the passes."""
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.functions: list[Op] = []
+
+    def new_name(self, what: str) -> str:
+        """A name that no function has yet: a program's own names have no colon before a space and a number."""
+        return f"{self.caller}: {what} {len(self.functions)}"
+
+
 class Context(NamedTuple):
     """The program around a function. Every pass takes `(function, context)`; one that needs no context says `_`."""
 
@@ -47,3 +59,5 @@ class Context(NamedTuple):
     code: Code = NO_CODE
     fold_scales: bool = False
     """Whether factors may go into weights (`canonical/fold_scales.py`)."""
+    functions: Outlined | None = None
+    """Functions that passes have made of regions (`regions/outline.py`); None where a pass runs by itself."""

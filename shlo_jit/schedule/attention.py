@@ -32,7 +32,7 @@ from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, Field, Scratch
 from shlo_jit.schedule.segments import Part, parts_of, way_of_parts
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, hint_of
@@ -88,8 +88,6 @@ class AttentionSchedule(KernelSchedule):
     each: int
     """Batches that a task has, where it has all their rows."""
     tasks: Tasks
-    places: tuple[int, ...]
-    """Bytes into a worker's memory of the packed operands, the scores, the weights and what products work in."""
     epilogue: Epilogue | None
 
     @property
@@ -135,7 +133,8 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         panels = [panels_bytes(p.types, target, p.n, p.k) if is_packed else 0 for p, is_packed in products]
         work = max(block_bytes(p.types, target) for p in (first, second))
     sizes = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (scores, weights)]
-    *places, total = placed([*panels, sizes[0], 0 if in_place else sizes[1], work])
+    names = ("first panels", "second panels", "scores", "weights", "work")
+    fields = [*panels, sizes[0], 0 if in_place else sizes[1], work]
     return AttentionSchedule(
         parts=parts,
         first=first,
@@ -152,9 +151,8 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         task_rows=task_rows,
         each=each,
         tasks=tasks,
-        places=tuple(places),
         epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, second.n)),
-        scratch=Scratch(0, total),
+        scratch=Scratch(worker=tuple(map(Field, names, fields))),
         routines=tuple(
             gemm_routine(p.types.a, p.types.b, p.types.acc, target, p.way) if few else block_routine(p.types, target)
             for p in {(p.types, p.way): p for p in (first, second)}.values()
@@ -207,14 +205,6 @@ def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, i
         return rows, 1, Tasks(tasks, tasks, why, 1)
     each = max(1, serial // 4 // one)
     return m, each, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
-
-
-def placed(sizes: list[int]) -> list[int]:
-    """Offsets of parts of some bytes, one behind the other, and where they end."""
-    out = [0]
-    for nbytes in sizes:
-        out.append(out[-1] + -(-nbytes // ALIGN) * ALIGN)
-    return out
 
 
 def schedule_rows(

@@ -9,6 +9,7 @@ rows when all are there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_jit import tuning
@@ -18,14 +19,14 @@ from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_byte
 from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
 from shlo_jit.ops.attention_rows import parts_of_rows
 from shlo_jit.ops.runs import extents_of
-from shlo_jit.schedule.attention import Product, even, may_overwrite, placed, product_of, schedule_rows
+from shlo_jit.schedule.attention import Product, even, may_overwrite, product_of, schedule_rows
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 
 
@@ -62,12 +63,13 @@ class GradientSchedule(KernelSchedule):
     """Tasks that share the rows of a batch."""
     task_rows: int
     """Rows that each of them has."""
-    partial: tuple[int, ...]
-    """For each sum, bytes into the scratch memory of what parts of rows after the first have of it."""
+    partial: tuple[Field, ...]
+    """For each sum, what parts of rows after the first have of it."""
     tasks: Tasks
-    places: tuple[int, ...]
-    """Bytes into a worker's memory of the packed operands, the scores, the weights without a home, and what products
-    work in."""
+    panels: tuple[Field, ...]
+    """For each product, a worker's packed operand."""
+    buffers: tuple[Field, ...]
+    """A worker's scores, and the weights without a home."""
     epilogue: Epilogue | None
     late: tuple[Epilogue, ...]
     """Loops over the other products, after all."""
@@ -119,17 +121,18 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     products = (*firsts, *seconds, *sums)
     packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in products)
     steps = [p.k for p in (*firsts, *seconds)] + [block] * len(sums)
-    panels = [
-        panels_bytes(p.types, target, p.n, k) if pack else 0 for p, k, pack in zip(products, steps, packed, strict=True)
-    ]
+    panels = _fields(
+        "panels",
+        [panels_bytes(p.types, target, p.n, k) * pack for p, k, pack in zip(products, steps, packed, strict=True)],
+    )
     own = [v for v, home in zip(weights, homes, strict=True) if home is None]
-    buffers = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (*scores, *own)]
-    *places, total = placed([*panels, *buffers, max(block_bytes(p.types, target) for p in products)])
+    rows_of = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (*scores, *own)]
+    buffers, inner = _fields("rows", rows_of), Field("work", max(block_bytes(p.types, target) for p in products))
     each = batch if is_alone else 1 if cuts > 1 else max(1, tuning.GEMM_SERIAL // 4 // work)
     tasks = Tasks(batch, -(-batch // each), "each sums over all rows", each)
     if cuts > 1:
         tasks = Tasks(batch * cuts, batch * cuts, "as there are few batches, each sums over a part of the rows", 1)
-    *partial, fixed = placed([(cuts - 1) * batch * n * p.n * itemsize(p.types.acc) for p in sums])
+    partial = _fields("partial", [(cuts - 1) * batch * n * p.n * itemsize(p.types.acc) for p in sums])
     late = [
         schedule_epilogue(s, target, Placed.dense(batch, m, p.n), "it is not the step's own product")
         for s, p in zip(parts.besides, seconds[1:], strict=True)
@@ -155,14 +158,20 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
         each=each,
         parts_of_rows=cuts,
         task_rows=task_rows,
-        partial=tuple(partial),
+        partial=partial,
         tasks=tasks,
-        places=tuple(places),
+        panels=panels,
+        buffers=buffers,
         epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, seconds[0].n)),
         late=tuple(e for e in late if e is not None),
-        scratch=Scratch(fixed, total),
+        scratch=Scratch(partial, (*panels, *buffers, inner)),
         routines=tuple(block_routine(t, target) for t in dict.fromkeys(p.types for p in products)),
     )
+
+
+def _fields(name: str, sizes: Sequence[int]) -> tuple[Field, ...]:
+    """Fields of some sizes, with a number in their names."""
+    return tuple(Field(f"{name} {i}", nbytes) for i, nbytes in enumerate(sizes))
 
 
 def _homes(rows: NestSchedule, scores: list[Value], weights: list[Value]) -> tuple[int | None, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch, aligned
 from shlo_jit.schedule.site import Site
 from shlo_jit.sizes import NotSymbolic
 
@@ -262,7 +263,7 @@ def _types_text(operands: list[Value]) -> str:
 
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
-    if sum(map(aligned_bytes, operands)) <= PAYLOAD_BYTES:
+    if sum(aligned(v.tensor.nbytes) for v in operands) <= PAYLOAD_BYTES:
         return Choice(True, f"{PAYLOAD_BYTES:,} bytes are copied faster than waited for")
     return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
 
@@ -288,15 +289,17 @@ def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:
     if inline or kind == "recv":
         return {}
     if kind == "send":
-        return {
-            "scratch": Scratch(sum(map(aligned_bytes, operands))),
-            "lasting": True,
-            "copied": (*range(len(operands)),),
-        }
+        copied = tuple(range(len(operands)))
+        return {"scratch": _copies(operands, copied), "lasting": True, "copied": copied}
     copied = tuple(i for i, v in enumerate(operands) if v.op is not None and v.op.name == "stablehlo.constant")
-    return {"scratch": Scratch(sum(aligned_bytes(operands[i]) for i in copied)), "copied": copied} if copied else {}
+    return {"scratch": _copies(operands, copied), "copied": copied} if copied else {}
 
 
-def aligned_bytes(value: Value) -> int:
-    """Of a copy of an operand among others."""
-    return -(-value.tensor.nbytes // ALIGN) * ALIGN
+def _copies(operands: list[Value], copied: Iterable[int]) -> Scratch:
+    """A field for the copy of each operand that is copied."""
+    return Scratch(tuple(Field(copy_of(i), operands[i].tensor.nbytes) for i in copied))
+
+
+def copy_of(operand: int) -> str:
+    """The field with the copy of an operand."""
+    return f"copy of operand {operand}"

@@ -15,7 +15,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
-from shlo_jit.kernels.convolution.decision import kernel_blocks
+from shlo_jit.kernels.convolution.decision import kernel_blocks, table_scratch_bytes
 from shlo_jit.kernels.convolution.edge_tiles import has_idle_taps
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
@@ -123,7 +123,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
-        scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
+        scratch=Scratch.of(lambda threads: table_scratch_bytes(table, threads)),
         routines=(conv_routine(types, target, t["kind"], t["made_for"], t["ends"]),),
     )
 

@@ -8,7 +8,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTION, SIZE, START
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTION, SIZE, SORT, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.type_algebra import constant_value
@@ -87,6 +87,10 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return SizeSchedule(size=op.attributes["size"])
     if target == CODE:
         return _code(op)
+    if target == SORT:
+        from shlo_jit.schedule.sort import schedule_sort_by_function
+
+        return schedule_sort_by_function(step, context)
     if target in AMONG_PROCESSES:
         from shlo_jit.schedule.collective import schedule_collective
 

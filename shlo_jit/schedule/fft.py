@@ -20,7 +20,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, shared
 from shlo_jit.sizes import Size, equal, hint_of
 
@@ -57,10 +57,11 @@ class Axis:
         return self.outer * self.inner * self.transform.n
 
     @property
-    def buffer_bytes(self) -> int:
-        """Of one of the two buffers that a worker has."""
+    def scratch(self) -> Scratch:
+        """Two buffers for each worker."""
         part_bytes = 4 if self.transform.part == "float" else 8
-        return _aligned(HEADER + scratch_numbers(list(self.passes)) * part_bytes)
+        nbytes = HEADER + scratch_numbers(list(self.passes)) * part_bytes
+        return Scratch(worker=(Field("first", nbytes), Field("second", nbytes)))
 
     @property
     def is_cut_in_passes(self) -> bool:
@@ -100,9 +101,9 @@ class FftSchedule(KernelSchedule):
 
     axes: tuple[Axis, ...]
     """In the order they are transformed."""
-    copy_bytes: int
-    """Of scratch memory, before the buffers: the tensor between the complex axes and the real one of an inverse
-    transform, or 0 where the result holds what is between axes."""
+    has_copy: bool
+    """The tensor between the complex axes and the real one of an inverse transform is in scratch memory; else the
+    result holds what is between axes."""
 
     @property
     def notes(self) -> list[Note]:
@@ -118,11 +119,13 @@ def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
         raise UnsupportedError(diagnose("fft: an empty operand with a result that is not", op.span))
     axes = _axes_of(op, context.target)
     needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1
-    copy_bytes = _aligned(op.operands[0].tensor.nbytes) if needs_copy else 0
+    copy = (Field("copy", op.operands[0].tensor.nbytes),) if needs_copy else ()
+    # The axes have the same memory in turn, each with the buffers of all its workers.
+    buffers = Field("buffers", max(axis.scratch.per_thread for axis in axes))
     return FftSchedule(
         axes=tuple(axes),
-        copy_bytes=copy_bytes,
-        scratch=Scratch(copy_bytes, max(2 * axis.buffer_bytes for axis in axes)),
+        has_copy=needs_copy,
+        scratch=Scratch(copy, (buffers,)),
         routines=tuple(step.routine for axis in axes for step in axis.passes),
     )
 
@@ -168,7 +171,3 @@ def _columns(n: int, inner: int, lanes: int, itemsize: int) -> int:
     most = max(lanes, tuning.FFT_BLOCK_BYTES // (n * itemsize))
     fitting = [c for c in range(lanes, min(most, inner) + 1, lanes) if inner % c == 0]
     return max(fitting, default=inner)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGN) * ALIGN

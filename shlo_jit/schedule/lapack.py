@@ -18,7 +18,7 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.lapack_calls import Call, read_call
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 
 INT_BYTES = 4
 LARGEST = 2**31 - 1
@@ -43,9 +43,9 @@ class Workspace:
         return max(1, self.elements)
 
     @property
-    def nbytes(self) -> int:
-        """In the arena, where it takes whole aligned blocks, and one at least."""
-        return -(-max(1, self.elements * self.itemsize) // ALIGN) * ALIGN
+    def field(self) -> Field:
+        """Its memory in the arena; a byte at least, so that no other has the same address."""
+        return Field(self.name, max(1, self.elements * self.itemsize))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,6 @@ class LapackSchedule(KernelSchedule):
     call: Call
     workspaces: dict[str, Workspace]
     """By name, in the order in which they lie in scratch memory."""
-    offsets: dict[str, int]
-    """Where each begins, in bytes."""
 
     @property
     def notes(self) -> list[Note]:
@@ -77,11 +75,8 @@ def schedule_lapack(step: OpStep, context: Context) -> KernelSchedule:
     _check_numbers(call, workspaces)
     if call.count == 0:
         return NOTHING
-    offsets, end = {}, 0
-    for name, workspace in workspaces.items():
-        offsets[name] = end
-        end += workspace.nbytes
-    return LapackSchedule(call=call, workspaces=workspaces, offsets=offsets, scratch=Scratch(end))
+    scratch = Scratch(tuple(w.field for w in workspaces.values()))
+    return LapackSchedule(call=call, workspaces=workspaces, scratch=scratch)
 
 
 def _check_numbers(call: Call, workspaces: dict[str, Workspace]) -> None:

@@ -22,7 +22,7 @@ from shlo_jit.kernels.substitution import (
 from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, shared
 from shlo_jit.sizes import at_most, equal, hint_of
 
@@ -93,7 +93,7 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
     if together.value:
         scratch = Scratch.of(lambda threads: cholesky_scratch(dtype, target, n, threads))
     else:
-        scratch = Scratch(0, -(-cholesky_scratch(dtype, target, n, 1) // ALIGN) * ALIGN)
+        scratch = Scratch(worker=(Field("work", cholesky_scratch(dtype, target, n, 1)),))
     return CholeskySchedule(
         symbol=symbol("cholesky", dtype),
         count=count,

@@ -14,7 +14,6 @@ from shlo_jit import tuning
 from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, lines_of
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
@@ -23,7 +22,7 @@ from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 
 
@@ -39,10 +38,10 @@ class Stage(NamedTuple):
     """Lines that a band makes at most."""
     image: Value
     """What the next stage reads; of the last one its result."""
-    image_place: int | None
-    """Bytes into a worker's memory of the lines of the image; None where it is in the program's."""
-    product_place: int | None
-    """The same of the lines of the product that the epilogue makes the image of; None where they are those of the
+    image_field: Field | None
+    """A worker's memory for the lines of the image; None where it is in the program's."""
+    product_field: Field | None
+    """The same for the lines of the product that the epilogue makes the image of; None where they are those of the
     image, or of the last stage."""
 
     @property
@@ -57,8 +56,13 @@ class Stage(NamedTuple):
     @property
     def own(self) -> list[Value]:
         """What it has in a worker's memory."""
-        places = (self.product_place, self.step.op.result), (self.image_place, self.image)
-        return [value for place, value in places if place is not None]
+        fields = (self.product_field, self.step.op.result), (self.image_field, self.image)
+        return [value for field, value in fields if field is not None]
+
+    @property
+    def fields(self) -> list[Field]:
+        """That memory."""
+        return [field for field in (self.product_field, self.image_field) if field is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +70,6 @@ class BandsSchedule(KernelSchedule):
     """Steps in bands with everything decided."""
 
     stages: tuple[Stage, ...]
-    work: int
-    """Bytes into a worker's memory of what routines work in."""
     band: int
     """Lines of the last step's result, at most."""
     each: int
@@ -84,7 +86,7 @@ class BandsSchedule(KernelSchedule):
             Note("tasks", f"{self.each} for each thread, up to {self.most} of an image", why),
         ]
         for stage in self.stages:
-            is_inside = stage.image_place is not None
+            is_inside = stage.image_field is not None
             where = f", {count(stage.most, 'line')} in memory of the task's" if is_inside else ""
             out.append(Note("stage", f"{stage.step.op.name.partition('.')[2]}{where}"))
             if stage.epilogue is not None:
@@ -99,25 +101,22 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
     band = _band(steps, height)
     stages: list[Stage] = []
-    place = work = 0
     for part, most in zip(steps, _most(steps, band), strict=True):
-        stage = _stage(part, most, step, place, context)
-        stages.append(stage)
-        place += sum(_round(most * line_bytes(v)) for v in stage.own)
-        work = max(work, _work(stage, context))
+        stages.append(_stage(part, most, step, len(stages), context))
+    fields = [field for stage in stages for field in stage.fields]
+    work = Field("work", max(_work(stage, context) for stage in stages))
     routines = [r for s in stages if not isinstance(s.how, Windows) for r in s.how.routines]
     return BandsSchedule(
         stages=tuple(stages),
-        work=place,
         band=band,
         each=1 if share else tuning.BANDS_TASKS,
         most=max(1, height // tuning.BANDS_LINES),
-        scratch=Scratch(0, _round(place + work)),
+        scratch=Scratch(worker=(*fields, work)),
         routines=tuple(dict.fromkeys(routines)),
     )
 
 
-def _stage(part: OpStep, most: int, last: OpStep, place: int, context: Context) -> Stage:
+def _stage(part: OpStep, most: int, last: OpStep, number: int, context: Context) -> Stage:
     image = part.op.result if part is last else image_of(part)
     lines = lines_of(part.op)
     assert image is not None and isinstance(lines, Lines)
@@ -128,9 +127,9 @@ def _stage(part: OpStep, most: int, last: OpStep, place: int, context: Context) 
     assert epilogue is None or not epilogue.is_late
     is_apart = image is not part.op.result and line_bytes(image) != line_bytes(part.op.result)
     is_inside = part is not last and image not in last.writes
-    product_place = place if is_apart else None
-    beside = _round(most * line_bytes(part.op.result)) if is_apart else 0
-    return Stage(part, how, epilogue, lines, most, image, place + beside if is_inside else None, product_place)
+    product_field = Field(f"product {number}", most * line_bytes(part.op.result)) if is_apart else None
+    image_field = Field(f"image {number}", most * line_bytes(image)) if is_inside else None
+    return Stage(part, how, epilogue, lines, most, image, image_field, product_field)
 
 
 def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | ProductSchedule | Windows:
@@ -169,8 +168,7 @@ def _work(stage: Stage, context: Context) -> int:
     """Bytes that the routine works in."""
     how = stage.how
     if isinstance(how, ConvolutionSchedule):
-        t = dict(zip(FIELDS, how.table, strict=True))
-        return t["scratch_workers"] + t["worker_bytes"] + ALIGN
+        return how.scratch.bytes.nbytes(1)
     if isinstance(how, ProductSchedule):
         m = stage.most * stage.step.op.result.tensor.extents[2]
         return scratch_bytes(how.types, context.target, 1, m, how.result.n, how.k, 1, True)
@@ -181,7 +179,3 @@ def line_bytes(images: Value) -> int:
     """Of images [image, line, pixel, feature]."""
     batch, height, *_ = images.tensor.extents
     return images.tensor.nbytes // (batch * height)
-
-
-def _round(nbytes: int) -> int:
-    return -(-nbytes // ALIGN) * ALIGN

@@ -22,7 +22,7 @@ from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.row_batching import rows_together
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import (
     Order,
@@ -46,10 +46,8 @@ class Split(NamedTuple):
 
     chunk: int
     """Elements of the variable that a chunk has."""
-    offsets: tuple[int, ...]
-    """Bytes into scratch memory of every part of every accumulator (two of a complex one)."""
-    nbytes: int
-    """Of all."""
+    partials: tuple[Field, ...]
+    """The scratch memory: an array for every part of every accumulator (two of a complex one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +261,7 @@ class _Scheduler:
             stash=self.choose_stash() if split is None else {},
             streams=streams,
             usual=usual_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
-            scratch=Scratch(split.nbytes if split is not None else 0),
+            scratch=Scratch(split.partials if split is not None else ()),
         )
 
     # ------------------------------------------------------------------ vectors
@@ -437,15 +435,14 @@ class _Scheduler:
 
     def split_of(self, chunk: int, chunks: int) -> Split:
         """Where the accumulators' parts lie: an array of chunks by rows each."""
-        offsets, offset = [], 0
+        partials: list[Field] = []
         for r in self.passes.reductions(0):
             selection = r.selection
             dtypes = [accumulator(r.op, self.simple[r.op])] if selection is None else selection.accumulators
             for part in [p for d in dtypes for p in ([d.part] * 2 if d.is_complex else [d])]:
-                offsets.append(offset)
-                size = max(1, part.bits // 8) * chunks * self.nest.rows
-                offset += -(-size // 64) * 64
-        return Split(chunk, tuple(offsets), offset)
+                nbytes = max(1, part.bits // 8) * chunks * self.nest.rows
+                partials.append(Field(f"partial {len(partials)}", nbytes))
+        return Split(chunk, tuple(partials))
 
     # ------------------------------------------------------------------ what passes share
     def choose_stash(self) -> dict[Key, int]:

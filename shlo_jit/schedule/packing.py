@@ -11,23 +11,24 @@ from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 
 
 def schedule_loops(wanted: Iterable[tuple[ControlStep, Matrices]], target: Target) -> dict[int, LoopSchedule]:
     """The schedules of loops, by id(), before which products want matrices packed."""
     found: dict[int, LoopSchedule] = {}
     for loop, matrices in wanted:
-        known = found.get(id(loop), LoopSchedule(places={}))
-        if matrices in known.places:
+        known = found.get(id(loop), LoopSchedule(fields={}))
+        if matrices in known.fields:
             continue
         plan = gemm_plan(matrices.types, target)
         size = matrices.batch * prepacked_bytes(plan, matrices.n, matrices.k) + SPARE
+        field = Field(f"panels {len(known.fields)}", size)
         routine = prepack_routine(matrices.types, target)
         found[id(loop)] = replace(
             known,
-            places=known.places | {matrices: known.scratch.fixed},
-            scratch=Scratch(known.scratch.fixed + -(-size // ALIGN) * ALIGN),
+            fields=known.fields | {matrices: field.name},
+            scratch=Scratch((*known.scratch.shared, field)),
             routines=tuple(dict.fromkeys((*known.routines, routine))),
         )
     return found

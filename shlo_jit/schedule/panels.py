@@ -56,10 +56,10 @@ class PanelsSchedule(KernelSchedule):
 class LoopSchedule(KernelSchedule):
     """Of a while that packs matrices before its first turn."""
 
-    places: dict[Matrices, int]
-    """Where their panels are in the loop's scratch memory."""
+    fields: dict[Matrices, str]
+    """The fields of the loop's scratch memory that their panels are in."""
 
     @property
     def notes(self) -> list[Note]:
-        sizes = ", ".join(f"{m.batch} x {m.k} x {m.n}" if m.batch > 1 else f"{m.k} x {m.n}" for m in self.places)
+        sizes = ", ".join(f"{m.batch} x {m.k} x {m.n}" if m.batch > 1 else f"{m.k} x {m.n}" for m in self.fields)
         return [Note("packs", sizes, "products meet these matrices in every turn")]

@@ -21,7 +21,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
 
@@ -89,10 +89,10 @@ class Schedule:
     def __getitem__(self, step: Step) -> KernelSchedule:
         return self.steps[id(step)]
 
-    def scratch(self, step: Step) -> Scratch:
+    def scratch(self, step: Step) -> ScratchBytes:
         """Memory that a step works in."""
         found = self.steps.get(id(step))
-        return Scratch() if found is None else found.scratch
+        return ScratchBytes() if found is None else found.scratch.bytes
 
     def lasts(self, step: Step) -> bool:
         """Whether that memory is the step's until the program ends."""

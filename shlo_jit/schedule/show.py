@@ -28,7 +28,7 @@ def _step(step: Step, label: str, found: KernelSchedule, names: Names) -> list[s
     writes = ", ".join(names(v) for v in step.writes)
     lines = [f"{pad}{label:>3} {step.title:<10} {writes}".rstrip()]
     lines += [f"{pad}      {note}" for note in found.notes]
-    if any(found.scratch):
+    if any(found.scratch.bytes):
         s = found.scratch
         lines.append(f"{pad}      {'scratch':<10} {s.fixed:,} bytes and {s.per_thread:,} a thread")
     return lines

@@ -7,8 +7,7 @@ line has an element that is not the one its key stands for. Any other comparator
 All are stable, whether that was asked for or not. Tasks are groups of lines; a long line that is alone or has few like
 it is sorted by several tasks, chunk by chunk.
 
-Scratch, per worker: two arrays of records and the counters; for one long line: the same, with counters per chunk, or
-the bounds of its parts.
+Scratch, for each worker: two arrays of records and the counters; for a long line in chunks, one that all share.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from shlo_jit.kernels.top_k import array_bytes
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.sort_keys import Key, keys_of
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import hint_of, surely
@@ -68,16 +67,12 @@ class RecordSort:
     alone: int = 0
     """Where a key says all of an element, at least of most: the bits of integers that are sorted by partition in the
     place of records. 0 where records are needed in any case."""
+    chunks: int = 0
+    """Tasks that share a line, one line at a time; 0 where a task has whole lines."""
 
     @property
     def is_ranked(self) -> bool:
         return not self.is_partitioned and surely(lambda: self.lines.n <= rank_limit(self.records))
-
-    @property
-    def is_chunked(self) -> bool:
-        """One line at a time, by several tasks."""
-        is_long = surely(lambda: self.lines.n >= tuning.SORT_LONG_LINE)
-        return is_long and hint_of(self.lines.count) < tuning.SORT_CHUNKS
 
     @property
     def moves_values(self) -> bool:
@@ -88,20 +83,24 @@ class RecordSort:
 
     @property
     def chunk(self) -> int:
-        return -(-self.lines.n // tuning.SORT_CHUNKS)
+        """Elements of a chunk."""
+        return -(-self.lines.n // self.chunks)
 
     @property
-    def array_bytes(self) -> int:
-        return aligned(self.lines.n * self.records.nbytes + SLACK)
+    def scratch(self) -> Scratch:
+        """Two arrays of records, or of keys in their place, and the counters."""
+        widest = max(self.records.nbytes, self.alone // 8)
+        arrays = [Field(name, self.lines.n * widest + SLACK) for name in ("first", "second")]
+        fields = (*arrays, Field("counts", self._counts_bytes()))
+        return Scratch(shared=fields) if self.chunks else Scratch(worker=fields)
 
-    @property
-    def counts_bytes(self) -> int:
-        counts = 4 * self.records.buckets * tuning.SORT_CHUNKS if self.is_chunked else self.records.counts_bytes
-        return 0 if self.is_ranked or (self.is_partitioned and not self.is_chunked) else aligned(counts)
-
-    @property
-    def scratch_bytes(self) -> int:
-        return 2 * self.array_bytes + self.counts_bytes
+    def _counts_bytes(self) -> int:
+        """Bytes of the counters of digits, or of the bounds of parts; whichever of them a line takes."""
+        if not self.chunks:
+            return 0 if self.is_ranked or self.is_partitioned else self.records.counts_bytes
+        digits = 0 if self.is_partitioned else self.records.chunk_counts_bytes(self.chunks)
+        bounds = bounds_bytes(self.chunks) if self.is_partitioned or self.alone else 0
+        return max(digits, bounds)
 
     @property
     def notes(self) -> list[Note]:
@@ -117,9 +116,9 @@ class RecordSort:
         return found
 
 
-def aligned(nbytes: int) -> int:
-    """A multiple of what everything in the arena is aligned to."""
-    return -(-nbytes // ALIGN) * ALIGN
+def bounds_bytes(chunks: int) -> int:
+    """Bytes of the bounds of so many parts that are cut by partition: 64-bit numbers, the end of the last included."""
+    return 8 * (chunks + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +142,28 @@ class SortSchedule(KernelSchedule):
                 Note("sort", "merge sort of indices that calls the comparator", why),
                 self.tasks.note("line"),
             ]
-        if self.records.is_chunked:
+        if self.records.chunks:
             why = f"{tuning.SORT_LONG_LINE:,} elements or more, and few lines"
-            return [lines, *self.records.notes, Note("tasks", f"{tuning.SORT_CHUNKS} chunks of each line", why)]
+            return [lines, *self.records.notes, Note("tasks", f"{self.records.chunks} chunks of each line", why)]
         return [lines, *self.records.notes, self.tasks.note("line")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalledSortSchedule(KernelSchedule):
+    """A sort by a function of the program."""
+
+    lines: Lines
+    function: str
+    kept: tuple[str, ...]
+    """As in SortSchedule."""
+
+    @property
+    def notes(self) -> list[Note]:
+        why = "its comparator has control flow, tensors or values from outside"
+        return [
+            Note("lines", f"{count(self.lines.count, 'line')} of {count(self.lines.n, 'element')}"),
+            Note("sort", "merge sort of indices that calls a function for each comparison", why),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +174,6 @@ class TopKSchedule(KernelSchedule):
     records: RecordSort
     inserts: Choice[bool]
     """Keep a sorted array of the best and read the line once; else sort the line."""
-    worker_bytes: int
     tasks: Tasks
 
     @property
@@ -180,13 +196,26 @@ def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
     lines, records = lines_of(op), _record_sort(op, context.target)
     if records is None:
         each = lines.n * max(1, hint_of(lines.n).bit_length()) * (4 + len(op.block().ops))
-        scratch = Scratch(0, 2 * aligned(8 * lines.n))
+        scratch = Scratch(worker=_index_arrays(lines))
     else:
-        each, nbytes = lines.n * (8 + 4 * records.records.passes), records.scratch_bytes
-        scratch = Scratch(nbytes) if records.is_chunked else Scratch(0, nbytes)
+        each, scratch = lines.n * (8 + 4 * records.records.passes), records.scratch
     tasks = cut(lines.count, each * lines.count)
     kept, routines = _kept(op, context.read), () if records is None else routines_of(records, context.target)
     return SortSchedule(lines=lines, records=records, kept=kept, tasks=tasks, scratch=scratch, routines=routines)
+
+
+def schedule_sort_by_function(step: OpStep, context: Context) -> KernelSchedule:
+    """The schedule of a call that `passes/regions/outline.py` makes of a sort."""
+    op, lines = step.op, lines_of(step.op)
+    if op.result.tensor.size == 0:
+        return NOTHING
+    kept, function = _kept(op, context.read), op.attributes["callee"].name
+    return CalledSortSchedule(lines=lines, function=function, kept=kept, scratch=Scratch(_index_arrays(lines)))
+
+
+def _index_arrays(lines: Lines) -> tuple[Field, Field]:
+    """The two arrays of 64-bit indices that a merge sort works in."""
+    return Field("first", 8 * lines.n), Field("second", 8 * lines.n)
 
 
 def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
@@ -203,12 +232,11 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
     quick = has_quicksort(context.target, fitting.bits)
     how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting, quick)
     inserts = _inserts(how, k)
-    nbytes = aligned(array_bytes(k, context.target.lanes(64))) if inserts.value else how.scratch_bytes
+    best = Field("best", array_bytes(k, context.target.lanes(64)))
     tasks = cut(how.lines.count, 2 * n * how.lines.count)
-    routines, scratch = () if inserts.value else routines_of(how, context.target), Scratch(0, nbytes)
-    return TopKSchedule(
-        k=k, records=how, inserts=inserts, worker_bytes=nbytes, tasks=tasks, scratch=scratch, routines=routines
-    )
+    scratch = Scratch(worker=(best,)) if inserts.value else how.scratch
+    routines = () if inserts.value else routines_of(how, context.target)
+    return TopKSchedule(k=k, records=how, inserts=inserts, tasks=tasks, scratch=scratch, routines=routines)
 
 
 def _inserts(how: RecordSort, k: int) -> Choice[bool]:
@@ -245,7 +273,13 @@ def _record_sort(op: Op, target: Target) -> RecordSort | None:
         return None
     dtypes = [o.tensor.storage for o in op.operands]
     quick, alone = has_quicksort(target, records.bits), _alone(dtypes, keys, target)
-    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone)
+    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone, _chunks(lines))
+
+
+def _chunks(lines: Lines) -> int:
+    """The tasks that share a line, where lines are long and few."""
+    is_long = surely(lambda: lines.n >= tuning.SORT_LONG_LINE)
+    return tuning.SORT_CHUNKS if is_long and hint_of(lines.count) < tuning.SORT_CHUNKS else 0
 
 
 def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
@@ -253,7 +287,7 @@ def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
     dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
     return tuple(
         "" if result not in read else "index" if _counts(operand, dimension) else "value"
-        for operand, result in zip(op.operands, op.results, strict=True)
+        for operand, result in zip(op.operands, op.results, strict=False)
     )
 
 

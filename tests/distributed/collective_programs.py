@@ -150,13 +150,40 @@ class Writer:
 BODIES = {
     "first_then_half": "%m = stablehlo.add %b, %b : {0}\n%n = stablehlo.subtract %m, %b : {0}\n"
     "%s = stablehlo.add %a, %n : {0}",
+    "larger_or_half": """%p = stablehlo.compare LT, %a, %b : ({0}, {0}) -> tensor<i1>
+      %s = "stablehlo.if"(%p) ({{
+        stablehlo.return %b : {0}
+      }}, {{
+        %two0 = stablehlo.constant dense<2> : tensor<i32>
+      %two = stablehlo.convert %two0 : (tensor<i32>) -> {0}
+        %h = stablehlo.divide %a, %two : {0}
+        stablehlo.return %h : {0}
+      }}) : (tensor<i1>) -> {0}""",
+    "doubled_up_to": """%one0 = stablehlo.constant dense<1> : tensor<i32>
+      %one = stablehlo.convert %one0 : (tensor<i32>) -> {0}
+      %m = stablehlo.maximum %a, %one : {0}
+      %s = stablehlo.while(%i = %m) : {0}
+      cond {{
+        %p = stablehlo.compare LT, %i, %b : ({0}, {0}) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      }} do {{
+        %d = stablehlo.add %i, %i : {0}
+        stablehlo.return %d : {0}
+      }}""",
+    "placed_in_a_tensor": """%zeros = stablehlo.broadcast_in_dim %a, dims = [] : ({0}) -> tensor<3x{1}>
+      %row = stablehlo.reshape %b : ({0}) -> tensor<1x{1}>
+      %at = stablehlo.constant dense<1> : tensor<i32>
+      %u = stablehlo.dynamic_update_slice %zeros, %row, %at : (tensor<3x{1}>, tensor<1x{1}>, tensor<i32>) -> tensor<3x{1}>
+      %start0 = stablehlo.constant dense<-1> : tensor<i32>
+      %start = stablehlo.convert %start0 : (tensor<i32>) -> {0}
+      %s = stablehlo.reduce(%u init: %start) applies stablehlo.add across dimensions = [0] : (tensor<3x{1}>, {0}) -> {0}""",
 }
 """Bodies of several ops, by a word for them."""
 
 
 def _body(word: str, dtype: str) -> str:
     t = type_text((), dtype)
-    ops = BODIES.get(word, f"%s = stablehlo.{word} %a, %b : {t}").format(t)
+    ops = BODIES.get(word, f"%s = stablehlo.{word} %a, %b : {t}").format(t, dtype)
     return f" ({{\n^bb0(%a: {t}, %b: {t}):\n{ops}\nstablehlo.return %s : {t}\n}})"
 
 

@@ -186,3 +186,15 @@ def test_ragged_all_to_all(transport: str, row: int) -> None:
         received = sizes.reshape(3, 3, 2)[:, i].reshape(-1)
         arguments.append((*own, *(np.array(t, np.int32) for t in (starts, sizes[i], targets, received))))
     check(p.text(), arguments, 3, 1, transport)
+
+
+@pytest.mark.parametrize("word", ["larger_or_half", "doubled_up_to", "placed_in_a_tensor"])
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_regions_of_more_than_arithmetic(word: str, dtype: str) -> None:
+    """Conditions, loops and tensors in the region: parts are combined in the order of the group."""
+    p = Writer()
+    x, y = p.argument((4, 6), dtype), p.argument((5,), dtype)
+    p.give(*p.all_reduce([x, y], word, GROUPS), *p.all_reduce([x], word, [[3, 1, 0, 2]]))
+    p.give(p.reduce_scatter(x, word, 0, GROUPS), p.reduce_scatter(x, word, 1, [[2], [0], [3], [1]]))
+    p.give(p.reduce_scatter(x, word, 1, GROUPS))
+    check(p.text(), of_all(3, 4, p.arguments), 4, 1, "threads")

@@ -18,7 +18,7 @@ from shlo_jit.runtime.callbacks import TRAMPOLINE
 from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import ScratchBytes
 
 X = np.arange(4, dtype=np.float32)
 CALLS = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -43,7 +43,7 @@ def pointers(*arrays: np.ndarray):
 
 def test_instances_share_code_and_have_threads_and_arenas_of_their_own() -> None:
     program = loaded(arena_sum(4, 4096))
-    program.program = dataclasses.replace(program.program, scratch=(Scratch(64, 128),))
+    program.program = dataclasses.replace(program.program, scratch=(ScratchBytes(64, 128),))
     first, second = instance(program, 1), instance(program, 3, rank=2, communicator=0x1000)
     assert (first.arena_bytes, second.arena_bytes) == (4096 + 192, 4096 + 448)
     assert (first.record.threads, second.record.threads) == (1, 3)

@@ -358,7 +358,7 @@ def test_few_long_rows_are_split() -> None:
         nest(reduction((tuning.SPLIT_UNITS, 1 << 16), "1")),
     )
     assert split.split is not None
-    assert split.scratch.fixed == split.split.nbytes
+    assert split.scratch.shared == split.split.partials
     decides(split, "tasks", "chunk of the row", f"in {tuning.SPLIT_UNITS - 1} rows: the row itself is cut")
     assert whole.split is None
     decides(whole, "tasks", "of 1 row", "element operations are enough for")

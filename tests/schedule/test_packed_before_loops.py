@@ -43,7 +43,7 @@ def test_a_matrix_from_outside_is_packed_once() -> None:
     text = main(f"%x: {tensor(4, 64)}, %w: {tensor(64, 64)}", tensor(4, 64), loop(body, tensor(4, 64)))
     (packing,), products = found(text)
     decides(packing, "packs", "64 x 64", "every turn")
-    assert len(packing.places) == 1
+    assert len(packing.fields) == 1
     assert [p.has_panels for p in products] == [True, True]
 
 
@@ -60,7 +60,7 @@ def test_the_outermost_loop_that_does_not_make_it_packs_it() -> None:
     body += f"\n%next = stablehlo.negate %made : {tensor(4, 64)}"
     text = main(f"%x: {tensor(4, 64)}, %w: {tensor(64, 64)}", tensor(4, 64), loop(body, tensor(4, 64)))
     packing, products = found(text)
-    assert sorted(len(p.places) for p in packing) == [1, 1]
+    assert sorted(len(p.fields) for p in packing) == [1, 1]
     assert len({id(p.loop[0]) for p in products if p.loop is not None}) == 2
 
 

@@ -82,7 +82,7 @@ def test_long_lines_are_sorted_in_chunks_where_they_are_few() -> None:
     assert chunked.scratch.per_thread == 0
     for found in (sort((few, n - 1), "f32"), sort((few + 1, n), "f32")):
         assert found.records is not None
-        assert not found.records.is_chunked
+        assert not found.records.chunks
         assert found.scratch.fixed == 0
         assert "line" in note(found, "tasks").value
 

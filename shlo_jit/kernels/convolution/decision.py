@@ -7,6 +7,7 @@ a task does goes by the hint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
@@ -61,7 +62,12 @@ def conv_scratch_bytes(
     shape: ConvShape, types: GemmTypes, target: Target, threads: int, is_constant: bool = False
 ) -> int:
     """Bytes of scratch, aligned to 64: the padded input where one is made, packed weights, a part per worker."""
-    t = dict(zip(FIELDS, conv_table(shape, types, target, is_constant), strict=True))
+    return table_scratch_bytes(conv_table(shape, types, target, is_constant), threads)
+
+
+def table_scratch_bytes(table: Sequence[int], threads: int) -> int:
+    """The bytes of scratch of a routine with this parameter table."""
+    t = dict(zip(FIELDS, table, strict=True))
     return t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64
 
 

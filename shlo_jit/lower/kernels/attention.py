@@ -13,6 +13,7 @@ from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.segments import Part
@@ -79,8 +80,9 @@ class _Task:
         scratch, self.frame, self.q, self.c, *loaded = loaded
         ends = len(schedule.first.parts), len(schedule.first.parts) + len(schedule.second.parts)
         self.k, self.v, self.others = loaded[: ends[0]], loaded[ends[0] : ends[1]], loaded[ends[1] :]
-        memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
-        *self.places, self.scores, weights, self.memory = (b.offset(memory, place) for place in schedule.places)
+        fields = worker_fields(b, schedule.scratch, scratch, worker)
+        self.places = [fields["first panels"], fields["second panels"]]
+        self.scores, weights, self.memory = fields["scores"], fields["weights"], fields["work"]
         self.weights = self.scores if schedule.in_place else weights
 
     def write(self, is_symbolic: bool) -> None:

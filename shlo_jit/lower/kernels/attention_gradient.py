@@ -13,6 +13,7 @@ from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.attention import matrix, write_rows
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import check_supported
+from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.schedule.attention import Product
 from shlo_jit.schedule.attention_gradient import GradientSchedule
 from shlo_jit.schedule.scratch import ALIGN
@@ -50,13 +51,14 @@ def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> Non
 def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[V]) -> None:
     """Add the sums of parts of rows to those of the first, in order."""
     sizes = [s.batch * s.firsts[0].n * p.n for p in s.sums]
-    parts = (s.parts_of_rows, *sizes, *s.partial, *(p.types.acc for p in s.sums))
+    places = [s.scratch.shared_offsets[field.name] for field in s.partial]
+    parts = (s.parts_of_rows, *sizes, *places, *(p.types.acc for p in s.sums))
     name = ".".join(["add_up", str(tuning.ATTENTION_LEAST_TASKS), *map(str, parts)])
     if name not in low.module.functions:
         b = low.task(name, 1 + len(results))
         frame, index, _ = b.params
         memory, *into = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(1 + len(results)))
-        for p, size, place, result in zip(s.sums, sizes, s.partial, into, strict=True):
+        for p, size, place, result in zip(s.sums, sizes, places, into, strict=True):
             _add_slice(b, p.types.acc, s.parts_of_rows - 1, (b.offset(memory, place), result), size, index)
         b.ret()
     low.parallel(name, [scratch, *results], tuning.ATTENTION_LEAST_TASKS)
@@ -94,9 +96,9 @@ class _Task:
         n, all_ = len(s.firsts), len(s.products)
         self.lefts, self.rights = loaded[: 2 * n : 2], [*loaded[1 : 2 * n : 2], *loaded[2 * n : n + all_]]
         self.results, self.others = loaded[n + all_ : 2 * all_], loaded[2 * all_ :]
-        memory = b.offset(self.scratch, b.add(b.mul(worker, s.scratch.per_thread), s.scratch.fixed))
-        places = [b.offset(memory, place) for place in s.places]
-        self.panels, self.buffers, self.memory = places[: len(s.products)], places[len(s.products) : -1], places[-1]
+        fields = worker_fields(b, s.scratch, self.scratch, worker)
+        self.panels, self.buffers = ([fields[f.name] for f in part] for part in (s.panels, s.buffers))
+        self.memory = fields["work"]
         own = iter(self.buffers[n:])
         self.weights = [next(own) if home is None else self.buffers[home] for home in s.homes]
 
@@ -154,7 +156,8 @@ class _Task:
         result = b.offset(self.results[len(s.seconds) + j], b.mul(batch, size))
         if s.parts_of_rows == 1:
             return result
-        place = b.add(b.mul(b.add(b.mul(b.sub(part, 1), s.batch), batch), size), s.partial[j])
+        first = s.scratch.shared_offsets[s.partial[j].name]
+        place = b.add(b.mul(b.add(b.mul(b.sub(part, 1), s.batch), batch), size), first)
         return b.select(b.icmp("eq", part, i64(0)), result, b.offset(self.scratch, place))
 
     def sum(self, j: int, out: V, right: V, i: V, m: V) -> None:

@@ -13,16 +13,12 @@ from shlo_jit.lower.control import call_steps
 from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
-    from shlo_jit.lower.program import Callee, ProgramLowering
-
-
-def callee_of(low: ProgramLowering, step: OpStep) -> Callee:
-    return low.callees[step.op.attributes["callee"].name]
+    from shlo_jit.lower.program import ProgramLowering
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     """Call it with tables of addresses."""
-    callee = callee_of(low, step)
+    callee = low.callees[step.op.attributes["callee"].name]
     arena = low.scratch(step) if any(callee.arena) else low.scope.arena
     args, results = (address_table(low.b, [*map(low.pointer, vs)]) for vs in (step.op.operands, step.op.results))
     call_steps(low, callee.name, [args, results, low.scope.dims, arena, low.scope.instance], callee.may_fail)

@@ -10,6 +10,7 @@ from shlo_jit.ir.attributes import as_ints
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels import draw, machine_code, size
 from shlo_jit.ops.call_attributes import api_version, attributes_of, types_of
+from shlo_jit.ops.known_calls import SORT
 from shlo_jit.schedule.collective import CollectiveSchedule
 from shlo_jit.schedule.custom_call import CallbackSchedule, CodeSchedule, DrawSchedule, SizeSchedule, StartSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
@@ -34,8 +35,18 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
         size.lower(low, step, schedule)
     elif isinstance(schedule, StartSchedule | CollectiveSchedule):
         _collective(low, step, schedule)
+    elif step.op.attributes["call_target_name"] == SORT:
+        _sort_by_function(low, step, schedule)
     else:
         _call_lapack(low, step, schedule)
+
+
+def _sort_by_function(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+    from shlo_jit.lower.kernels.sort import called
+    from shlo_jit.schedule.sort import CalledSortSchedule
+
+    assert isinstance(schedule, CalledSortSchedule)
+    called.lower(low, step, schedule)
 
 
 def _collective(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:

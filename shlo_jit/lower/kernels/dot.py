@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import ControlStep, OpStep
@@ -11,6 +10,7 @@ from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.products import ProductSchedule
 
@@ -67,18 +67,20 @@ def _panels(low: ProgramLowering, s: ProductSchedule) -> V:
         return low.constant_array(s.prepacked)
     assert s.loop is not None
     loop, matrices = s.loop
-    return low.b.offset(low.scratch(loop), places_of(low, loop)[matrices])
+    return _packed(low, loop, matrices)
 
 
 def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
     """Pack what products in a loop read as panels."""
     b = low.b
-    for m, place in places_of(low, loop).items():
-        args = [low.pointer(m.value), *map(i64, m.strides), i64(m.batch), i64(m.n), i64(m.k)]
-        b.call("void", prepack_symbol(m.types), [*args, b.offset(low.scratch(loop), place)])
-
-
-def places_of(low: ProgramLowering, loop: ControlStep) -> Mapping[Matrices, int]:
-    """Where the panels that a loop packs are in its scratch memory."""
     found = low.schedule[loop]
-    return found.places if isinstance(found, LoopSchedule) else {}
+    for m in found.fields if isinstance(found, LoopSchedule) else {}:
+        args = [low.pointer(m.value), *map(i64, m.strides), i64(m.batch), i64(m.n), i64(m.k)]
+        b.call("void", prepack_symbol(m.types), [*args, _packed(low, loop, m)])
+
+
+def _packed(low: ProgramLowering, loop: ControlStep, matrices: Matrices) -> V:
+    """Where the panels of some matrices are that a loop packs."""
+    found = low.schedule[loop]
+    assert isinstance(found, LoopSchedule)
+    return shared_fields(low.b, found.scratch, low.scratch(loop))[found.fields[matrices]]

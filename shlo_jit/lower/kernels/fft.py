@@ -11,6 +11,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.fft import PARAMS
 from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower.scratch import Fields, shared_fields, worker_fields
 from shlo_jit.schedule.fft import HEADER, Axis, FftSchedule
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 def lower(low: ProgramLowering, step: OpStep, schedule: FftSchedule) -> None:
     op = step.op
     work = low.scratch(step)
+    shared = shared_fields(low.b, schedule.scratch, work)
     source, result = low.pointer(op.operands[0]), low.pointer(op.result)
-    copy, buffers = work, low.b.offset(work, schedule.copy_bytes)
+    buffers = low.b.offset(work, schedule.scratch.fixed)
     for k, axis in enumerate(schedule.axes):
         last = k == len(schedule.axes) - 1
-        target = copy if schedule.copy_bytes and not last else result
+        target = shared["copy"] if schedule.has_copy and not last else result
         _run_axis(low, axis, source, target, buffers)
         source = target
 
@@ -39,9 +41,9 @@ def _run_axis(low: ProgramLowering, axis: Axis, source: V, target: V, buffers: V
         _run_blocks(low, axis, [source, target, buffers, *arguments])
 
 
-def _ends(b: Builder, axis: Axis, source: V, target: V, buffers: V) -> list[tuple[V, V]]:
+def _ends(b: Builder, axis: Axis, source: V, target: V, fields: Fields) -> list[tuple[V, V]]:
     """Source and target of every pass: the tensors at the ends, two buffers in turn between."""
-    spare = [b.offset(buffers, HEADER), b.offset(buffers, axis.buffer_bytes + HEADER)]
+    spare = [b.offset(fields.base, fields.offsets[name] + HEADER) for name in ("first", "second")]
     places = [source, *(spare[k % 2] for k in range(len(axis.passes) - 1)), target]
     return list(itertools.pairwise(places))
 
@@ -53,7 +55,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
     b = low.task(name, len(pointers))
     frame, index, worker = b.params
     source, target, buffers, *arguments = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(len(pointers)))
-    buffers = b.offset(buffers, b.mul(worker, 2 * axis.buffer_bytes))
+    fields = worker_fields(b, axis.scratch, buffers, worker)
     first = b.mul(index, tasks.grain)
     t, chunks = axis.transform, axis.chunks
     with b.loop(first, b.min_(b.add(first, tasks.grain), axis.units), 1, "block") as unit:
@@ -65,7 +67,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
         here = b.offset(source, b.mul(rows, axis.source_bytes))
         rows = b.add(b.mul(outer, axis.target_rows * axis.inner), chunk)
         there = b.offset(target, b.mul(rows, axis.target_bytes))
-        for k, ends in enumerate(_ends(b, axis, here, there, buffers)):
+        for k, ends in enumerate(_ends(b, axis, here, there, fields)):
             units = i64(steps[k].units)
             if steps[k].sequences:
                 units = b.min_(b.sub(i64(axis.outer), outer), t.lanes)
@@ -78,7 +80,7 @@ def _run_passes(low: ProgramLowering, axis: Axis, arguments: list[V], pointers: 
     """One block: every pass is cut into tasks of its own."""
     b = low.b
     source, target, buffers = pointers
-    ends = _ends(b, axis, source, target, buffers)
+    ends = _ends(b, axis, source, target, Fields(b, buffers, axis.scratch.worker_offsets))
     for k, (step, tasks) in enumerate(zip(axis.passes, axis.pass_tasks, strict=True)):
         given = [*ends[k], *arguments[2 * k : 2 * k + 2]]
         if tasks.tasks == 1:

@@ -8,6 +8,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.schedule.linalg import CholeskySchedule, SolveSchedule
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> 
     a, u, scratch = (b.load("ptr", b.element(frame, "ptr", k)) for k in range(3))
     first = b.mul(index, tasks.grain)
     with b.loop(first, b.min_(b.add(first, tasks.grain), count), 1, "matrix") as i:
-        factor(b, a, u, b.offset(scratch, b.mul(worker, schedule.scratch.per_thread)), i, i64(1))
+        factor(b, a, u, worker_fields(b, schedule.scratch, scratch, worker)["work"], i, i64(1))
     b.ret()
     low.run_tasks(low.share("cholesky", task), pointers, tasks)
 

@@ -19,6 +19,7 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
 from shlo_jit.lower.kernels.units import write_units
 from shlo_jit.lower.kernels.window.window import WindowWriter
+from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.line_tiles import BandsSchedule, Stage, line_bytes
 from shlo_jit.schedule.products import ProductSchedule
@@ -60,8 +61,8 @@ class _Task:
         self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
         """So many lines that each band of the task has about as many."""
         scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
-        self.memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
-        self.work = b.offset(self.memory, schedule.work)
+        self.fields = worker_fields(b, schedule.scratch, scratch, worker)
+        self.work = self.fields["work"]
         self.at: dict[Value, V] = {}
         """Where line 0 of a value is."""
         self.arrays: list[V] = []
@@ -112,12 +113,13 @@ class _Task:
     def place(self, stage: Stage, low: V, start: V, places: tuple[V, V]) -> None:
         """Where the lines of a stage go, from `low` on. Those that are there already are moved to the beginning."""
         b = self.b
-        if stage.product_place is not None:
+        if stage.product_field is not None:
             nbytes = line_bytes(stage.step.op.result)
             before = b.mul(self.line(stage, start), nbytes)
-            self.at[stage.step.op.result] = b.offset(self.memory, b.sub(i64(stage.product_place), before))
-        if stage.image_place is not None:
-            nbytes, memory = line_bytes(stage.image), b.offset(self.memory, stage.image_place)
+            first = self.fields.offsets[stage.product_field.name]
+            self.at[stage.step.op.result] = b.offset(self.fields.base, b.sub(i64(first), before))
+        if stage.image_field is not None:
+            nbytes, memory = line_bytes(stage.image), self.fields[stage.image_field.name]
             before, done = (b.load("i64", p) for p in places)
             moved = b.sub(low, before)
             count = b.select(b.icmp("sgt", moved, 0), b.sub(done, low), i64(0))
@@ -125,7 +127,7 @@ class _Task:
                 source = b.offset(memory, b.mul(b.add(i, moved), nbytes))
                 b.memcpy(b.offset(memory, b.mul(i, nbytes)), source, nbytes)
             self.at[stage.image] = b.offset(memory, b.mul(self.line(stage, low), -nbytes))
-        if stage.product_place is None:
+        if stage.product_field is None:
             self.at[stage.step.op.result] = self.at[stage.image]
 
 
@@ -140,7 +142,7 @@ class _Stage:
         """Constants of kernels, where the program is written."""
         self.epilogue = NULL
         if stage.epilogue is not None:
-            aligned = low.aligned(stage.epilogue.step) if stage.image_place is None else set[Value]()
+            aligned = low.aligned(stage.epilogue.step) if stage.image_field is None else set[Value]()
             name, self.values = epilogue_function(low, stage.epilogue, aligned)
             self.epilogue = V("ptr", f"@{_moved(low, name, len(self.values) + low.is_symbolic)}")
 

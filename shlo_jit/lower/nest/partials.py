@@ -10,6 +10,7 @@ from shlo_jit.kernels.llvm_values import V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row_reductions
+from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.nest import NestSchedule
 
 
@@ -19,13 +20,13 @@ class Partials:
         self.schedule = schedule
         split = schedule.split
         assert split is not None
-        self.scratch = scratch
+        self.fields = shared_fields(b, schedule.scratch, scratch)
         self.chunk = chunk
         """Number of the chunk whose part of the row is being computed; None where the chunks are combined."""
         self.reductions = row_reductions(schedule.passes, 0)
         types = [part.type for r in self.reductions for part in flatten(r.reducer.like)]
-        self.parts = list(zip(types, split.offsets, strict=True))
-        """Type and byte offset in scratch of every part of every accumulator."""
+        self.parts = list(zip(types, [field.name for field in split.partials], strict=True))
+        """Type and field in scratch memory of every part of every accumulator."""
 
     def row_number(self, position: Position) -> V:
         """Number of the row (of the first of a vector's rows)."""
@@ -35,10 +36,10 @@ class Partials:
             size *= self.schedule.space.extents[v]
         return number
 
-    def address(self, position: Position, chunk: V, part: tuple[str, int]) -> V:
-        b, (kind, offset) = self.b, part
+    def address(self, position: Position, chunk: V, part: tuple[str, str]) -> V:
+        b, (kind, field) = self.b, part
         place = b.add(b.mul(chunk, self.schedule.nest.rows), self.row_number(position))
-        return b.element(b.offset(self.scratch, offset), memory_of(kind), place)
+        return b.element(self.fields[field], memory_of(kind), place)
 
     def save(self, ev: Evaluator, positions: list[Position], values: list[V]) -> None:
         """Store the accumulators of the chunk at hand, position by position."""

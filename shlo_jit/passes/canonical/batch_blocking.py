@@ -25,7 +25,6 @@ from shlo_jit.ops import is_elementwise
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import window_of
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.regions.batched_region import counted
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
@@ -161,7 +160,7 @@ def _loop(rw: Rewriter, chain: _Chain) -> list[Value]:
             part.compute(op)
         return [part.put(w, v) for w, v in zip(whole, chain.read_later, strict=True)]
 
-    return counted(rw, chain.images // chain.at_once, zeros, turn)
+    return mk.counted(rw, chain.images // chain.at_once, zeros, turn)
 
 
 class _Part:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.attributes import StructAttr
-from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import I1, I32, I64, tensor
+from shlo_jit.ir.attributes import IntegerAttr, StructAttr
+from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ir.types import I1, I32, I64, DType, TensorType, tensor
+from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.bodies import is_plain
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.reduce import reduce_window_window, select_window
 from shlo_jit.ops.window import Window
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort
+from shlo_jit.passes.context import Outlined
+from shlo_jit.passes.regions.batched_region import along_last, batched, folded, places
+from shlo_jit.passes.regions.outline import is_constant, outer_values, sort_by_function
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -127,25 +131,85 @@ def _place_of(shape: Window, position: Sequence[int], out: Sequence[int], extent
     return np.where(inside, found, -1)
 
 
-def batched_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """sort(x) = x in the order of how many elements come before each one"""
-    dimension = op.int("dimension") % operands[0].tensor.rank
-    shape = mk.shape_of(operands[0])
-    rank, n = len(shape), shape[dimension]
-    pairs = (*shape[:dimension], n, *shape[dimension:])  # element, then the one it is compared with
-    if math.prod(pairs) > tuning.LIFT_PAIRS:
-        raise UnsupportedError(diagnose(f"{op.name}: so many elements with such a comparator", op.span))
-    element = [d if d <= dimension else d + 1 for d in range(rank)]
-    other = [d if d < dimension else d + 1 for d in range(rank)]
-    both = [[mk.broadcast(rw, v, pairs, where) for where in (other, element)] for v in operands]
-    before = batched(rw, op.block(), [v for pair in both for v in pair], pairs)[0]
-    swapped = [*range(dimension), dimension + 1, dimension, *range(dimension + 2, rank + 1)]
-    after = mk.transpose(rw, before, swapped)
-    earlier = mk.compare(rw, "LT", places(rw, pairs, dimension + 1), places(rw, pairs, dimension))
-    tied = mk.apply(rw, "and", earlier, rw.emit1("stablehlo.not", [after], after.type))
-    comes_first = mk.convert(rw, mk.apply(rw, "or", before, tied), I32)
-    position = mk.reduce_sum(rw, comes_first, (dimension + 1,))
-    return plain_sort(rw, position, operands, dimension)
+def general_sort(rw: Rewriter, op: Op, operands: list[Value], outlined: Outlined) -> Sequence[Value]:
+    """sort(x) by a comparator whose branches are both computed, or by a function"""
+    body = op.block()
+    if not _is_selected(body):
+        return sort_by_function(rw, op, operands, outlined)
+    block = Block([Value(a.type, name=a.name) for a in body.arguments])
+    rw.blocks.append(block)
+    rw.emit("stablehlo.return", batched(rw, body, block.arguments, ()), [])
+    rw.blocks.pop()
+    return rw.emit("stablehlo.sort", operands, [r.type for r in op.results], op.attributes, [Region([block])])
+
+
+def _is_selected(body: Block) -> bool:
+    """Whether a region is arithmetic on scalars of its own once its conditions are selections, and not long."""
+    ops = [op for op in walk(body) if op is not body.terminator]
+    if len(ops) > tuning.SELECTED_OPS or any(not is_constant(v) for v in outer_values(body)):
+        return False
+    return all(_is_scalar(op) and (op.name in CHOICES or _is_arithmetic(op)) for op in ops)
+
+
+CHOICES = ("stablehlo.if", "stablehlo.case")
+
+
+def _is_scalar(op: Op) -> bool:
+    return all(isinstance(v.type, TensorType) and v.tensor.rank == 0 for v in (*op.operands, *op.results))
+
+
+def _is_arithmetic(op: Op) -> bool:
+    return is_elementwise(op) or op.name in ("stablehlo.constant", "stablehlo.return")
+
+
+def gathered_all_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """all_reduce(x) = fold of all_gather(x), in the order of the group"""
+    size = _group_size(op)
+    found = []
+    for value, result in zip(operands, op.results, strict=True):
+        x = mk.convert(rw, value, _element(op.block()))
+        shape, attributes = mk.shape_of(x), {"all_gather_dim": IntegerAttr(0), **_groups(op)}
+        parts = mk.reshape(rw, x, (1, *shape))
+        parts = rw.emit1("stablehlo.all_gather", [parts], tensor((size, *shape), x.tensor.storage), attributes)
+        found.append(mk.convert(rw, _fold_of_parts(rw, op.block(), parts, 0), result.tensor.storage))
+    return found
+
+
+def exchanged_reduce_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """reduce_scatter(x) = fold of all_to_all(x), in the order of the group"""
+    size, d = _group_size(op), op.int("scatter_dimension")
+    x = mk.convert(rw, operands[0], _element(op.block()))
+    shape = mk.shape_of(x)
+    numbers = {"split_dimension": d, "concat_dimension": d, "split_count": size}
+    attributes = {**{name: IntegerAttr(n) for name, n in numbers.items()}, **_groups(op)}
+    parts = rw.emit1("stablehlo.all_to_all", [x], x.type, attributes)
+    parts = mk.reshape(rw, parts, (*shape[:d], size, shape[d] // size, *shape[d + 1 :]))
+    return [mk.convert(rw, _fold_of_parts(rw, op.block(), parts, d), op.result.tensor.storage)]
+
+
+def _element(body: Block) -> DType:
+    """What the region of a collective op combines."""
+    return body.arguments[0].tensor.storage
+
+
+def _group_size(op: Op) -> int:
+    """How many processes meet. Raises UnsupportedError where that is not the same for all."""
+    groups = op.attributes["replica_groups"].array
+    if (groups < 0).any():
+        raise UnsupportedError(diagnose(f"{op.name}: groups of different sizes with such a region", op.span))
+    return groups.shape[1]
+
+
+def _groups(op: Op) -> dict[str, Any]:
+    return {"replica_groups": op.attributes["replica_groups"]}
+
+
+def _fold_of_parts(rw: Rewriter, body: Block, parts: Value, dimension: int) -> Value:
+    """What a region makes of the parts that lie along a dimension, in their order."""
+    lines = along_last(rw, parts, [dimension])
+    last, count = lines.tensor.rank - 1, mk.shape_of(lines)[-1]
+    first = mk.reshape(rw, mk.slice_dim(rw, lines, last, 0, 1), mk.shape_of(lines)[:-1])
+    return folded(rw, body, [mk.slice_dim(rw, lines, last, 1, count)], [first])[0]
 
 
 def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
@@ -176,7 +240,7 @@ def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
         pairs = zip(current, kept, strict=True)
         return [rw.emit1("stablehlo.dynamic_update_slice", [v, k, *corner], v.type) for v, k in pairs]
 
-    found = counted(rw, how.count, padded, turn)
+    found = mk.counted(rw, how.count, padded, turn)
     return [mk.pad(rw, v, 0, [-b for b in border], [-b for b in border], [0] * len(border)) for v in found]
 
 
@@ -261,7 +325,8 @@ RULES: dict[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]] = {
     "stablehlo.map": batched_map,
     "stablehlo.reduce": batched_reduce,
     "stablehlo.reduce_window": batched_reduce_window,
-    "stablehlo.sort": batched_sort,
     "stablehlo.scatter": batched_scatter,
     "stablehlo.select_and_scatter": batched_select_and_scatter,
+    "stablehlo.all_reduce": gathered_all_reduce,
+    "stablehlo.reduce_scatter": exchanged_reduce_scatter,
 }

@@ -4,7 +4,8 @@ batch in front.
     if p {a} else {b}     ->   select(p, a, b)
     while c(x) { f(x) }   ->   while any(active) { x = select(active, f(x), x) }, active = active and c(x)
 
-A branch is computed where it is not taken too, but the loops in it turn only where it is.
+A branch is computed where it is not taken too, but the loops in it turn only where it is. Ops that know no batch are
+computed for one element after the other (`one_by_one.py`), and so is a whole region with an effect.
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ from typing import Any
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import IntegerAttr, StructAttr
-from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import I1, I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
+from shlo_jit.ops.bodies import CONTROL, is_plain
 from shlo_jit.ops.contract import dims_of
+from shlo_jit.ops.effects import acting
 from shlo_jit.passes import build as mk
+from shlo_jit.passes.regions.one_by_one import each_element, one_by_one
+from shlo_jit.passes.regions.outline import outer_values
 from shlo_jit.passes.rewriter import Rewriter
 
 
 def batched(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[int, ...]) -> list[Value]:
     """What a region gives for arguments with the batch `shape` in front."""
+    if acting(body):
+        values = dict(zip(body.arguments, arguments, strict=True))
+        return each_element(rw, shape, values, body.ops[:-1], body.terminator.operands)
     return BatchedRegion(rw, shape).block(body, arguments)
 
 
@@ -48,26 +55,7 @@ def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[V
         step = [mk.reshape(rw, mk.window(rw, v, corner, (1, *shape)), shape) for v in lines]
         return batched(rw, body, [*total, *step], shape)
 
-    return counted(rw, count, list(inits), turn)
-
-
-def counted(
-    rw: Rewriter, count: int, state: Sequence[Value], turn: Callable[[Value, list[Value]], Sequence[Value]]
-) -> list[Value]:
-    """A loop of `count` turns over a state: `turn` writes one, given its number and the state before it."""
-    first = [mk.constant(rw, tensor((), I32), 0), *state]
-    types = [v.type for v in first]
-    condition, body = (Block([Value(t) for t in types]) for _ in range(2))
-    rw.blocks.append(condition)
-    limit = mk.constant(rw, tensor((), I32), count)
-    rw.emit("stablehlo.return", [mk.compare(rw, "LT", condition.arguments[0], limit)], [])
-    rw.blocks[-1] = body
-    number, *before = body.arguments
-    after = turn(number, before)
-    one = mk.constant(rw, tensor((), I32), 1)
-    rw.emit("stablehlo.return", [mk.apply(rw, "add", number, one), *after], [])
-    rw.blocks.pop()
-    return rw.emit("stablehlo.while", first, types, {}, [Region([condition]), Region([body])])[1:]
+    return mk.counted(rw, count, list(inits), turn)
 
 
 class BatchedRegion:
@@ -106,10 +94,16 @@ class BatchedRegion:
             operands = [mk.broadcast(self.rw, v, self.type(op.result).extents, w) for v, w in operands]
             return self.rw.emit(op.name, operands, [self.type(r) for r in op.results], op.attributes)
         rule = RULES.get(op.name)
-        if rule is None:
-            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
-        found = rule(self, op)
+        found = one_by_one(self, op) if rule is None or self._is_bound(op) else rule(self, op)
         return [found] if isinstance(found, Value) else found
+
+    def _is_bound(self, op: Op) -> bool:
+        """Whether an op's own region reads values of the batch, or might not end where the op is not wanted."""
+        if op.name in CONTROL:
+            return False
+        blocks = [block for region in op.regions for block in region.blocks]
+        loops = self.active is not None and any(inner.name == "stablehlo.while" for b in blocks for inner in walk(b))
+        return loops or any(v in self.values for b in blocks for v in outer_values(b))
 
     def spread(self, value: Value, rank: int) -> tuple[Value, range | tuple[int, ...]]:
         """An operand of an elementwise op, and where its dimensions lie in the result: a scalar's are the
@@ -206,6 +200,26 @@ class BatchedRegion:
         attributes = {name: mk.dims((*front, *op.ints(name))) for name, front in fronts.items()}
         return self.emit(op, [self.get(op.operands[0])], attributes)
 
+    def pad(self, op: Op) -> Value:
+        value, filling = op.operands
+        if filling in self.values:
+            return one_by_one(self, op)[0]
+        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        attributes = {name: mk.dims((*(0,) * self.rank, *op.ints(name))) for name in names}
+        return self.emit(op, [self.get(value), self.rw.get(filling)], attributes)
+
+    def inner(self, op: Op) -> Value:
+        """Ops along the last dimensions, for any number of others."""
+        return self.emit(op, [self.get(o) for o in op.operands], op.attributes)
+
+    def sort(self, op: Op) -> Sequence[Value]:
+        if not is_plain(op.block()):
+            return one_by_one(self, op)
+        dimension = op.int("dimension", -1) % max(1, op.operands[0].tensor.rank)
+        attributes = {**op.attributes, "dimension": IntegerAttr(dimension + self.rank)}
+        types, region = [self.type(r) for r in op.results], Region([self.rw.sweep(op.block())])
+        return self.rw.emit(op.name, [self.get(o) for o in op.operands], types, attributes, [region])
+
     def reduce(self, op: Op) -> Sequence[Value]:
         n = len(op.results)
         over = op.ints("dimensions")
@@ -239,18 +253,6 @@ def places(rw: Rewriter, shape: Sequence[int], dimension: int) -> Value:
     return mk.iota(rw, tensor(tuple(shape), I32), dimension)
 
 
-def plain_sort(rw: Rewriter, keys: Value, others: Sequence[Value], dimension: int) -> list[Value]:
-    """The others in ascending order of integer keys."""
-    values = [keys, *others]
-    arguments = [Value(tensor((), v.tensor.storage)) for v in values for _ in range(2)]
-    block = Block(arguments)
-    rw.blocks.append(block)
-    rw.emit("stablehlo.return", [mk.compare(rw, "LT", arguments[0], arguments[1])], [])
-    rw.blocks.pop()
-    attributes = {"dimension": IntegerAttr(dimension), "is_stable": True}
-    return rw.emit("stablehlo.sort", values, [v.type for v in values], attributes, [Region([block])])[1:]
-
-
 RULES: dict[str, Callable[[BatchedRegion, Op], Value | Sequence[Value]]] = {
     "stablehlo.if": BatchedRegion.choose,
     "stablehlo.case": BatchedRegion.choose,
@@ -263,6 +265,11 @@ RULES: dict[str, Callable[[BatchedRegion, Op], Value | Sequence[Value]]] = {
     "stablehlo.reverse": BatchedRegion.reverse,
     "stablehlo.concatenate": BatchedRegion.concatenate,
     "stablehlo.slice": BatchedRegion.slice,
+    "stablehlo.pad": BatchedRegion.pad,
+    "stablehlo.sort": BatchedRegion.sort,
+    "stablehlo.fft": BatchedRegion.inner,
+    "stablehlo.cholesky": BatchedRegion.inner,
+    "stablehlo.triangular_solve": BatchedRegion.inner,
     "stablehlo.reduce": BatchedRegion.reduce,
     "stablehlo.dot_general": BatchedRegion.dot,
 }

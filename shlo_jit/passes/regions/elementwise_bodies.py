@@ -1,11 +1,12 @@
 """Ops whose regions do more than arithmetic on scalars, said in ops over whole tensors.
 
-Needs: inlined functions. Guarantees: the regions of the ops in `PLAIN_BODIES` have elementwise ops alone, on scalars
+Needs: inlined functions. Guarantees: the regions of the ops in `BODIES` have elementwise ops alone, on scalars
 of their own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The
-rules stand in `batched_ops.py` and `batched_region.py`, which few programs need.
+rules stand in `batched_ops.py`, `batched_region.py` and `outline.py`, which few programs need.
 
     map(x, y) by a body with an `if`           ->   the body on x and y, both branches computed and selected from
     reduce(x, init) by a body with a `while`   ->   for k { total = body(total, x[:, k]) }, on whole columns of x
+    sort(x) by a comparator with a `while`     ->   a sort that calls the comparator, which is a function then
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.bodies import PLAIN_BODIES, is_plain
 from shlo_jit.ops.type_algebra import type_text
-from shlo_jit.passes.context import Context
+from shlo_jit.passes.context import Context, Outlined
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
+BODIES = PLAIN_BODIES | {"stablehlo.all_reduce", "stablehlo.reduce_scatter"}
+"""Ops whose regions have to be arithmetic."""
 
-def elementwise_bodies(function: Op, _: Context) -> Op:
+
+def elementwise_bodies(function: Op, context: Context) -> Op:
     """The function with those ops replaced. Raises UnsupportedError."""
     for op in walk(function.block()):
-        if op.name in PLAIN_BODIES:
+        if op.name in BODIES:
             _require_scalars(op)
-    if not any(op.name in PLAIN_BODIES and _is_general(op) for op in walk(function.block())):
+    if not any(op.name in BODIES and _is_general(op) for op in walk(function.block())):
         return function
 
-    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name not in PLAIN_BODIES or not _is_general(op):
-            return None
-        from shlo_jit.passes.regions.batched_ops import RULES
+    outlined = context.functions or Outlined(function.attributes["sym_name"])
 
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name not in BODIES or not _is_general(op):
+            return None
+        from shlo_jit.passes.regions.batched_ops import RULES, general_sort
+
+        if op.name == "stablehlo.sort":
+            return general_sort(rw, op, operands, outlined)
         return RULES[op.name](rw, op, operands)
 
     return rewrite(function, visit)

@@ -12,7 +12,8 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy
-from shlo_jit.schedule.collective import CollectiveSchedule, aligned_bytes, data_operands, rows_of
+from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.schedule.collective import CollectiveSchedule, copy_of, data_operands, rows_of
 from shlo_jit.schedule.scratch import ALIGN
 
 if TYPE_CHECKING:
@@ -61,12 +62,10 @@ class Collective:
         """Addresses of the operands; those that others cannot reach are copied first."""
         low, b = self.low, self.low.b
         addresses = [low.pointer(v) for v in self.operands]
-        at = 0
         for i in self.schedule.copied:
-            home = b.offset(low.scratch(self.step), at)
+            home = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
             copy(low, home, addresses[i], self.operands[i].tensor.nbytes)
             addresses[i] = home
-            at += aligned_bytes(self.operands[i])
         return addresses
 
     # ------------------------------------------------------------------ what most ways need

@@ -11,6 +11,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.llvm_values import V, const, i64
+from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.lapack import LARGEST, LapackSchedule
 from shlo_jit.sizes import Size
 
@@ -23,7 +24,7 @@ class Writer:
         self.schedule = schedule
         self.call = schedule.call
         self.pointers = pointers
-        self.scratch = scratch
+        self.fields = shared_fields(b, schedule.scratch, scratch)
         self.index = index
         self.symbols: dict[str, None] = {}
         """External symbols called."""
@@ -97,7 +98,7 @@ class Writer:
 
     # ------------------------------------------------------------------ workspaces
     def workspace(self, name: str) -> V:
-        return self.b.offset(self.scratch, self.schedule.offsets[name])
+        return self.fields[name]
 
     def told_workspace(self, name: str) -> tuple[V, V]:
         """A workspace, and its length by reference."""

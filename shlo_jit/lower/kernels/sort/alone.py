@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
@@ -73,10 +72,10 @@ class KeyWriter:
         lanes_loop(b, self.target, *bounds, self.width, body)
 
 
-def quicksort_chunks(low: ProgramLowering, width: int, array: V, other: V, bounds: V, n: int) -> V:
-    """Sort an array by several tasks: one cut in two, then each part, until there are SORT_CHUNKS parts, which are then
-    sorted side by side. `bounds` has room for SORT_CHUNKS + 1 numbers. Which of the arrays it is in then."""
-    b, parts = low.b, tuning.SORT_CHUNKS
+def quicksort_chunks(low: ProgramLowering, width: int, memory: tuple[V, V, V], how: RecordSort) -> V:
+    """Sort an array by several tasks: one cut in two, then each part, until there are as many parts as chunks, which
+    are then sorted side by side. `memory`: the array, another, and the parts' bounds. Which array it is in then."""
+    b, (array, other, bounds), n, parts = low.b, memory, how.lines.n, how.chunks
     b.store(i64(0), bounds)
     b.store(i64(n), b.element(bounds, "i64", parts))
     here, there, step = array, other, parts

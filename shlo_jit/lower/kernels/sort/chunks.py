@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import sort as records_sort
 from shlo_jit.kernels.builder import Builder
@@ -13,6 +12,7 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.access import Buffer
 from shlo_jit.lower.kernels.sort.alone import KeyWriter, quicksort_chunks
 from shlo_jit.lower.kernels.sort.records import RecordWriter, start_of
+from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.sort import RecordSort
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ class _Chunks:
         operands = step.op.operands
         self.operands = len(operands)
         self.types = [v.tensor.storage for v in (*operands, *step.op.results)]
-        self.first = low.scratch(step)
-        self.second = low.b.offset(self.first, self.how.array_bytes)
-        self.counts = low.b.offset(self.second, self.how.array_bytes)
+        fields = shared_fields(low.b, self.how.scratch, low.scratch(step))
+        self.first, self.second, self.counts = fields["first"], fields["second"], fields["counts"]
         self.pointers = [low.pointer(v) for v in (*operands, *step.op.results)]
         self.fill_task, self.place_task = self.task("sort_records", self.fill), self.task("sort_place", self.place)
         if self.how.alone:
@@ -66,7 +65,7 @@ class _Chunks:
         return name
 
     def run(self, task: str, start: V, array: V) -> None:
-        self.low.parallel(task, [start, array, self.counts, *self.pointers], tuning.SORT_CHUNKS)
+        self.low.parallel(task, [start, array, self.counts, *self.pointers], self.how.chunks)
 
     def fill(self, t: Builder, buffers: list[V], start: V, array: V, counts: V, bounds: Bounds) -> None:
         n = self.operands
@@ -107,11 +106,11 @@ class _Chunks:
 
     def partitioned(self, width: int) -> V:
         """Sort what is in the first array; which one it is in then."""
-        return quicksort_chunks(self.low, width, self.first, self.second, self.counts, self.how.lines.n)
+        return quicksort_chunks(self.low, width, (self.first, self.second, self.counts), self.how)
 
     def by_digits(self, how: RecordSort) -> V:
         """Count and move the records by each digit; which array they are in then."""
-        low, b, records, n, chunks = self.low, self.low.b, how.records, how.lines.n, tuning.SORT_CHUNKS
+        low, b, records, n, chunks = self.low, self.low.b, how.records, how.lines.n, how.chunks
         count = records_sort.radix_chunk_count(low.module, records, n, how.chunk)
         offsets = records_sort.radix_chunk_offsets(low.module, records, chunks)
         shuffle = records_sort.radix_chunk_move(low.module, records, n, how.chunk)

@@ -16,6 +16,7 @@ from shlo_jit.lower.elements.registers import Reg, register_type
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.alone import quicksort
 from shlo_jit.lower.kernels.sort.keys import emit_key
+from shlo_jit.lower.scratch import Fields
 from shlo_jit.schedule.sort import Lines, RecordSort
 
 if TYPE_CHECKING:
@@ -84,18 +85,16 @@ class RecordWriter:
         x = b.cast("trunc", load_record(b, self.how.records, records, i), f"i{bits(t)}")
         result.store(b.add(start, b.mul(i, self.how.lines.stride)), b.bitcast(x, t))
 
-    def sort_line(self, b: Builder, low: ProgramLowering, scratch: V) -> V:
-        """Sort the records at the head of `scratch`; where they are afterwards."""
+    def sort_line(self, b: Builder, low: ProgramLowering, fields: Fields) -> V:
+        """Sort the records in the first field; where they are afterwards."""
         if self.how.is_partitioned:
-            return quicksort(
-                b, self.how.records.bits, scratch, b.offset(scratch, self.how.array_bytes), self.how.lines.n
-            )
+            return quicksort(b, self.how.records.bits, fields["first"], fields["second"], self.how.lines.n)
         if self.how.is_ranked:
             function = records_sort.rank_records(low.module, self.how.records, low.target.lanes(64))
         else:
             function = records_sort.radix_records(low.module, self.how.records)
-        other, counts = b.offset(scratch, self.how.array_bytes), b.offset(scratch, 2 * self.how.array_bytes)
-        return b.call("ptr", function, [scratch, other, i64(self.how.lines.n), counts], declare=False)
+        arguments = [fields["first"], fields["second"], i64(self.how.lines.n), fields["counts"]]
+        return b.call("ptr", function, arguments, declare=False)
 
 
 def _as_integer(b: Builder, x: Reg) -> V:

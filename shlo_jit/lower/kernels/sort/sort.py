@@ -14,7 +14,8 @@ from shlo_jit.lower.kernels.access import Buffer
 from shlo_jit.lower.kernels.sort.alone import KeyWriter, quicksort
 from shlo_jit.lower.kernels.sort.chunks import sort_chunked
 from shlo_jit.lower.kernels.sort.records import RecordWriter, move, start_of
-from shlo_jit.schedule.sort import SortSchedule, aligned
+from shlo_jit.lower.scratch import Fields, worker_fields
+from shlo_jit.schedule.sort import SortSchedule
 from shlo_jit.schedule.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -22,19 +23,17 @@ if TYPE_CHECKING:
 
 
 # ---------------------------------------------------------------------------- lines as tasks
-LineBody = Callable[[Builder, list[V], V, V], None]
-"""Writes what is done with one line: builder, the buffers, the worker's scratch, the line's number."""
+LineBody = Callable[[Builder, list[V], Fields, V], None]
+"""Writes what is done with one line: builder, the buffers, the worker's scratch memory, the line's number."""
 
 
-def each_line(
-    low: ProgramLowering, hint: str, step: OpStep, pointers: list[V], scratch: int, tasks: Tasks, body: LineBody
-) -> None:
-    """A task over groups of lines, each with its worker's part of the step's scratch memory, so many bytes."""
+def each_line(low: ProgramLowering, hint: str, step: OpStep, pointers: list[V], tasks: Tasks, body: LineBody) -> None:
+    """A task over groups of lines, each with its worker's part of the step's scratch memory."""
     name = low.new_name(hint)
     b = low.task(name, len(pointers) + 1)
     frame, index, worker = b.params
     buffers = [b.load("ptr", b.element(frame, "ptr", k)) for k in range(len(pointers) + 1)]
-    mine = b.offset(buffers.pop(), b.mul(worker, scratch))
+    mine = worker_fields(b, low.schedule[step].scratch, buffers.pop(), worker)
     first = b.mul(index, tasks.grain)
     with b.loop(first, b.min_(b.add(first, tasks.grain), tasks.units), 1, "line") as line:
         body(b, buffers, mine, line)
@@ -46,13 +45,13 @@ def each_line(
 def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordWriter) -> None:
     op, n, how = step.op, len(step.op.operands), writer.how
 
-    def body(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
+    def body(b: Builder, pointers: list[V], fields: Fields, line: V) -> None:
         buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip((*op.operands, *op.results), pointers, strict=True)]
         start, all_of_it = start_of(b, how.lines, line), (i64(0), i64(how.lines.n))
 
         def by_records() -> list[V]:
-            writer.fill(b, low, buffers[:n], start, scratch, all_of_it)
-            done = writer.sort_line(b, low, scratch)
+            writer.fill(b, low, buffers[:n], start, fields["first"], all_of_it)
+            done = writer.sort_line(b, low, fields)
             with b.loop(0, how.lines.n, 1, "place") as i:
                 writer.place(b, buffers, done, start, i)
             return []
@@ -63,22 +62,22 @@ def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordW
         keys = KeyWriter(how, low.target)
 
         def by_keys() -> list[V]:
-            quicksort(b, how.alone, scratch, b.offset(scratch, how.array_bytes), how.lines.n)
-            keys.place(b, buffers[1], start, scratch, all_of_it)
+            quicksort(b, how.alone, fields["first"], fields["second"], how.lines.n)
+            keys.place(b, buffers[1], start, fields["first"], all_of_it)
             return []
 
-        b.if_else(keys.fill(b, buffers[0], start, scratch, all_of_it), by_keys, by_records)
+        b.if_else(keys.fill(b, buffers[0], start, fields["first"], all_of_it), by_keys, by_records)
 
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
-    each_line(low, "sort", step, pointers, how.scratch_bytes, tasks, body)
+    each_line(low, "sort", step, pointers, tasks, body)
 
 
 # ---------------------------------------------------------------------------- any comparator
 def sort_by_merging(low: ProgramLowering, step: OpStep, schedule: SortSchedule) -> None:
     op, n, lines = step.op, len(step.op.operands), schedule.lines
-    body, half = op.block(), aligned(8 * lines.n)
+    body = op.block()
 
-    def sort_line(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
+    def sort_line(b: Builder, pointers: list[V], fields: Fields, line: V) -> None:
         buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip((*op.operands, *op.results), pointers, strict=True)]
         start = start_of(b, lines, line)
 
@@ -90,18 +89,18 @@ def sort_by_merging(low: ProgramLowering, step: OpStep, schedule: SortSchedule) 
             assert isinstance(found, V)
             return found
 
-        done = records_sort.merge_indices(b, scratch, b.offset(scratch, half), lines.n, less)
+        done = records_sort.merge_indices(b, fields["first"], fields["second"], lines.n, less)
         with b.loop(0, lines.n, 1, "place") as i:
             move(b, buffers, start, lines.stride, i, b.load("i64", b.element(done, "i64", i)), schedule.kept)
 
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
-    each_line(low, "sort", step, pointers, 2 * half, schedule.tasks, sort_line)
+    each_line(low, "sort", step, pointers, schedule.tasks, sort_line)
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: SortSchedule) -> None:
     if schedule.records is None:
         sort_by_merging(low, step, schedule)
-    elif schedule.records.is_chunked:
+    elif schedule.records.chunks:
         sort_chunked(low, step, RecordWriter(schedule.records, schedule.kept))
     else:
         sort_lines(low, step, schedule.tasks, RecordWriter(schedule.records, schedule.kept))

@@ -19,6 +19,7 @@ from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.keys import emit_order
 from shlo_jit.lower.kernels.sort.records import RecordWriter
 from shlo_jit.lower.kernels.sort.sort import each_line
+from shlo_jit.lower.scratch import Fields
 from shlo_jit.schedule.sort import RecordSort, TopKSchedule
 
 if TYPE_CHECKING:
@@ -31,21 +32,21 @@ def lower(low: ProgramLowering, step: OpStep, schedule: TopKSchedule) -> None:
     n, lanes = how.lines.n, low.target.lanes(64)
     types = [v.tensor.storage for v in (op.operands[0], *op.results)]
 
-    def line_body(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
+    def line_body(b: Builder, pointers: list[V], fields: Fields, line: V) -> None:
         operand, values, indices = (Buffer(b, t, p) for t, p in zip(types, pointers, strict=True))
         start = b.mul(line, n)
         if schedule.inserts.value:
-            records = select(b, low, operand, start, how, best.begin(b, scratch, k, lanes), k)
+            records = select(b, low, operand, start, how, best.begin(b, fields["best"], k, lanes), k)
         else:
-            order_line(b, low, operand, start, how, scratch)
-            records = writer.sort_line(b, low, scratch)
+            order_line(b, low, operand, start, how, fields["first"])
+            records = writer.sort_line(b, low, fields)
         with b.loop(0, k, 1, "place") as i:
             index, out = writer.index(b, records, i), b.add(b.mul(line, k), i)
             values.store(out, operand.load(b.add(start, index)))
             indices.store(out, b.cast("trunc", index, "i32"))
 
     pointers = [low.pointer(v) for v in (op.operands[0], *op.results)]
-    each_line(low, "top_k", step, pointers, schedule.worker_bytes, schedule.tasks, line_body)
+    each_line(low, "top_k", step, pointers, schedule.tasks, line_body)
 
 
 def order(b: Builder, how: RecordSort, x: V) -> V:
