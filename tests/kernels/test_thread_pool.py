@@ -85,7 +85,7 @@ class Pool:
         write_tasks(m)
         extra(m)
         self.library = jit.load([emit_object(optimize(m.text(), TARGET), TARGET)], [*pool.SYMBOLS, *TASKS, "many"])
-        _, prepare, end = (self.library.addresses[name] for name in pool.SYMBOLS)
+        _, prepare, end, _ = (self.library.addresses[name] for name in pool.SYMBOLS)
         self.form = form
         self.prepare = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(prepare)
         self.end = ctypes.CFUNCTYPE(None)(end)

@@ -350,10 +350,17 @@ def add_select_and_scatter(program: Program, rng: np.random.Generator) -> bool:
     return True
 
 
-def random_program(seed: int, operations: int = 8) -> Program:
-    """`operations` of them: convolutions, and some windows."""
+WRITERS = {
+    "convolution": add_convolution,
+    "reduce_window": add_reduce_window,
+    "select_and_scatter": add_select_and_scatter,
+}
+SHARES = ("convolution", "convolution", "convolution", "reduce_window", "select_and_scatter")
+
+
+def random_program(seed: int, operations: int = 8, kinds: Sequence[str] = SHARES) -> Program:
+    """So many operations, of these kinds."""
     rng, program = np.random.default_rng(seed), Program()
     while len(program.results) < operations:
-        add = rng.choice([add_convolution, add_convolution, add_convolution, add_reduce_window, add_select_and_scatter])
-        add(program, rng)
+        WRITERS[str(rng.choice(kinds))](program, rng)
     return program

@@ -167,12 +167,12 @@ def _build(
         b.store(find_odd_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
-    threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)
+    is_small = b.icmp("sle", work, serial)
     for count, task in tasks:
-        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), threads)
+        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), b.params[-1], is_small)
     b.ret()
 
 
@@ -181,8 +181,9 @@ def _taps(b: Builder, g: Arguments) -> V:
     return b.mul(b.mul(kd, kh), kw)
 
 
-def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
-    """One thread or one task: here, without waking anyone."""
+def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V, is_small: V) -> None:
+    """Little work or one task: here, without waking anyone. The pool stops long ones that are interrupted, with one
+    thread too."""
 
     def here() -> list[V]:
         with b.loop(0, tasks, hint="task") as i:
@@ -193,4 +194,4 @@ def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
         b.call("void", "shlo_parallel", [task, frame, tasks, threads])
         return []
 
-    b.if_else(b.or_(b.icmp("eq", threads, 1), b.icmp("sle", tasks, 1)), here, spread)
+    b.if_else(b.or_(is_small, b.icmp("sle", tasks, 1)), here, spread)

@@ -1,0 +1,100 @@
+"""Convolutions and windows of numbers that are not finite: random ones against the reference interpreter, and the same
+bits for any number of threads. All calls are repeated in guarded memory (see `conftest.py`).
+
+More of the random ones, with thresholds that lead small shapes to every strategy:
+
+    SHLO_JIT_RANDOM_PROGRAMS=2500 pytest -m slow tests/lower/test_nonfinite.py
+
+A program has eight operations; SHLO_JIT_RANDOM_FIRST is the first seed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from nonfinite_programs import Program, random_program
+
+import shlo_jit
+from shlo_jit import tuning
+from shlo_jit.reference.interpreter import evaluate
+
+FIRST = int(os.environ.get("SHLO_JIT_RANDOM_FIRST", "1000"))
+PROGRAMS = int(os.environ.get("SHLO_JIT_RANDOM_PROGRAMS", "100"))
+MOST_THREADS = 8
+SPREAD = {"CONV_SERIAL": 1, "DEPTHWISE_SERIAL": 1, "DEPTHWISE_TASK": 64, "PARALLEL_WORK": 1, "TASK_WORK": 64}
+"""So that small shapes have tasks for several threads."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "several tasks": SPREAD,
+    "small blocks": {
+        **SPREAD, "CONV_CALL_K": 16, "CONV_TASK": 256, "CONV_TASKS": 1, "CONV_MARGINS": 1000, "WINDOW_UNROLLED": 2,
+        "WINDOW_BLOCK": 16, "CONV_FEW_STEPS": 1, "CONV_ADJACENT_IMAGES": 2, "CONV_ADJACENT_WINDOW": 4,
+    },
+    "own tiles": {
+        **SPREAD, "CONV_OWN_TILE": 1, "CONV_END_TILE": 1, "CONV_ENDS": -1.0, "CONV_TAP_CALL": 0, "CONV_GATHER": 0,
+        "CONV_FAR_KERNEL": 1, "CONV_FAR_PIXELS": 16, "CONV_MARGINS": 1000,
+    },
+    "padding counted": {
+        **SPREAD, "WINDOW_WIDE": 2, "WINDOW_SPARSE": 1, "CONV_DISTANT": 4, "CONV_DISTANT_SHARE": 1,
+        "DILATION_PHASES": 1,
+    },
+}  # fmt: skip
+
+
+def set_all(patch: pytest.MonkeyPatch, setting: str) -> None:
+    for name, value in SETTINGS[setting].items():
+        patch.setattr(tuning, name, value)
+
+
+def numbers(x: np.ndarray) -> np.ndarray:
+    """As f64, the parts of complex ones side by side."""
+    parts = [x.real, x.imag] if x.dtype.kind == "c" else [x]
+    with np.errstate(invalid="ignore"):
+        return np.stack([np.asarray(p).astype(np.float64) for p in parts])
+
+
+def outputs(results: Any) -> list[np.ndarray]:
+    return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))]
+
+
+def check(program: Program, what: object) -> int:
+    """The results are the reference's, with 1, 2, 3 and 8 threads; how many results there are."""
+    exe: Any = shlo_jit.compile(program.text, threads=MOST_THREADS, cache=False)
+    with np.errstate(all="ignore"):
+        wanted = evaluate(shlo_jit.parse(program.text), *program.arguments)
+    first: list[np.ndarray] = []
+    for threads in (1, 2, 3, MOST_THREADS):
+        exe._front.instance.record.threads = threads
+        got = outputs(exe(*program.arguments))
+        first = first or got
+        for kind, x, y in zip(program.kinds, got, first, strict=True):
+            assert x.tobytes() == y.tobytes(), f"{what}: {kind} has other bits with {threads} threads"
+    for kind, got_one, wanted_one in zip(program.kinds, first, wanted, strict=True):
+        x, y = numbers(got_one), numbers(wanted_one)
+        assert np.array_equal(x, y, equal_nan=True), f"{what}: {kind} differs from the reference"
+    return len(first)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_random(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, setting)
+    for seed in range(2):
+        check(random_program(100 * list(SETTINGS).index(setting) + seed, 6), (setting, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_many_random(setting: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    set_all(monkeypatch, setting)
+    place, failed, count = list(SETTINGS).index(setting), list[str](), 0
+    for seed in range(FIRST + place, FIRST + PROGRAMS, len(SETTINGS)):
+        try:
+            count += check(random_program(seed), seed)
+        except AssertionError as error:
+            failed.append(str(error))
+    with capsys.disabled():
+        print(f"\n{setting}: {count} operations agree, {len(failed)} programs do not", *failed, sep="\n")
+    assert not failed
