@@ -147,9 +147,9 @@ TASK_WORK = 1 << 15
 """Element operations a task should have, so that handing it over (some 0.3 us) costs little. Case `add 3M`."""
 PARALLEL_WORK = 1 << 17
 """Element operations below which a kernel runs on the caller: waking a worker takes some 5 us. Case `add 30K`."""
-LONG_TASK = 1 << 28
+LONG_TASK = 1 << 26
 """Element operations of a task at most, where MAX_TASKS would make it longer: between tasks a call can be interrupted.
-Chosen: some 100 ms."""
+Chosen: tens of milliseconds."""
 MAX_TASKS = 64
 """Tasks of a kernel: several for each of 16 threads, so that a slow one does not hold up the rest. Case `exp`."""
 SPLIT_UNITS = 8
