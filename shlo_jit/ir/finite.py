@@ -30,7 +30,7 @@ def is_finite(constant: Dense) -> bool:
     """Whether products of all elements with zero are zeros, also after a conversion to the type of the sums."""
 
     def ends(array: np.ndarray) -> np.ndarray:
-        parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
+        parts = [np.real(array), np.imag(array)] if array.dtype.kind == "c" else [array]
         with np.errstate(invalid="ignore"):
             return np.array([f(x) for x in parts for f in (np.min, np.max)], np.float64)
 

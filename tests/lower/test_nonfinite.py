@@ -11,12 +11,14 @@ A program has eight operations; SHLO_JIT_RANDOM_FIRST is the first seed.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import guarded
 import numpy as np
 import pytest
 from nonfinite_programs import Program, random_program
+from nonfinite_programs import numbers as drawn_numbers
 
 import shlo_jit
 from shlo_jit import tuning
@@ -101,3 +103,50 @@ def test_many_random(setting: str, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     with capsys.disabled():
         print(f"\n{setting}: {count} operations agree, {len(failed)} programs do not", *failed, sep="\n")
     assert not failed
+
+
+ZERO_BLOCKS = {
+    "a padded operand": "%a = stablehlo.pad %x, %zero, low = [0, 4], high = [3, 2], interior = [0, 0] "
+    ": (tensor<MxKxT>, tensor<T>) -> tensor<PxLxT>",
+    "a concatenated operand": "%a = stablehlo.concatenate %p, %q, dim = 1 : (tensor<PxKxT>, tensor<Px6xT>) -> tensor<PxLxT>",
+    "blocks of zeros": "%a = stablehlo.select %mask, %wide, %zeros : tensor<PxLxi1>, tensor<PxLxT>",
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("rows, terms, columns", [(3, 5, 4), (29, 60, 40)])
+@pytest.mark.parametrize("name", ZERO_BLOCKS)
+def test_zero_blocks_of_products_meet_what_is_not_finite(
+    name: str, rows: int, terms: int, columns: int, dtype: str
+) -> None:
+    text = f"""
+func.func @main(%x: tensor<MxKxT>, %w: tensor<LxNxT>) -> tensor<PxNxT> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<T>
+  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<T>) -> tensor<PxLxT>
+  %p = stablehlo.pad %x, %zero, low = [0, 0], high = [3, 0], interior = [0, 0]
+    : (tensor<MxKxT>, tensor<T>) -> tensor<PxKxT>
+  %q = stablehlo.slice %zeros [0:P, 0:6] : (tensor<PxLxT>) -> tensor<Px6xT>
+  %wide = stablehlo.pad %p, %zero, low = [0, 6], high = [0, 0], interior = [0, 0]
+    : (tensor<PxKxT>, tensor<T>) -> tensor<PxLxT>
+  %i = stablehlo.iota dim = 0 : tensor<PxLxi32>
+  %j = stablehlo.iota dim = 1 : tensor<PxLxi32>
+  %mask = stablehlo.compare GE, %i, %j : (tensor<PxLxi32>, tensor<PxLxi32>) -> tensor<PxLxi1>
+  {ZERO_BLOCKS[name]}
+  %y = stablehlo.dot_general %a, %w, contracting_dims = [1] x [0]
+    : (tensor<PxLxT>, tensor<LxNxT>) -> tensor<PxNxT>
+  return %y : tensor<PxNxT>
+}}"""
+    sizes = {"M": rows, "P": rows + 3, "K": terms, "L": terms + 6, "N": columns}
+    for letter, size in sizes.items():
+        text = re.sub(rf"(?<=[<x: ]){letter}(?=[x,])", str(size), text)
+    text = re.sub(r"(?<=[<x])T(?=>)", dtype, text)
+    exe = shlo_jit.compile(text, cache=False)
+    rng = np.random.default_rng(rows)
+    for odd in (0.0, 0.02):
+        x, w = drawn_numbers(rng, (rows, terms), dtype, odd), drawn_numbers(rng, (terms + 6, columns), dtype, odd)
+        if odd:
+            w[0, 0], w[-1, -1] = np.nan, np.inf
+        with np.errstate(all="ignore"):
+            (wanted,) = evaluate(shlo_jit.parse(text), x, w)
+        assert np.array_equal(numbers(np.asarray(exe(x, w))), numbers(wanted), equal_nan=True)
+        assert np.isnan(numbers(wanted)).any() == bool(odd)
