@@ -148,6 +148,9 @@ TASK_WORK = 1 << 15
 """Element operations a task should have, so that handing it over (some 0.3 us) costs little. Case `add 3M`."""
 PARALLEL_WORK = 1 << 17
 """Element operations below which a kernel runs on the caller: waking a worker takes some 5 us. Case `add 30K`."""
+LONG_TASK = 1 << 26
+"""Element operations of a task at most, where MAX_TASKS would make it longer: between tasks a call can be interrupted.
+Chosen: tens of milliseconds."""
 MAX_TASKS = 64
 """Tasks of a kernel: several for each of 16 threads, so that a slow one does not hold up the rest. Case `exp`."""
 SPLIT_UNITS = 8
@@ -209,6 +212,11 @@ COPY_STREAM_BYTES = 1 << 25
 """Bytes from which a copy's stores are non-temporal: they need no reading of what they overwrite. No case moves."""
 
 # ---------------------------------------------------------------------------- other kernels
+WINDOW_SPARSE, WINDOW_WIDE = 4, 64
+"""Positions of a window for each element of the input that it can have, and in all, from which padding is counted
+instead of visited. Chosen: more than windows of models have."""
+WINDOW_ASKS = 1 << 16
+"""Padding values that are folded between looks at signals. Chosen: below a millisecond."""
 WINDOW_UNROLLED = 64
 """Window positions up to which a window's fold is written out. No case moves."""
 WINDOW_SMALL = 16
@@ -369,6 +377,9 @@ EPILOGUE_BYTES = 12 << 10
 """Bytes of a product's results that its epilogue is called with at least, unless a task has fewer. Chosen."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
+CONV_DISTANT, CONV_DISTANT_SHARE = 4096, 4
+"""Elements of a padded line, in all and for each that windows read, from which what windows read is gathered. Chosen:
+far more than convolutions of models have, which have padded copies."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
 CONV_TASKS, CONV_LINES = 32, 8

@@ -16,13 +16,13 @@ from shlo_jit.aot.imports import signatures
 from shlo_jit.aot.interface import FLOATS_USED, Interface, public_symbols
 from shlo_jit.aot.weights import define_placeholder
 from shlo_jit.codegen import abi, optimize
-from shlo_jit.codegen.objects import routine_text
+from shlo_jit.codegen.objects import routine_text, uses_pool_functions
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.compiler_helpers import HELPERS, write_helpers
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.threads.pool import SERIAL, THREADS
+from shlo_jit.kernels.threads.pool import OF_LIBRARY, SERIAL, THREADS
 
 _DEFINITION = re.compile(r"^(define .*) \{$", re.MULTILINE)
 
@@ -33,14 +33,14 @@ def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) 
     lowest = _baseline(image.variants[0].target)
     context = llvm.create_context()
     texts = [_texts(variant) for variant in image.variants]
-    uses_pool = any("@shlo_parallel" in text for variant in texts for text in variant)
+    uses_pool = any(uses_pool_functions(text) for variant in texts for text in variant)
     interface = Interface(image, lowest, uses_pool=uses_pool, may_miss_symbols=may_miss_symbols)
     if image.weights.nbytes and not image.weights_in_file:
         define_placeholder(interface.module, image, lowest.is_elf, lowest.is_x86)
     text = interface.text(signatures(text for variant in texts for text in variant))
     module = optimize.optimize(text, lowest, context=context)
     if uses_pool:
-        pool = routine_text(THREADS if threads else SERIAL, lowest)
+        pool = routine_text(OF_LIBRARY if threads else SERIAL, lowest)
         module.link_in(optimize.optimize(pool, lowest, context=context))
     for number, variant in enumerate(image.variants):
         module.link_in(_variant(image, number, texts[number], variant.target, context))

@@ -101,7 +101,7 @@ def compile_program(
     if background is not None:
         background.help()
     names = [routine.name for routine in program.routines]
-    if "@shlo_parallel" in program.text and "threads" not in names:
+    if uses_pool_functions(program.text) and "threads" not in names:
         names.append("threads")
     return Compiled(
         objects=(*(job() for job in jobs[:-1]), last),
@@ -132,6 +132,11 @@ def generate(text: str, target: Target, level: int, verify: bool = True) -> byte
     return optimize.emit_object(optimize.optimize(text, target, level, verify), target)
 
 
+def uses_pool_functions(text: str) -> bool:
+    """Whether an LLVM text calls functions of `kernels/threads/pool.py`."""
+    return "@shlo_parallel" in text or "@shlo_is_stopped" in text
+
+
 def routine_text(routine: Routine, target: Target) -> str:
     """The LLVM text of a routine."""
     from shlo_jit.kernels.builder import ModuleText
@@ -151,7 +156,7 @@ def begin_routine(
 
     text = routine_text(routine, target)
     needs = [need.name for need in routine.needs]
-    if "@shlo_parallel" in text and "shlo_parallel" not in routine.symbols and "threads" not in needs:
+    if uses_pool_functions(text) and "shlo_parallel" not in routine.symbols and "threads" not in needs:
         needs.append("threads")
     jobs = [partial(generate, part, target, DEFAULT_LEVEL) for part in split(text, parts)]
     if background is not None:

@@ -34,6 +34,7 @@ from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
 from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
+from shlo_jit.passes.canonical.distant_windows import distant_windows
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
@@ -122,6 +123,7 @@ PASSES = (
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
+    Pass(distant_windows),
     Pass(byte_products),
     Pass(byte_convolutions),
     Pass(dilated_convolutions),

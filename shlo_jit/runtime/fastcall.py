@@ -18,6 +18,7 @@ import numpy as np
 
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.pool import THREADS
 from shlo_jit.runtime import layout, pool, routines, signals
 from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED, SIZED, PortRecord, Record
 from shlo_jit.runtime.instance import size_count
@@ -178,8 +179,9 @@ def _numpy_functions() -> tuple[int, int]:
 def call_library(target: Target, cache: ObjectCache | None) -> Library:
     """The functions below and those of `runtime/signals.py`; they live as long as the process."""
     library = routines.load(FASTCALL.name, target, cache)
-    assert library is not None  # it is one of the code generator's own
-    signals.watch_main_thread(library)
+    threads = routines.load(THREADS.name, target, cache)
+    assert library is not None and threads is not None  # they are the code generator's own
+    signals.watch_main_thread(library, threads)
     return library
 
 

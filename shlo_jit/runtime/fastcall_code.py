@@ -253,7 +253,7 @@ class _Writer:
             return [status]
 
         (status,) = b.if_else(b.icmp("ne", self.field("is_short"), NULL), keep, release)
-        return status
+        return signals.settled(b, status, declare=self.has_sizes)
 
     def write_raise(self, fail: V, status: V, leave: str) -> None:
         """Let `fail` raise what the status says; `leave` is where nothing is left to do but to return."""
@@ -296,4 +296,4 @@ def build_sized(module: ModuleText, target: Target) -> None:
 
 
 FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", *signals.SYMBOLS), build)
-FASTCALL_SIZED = Routine(f"fastcall_sized_{sys.implementation.cache_tag}", (SIZED,), build_sized)
+FASTCALL_SIZED = Routine(f"fastcall_sized_{sys.implementation.cache_tag}", (SIZED,), build_sized, (FASTCALL,))

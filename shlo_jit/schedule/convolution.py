@@ -13,10 +13,12 @@ from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import note_made, sealed
+from shlo_jit.ir.finite import is_finite
 from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
+from shlo_jit.kernels.convolution.convolution import LEAVES_PADDING, ConvShape, conv_routine, conv_symbol, conv_table
 from shlo_jit.kernels.convolution.decision import kernel_blocks, table_scratch_bytes
 from shlo_jit.kernels.convolution.edge_tiles import has_idle_taps
+from shlo_jit.kernels.convolution.padding_terms import has_padding_terms
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
 from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
@@ -29,10 +31,8 @@ from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import NotSymbolic, Size, equal
+from shlo_jit.sizes import NotSymbolic, Size, equal, surely
 
-LARGE = 2.0**15
-"""A number that all types of sums hold."""
 MAX_SPATIAL = 3
 """Spatial dimensions that the routine has loops for."""
 
@@ -45,6 +45,8 @@ class ConvolutionSchedule(PanelsSchedule):
     types: GemmTypes
     table: tuple[int, ...]
     """The routine's parameters; see `kernels/convolution/decision.py`."""
+    tests_kernel: bool
+    """Whether each call looks if the kernel is finite, since products with padding are left out."""
     epilogue: Epilogue | None
 
     @property
@@ -55,7 +57,8 @@ class ConvolutionSchedule(PanelsSchedule):
     @property
     def symbol(self) -> str:
         """Of the routine."""
-        return conv_symbol(self.types, self.kind, *(self.table[FIELDS.index(x)] for x in ("made_for", "ends")))
+        made_for, ends = (self.table[FIELDS.index(x)] for x in ("made_for", "ends"))
+        return conv_symbol(self.types, self.kind, made_for, ends, self.tests_kernel)
 
     @property
     def notes(self) -> list[Note]:
@@ -79,6 +82,9 @@ class ConvolutionSchedule(PanelsSchedule):
         if t["ends"]:
             value = "columns that meet padding alone are left out at the ends of lines"
             out.append(Note("window", value, "the kernel is constant and finite"))
+        if self.tests_kernel:
+            value = "positions in the padding are left out, and made up for where the kernel is not finite"
+            out.append(Note("window", value, "the kernel may have NaN or infinities, and 0 * NaN is NaN"))
         if t["margin_line"]:
             out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
         if self.prepacked is not None:
@@ -107,10 +113,13 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     # One without elements has nothing to prepare.
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
     has_idle = any(has_idle_taps(whole, axis) for axis in (1, 2))
-    is_finite = kernel is not None and is_constant and has_idle and _is_finite(kernel.constant)
-    table = tuple(conv_table(shape, types, target, is_constant, calls, is_finite))
+    leaves_padding = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
+    table = tuple(conv_table(shape, types, target, is_constant, calls, leaves_padding))
     t = dict(zip(FIELDS, table, strict=True))
     blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
+    tests_kernel = t["kind"] in LEAVES_PADDING and has_padding_terms(types) and _meets_padding(whole)
+    if tests_kernel and kernel is not None and is_constant:
+        tests_kernel = not is_finite(kernel.constant)
     pixels, features = prod(whole.output), whole.co * whole.groups
     if whole.features_last:
         numbers = 1, whole.batch * pixels, features
@@ -121,21 +130,21 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         types=types,
         table=table,
         prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
+        tests_kernel=tests_kernel,
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
         scratch=Scratch.of(lambda threads: table_scratch_bytes(table, threads)),
-        routines=(conv_routine(types, target, t["kind"], t["made_for"], t["ends"]),),
+        routines=(conv_routine(types, target, t["kind"], t["made_for"], t["ends"], tests_kernel),),
     )
 
 
-def _is_finite(kernel: Dense) -> bool:
-    """Whether products with zero are zeros, also after a conversion to the type of the sums."""
-
-    def ends(array: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            return np.array([array.min(), array.max()], np.float64)
-
-    return bool((np.abs(kernel.derived("ends", ends)) < LARGE).all())
+def _meets_padding(shape: ConvShape) -> bool:
+    """Whether a window may reach beyond the image."""
+    ones = (1,) * len(shape.window)
+    columns = zip(shape.output, shape.window, shape.strides or ones, shape.rhs_dilation or ones, strict=True)
+    ends = [(o - 1) * stride + (k - 1) * apart + 1 for o, k, stride, apart in columns]
+    inside = zip(ends, shape.pad_low or (0,) * len(ones), shape.input, strict=True)
+    return not all(low <= 0 and surely(lambda: end - low <= n) for end, low, n in inside)  # noqa: B023
 
 
 def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Context) -> np.ndarray:

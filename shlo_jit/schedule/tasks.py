@@ -49,7 +49,10 @@ def cut(units: int, work: int) -> Tasks:
     if units < 2:
         return Tasks(units, 1, "there is one unit of work")
     most = work // tuning.TASK_WORK
-    return shared(units, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}")
+    limit = max(tuning.MAX_TASKS, work // tuning.LONG_TASK)
+    return shared(
+        units, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}", limit
+    )
 
 
 def _cut_at_the_call(units: int, work: int) -> Tasks:
@@ -62,15 +65,16 @@ def _cut_at_the_call(units: int, work: int) -> Tasks:
     return Tasks(units, -(-units // grain), why, grain, work)
 
 
-def shared(units: int, at_most: int, why: str) -> Tasks:
-    """Units in so many tasks at most, and MAX_TASKS: fewer where the last would have no units, since it would run the
-    tail of the one before."""
+def shared(units: int, at_most: int, why: str, limit: int | None = None) -> Tasks:
+    """Units in so many tasks at most, and `limit` (MAX_TASKS): fewer where the last would have no units, since it would
+    run the tail of the one before."""
     if isinstance(units, Size):
         grain = -(-hint_of(units) // max(1, min(tuning.MAX_TASKS, hint_of(units), hint_of(at_most))))
         return Tasks(units, -(-units // grain), why, grain)
     at_most = hint_of(at_most)
-    tasks = max(1, min(tuning.MAX_TASKS, units, at_most))
-    if tasks == tuning.MAX_TASKS < min(units, at_most):
-        why = f"{why}, and {tuning.MAX_TASKS} are the most there are"
+    limit = limit or tuning.MAX_TASKS
+    tasks = max(1, min(limit, units, at_most))
+    if tasks == limit < min(units, at_most):
+        why = f"{why}, and {limit} are the most there are"
     grain = max(1, -(-units // tasks))
     return Tasks(units, max(1, -(-units // grain)), why)

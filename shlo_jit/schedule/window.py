@@ -54,6 +54,16 @@ class Dim:
             return (first, end) if surely(lambda: first <= end) else (0, 0)
         return (first, min(last, self.out)) if first < min(last, self.out) else (0, 0)
 
+    @property
+    def meets(self) -> int:
+        """Elements of the input that a window has at most."""
+        return min(self.size, self.extent) if isinstance(self.extent, int) else self.size
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether nearly all positions of a window are padding or holes: they are counted then, not visited."""
+        return self.size >= max(tuning.WINDOW_WIDE, tuning.WINDOW_SPARSE * self.meets)
+
 
 def dims_of_window(op: Op) -> list[Dim]:
     """The dimensions of a reduce_window or select_and_scatter; neighbours that are plain are merged into one."""
@@ -111,11 +121,23 @@ class Windows:
         return self.positions <= tuning.WINDOW_UNROLLED
 
     @property
+    def is_sparse(self) -> bool:
+        return any(d.is_sparse for d in self.dims)
+
+    @property
+    def _padding(self) -> list[Note]:
+        if not self.is_sparse:
+            return []
+        meets = " x ".join(str(d.meets) for d in self.dims)
+        return [Note("padding", "counted, not visited", f"a window has {meets} elements of the input at most")]
+
+    @property
     def notes(self) -> list[Note]:
         inside = " x ".join(f"{d.interior[1] - d.interior[0]} of {d.out}" for d in self.dims if not d.is_plain)
         how = "written out" if self.is_unrolled else "a loop"
         return [
             Note("windows", f"{self.positions} elements each, {how}", f"{tuning.WINDOW_UNROLLED} are written out"),
+            *self._padding,
             Note("inside", f"outputs without tests: {inside or 'all'}"),
             Note("lanes", f"{self.width}, outputs of the last dimension ({self.last.out})"),
             Note("unroll", f"{self.unroll}", f"{self.positions} positions; up to {tuning.WINDOW_SMALL} side by side"),
@@ -203,11 +225,13 @@ def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
     while split < len(outer) and hint_of(prod(d.out for d in outer[:split])) < tuning.WINDOW_UNITS:
         split += 1
     blocks = -(-last.out // tuning.WINDOW_BLOCK) if rows < tuning.WINDOW_UNITS else 1
-    work = prod(d.out for d in dims) * positions * (body_cost(op.block()) + len(op.results))
+    visited = prod(d.meets if d.is_sparse else d.size for d in dims)
+    work = prod(d.out for d in dims) * visited * (body_cost(op.block()) + len(op.results))
     return Windows(
         outer=tuple(outer),
         last=last,
-        width=choose_lanes(target, types, last.out),
+        # Each output along the last dimension would have padding of its own.
+        width=1 if last.is_sparse else choose_lanes(target, types, last.out),
         unroll=tuning.WINDOW_VECTORS if positions <= tuning.WINDOW_SMALL and len(op.results) == 1 else 1,
         split=split,
         blocks=blocks,

@@ -42,7 +42,8 @@ def _op_work(op: Op) -> int:
     if op.name == "stablehlo.convolution":
         return results[0] * operands[1]
     together = sum(operands) + sum(results)
-    return together * together
+    windows = math.prod(op.ints("window_dimensions")) * together if "window_dimensions" in op.attributes else 0
+    return together * together + windows
 
 
 def _size(value: Value) -> int:

@@ -84,8 +84,10 @@ class Pool:
         pool.build(m, TARGET, form)
         write_tasks(m)
         extra(m)
-        self.library = jit.load([emit_object(optimize(m.text(), TARGET), TARGET)], [*pool.SYMBOLS, *TASKS, "many"])
-        _, prepare, end = (self.library.addresses[name] for name in pool.SYMBOLS)
+        self.library = jit.load(
+            [emit_object(optimize(m.text(), TARGET), TARGET)], [*pool.SYMBOLS, *TASKS, "many", "shlo_ask"]
+        )
+        _, prepare, end, _ = (self.library.addresses[name] for name in pool.SYMBOLS)
         self.form = form
         self.prepare = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(prepare)
         self.end = ctypes.CFUNCTYPE(None)(end)
@@ -407,6 +409,29 @@ def test_systems(name: str, call: str | None, anonymous: int, set_mask: int, pau
     assert f"@pthread_sigmask(i32 {set_mask}, " in text
     assert re.search(rf"^\s+{pause}$", assembly, re.MULTILINE)
     assert sleep in assembly
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_call_ends_early_when_it_is_told_to(a_pool: Pool, threads: int) -> None:
+    asked: list[int] = []
+    stops_at = 3
+    ask = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))(
+        lambda began: asked.append(began[0]) or int(len(asked) >= stops_at)
+    )
+    word = ctypes.c_void_p.from_address(a_pool.library.addresses["shlo_ask"])
+    word.value = ctypes.cast(ask, ctypes.c_void_p).value
+    try:
+        frame = np.zeros(1 << 16, np.int64)
+        a_pool.run("count", frame, 1, len(frame), threads)
+        assert len(asked) == stops_at
+        assert frame.sum() < len(frame)
+        assert frame.max() == 1
+        before = frame.copy()
+        a_pool.run("count", frame, 2, len(frame), threads)
+        assert (frame == before).all()
+    finally:
+        word.value = None
+    a_pool.check(times=3, threads=threads)
 
 
 @pytest.mark.parametrize("name", ["wasm32", "x86_64-windows:x86-64-v3", "x86_64-none:x86-64-v3"])

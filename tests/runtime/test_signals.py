@@ -112,6 +112,60 @@ def test_a_long_straight_program_stops():
     assert interrupted(exe, x) < 0.1
 
 
+WIDE = 1 << 62
+N = 4000
+CONVOLUTION = """
+func.func @main(%x: tensor<4x128x128x64xf32>, %w: tensor<13x13x64x128xf32>) -> tensor<4x128x128x128xf32> {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {pad = [[6, 6], [6, 6]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<4x128x128x64xf32>, tensor<13x13x64x128xf32>) -> tensor<4x128x128x128xf32>
+  return %0 : tensor<4x128x128x128xf32>
+}"""
+WINDOWS = """
+func.func @main(%x: tensor<4xf64>, %one: tensor<f64>) -> tensor<4xf64> {
+  %0 = "stablehlo.reduce_window"(%x, %one) <{window_dimensions = array<i64: SIZE>,
+      padding = dense<[[LOW, 0]]> : tensor<1x2xi64>}> ({
+  ^bb0(%a: tensor<f64>, %b: tensor<f64>):
+    %s = stablehlo.add %a, %b : tensor<f64>
+    stablehlo.return %s : tensor<f64>
+  }) : (tensor<4xf64>, tensor<f64>) -> tensor<4xf64>
+  return %0 : tensor<4xf64>
+}""".replace("SIZE", str(WIDE)).replace("LOW", str(WIDE - 1))
+NEST = """
+func.func @main(%x: tensor<Nxf32>) -> tensor<Nxf32> {
+  %a = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<Nxf32>) -> tensor<NxNxf32>
+  %b = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<Nxf32>) -> tensor<NxNxf32>
+  %c = stablehlo.power %a, %b : tensor<NxNxf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %r = stablehlo.reduce(%c init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<NxNxf32>, tensor<f32>) -> tensor<Nxf32>
+  return %r : tensor<Nxf32>
+}""".replace("N", "50000")
+PRODUCT = """
+func.func @main(%x: T) -> T {
+  %0 = stablehlo.dot %x, %x : (T, T) -> T
+  return %0 : T
+}""".replace("T", f"tensor<{N}x{N}xf32>")
+LONG = {
+    "product": (PRODUCT, (N, N)),
+    "convolution": (CONVOLUTION, (4, 128, 128, 64), (13, 13, 64, 128)),
+    "windows": (WINDOWS, (4,), ()),
+    "nest": (NEST, (50000,)),
+}
+"""Programs of one step that takes seconds, the one with windows for ever, and the shapes of their arguments."""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", LONG)
+def test_a_single_step_that_is_long_stops(name: str, threads: int) -> None:
+    text, *shapes = LONG[name]
+    exe, small = shlo_jit.compile(text, threads=threads), shlo_jit.compile(TINY, threads=threads)
+    args = [np.ones(shape, np.float64 if name == "windows" else np.float32) for shape in shapes]
+    before = small(np.array(3), X)
+    assert min(interrupted(exe, *args) for _ in range(2)) < 0.25
+    np.testing.assert_array_equal(small(np.array(3), X), before)
+
+
 def test_exceptions_of_other_handlers_come_through():
     class Alarm(Exception):
         pass

@@ -45,6 +45,7 @@ from shlo_jit.kernels.convolution.multiply_tasks import (
     emit_images_task,
     emit_last_task,
 )
+from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_odd_kernel
 from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
@@ -109,26 +110,35 @@ BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW
 """Ways with few multiply-adds a byte."""
 
 
-def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0) -> str:
+LEAVES_PADDING = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES)
+"""Ways that leave out what meets padding, whatever the kernel is."""
+
+
+def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False) -> str:
     """See `conv_routine`."""
     with_ends = f"_ends{ends}" if ends else ""
-    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}{with_ends}"
+    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}{with_ends}{'_tested' if tests_kernel else ''}"
 
 
 @cache
-def conv_routine(types: GemmTypes, target: Target, kind: int, made_for: int = 0, ends: int = 0) -> Routine:
+def conv_routine(
+    types: GemmTypes, target: Target, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False
+) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `made_for`:
     what its code is made for, where `conv_table` says so: the height of a register tile for its lines, the few
-    output features, or the channels of a group. `ends`: see `taps.Ends`, `tile`, likewise."""
+    output features, or the channels of a group. `ends`: see `taps.Ends`, `tile`, likewise. `tests_kernel`: of a kind
+    that leaves padding out, it looks whether the kernel is finite; see `padding_terms.py`."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
-    symbol = conv_symbol(types, kind, made_for, ends)
+    symbol = conv_symbol(types, kind, made_for, ends, tests_kernel)
     heights = [height for height in (made_for, ends) if height > 1 and kind == LAST_IN_PLACE]
     own = [stripe_routine(products, target, height) for height in heights]
-    return Routine(symbol, (symbol,), partial(_build, types, kind, made_for, ends), (copies, product, *own))
+    return Routine(
+        symbol, (symbol,), partial(_build, types, kind, made_for, ends, tests_kernel), (copies, product, *own)
+    )
 
 
 def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -137,27 +147,32 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
     emit_weights_task(module, types, target)
 
 
-def _build(types: GemmTypes, kind: int, made_for: int, ends: int, module: ModuleText, target: Target) -> None:
+def _build(
+    types: GemmTypes, kind: int, made_for: int, ends: int, tests_kernel: bool, module: ModuleText, target: Target
+) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
     if kind in (LAST_IN_PLACE, FEATURES_FEW):
         emit_margin(module, types, target)
     emit_main = TASKS[kind][1]
-    main = emit_main(module, types, target, *((made_for, ends) if ends else (made_for,) if made_for else ()))
-    symbol = conv_symbol(types, kind, made_for, ends)
+    terms = {"terms": PaddingTerms(module, types, target)} if tests_kernel else {}
+    main = emit_main(module, types, target, *((made_for, ends) if ends else (made_for,) if made_for else ()), **terms)
+    symbol = conv_symbol(types, kind, made_for, ends, tests_kernel)
     b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
-    frame = b.alloca("i64", len(FRAME))
+    frame = b.alloca("i64", len(FRAME) + tests_kernel)
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
+    if tests_kernel:
+        b.store(find_odd_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
-    threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)
+    is_small = b.icmp("sle", work, serial)
     for count, task in tasks:
-        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), threads)
+        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), b.params[-1], is_small)
     b.ret()
 
 
@@ -166,8 +181,9 @@ def _taps(b: Builder, g: Arguments) -> V:
     return b.mul(b.mul(kd, kh), kw)
 
 
-def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
-    """One thread or one task: here, without waking anyone."""
+def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V, is_small: V) -> None:
+    """Little work or one task: here, without waking anyone. The pool stops long ones that are interrupted, with one
+    thread too."""
 
     def here() -> list[V]:
         with b.loop(0, tasks, hint="task") as i:
@@ -178,4 +194,4 @@ def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
         b.call("void", "shlo_parallel", [task, frame, tasks, threads])
         return []
 
-    b.if_else(b.or_(b.icmp("eq", threads, 1), b.icmp("sle", tasks, 1)), here, spread)
+    b.if_else(b.or_(is_small, b.icmp("sle", tasks, 1)), here, spread)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
+from shlo_jit.kernels.convolution.padding_terms import Line, PaddingTerms
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.convolution.windows import Windows, multiply_add
 from shlo_jit.kernels.gemm.blocks import ceil_div
@@ -39,6 +40,7 @@ class _Line:
         self.b, self.g, self.types, self.target = b, g, types, target
         self.plan = conv_plan(types, target)
         image, d, h = split(b, line, g.get("od"), g.get("oh"))
+        self.place = d, h
         self.output = b.offset(g.pointer("output"), b.mul(b.mul(line, g.get("ow")), g.get("o_pixel")))
         self.kernel = b.offset(g.pointer("kernel"), g.get("w_offset"))
         self.tops: list[V] = []
@@ -128,6 +130,14 @@ class _Line:
             self.pixels(w, PIXELS, channels)
         self.singles(first, fours, channels)
 
+    def results(self, channels: tuple[V, V]) -> Line:
+        """Some channels of the line, for products with padding."""
+        b, (begin, stop) = self.b, channels
+        kernel = b.offset(self.kernel, b.mul(begin, itemsize(self.types.b)))
+        output = b.offset(self.output, b.mul(begin, self.plan.out_bytes))
+        steps = i64(self.plan.out_bytes), self.g.get("o_pixel")
+        return Line(*self.place, kernel, output, b.sub(stop, begin), *steps)
+
     def singles(self, first: V, end: V, channels: tuple[V, V]) -> None:
         """The pixels before `first`, then those from `end` on."""
         b = self.b
@@ -135,8 +145,11 @@ class _Line:
             self.pixels(b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(end, first))), 1, channels)
 
 
-def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target, size: int) -> str:
-    """`row_chunk` lines of output pixels, `nc` channels of them. `size` of the windows that stay in registers, or 0."""
+def emit_depthwise_task(
+    module: ModuleText, types: GemmTypes, target: Target, *, size: int, terms: PaddingTerms | None = None
+) -> str:
+    """`row_chunk` lines of output pixels, `nc` channels of them. `size` of the windows that stay in registers, or 0.
+    `terms`: what padding adds, where the kernel may have NaN or infinities."""
     name = f"shlo_conv_{types.name}_depthwise_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
@@ -165,6 +178,8 @@ def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target, si
             b.if_else(at.is_whole(size), by_windows, by_pixels)
         else:
             by_pixels()
+        if terms is not None:
+            terms.add(b, frame, at.results(channels))
         epilogue = g.pointer("epilogue")
         with b.if_(b.icmp("ne", epilogue, V("ptr", "null"))):
             pixel = b.mul(line, ow)

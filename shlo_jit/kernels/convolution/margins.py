@@ -51,14 +51,14 @@ def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
     end = b.max_(b.min_(b.sub(extent, first), count), start)
     left, right = b.mul(start, pixel), b.mul(end, pixel)
     whole = b.mul(count, pixel)
-    z = _input_place(b, g, d, depth, "d")
+    z = input_place(b, g, d, depth, "d")
     places = (group, g.get("a_group")), (image, g.get("a_batch")), (z, g.get("a_d")), (b.add(first, start), pixel)
     source = b.offset(g.pointer("input"), dot(b, *places))
-    deep = _is_inside(b, g, z, "d")
+    deep = is_inside(b, g, z, "d")
     with b.loop(0, lines, hint="line") as nth:
         at = b.offset(to, b.mul(nth, line_bytes))
-        y = _input_place(b, g, h, b.add(tap, nth), "h")
-        inside = b.and_(deep, _is_inside(b, g, y, "h"))
+        y = input_place(b, g, h, b.add(tap, nth), "h")
+        inside = b.and_(deep, is_inside(b, g, y, "h"))
         b.memset(at, 0, b.select(inside, left, whole))
         with b.if_(inside):
             b.memcpy(b.offset(at, left), b.offset(source, b.mul(y, g.get("a_h"))), b.sub(right, left))
@@ -66,13 +66,13 @@ def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
     b.ret()
 
 
-def _input_place(b: Builder, g: Arguments, output: V, tap: V, axis: str) -> V:
+def input_place(b: Builder, g: Arguments, output: V, tap: V, axis: str) -> V:
     """Where in the input an output's window has its tap."""
     stride, pad, dilation = g.ints(f"stride_{axis} pad_{axis} rdil_{axis}")
     return b.add(b.sub(b.mul(output, stride), pad), b.mul(tap, dilation))
 
 
-def _is_inside(b: Builder, g: Arguments, place: V, axis: str) -> V:
+def is_inside(b: Builder, g: Arguments, place: V, axis: str) -> V:
     return b.icmp("ult", place, g.get(f"in_{axis}"))
 
 
@@ -81,7 +81,7 @@ def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
     inside = b.and_(b.icmp("sge", w, g.get("inside0")), b.icmp("sle", b.add(w, height), g.get("inside1")))
     for axis, output in (("d", d), ("h", h)):
         for tap in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
-            found = _is_inside(b, g, _input_place(b, g, output, tap, axis), axis)
+            found = is_inside(b, g, input_place(b, g, output, tap, axis), axis)
             # Lines of the window outside the image are not read then.
             found = b.or_(found, b.icmp("ne", g.get("leaves_padding"), 0)) if axis == "h" else found
             inside = b.and_(inside, found)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.depthwise import lines_inside
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
+from shlo_jit.kernels.convolution.padding_terms import Line, PaddingTerms
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
@@ -25,12 +26,14 @@ Load = Callable[[V, V], V]
 class _PlaneLine:
     """One line of one output plane."""
 
-    def __init__(self, b: Builder, g: Arguments, types: GemmTypes, target: Target, index: V):
-        self.b, self.g, self.types = b, g, types
+    def __init__(
+        self, b: Builder, g: Arguments, types: GemmTypes, target: Target, index: V, terms: PaddingTerms | None = None
+    ):
+        self.b, self.g, self.types, self.terms = b, g, types, terms
         self.plan = conv_plan(types, target)
         od, oh, self.ow = g.ints("od oh ow")
         image, self.feature, d, h = split(b, index, b.mul(g.get("groups"), g.get("co")), od, oh)
-        self.image = image
+        self.image, self.place = image, (d, h)
         group, f = b.udiv(self.feature, g.get("co")), b.urem(self.feature, g.get("co"))
         self.pixel = b.mul(b.add(b.mul(d, oh), h), self.ow)
         places = (
@@ -133,14 +136,18 @@ class _PlaneLine:
                 return []
 
             b.if_else(b.and_(inner, adjacent), middle, ends)
+        if self.terms is not None:
+            out = i64(self.plan.out_bytes)
+            self.terms.add(b, g.frame, Line(*self.place, self.kernel, self.output, i64(1), out, out))
         epilogue = g.pointer("epilogue")
         with b.if_(b.icmp("ne", epilogue, V("ptr", "null"))):
             rectangle = [self.feature, b.add(self.feature, 1), self.pixel, b.add(self.pixel, self.ow)]
             b.call_pointer("void", epilogue, [g.pointer("frame"), self.image, *rectangle])
 
 
-def emit_planes_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """`row_chunk` lines of all output planes, in order."""
+def emit_planes_task(module: ModuleText, types: GemmTypes, target: Target, *, terms: PaddingTerms | None = None) -> str:
+    """`row_chunk` lines of all output planes, in order. `terms`: what padding adds, where the kernel may have NaN or
+    infinities."""
     name = f"shlo_conv_{types.name}_planes_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
@@ -149,6 +156,6 @@ def emit_planes_task(module: ModuleText, types: GemmTypes, target: Target) -> st
     lines = b.mul(b.mul(g.get("batch"), b.mul(g.get("groups"), g.get("co"))), b.mul(g.get("od"), g.get("oh")))
     first = b.mul(index, chunk)
     with b.loop(first, b.min_(b.add(first, chunk), lines), hint="line") as line:
-        _PlaneLine(b, g, types, target, line).run()
+        _PlaneLine(b, g, types, target, line, terms).run()
     b.ret()
     return name

@@ -27,6 +27,18 @@ touches nothing of the job.
 
 Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
 
+    ptr @shlo_ask
+
+is null, or an `i32 ask(ptr began)` that the caller's thread calls after each of its tasks, with a word that is 0 the
+first time in a call. What is not 0 ends the call: tasks that nobody has begun are left out, and later calls do nothing
+while it stays so. By this a long step can be interrupted (see `runtime/signals.py`). Tasks of more than some
+milliseconds can ask in between:
+
+    i1 @shlo_is_stopped(ptr began)
+
+is whether the task shall return early; its word is the task's own, and 0 the first time. Only the thread that called
+the program asks. The pool of a library never asks: it has neither the word nor a use for it.
+
 Three forms, `Target.threads`: with `futex` or `pthread` workers sleep in one or the other way of `waiting.py`; in the
 `serial` form the caller runs all tasks, and the other two functions do nothing.
 """
@@ -67,31 +79,66 @@ from shlo_jit.kernels.threads.workers import start_workers, write_workers
 PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "threads")]
 
 
-def build(module: ModuleText, target: Target, form: str | None = None) -> None:
+def build(module: ModuleText, target: Target, form: str | None = None, asks: bool = True) -> None:
     """Write the pool into `module`, in the target's form or the one asked for: `futex`, `pthread` or `serial`. SYMBOLS
-    get external linkage."""
+    get external linkage. `asks`: with `shlo_ask`."""
     form = form or target.threads
+    if asks:
+        module.define_global(ASK.text[1:], "global ptr null, align 8")
+    _write_is_stopped(module, asks)
     if form == "serial":
-        _write_serial_form(module)
+        _write_serial_form(module, asks)
         return
     waiting: Waiting = {"futex": Futexes, "pthread": Conditions}[form](target)
     write_state(module, target, waiting)
     write_workers(module, target, waiting)
-    _write_run(module)
-    _write_alone(module)
-    _write_parallel(module, target, waiting)
+    _write_run(module, asks)
+    _write_alone(module, asks)
+    _write_parallel(module, target, waiting, asks)
 
 
-SYMBOLS = ("shlo_parallel", "shlo_pool_prepare", "shlo_pool_end")
-THREADS = Routine("threads", SYMBOLS, build)
+SYMBOLS = ("shlo_parallel", "shlo_pool_prepare", "shlo_pool_end", "shlo_is_stopped")
+ASK = V("ptr", "@shlo_ask")
+THREADS = Routine("threads", (*SYMBOLS, ASK.text[1:]), build)
 """The pool as an object that all programs of a process share."""
-SERIAL = Routine("threads_serial", SYMBOLS, functools.partial(build, form="serial"))
-"""The same functions without threads, for any target."""
+OF_LIBRARY = Routine("threads_of_library", SYMBOLS, functools.partial(build, asks=False))
+"""The pool of an exported library."""
+SERIAL = Routine("threads_serial", SYMBOLS, functools.partial(build, form="serial", asks=False))
+"""The same functions without threads, for a library for any target."""
 
 
-def _write_serial_form(module: ModuleText) -> None:
-    _write_alone(module)
+def _write_is_stopped(module: ModuleText, asks: bool) -> None:
+    b = module.function("shlo_is_stopped", [("ptr", "began")], "i1", linkage="external", attributes="nounwind")
+    b.ret(_is_told_to_stop(b, b.params[0]) if asks else V("i1", "false"))
+
+
+def _is_told_to_stop(b: Builder, began: V) -> V:
+    """i1: what `shlo_ask` answers, if it is there."""
+    ask = b.load("ptr", ASK)
+    (answer,) = b.if_else(
+        b.icmp("eq", ask, V("ptr", "null")), lambda: [i32(0)], lambda: [b.call_pointer("i32", ask, [began])]
+    )
+    return b.icmp("ne", answer, i32(0))
+
+
+def _leave_if_stopped(b: Builder, asks: bool) -> None:
+    """A step of several calls does not go on with what an earlier one has left undone."""
+    if asks:
+        with b.if_(_is_told_to_stop(b, _word(b))):
+            b.ret_early()
+
+
+def _word(b: Builder) -> V:
+    """The address of a word that is 0."""
+    word = b.alloca("i64", 1)
+    b.store(i64(0), word)
+    return word
+
+
+def _write_serial_form(module: ModuleText, asks: bool) -> None:
+    _write_alone(module, asks)
     b = module.function("shlo_parallel", PARAMETERS, linkage="external", attributes="nounwind")
+    _leave_if_stopped(b, asks)
     _run_alone(b)
     b.ret()
     b = module.function("shlo_pool_prepare", [("i64", "threads")], "i32", linkage="external", attributes="nounwind")
@@ -100,12 +147,16 @@ def _write_serial_form(module: ModuleText) -> None:
     b.ret()
 
 
-def _write_alone(module: ModuleText) -> None:
+def _write_alone(module: ModuleText, asks: bool) -> None:
     """void @shlo_pool_alone(ptr task, ptr frame, i64 tasks): all tasks on the caller."""
     b = module.function("shlo_pool_alone", PARAMETERS[:3], attributes="nounwind")
     task, frame, tasks = b.params
+    began = _word(b) if asks else None
     with b.loop(0, tasks) as index:
         b.call_pointer("void", task, [frame, index, i64(0)])
+        if began is not None:
+            with b.if_(_is_told_to_stop(b, began)):
+                b.ret_early()
     b.ret()
 
 
@@ -113,7 +164,7 @@ def _run_alone(b: Builder) -> None:
     b.call("void", "shlo_pool_alone", b.params[:3], declare=False)
 
 
-def _write_run(module: ModuleText) -> None:
+def _write_run(module: ModuleText, asks: bool) -> None:
     """void @shlo_pool_run(ptr state, i64 worker): take indices of the job and run them until none are left."""
     b = module.function("shlo_pool_run", [("ptr", "state"), ("i64", "worker")], attributes="nounwind")
     state, worker = b.params
@@ -122,24 +173,30 @@ def _write_run(module: ModuleText) -> None:
     tasks = b.load("i64", b.offset(state, TASKS))
     remaining, taken = b.offset(state, REMAINING), b.offset(state, TAKEN)
     last = b.sub(tasks, 1)
+    began = _word(b) if asks else None
 
-    def run_all(index_after: Callable[[V], V]) -> list[V]:
-        """`index_after(how many this thread has run)` is the next."""
+    def run_all(index_after: Callable[[V], V], began: V | None = None) -> list[V]:
+        """`index_after(how many this thread has run)` is the next. With `began`, the thread asks."""
         with b.loop(0, tasks, hint="task") as done:
             with b.if_(b.icmp("sle", atomic(b, "sub", remaining, i64(1), "acq_rel"), 0)):
                 b.ret_early()
             b.call_pointer("void", task, [frame, index_after(done), worker])
+            if began is not None:
+                with b.if_(_is_told_to_stop(b, began)):
+                    atomic_store(b, i64(0), remaining, "release")
+                    b.ret_early()
         return []
 
     def from_the_end(_: V) -> V:
         return b.sub(last, atomic(b, "add", taken, i64(1), "monotonic"))
 
-    b.if_else(b.icmp("eq", worker, 0), lambda: run_all(lambda done: done), lambda: run_all(from_the_end))
+    b.if_else(b.icmp("eq", worker, 0), lambda: run_all(lambda done: done, began), lambda: run_all(from_the_end))
     b.ret()
 
 
-def _write_parallel(module: ModuleText, target: Target, waiting: Waiting) -> None:
+def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: bool) -> None:
     b = module.function("shlo_parallel", PARAMETERS, linkage="external", attributes=spinning(target))
+    _leave_if_stopped(b, asks)
     _, _, tasks, threads = b.params
     several, alone, known, own, job = (b.label(n) for n in ("several", "alone", "known", "own", "job"))
     hands = b.min_(tasks, threads)

@@ -9,6 +9,12 @@ a "transposed" convolution, comes to; of two dimensions dilated by 2, a quarter 
 Needs: static shapes. Guarantees: no convolution that `is_dilated` remains.
 
     convolution(x, w), lhs_dilate = [2]   ->   interleaved(convolution(x, w[0::2]), convolution(x, w[1::2]))
+
+Where the kernel may have NaN or infinities, the taps that a phase leaves out are looked at: if one is not finite, its
+product with a zero is NaN, and so are all results of that phase and feature. What is added is -0 else, which changes
+no number.
+
+    y = convolution(x, w[0::2])   ->   y + select(any(0 * w[1::2] is NaN), NaN, -0)
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
@@ -79,14 +86,18 @@ def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:
     for i, count in zip(d.output_spatial_dimensions, counts, strict=True):
         shape[i] = count
     parts: dict[tuple[int, ...], Value] = {}
+    odd = _odd_taps(rw, op, w) if may_be_odd(op.operands[1]) else None
     for a in itertools.product(*map(range, dilation)):
         phases = [phase(*of) for of in zip(a, dilation, window, low, strict=True)]
         if any(p.taps == 0 for p in phases):
             parts[a] = mk.constant(rw, tensor(tuple(shape), op.result.tensor.dtype), 0)
-            continue
-        attributes = {**op.attributes, "padding": _padding(op, x, phases, counts), "lhs_dilation": mk.dims((1,) * n)}
-        operands = [x, _taps(rw, op, w, phases)]
-        parts[a] = rw.emit1(op.name, operands, tensor(tuple(shape), op.result.tensor.dtype), attributes)
+        else:
+            padding = _padding(op, x, phases, counts)
+            attributes = {**op.attributes, "padding": padding, "lhs_dilation": mk.dims((1,) * n)}
+            operands = [x, _taps(rw, op, w, phases)]
+            parts[a] = rw.emit1(op.name, operands, tensor(tuple(shape), op.result.tensor.dtype), attributes)
+        if odd is not None:
+            parts[a] = _with_zeros(rw, op, parts[a], odd, phases)
     result = _interleaved(rw, parts, d.output_spatial_dimensions, dilation)
     for i in d.output_spatial_dimensions:
         if mk.shape_of(result)[i] != extents[i]:
@@ -106,18 +117,57 @@ def _padding(op: Op, x: Value, phases: list[Phase], counts: list[int]) -> Dense:
     return Dense(tensor((n, 2), I64), np.array(rows, np.int64))
 
 
-def _taps(rw: Rewriter, op: Op, w: Value, phases: list[Phase]) -> Value:
-    """The taps of a phase. The window runs backwards where it is reversed."""
+def may_be_odd(kernel: Value) -> bool:
+    """Whether products of the kernel with zero may be NaN."""
+    return kernel.tensor.storage.kind in "fc" and not is_known_finite(kernel)
+
+
+def _odd_taps(rw: Rewriter, op: Op, w: Value) -> Value:
+    """Which taps of which output features have a number that is not finite, as i1: the kernel's shape, with an extent
+    of 1 for the input's features."""
+    d = op.attributes["dimension_numbers"]
+    products = mk.apply(rw, "multiply", w, mk.splat_like(rw, w, 0))
+    sums = mk.reduce_sum(rw, products, (d.kernel_input_feature_dimension,))
+    shape = list(mk.shape_of(w))
+    shape[d.kernel_input_feature_dimension] = 1
+    return mk.reshape(rw, mk.compare(rw, "NE", sums, sums), tuple(shape))
+
+
+def _with_zeros(rw: Rewriter, op: Op, y: Value, odd: Value, phases: list[Phase]) -> Value:
+    """A phase's result, and the products with zeros of the taps that it leaves out."""
+    d = op.attributes["dimension_numbers"]
+    keep = d.kernel_output_feature_dimension
+    over = tuple(i for i in range(odd.tensor.rank) if i != keep)
+    own = np.ones(mk.shape_of(odd), bool)
+    own[_places(op, mk.shape_of(odd), phases)] = False
+    if not own.any():
+        return y
+    others = mk.apply(rw, "and", odd, mk.constant(rw, odd.tensor, own))
+    is_nan = mk.broadcast(rw, mk.reduce_sum(rw, others, over), mk.shape_of(y), (d.output_feature_dimension,))
+    nan = complex(np.nan, np.nan) if y.tensor.storage.is_complex else np.nan
+    zero = complex(-0.0, -0.0) if y.tensor.storage.is_complex else -0.0
+    values = [mk.splat_like(rw, y, x) for x in (nan, zero)]
+    return mk.apply(rw, "add", y, rw.emit1("stablehlo.select", [is_nan, *values], y.type))
+
+
+def _places(op: Op, shape: Sequence[int], phases: list[Phase]) -> tuple[slice, ...]:
+    """Where the taps of a phase are in the kernel. The window runs backwards where it is reversed."""
     d = op.attributes["dimension_numbers"]
     dilation = op.ints("lhs_dilation", (1,) * len(phases))
     flags = op.attributes.get("window_reversal")
     reverse = op.ints("window_reversal") if flags is not None else (0,) * len(phases)
-    shape = mk.shape_of(w)
-    start, limit, step = [0] * len(shape), list(shape), [1] * len(shape)
+    out = [slice(0, n, 1) for n in shape]
     for p, r, back, i in zip(phases, dilation, reverse, d.kernel_spatial_dimensions, strict=True):
         reach = r * (p.taps - 1)
-        start[i] = shape[i] - 1 - p.tap - reach if back else p.tap
-        limit[i], step[i] = start[i] + reach + 1, r
+        start = shape[i] - 1 - p.tap - reach if back else p.tap
+        out[i] = slice(start, start + reach + 1, r) if p.taps else slice(0, 0, 1)
+    return tuple(out)
+
+
+def _taps(rw: Rewriter, op: Op, w: Value, phases: list[Phase]) -> Value:
+    """The taps of a phase."""
+    places = _places(op, mk.shape_of(w), phases)
+    start, limit, step = ([getattr(s, x) for s in places] for x in ("start", "stop", "step"))
     t = tensor(tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, step, strict=True)), w.tensor.dtype)
     if t == w.tensor:
         return w

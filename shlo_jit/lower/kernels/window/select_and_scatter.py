@@ -77,7 +77,11 @@ class SelectWriter:
         def loops(k: int, inside: V, at: V, state: list[V]) -> list[V]:
             if k < len(index):
                 d, stride, _ = self.windowed[k]
-                with b.loop_carry(0, d.size, state, 1, "position") as carry:
+                begin, end = i64(0), i64(d.size)
+                if d.size > d.extent:  # positions in the padding, which choose nothing, are left out
+                    corner = b.sub(i64(d.low), b.mul(index[k], d.stride))
+                    begin, end = b.max_(corner, 0), b.min_(b.add(corner, d.extent), d.size)
+                with b.loop_carry(begin, b.max_(begin, end), state, 1, "position") as carry:
                     x = b.sub(b.add(b.mul(index[k], d.stride), carry.index), d.low)
                     ok = b.and_(inside, b.icmp("ult", x, i64(d.extent)))
                     carry.next(*loops(k + 1, ok, b.add(at, b.mul(x, stride)), carry.values))

@@ -1,15 +1,17 @@
 """reduce_window: fold the elements under a window with a region, starting from initial values.
 
 Each output is folded in row-major order of its window; a place in the padding or between dilated elements counts as an
-initial value, as the specification has it. Lanes are consecutive outputs of the last dimension (channels, in NHWC).
-Outputs whose window lies inside the input, which in most pooling is nearly all, take loads at constant distances with
-no tests at all; the others test every window position. A window that covers all that came before (cumsum and its kin)
-is a scan: see `scan.py`. Cost: a load and a body per output and window position.
+initial value, as the specification has it. Where nearly all of a wide window is padding, that is counted and folded as
+a whole (see `padding.py`), and only elements of the input are visited. Lanes are consecutive outputs of the last
+dimension (channels, in NHWC). Outputs whose window lies inside the input, which in most pooling is nearly all, take
+loads at constant distances with no tests at all; the others test every window position. A window that covers all that
+came before (cumsum and its kin) is a scan: see `scan.py`. Cost: a load and a body per output and window position.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
@@ -23,6 +25,7 @@ from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import lanes_loop
 from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.lower.kernels.window.fold import Fold
+from shlo_jit.lower.kernels.window.padding import repeated
 from shlo_jit.lower.kernels.window.scan import ScanWriter
 from shlo_jit.schedule.window import Dim, Windows, WindowSchedule
 from shlo_jit.sizes import Size, equal, surely
@@ -160,6 +163,8 @@ class WindowWriter:
         def loops(k: int, inside: V, at: V, values: list[Reg]) -> list[Reg]:
             """The positions along dimension k and those after it, with the place and the tests so far."""
             d = self.dims[k]
+            if d.is_sparse:
+                return self.sparse(k, index[k] if k < len(index) else i, inside, at, values, n, mask, loops)
             with b.loop_carry(0, d.size, fold.flat(values), 1, "window") as carry:
                 values = fold.like(carry.values)
                 if k == len(index):
@@ -171,6 +176,37 @@ class WindowWriter:
             return fold.like(carry.values)
 
         return loops(0, V("i1", "true"), i64(0), fold.start(n))
+
+    def sparse(
+        self, k: int, o: V, inside: V, at: V, values: list[Reg], n: int, mask: V | None, loops: Callable[..., list[Reg]]
+    ) -> list[Reg]:
+        """The positions along a dimension whose windows are nearly all padding: `loops` for those that have elements of
+        the input, and the padding between them by count."""
+        b, fold, d = self.b, self.fold, self.dims[k]
+        sizes = [after.size for after in self.dims[k + 1 :]]
+        corner = b.sub(b.mul(o, d.stride), d.low)
+        first = b.max_(_ceil(b, corner, d.base), 0)
+        last = b.add(corner, (d.size - 1) * d.dilation)
+        end = b.min_(b.add(_floor(b, last, d.base), 1), d.extent)
+        with b.loop_carry(first, b.max_(first, end), [i64(0), *fold.flat(values)], 1, "element") as carry:
+            done, *flat = carry.values
+            distance = b.sub(b.mul(carry.index, d.base), corner)
+            position = b.udiv(distance, d.dilation)
+
+            def element() -> list[V]:
+                before = repeated(b, fold, fold.like(flat), [b.sub(position, done), *sizes], n)
+                place = b.add(at, b.mul(carry.index, self.in_strides[k]))
+                if k + 1 < len(self.dims):
+                    after = loops(k + 1, inside, place, before)
+                else:
+                    found = fold.load(b.select(inside, place, i64(0)), n, mask)
+                    after = fold.combine(before, fold.select(inside, found, fold.start(n)))
+                return [b.add(position, 1), *fold.flat(after)]
+
+            is_position = b.icmp("eq", b.urem(distance, d.dilation), 0)
+            carry.next(*b.if_else(is_position, element, lambda: [done, *flat]))
+        done, *flat = carry.values
+        return repeated(b, fold, fold.like(flat), [b.sub(d.size, done), *sizes], n)
 
     def input_index(self, d: Dim, o: V, w: V) -> tuple[V, V]:
         """What output o (lanes or one) reads at window position w of a dimension, and whether that exists."""
@@ -196,6 +232,18 @@ class WindowWriter:
         x, ok = self.input_index(self.last, b.add(b.splat(i, n), b.iota("i64", n)), w)
         ok = b.and_(b.splat(inside, n), ok)
         return fold.select(ok, fold.gather(b.add(b.splat(at, n), x), ok), fold.start(n))
+
+
+def _floor(b: Builder, x: V, divisor: int) -> V:
+    """x / divisor, rounded down."""
+    if divisor == 1:
+        return x
+    quotient = b.sdiv(x, i64(divisor))
+    return b.select(b.icmp("slt", b.sub(x, b.mul(quotient, divisor)), 0), b.sub(quotient, 1), quotient)
+
+
+def _ceil(b: Builder, x: V, divisor: int) -> V:
+    return b.sub(0, _floor(b, b.sub(0, x), divisor))
 
 
 def _number(b: Builder, type: str, number: int) -> V:
