@@ -11,7 +11,6 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.bands import form_bands
-from shlo_jit.fuse.choices import chooses
 from shlo_jit.fuse.dear import dear
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.gradient import form_gradients
@@ -137,7 +136,7 @@ class _Fusion(Grouping):
             for nest in nests:
                 self.inline(op, nest)
             return
-        if wanted and chooses(op) and self.inline_everywhere(op, nests) is None:
+        if wanted and self.choices.chooses(op) and self.inline_everywhere(op, nests) is None:
             return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
@@ -152,7 +151,7 @@ class _Fusion(Grouping):
 
     def update(self, op: Op, position: int) -> None:
         """An update in place, or where nests choose between it and what it leaves, another value."""
-        if chooses(op):
+        if self.choices.chooses(op):
             self.fusible(op, position)
         else:
             fuse_update(self, op, position)

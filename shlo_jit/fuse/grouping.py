@@ -6,6 +6,7 @@ memory whatever fusion would like.
 
 from __future__ import annotations
 
+from shlo_jit.fuse.choices import Choices
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import NestStep, Step
@@ -47,6 +48,7 @@ class Grouping:
     def __init__(self, block: Block):
         self.block = block
         self.here = {id(op) for op in block.ops}
+        self.choices = Choices(block)
         self.steps: list[Step] = []
         self.of_nest: dict[Nest, NestStep] = {}
         self.memory: dict[Value, str] = {}
