@@ -133,9 +133,9 @@ class _Fusion(Grouping):
         nests = self.nests_wanting(op.result)
         wanted = nests and op.result not in self.memory
         if wanted and all(self.has_places(op, nest) for nest in nests):
-            for nest in nests:
-                self.inline(op, nest)
-            return
+            if not any([self.inline(op, nest) for nest in nests]):
+                return
+            nests = self.nests_wanting(op.result)
         if wanted and self.choices.chooses(op) and self.inline_everywhere(op, nests) is None:
             return
         found = self.pieces.get(op.result)

@@ -67,7 +67,7 @@ define(
 
 
 def _check_state(algorithm: str, state: TensorType) -> None:
-    """The state is two words of 64 bits, or three; that of DEFAULT, which is Philox's here, may be written in others."""
+    """The state is two words of 64 bits, or three; that of DEFAULT, which is Philox here, may have shorter elements."""
     assert state.shape is not None
     size, bits = state.shape[0], state.storage.bits
     allowed = (2,) if algorithm == "THREE_FRY" else (2, 3)

@@ -168,6 +168,32 @@ def doubled(n: int) -> str:
     return "\n".join([*lines, f"return %v{n} : {T} }}"])
 
 
+def growing(n: int) -> str:
+    """A row more in every link."""
+    lines = [f"func.func @main(%v0: {ROW}, %y: {ROW}) -> tensor<{n + 1}x{N}xf32> {{"]
+    lines += [
+        f"%v{k + 1} = stablehlo.concatenate %v{k}, %y, dim = 0 : (tensor<{k + 1}x{N}xf32>, {ROW}) -> tensor<{k + 2}x{N}xf32>"
+        for k in range(n)
+    ]
+    return "\n".join([*lines, f"return %v{n} : tensor<{n + 1}x{N}xf32> }}"])
+
+
+def in_loop(n: int) -> str:
+    """A loop's body that reads every value at two places, the second of which is ever further away."""
+    lines = [
+        f"func.func @main(%x: {T}) -> {T} {{", "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        "%k0 = stablehlo.constant dense<0> : tensor<i32>", "%k1 = stablehlo.constant dense<1> : tensor<i32>",
+        f"%r:2 = stablehlo.while(%k = %k0, %v0 = %x) : tensor<i32>, {T} cond {{",
+        "%c = stablehlo.compare LT, %k, %k1 : (tensor<i32>, tensor<i32>) -> tensor<i1>", "stablehlo.return %c : tensor<i1> } do {",
+    ]  # fmt: skip
+    for k in range(n):
+        low, high = (1, -1) if k % 2 else (-2, 2)
+        lines.append(f"%a{k} = stablehlo.pad %v{k}, %zero, low = [{low}, {k % 3}], high = [{high}, {-(k % 3)}], interior = [0, 0] : ({T}, tensor<f32>) -> {T}")
+        lines.append(f"%v{k + 1} = stablehlo.maximum %a{k}, %v{k} : {T}")
+    lines += ["%j = stablehlo.add %k, %k1 : tensor<i32>", f"stablehlo.return %j, %v{n} : tensor<i32>, {T} }}"]
+    return "\n".join([*lines, f"return %r#1 : {T} }}"])
+
+
 def mixed(n: int, seed: int) -> str:
     rng = random.Random(seed)
     return chain([rng.choice(list(LINKS)) for _ in range(n)])
@@ -175,7 +201,8 @@ def mixed(n: int, seed: int) -> str:
 
 SHAPES: dict[str, Callable[[int], str]] = {
     **{name: lambda n, name=name: chain([name] * n) for name in LINKS},
-    "shrinking": shrinking, "pairs": pairs, "doubled": doubled,
+    "shrinking": shrinking, "pairs": pairs, "doubled": doubled, "growing": growing,
+    "in a loop": in_loop,
     **{f"mixed {seed}": lambda n, seed=seed: mixed(n, seed) for seed in range(4)},
 }  # fmt: skip
 

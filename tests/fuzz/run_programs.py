@@ -37,7 +37,7 @@ GIGABYTE = 1 << 30
 SECONDS = 60.0
 """That one mutant may take."""
 STANDARD = 40_000
-WHOLE = 10
+WHOLE = 40
 """One mutant of an op in so many is compiled and run."""
 
 
