@@ -136,11 +136,9 @@ def _infer_func(op: Op) -> list[Type]:
         if not isinstance(found, tuple) or not all(isinstance(item, DictAttr) for item in found):
             raise Violation("attribute", f"expects '{name}' to be an array of dictionaries")
         if len(found) != len(types):
-            raise Violation(
-                "attribute",
-                f"expects {what} attribute array to have the same number of elements as the number of function {what}s, "
-                f"got {len(found)}, but expected {len(types)}",
-            )
+            wanted = f"the same number of elements as the number of function {what}s"
+            got = f"got {len(found)}, but expected {len(types)}"
+            raise Violation("attribute", f"expects {what} attribute array to have {wanted}, {got}")
     return []
 
 

@@ -1,6 +1,6 @@
 """Mutants of small programs, with every op as often as any other: from a number to a program, always the same one.
 
-    text = op_mutant(op_bases(), number)
+    text = op_text(op_mutant(op_bases(), number))
 
 Programs of the table of ops change as those of `mutate_programs.py` do. Beside these there are programs with shardings,
 whose attributes are texts, and with generators of random bits.
@@ -20,8 +20,10 @@ from mutate_programs import MANY_OPS, Mutator, bases
 
 import shlo_jit
 from shlo_jit.ir.attributes import DictAttr, OpaqueAttr
-from shlo_jit.ir.core import walk
+from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
+from shlo_jit.shrink.copies import copied
+from shlo_jit.verify.verifier import verify_module
 
 MOST_LINES = 40
 """Of a program that counts as small."""
@@ -165,21 +167,39 @@ def _has_text(value: Any) -> bool:
     return False
 
 
-def op_mutant(texts: Mapping[str, tuple[str, ...]], number: int) -> str:
-    """Program number `number`; one that can't be printed is a text of one line that is refused."""
+@functools.cache
+def _parsed(text: str) -> Module:
+    return shlo_jit.parse(text)
+
+
+def op_mutant(texts: Mapping[str, tuple[str, ...]], number: int) -> Module | None:
+    """Program number `number`; None where a region has got into itself."""
     rng = random.Random(number)
     name = rng.choice(list(texts))
-    module = shlo_jit.parse(rng.choice(texts[name]))
+    module = copied(_parsed(rng.choice(texts[name])))
     mutator = OpMutator(module, rng)
     if name == "sharded" and rng.random() < 0.8:
         mutator.texts()
     else:
         mutator.run()
-    if sum(1 for _ in islice(walk(module.body), MANY_OPS)) == MANY_OPS:
-        return "cannot be printed"  # a region has got into itself
+    return module if sum(1 for _ in islice(walk(module.body), MANY_OPS)) < MANY_OPS else None
+
+
+UNPRINTABLE = AttributeError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError
+"""What may be raised where attributes are none that a text could have."""
+
+
+def is_refused(module: Module) -> bool:
+    """Whether the verifier refuses the program as it is in memory, which is found out sooner than by its text."""
     try:
-        return str(module)
-    except (AttributeError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError):
+        return bool(verify_module(module))
+    except UNPRINTABLE:
+        return False
+
+
+def op_text(module: Module | None) -> str:
+    """The program as text; one that can't be printed is a text of one line that is refused."""
+    try:
+        return "cannot be printed" if module is None else str(module)
+    except UNPRINTABLE:
         return "cannot be printed"
-
-

@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from execute import check
 from lower_only import lower
-from mutate_one_op import op_bases, op_mutant
+from mutate_one_op import is_refused, op_bases, op_mutant, op_text
 from mutate_programs import bases, mutant
 from rich.progress import Progress
 
@@ -43,7 +43,7 @@ WHOLE = 40
 
 def text_of(number: int, ops: bool) -> str:
     """Mutant number `number` of either kind."""
-    return op_mutant(op_bases(), number) if ops else mutant(bases(), number)
+    return op_text(op_mutant(op_bases(), number)) if ops else mutant(bases(), number)
 
 
 def outcome_of(text: str, number: int, ops: bool) -> tuple[str, str]:
@@ -60,8 +60,11 @@ def worker(numbers: Iterator[int], to: Connection, ops: bool) -> None:
     for number in numbers:
         to.send((number, "", ""))
         try:
-            text = text_of(number, ops)
-            if ops and hash(text) in seen:
+            module = op_mutant(op_bases(), number) if ops else None
+            text = "" if module is not None and is_refused(module) else text_of(number, ops)
+            if not text:
+                outcome, detail = "invalid", ""
+            elif ops and hash(text) in seen:
                 outcome, detail = "seen", ""
             else:
                 outcome, detail = outcome_of(text, number, ops)
