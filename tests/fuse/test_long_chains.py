@@ -194,6 +194,22 @@ def in_loop(n: int) -> str:
     return "\n".join([*lines, f"return %r#1 : {T} }}"])
 
 
+def comparator(n: int) -> str:
+    """A comparator whose two sides are the same expression, of values that are read twice each."""
+    element, line = "tensor<f32>", f"tensor<{N}xf32>"
+    sides = [
+        f"%{side}{k + 1} = stablehlo.{'add' if k == 0 else 'maximum'} %{side}{k}, %{side}{k} : {element}"
+        for side in "ab"
+        for k in range(n)
+    ]
+    return "\n".join(
+        [f"func.func @main(%x: {line}) -> {line} {{", '%r = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({',
+         f"^bb0(%a0: {element}, %b0: {element}):", *sides,
+         f"%c = stablehlo.compare LT, %a{n}, %b{n} : ({element}, {element}) -> tensor<i1>",
+         f"stablehlo.return %c : tensor<i1> }}) : ({line}) -> {line}", f"return %r : {line} }}"]
+    )  # fmt: skip
+
+
 def mixed(n: int, seed: int) -> str:
     rng = random.Random(seed)
     return chain([rng.choice(list(LINKS)) for _ in range(n)])
@@ -202,7 +218,7 @@ def mixed(n: int, seed: int) -> str:
 SHAPES: dict[str, Callable[[int], str]] = {
     **{name: lambda n, name=name: chain([name] * n) for name in LINKS},
     "shrinking": shrinking, "pairs": pairs, "doubled": doubled, "growing": growing,
-    "in a loop": in_loop,
+    "in a loop": in_loop, "comparator": comparator,
     **{f"mixed {seed}": lambda n, seed=seed: mixed(n, seed) for seed in range(4)},
 }  # fmt: skip
 

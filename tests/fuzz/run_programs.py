@@ -36,6 +36,8 @@ from rich.progress import Progress
 GIGABYTE = 1 << 30
 SECONDS = 60.0
 """That one mutant may take."""
+START_SECONDS = 900.0
+"""That a worker may take before its first mutant: it makes all bases, beside whatever else the machine does."""
 STANDARD = 40_000
 WHOLE = 40
 """One mutant of an op in so many is compiled and run."""
@@ -92,7 +94,7 @@ class Worker:
         self.process = context.Process(target=worker, args=(list(self.rest), send, self.ops), daemon=True)
         self.process.start()
         send.close()
-        self.number, self.since = -1, time.monotonic() + SECONDS
+        self.number, self.since = -1, time.monotonic() + START_SECONDS
 
     def stop(self) -> None:
         self.process.kill()
@@ -132,7 +134,7 @@ def run(count: int = STANDARD, first: int = 0, processes: int = 2, *, ops: bool 
             for w in list(workers):
                 found = _next(w) if w.answers in ready else None
                 if time.monotonic() - w.since > SECONDS:
-                    found = (w.number, "finding", f"took more than {SECONDS:.0f} s")
+                    found = (w.number if w.number >= 0 else w.rest[0], "finding", f"took more than {SECONDS:.0f} s")
                 if found is None:
                     continue
                 number, outcome, detail = found
