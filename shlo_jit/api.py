@@ -41,17 +41,19 @@ def parse(source: object) -> Module:
 def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     """What is wrong with a program, in the order of the text; empty when it is valid. Custom calls registered with
     `register_custom_call` may be anything; others are held against what their targets mean, where they mean something.
+    Of computations on parts (`sdy.manual_computation` and its like), shardings are checked too, once all else is valid.
 
     With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
     the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
     """
+    from shlo_jit.distributed.check import sharding_errors
     from shlo_jit.verify.verifier import verify_module, warnings_of
 
     try:
         module = parse(source)
     except StableHLOError as error:
         return error.diagnostics
-    found = verify_module(module, is_registered=registered().__contains__)
+    found = verify_module(module, is_registered=registered().__contains__) or sharding_errors(module)
     if warnings:
         found = sorted([*found, *warnings_of(module)], key=lambda d: (d.line, d.column))
     return found

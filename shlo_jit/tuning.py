@@ -94,6 +94,13 @@ stencil's."""
 NEAR_PLACES = 27
 """The same of parts, pads, rolls and borders of what is in memory in any case. Chosen: a stencil's in three
 dimensions."""
+MOST_PLACES = 64
+"""Places of one nest at which any op is computed. Bounds compile time: ops that read an operand at two places each may
+want it at twice as many with every op."""
+PLACE_TERMS = 128
+"""Terms and conditions of a place from which the op is written to memory, and read from there at a plain place. Bounds
+compile time: a place with run-time terms may have twice as many with every op. Chosen: more than borders of stencils
+and indices of indices have."""
 CHOICE_PIECES = 4
 """Pieces of one tensor that a loop reads where they are, rather than their concatenation. Chosen: rolls have two,
 tensors with borders three."""

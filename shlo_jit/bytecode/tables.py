@@ -15,6 +15,7 @@ from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.attributes import OpaqueAttr
+from shlo_jit.ir.types import MOST_PARTS
 from shlo_jit.text.literals import Literal
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
@@ -41,8 +42,6 @@ _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
 DEEPEST = 400
 """How deep types and attributes may be in each other."""
-LARGEST = 1 << 17
-"""How many nodes the tree of one may have: those that are used twice count twice, as they do when it is printed."""
 
 
 class Tables(Cursor):
@@ -102,8 +101,8 @@ class Tables(Cursor):
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
-        if self.size > LARGEST:
-            self.fail(f"{WORDS[which]} {index} is larger than {LARGEST} of them", at)
+        if self.size > MOST_PARTS:
+            self.fail(f"{WORDS[which]} {index} is larger than {MOST_PARTS} of them", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
         sizes[index] = size = self.size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.ir import index as ix
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, Condition, Places
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.sizes import Size
@@ -58,59 +58,77 @@ def starts_of(op: Op) -> tuple[int, ...] | None:
     return tuple(max(0, min(x, most)) for x, most in zip(asked, room, strict=True))
 
 
-def chooses(op: Op) -> bool:
-    """Whether nests that read a concatenation or an update choose from its operands."""
-    if op.name == CONCATENATE:
-        return rearranged(op) is not None
-    return op.name == UPDATE and replaces_most(op)
+class Choices:
+    """Which ops of a block are choices, and what tensors values are rearrangements of. Each answer is kept: chains of
+    concatenations of parts would be walked twice as often with every op."""
 
+    def __init__(self, block: Block) -> None:
+        self._sources: dict[Value, Value] = {}
+        self._rearranged: dict[Op, Value | None] = {}
+        for op in block.ops:  # in order, so that the answer for one op needs those for earlier ones only
+            if op.name == CONCATENATE:
+                self.rearranged(op)
 
-def rearranged(op: Op) -> Value | None:
-    """The tensor that a concatenation's few pieces are all parts of."""
-    if not 1 < len(op.operands) <= tuning.CHOICE_PIECES:
-        return None
-    if any(isinstance(n, Size) or not n for piece in op.operands for n in piece.tensor.extents):
-        return None
-    first, *others = (source_of(piece) for piece in op.operands)
-    return first if all(s is first for s in others) else None
-
-
-def source_of(value: Value) -> Value:
-    """The tensor whose elements a value has in other places."""
-    for _ in range(tuning.CHOICE_DEPTH):
-        op = value.op
-        if op is None:
-            break
+    def chooses(self, op: Op) -> bool:
+        """Whether nests that read a concatenation or an update choose from its operands."""
         if op.name == CONCATENATE:
-            source = rearranged(op)
-            if source is None:
+            return self.rearranged(op) is not None
+        return op.name == UPDATE and self.replaces_most(op)
+
+    def rearranged(self, op: Op) -> Value | None:
+        """The tensor that a concatenation's few pieces are all parts of."""
+        if op not in self._rearranged:
+            self._rearranged[op] = self._find_rearranged(op)
+        return self._rearranged[op]
+
+    def _find_rearranged(self, op: Op) -> Value | None:
+        if not 1 < len(op.operands) <= tuning.CHOICE_PIECES:
+            return None
+        if any(isinstance(n, Size) or not n for piece in op.operands for n in piece.tensor.extents):
+            return None
+        first, *others = (self.source_of(piece) for piece in op.operands)
+        return first if all(s is first for s in others) else None
+
+    def source_of(self, value: Value) -> Value:
+        """The tensor whose elements a value has in other places."""
+        if value not in self._sources:
+            self._sources[value] = self._find_source(value)
+        return self._sources[value]
+
+    def _find_source(self, value: Value) -> Value:
+        for _ in range(tuning.CHOICE_DEPTH):
+            op = value.op
+            if op is None:
                 break
-            value = source
-        elif OPS[op.name].index_map is not None and len(op.operands) == 1:
-            value = op.operands[0]
-        else:
-            break
-    return value
+            if op.name == CONCATENATE:
+                source = self.rearranged(op)
+                if source is None:
+                    break
+                value = source
+            elif OPS[op.name].index_map is not None and len(op.operands) == 1:
+                value = op.operands[0]
+            else:
+                break
+        return value
 
-
-def replaces_most(op: Op) -> bool:
-    """An update of most of a tensor by what is computed from its elements elsewhere."""
-    operand, update = op.operands[:2]
-    starts = starts_of(op)
-    if starts is None or tuning.UPDATE_SHARE * update.tensor.size < operand.tensor.size:
+    def replaces_most(self, op: Op) -> bool:
+        """An update of most of a tensor by what is computed from its elements elsewhere."""
+        operand, update = op.operands[:2]
+        starts = starts_of(op)
+        if starts is None or tuning.UPDATE_SHARE * update.tensor.size < operand.tensor.size:
+            return False
+        todo, seen = [update], set[Value]()
+        while todo and len(seen) < tuning.CHOICE_DEPTH:
+            value = todo.pop()
+            if value in seen or value.op is None:
+                continue
+            seen.add(value)
+            inner = value.op
+            if is_elementwise(inner):
+                todo += inner.operands
+            elif OPS[inner.name].index_map is not None or inner.name == CONCATENATE:
+                here = inner.name == "stablehlo.slice" and inner.ints("start_indices") == starts
+                if any(self.source_of(o) is operand for o in inner.operands) and not here:
+                    return True
+                todo += inner.operands
         return False
-    todo, seen = [update], set[Value]()
-    while todo and len(seen) < tuning.CHOICE_DEPTH:
-        value = todo.pop()
-        if value in seen or value.op is None:
-            continue
-        seen.add(value)
-        inner = value.op
-        if is_elementwise(inner):
-            todo += inner.operands
-        elif OPS[inner.name].index_map is not None or inner.name == CONCATENATE:
-            here = inner.name == "stablehlo.slice" and inner.ints("start_indices") == starts
-            if any(source_of(o) is operand for o in inner.operands) and not here:
-                return True
-            todo += inner.operands
-    return False

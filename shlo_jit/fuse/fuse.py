@@ -11,7 +11,6 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.attention_gradient import form_gradients
-from shlo_jit.fuse.choices import chooses
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.line_tiles import form_bands
@@ -134,10 +133,10 @@ class _Fusion(Grouping):
         nests = self.nests_wanting(op.result)
         wanted = nests and op.result not in self.memory
         if wanted and all(self.has_places(op, nest) for nest in nests):
-            for nest in nests:
-                self.inline(op, nest)
-            return
-        if wanted and chooses(op) and self.inline_everywhere(op, nests) is None:
+            if not any([self.inline(op, nest) for nest in nests]):
+                return
+            nests = self.nests_wanting(op.result)
+        if wanted and self.choices.chooses(op) and self.inline_everywhere(op, nests) is None:
             return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
@@ -152,7 +151,7 @@ class _Fusion(Grouping):
 
     def update(self, op: Op, position: int) -> None:
         """An update in place, or where nests choose between it and what it leaves, another value."""
-        if chooses(op):
+        if self.choices.chooses(op):
             self.fusible(op, position)
         else:
             fuse_update(self, op, position)

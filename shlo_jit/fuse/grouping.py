@@ -6,10 +6,13 @@ memory whatever fusion would like.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
+from shlo_jit.fuse.choices import Choices
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import NestStep, Step
 from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
 from shlo_jit.ops import OPS, is_elementwise
@@ -41,12 +44,22 @@ def is_fusible(op: Op) -> bool:
     return OPS[op.name].index_map is not None or is_elementwise(op)
 
 
+def _too_much(op: Op, places: list[At]) -> Refusal | None:
+    """Why an op is not computed in a nest at the places where it is wanted: they are too many, or too intricate."""
+    if len(places) > tuning.MOST_PLACES:
+        return Refusal(f"read at {len(places)} places")
+    if op.operands and any(ix.terms_of(at, tuning.PLACE_TERMS) > tuning.PLACE_TERMS for at in places):
+        return Refusal(f"read at a place with more than {tuning.PLACE_TERMS} terms and conditions")
+    return None
+
+
 class Grouping:
     """Of the ops of one block."""
 
     def __init__(self, block: Block):
         self.block = block
         self.here = {id(op) for op in block.ops}
+        self.choices = Choices(block)
         self.steps: list[Step] = []
         self.of_nest: dict[Nest, NestStep] = {}
         self.memory: dict[Value, str] = {}
@@ -91,6 +104,9 @@ class Grouping:
     def inline(self, op: Op, nest: Nest) -> Refusal | None:
         """Compute the op inside a nest at every place it is pending there."""
         value = op.result
+        refusal = _too_much(op, nest.pending[value])
+        if refusal is not None:
+            return refusal
         while True:
             try:
                 found = [(at, operand_places(op, at, nest.extents)) for at in nest.pending[value]]

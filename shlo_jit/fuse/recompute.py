@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from shlo_jit import tuning
-from shlo_jit.fuse.choices import NEAR, source_of
+from shlo_jit.fuse.choices import NEAR
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.grouping import Grouping, is_inline_constant
 from shlo_jit.fuse.nest import Nest
@@ -72,7 +72,7 @@ def _is_leaf(g: Grouping, op: Op) -> bool:
 
 def _moves_memory(g: Grouping, op: Op) -> bool:
     """The op says where elements are of what is in memory in any case, through other such ops."""
-    return all(_is_there(g, source_of(o)) for o in op.operands)
+    return all(_is_there(g, g.choices.source_of(o)) for o in op.operands)
 
 
 def _is_there(g: Grouping, value: Value) -> bool:

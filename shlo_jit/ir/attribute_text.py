@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Any
 
 from shlo_jit.ir.attributes import (
@@ -70,8 +71,8 @@ def _item_text(value: Any) -> str:
 
 
 def dictionary_text(items: Any) -> str:
-    """`{name = value, unit_name}`"""
-    return "{" + ", ".join(_entry(name, value) for name, value in items) + "}"
+    """`{name = value, unit_name}`, sorted by name as MLIR has dictionaries."""
+    return "{" + ", ".join(_entry(name, value) for name, value in sorted(items, key=itemgetter(0))) + "}"
 
 
 def _entry(name: str, value: Any) -> str:

@@ -15,13 +15,13 @@ anything else                         OpaqueAttr, kept as written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ir.types import TensorType, Type, parts_of
 from shlo_jit.sizes import whole
 
 
@@ -190,6 +190,24 @@ class ConvDims:
 @dataclass(frozen=True, slots=True)
 class OpaqueAttr:
     text: str
+
+
+def parts_of_attribute(value: Any, known: Mapping[int, int]) -> int:
+    """The nodes of an attribute's tree; `known` has those of some attributes by id, which are not walked through."""
+    total, todo = 0, [value]
+    while todo:
+        inner = todo.pop()
+        if id(inner) in known:
+            total += known[id(inner)]
+            continue
+        total += parts_of(inner.type) if isinstance(inner, TypeAttr) else 1
+        if isinstance(inner, tuple):
+            todo += inner
+        elif isinstance(inner, DictAttr):
+            todo += [item for _, item in inner.items]
+        elif isinstance(inner, StructAttr):
+            todo += [item for _, item in inner.fields]
+    return total
 
 
 Attribute = (

@@ -176,6 +176,19 @@ def variables(at: At) -> set[int]:
     return out
 
 
+def terms_of(at: At, most: int) -> int:
+    """The number of terms and conditions of a place, those of its run-time terms' own places included; counted as far
+    as `most`, since they may be as many as two to the power of the ops on the way."""
+    total, todo = 0, [at]
+    while todo and total <= most:
+        place = todo.pop()
+        total += len(place.conditions)
+        for e in (*place.index, *(c.expr for c in place.conditions)):
+            total += len(e.terms) + len(e.syms)
+            todo += [s.at for s in e.syms]
+    return total
+
+
 def substitute(at: At, table: dict[int, Expr]) -> At:
     """The place with variables replaced by expressions."""
 

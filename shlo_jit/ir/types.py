@@ -7,7 +7,7 @@ compares structure in any case.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -147,9 +147,23 @@ class TensorType(Type):
         return self.size * self.storage.itemsize
 
 
+MOST_PARTS = 1 << 17
+"""Of a type or attribute: how many nodes its tree may have. Those that are used twice count twice, as they do when it
+is printed, so that aliases of aliases cannot make one that no walk comes to the end of."""
+
+
+def parts_of(type: Type) -> int:
+    """The nodes of a type's tree."""
+    return type.parts if isinstance(type, TupleType | FutureType | FunctionType) else 1
+
+
 @dataclass(frozen=True, slots=True)
 class TupleType(Type):
     types: tuple[Type, ...]
+    parts: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", 1 + sum(map(parts_of, self.types)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +174,20 @@ class TokenType(Type):
 @dataclass(frozen=True, slots=True)
 class FutureType(Type):
     types: tuple[Type, ...]
+    parts: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", 1 + sum(map(parts_of, self.types)))
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionType(Type):
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
+    parts: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", 1 + sum(map(parts_of, (*self.inputs, *self.results))))
 
 
 @dataclass(frozen=True, slots=True)

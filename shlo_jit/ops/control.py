@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from shlo_jit.ir.attributes import TypeAttr
+from shlo_jit.ir.attributes import DictAttr, TypeAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import I1, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
+from shlo_jit.ir.types import I1, MOST_PARTS, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
@@ -129,6 +129,16 @@ def _infer_func(op: Op) -> list[Type]:
     attr = op.attributes.get("function_type")
     if not isinstance(attr, TypeAttr) or not isinstance(attr.type, FunctionType):
         raise Violation("attribute", "requires attribute 'function_type' that is a function type")
+    for name, what, types in (("arg_attrs", "argument", attr.type.inputs), ("res_attrs", "result", attr.type.results)):
+        found = op.attributes.get(name)
+        if found is None:
+            continue
+        if not isinstance(found, tuple) or not all(isinstance(item, DictAttr) for item in found):
+            raise Violation("attribute", f"expects '{name}' to be an array of dictionaries")
+        if len(found) != len(types):
+            wanted = f"the same number of elements as the number of function {what}s"
+            got = f"got {len(found)}, but expected {len(types)}"
+            raise Violation("attribute", f"expects {what} attribute array to have {wanted}, {got}")
     return []
 
 
@@ -194,7 +204,10 @@ define(
 
 
 def _infer_tuple(op: Op) -> list[Type]:
-    return [TupleType(tuple(v.type for v in op.operands))]
+    found = TupleType(tuple(v.type for v in op.operands))
+    if found.parts > MOST_PARTS:
+        raise Violation("type", f"a type has {MOST_PARTS:,} parts at most, this tuple's {found.parts:,}")
+    return [found]
 
 
 def _infer_get_tuple_element(op: Op) -> list[Type]:

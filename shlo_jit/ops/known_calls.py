@@ -6,6 +6,7 @@ own, and nothing here is said of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,9 @@ RAGGED_ALL_TO_ALL = "ragged_all_to_all"
 AMONG_PROCESSES = frozenset({SEND, RECV, RAGGED_ALL_TO_ALL})
 START = "shlo_jit.start"
 """The beginning of the collective op that has the same number `started`."""
+JAX_CALLBACK = re.compile(r"xla_(\w+_)?python_(\w+_)?callback")
+"""Targets of the functions of Python that JAX keeps beside a program: of `pure_callback`, `io_callback`, `debug.print`,
+`buffer_callback`, for any platform, in this version of JAX and earlier ones."""
 CODE = "shlo_jit.machine_code"
 """Runs `code`, a `machine_code.MachineCode`, which is compiled with the program."""
 ELEMENTWISE = "shlo_jit.elementwise"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, result_type
 from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.type_algebra import (
@@ -66,14 +66,27 @@ define(
 # rng_bit_generator
 
 
+def _check_state(algorithm: str, state: TensorType) -> None:
+    """The state is two words of 64 bits, or three; that of DEFAULT, which is Philox here, may have shorter elements."""
+    assert state.shape is not None
+    size, bits = state.shape[0], state.storage.bits
+    allowed = (2,) if algorithm == "THREE_FRY" else (2, 3)
+    words = " or ".join(map(str, allowed))
+    if algorithm != "DEFAULT" and bits != 64:
+        raise Violation("C2", f"state of {algorithm} must have elements of 64 bits, got '{type_text(state)}'")
+    if bits < 8:
+        raise Violation("C2", f"state must have elements of 8 to 64 bits, got '{type_text(state)}'")
+    if size is None or (size * bits) in [64 * n for n in allowed]:
+        return
+    what = f"{words} elements" if bits == 64 else f"{words} times 64 bits"
+    raise Violation("C2", f"state of {algorithm} must have {what}, got {size} elements of {bits} bits")
+
+
 def _infer_bits(op: Op) -> list[Type]:
     state = operand_type(op, 0)
     algorithm = op.attributes["rng_algorithm"].value
     assert state.shape is not None
-    size = state.shape[0]
-    allowed = {"THREE_FRY": (2,), "PHILOX": (2, 3)}.get(algorithm)
-    if allowed is not None and size is not None and size not in allowed:
-        raise Violation("C2", f"state of {algorithm} must have {' or '.join(map(str, allowed))} elements, got {size}")
+    _check_state(algorithm, state)
     if len(op.results) != 2:
         raise Violation("C1", f"expects 2 results, got {len(op.results)}")
     return [state, op.results[1].type]
@@ -160,14 +173,15 @@ def _rng_bits(op: Op, state: Array) -> tuple[Array, Array]:
     t = result_type(op, 1)
     dtype = t.storage
     generate = _threefry_bits if op.attributes["rng_algorithm"].value == "THREE_FRY" else _philox_bits
-    counters = state if state.dtype == np.uint64 else state.view(np.uint64)
+    counters = np.ascontiguousarray(state).view(np.uint64)
     new, bits = generate(counters, t.extents, dtype.bits == 64)
+    new = new.view(state.dtype)
     if dtype.bits < 32:
         bits = bits.astype(f"u{max(1, dtype.bits // 8)}")
     if dtype.bits < 8:
         bits = (bits & ((1 << dtype.bits) - 1)).astype(np.uint8)
         return new, bits.view(dtype.numpy) if dtype.is_float else convert(bits, dtype.numpy)
-    return new.view(state.dtype), np.ascontiguousarray(bits).view(dtype.numpy).reshape(t.extents)
+    return new, np.ascontiguousarray(bits).view(dtype.numpy).reshape(t.extents)
 
 
 define(

@@ -7,7 +7,6 @@ follows from facts of a record holds for every op that has them; the others stan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops import OPS
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.passes.pending import PendingRewriter
 from shlo_jit.sizes import equal, surely
 
-Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
+Identity = Callable[[PendingRewriter, Op, list[Value]], "Sequence[Value] | None"]
 
 
 def _alike(x: Value, y: Value) -> bool:
@@ -27,18 +26,18 @@ def _alike(x: Value, y: Value) -> bool:
     return surely(lambda: x.type == y.type)
 
 
-def _same_type(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _same_type(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """f(x) = x where the type does not change: reshape, convert, bitcast_convert, dynamic_slice of everything."""
     return operands[:1] if _alike(operands[0], op.result) else None
 
 
-def _identity_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _identity_transpose(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """transpose(x, [0, 1, ...]) = x"""
     p = op.ints("permutation")
     return operands if p == tuple(range(len(p))) else None
 
 
-def _transpose_of_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _transpose_of_transpose(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """transpose(transpose(x, p), q) = transpose(x, p o q); a reshape between the two that only brings or drops
     dimensions of extent 1 goes behind them, with those dimensions in any place"""
     inner, q = operands[0].op, op.ints("permutation")
@@ -67,18 +66,18 @@ def _is_reshape(op: Op) -> bool:
     return equal(op.operands[0].tensor.size, op.result.tensor.size) and list(dims) == sorted(dims)
 
 
-def _identity_broadcast(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _identity_broadcast(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """broadcast_in_dim(x, [0, 1, ...]) : same type = x"""
     p = op.ints("broadcast_dimensions")
     return operands if p == tuple(range(len(p))) and _alike(operands[0], op.result) else None
 
 
-def _identity_slice(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _identity_slice(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """slice that takes everything = x"""
     return operands if _alike(operands[0], op.result) else None
 
 
-def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _reshape_of_reshape(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """reshape(reshape(x)) = reshape(x)"""
     inner = operands[0].op
     if inner is None or inner.name != "stablehlo.reshape":
@@ -88,7 +87,7 @@ def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
     return rw.emit("stablehlo.reshape", inner.operands, [op.result.type])
 
 
-def _single_concatenate(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _single_concatenate(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """concatenate(x) = x; concatenate(x, empty) = concatenate(x)"""
     if len(operands) == 1:
         return operands
@@ -100,59 +99,59 @@ def _single_concatenate(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
     return rw.emit(op.name, full, [op.result.type], op.attributes)
 
 
-def _known_select(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _known_select(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """select(true, x, y) = x; select(p, x, x) = x"""
     p, x, y = operands
     if x is y:
         return [x]
-    dense = s.dense(p)
+    dense = rw.dense(p)
     if dense is None or not dense.is_splat:
         return None
     return [x if dense.array.reshape(-1)[0] else y]
 
 
-def _splat(s: Any, value: Value, number: float | complex) -> bool:
+def _splat(rw: PendingRewriter, value: Value, number: float | complex) -> bool:
     """Whether a value is a constant of this number everywhere, by the bits (-0 is not 0)."""
-    dense = s.dense(value)
+    dense = rw.dense(value)
     if dense is None or not dense.is_splat:
         return False
     return dense.array.reshape(-1)[:1].tobytes() == np.asarray(number).astype(dense.array.dtype).tobytes()
 
 
-def _neutral(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _neutral(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """op(x, e) = op(e, x) = x for the record's neutral element e"""
     x, y = operands
-    if s.dense(x) is None and s.dense(y) is None:
+    if rw.dense(x) is None and rw.dense(y) is None:
         return None
     e = OPS[op.name].neutral_on(op.result.tensor.storage)
     if e is None:
         return None
-    return [x] if _splat(s, y, e) else [y] if _splat(s, x, e) else None
+    return [x] if _splat(rw, y, e) else [y] if _splat(rw, x, e) else None
 
 
-def _idempotent(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _idempotent(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """op(x, x) = x"""
     return operands[:1] if operands[0] is operands[1] else None
 
 
-def _minus_zero(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _minus_zero(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """x - 0 = x"""
-    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(s, operands[1], 0) else None
+    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(rw, operands[1], 0) else None
 
 
-def _by_one(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _by_one(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """x / 1 = x"""
-    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(s, operands[1], 1) else None
+    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(rw, operands[1], 1) else None
 
 
-def _barrier(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _barrier(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """optimization_barrier(x...) = x..."""
     return operands
 
 
-def _known_if(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _known_if(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """if(true) { a } else { b } = a"""
-    dense = s.dense(operands[0])
+    dense = rw.dense(operands[0])
     if dense is None:
         return None
     block = op.regions[0 if dense.array.reshape(-1)[0] else 1].block
@@ -160,9 +159,9 @@ def _known_if(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[V
     return [rw.get(o) for o in block.terminator.operands]
 
 
-def _known_case(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _known_case(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """case(k) { b0 } { b1 } ... = bk, the last one out of range"""
-    dense = s.dense(operands[0])
+    dense = rw.dense(operands[0])
     if dense is None:
         return None
     k = int(dense.array.reshape(-1)[0])
@@ -171,18 +170,18 @@ def _known_case(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence
     return [rw.get(o) for o in block.terminator.operands]
 
 
-def _tuple_element(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _tuple_element(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """get_tuple_element(tuple(x, y), 1) = y"""
     inner = operands[0].op
     return [inner.operands[op.int("index")]] if inner is not None and inner.name == "stablehlo.tuple" else None
 
 
-def _whole_update(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _whole_update(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """dynamic_update_slice(x, u, ...) with u of x's type = u"""
     return [operands[1]] if _alike(operands[0], operands[1]) else None
 
 
-def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _trivial_reduce(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """reduce over extents 1 = body(init, reshape(x))"""
     n = len(op.results)
     t = operands[0].tensor
@@ -201,15 +200,15 @@ def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
         spread = tensor(shape, a.tensor.dtype)
         if i < n:
             none = {"broadcast_dimensions": DenseArray("i64", ())}
-            init = s.settle(rw, operands[n + i])
+            init = operands[n + i]
             values[a] = init if not shape else rw.emit1("stablehlo.broadcast_in_dim", [init], spread, none)
         else:
-            values[a] = rw.emit1("stablehlo.reshape", [s.settle(rw, operands[i - n])], spread)
+            values[a] = rw.emit1("stablehlo.reshape", [operands[i - n]], spread)
     for o in body.ops[:-1]:
         spread = tensor(shape, o.result.tensor.dtype)
         if o.name == "stablehlo.constant":
             one = o.constant.array.reshape(-1)[0]
-            values[o.result] = s.settle(rw, s.make(Dense(spread, np.broadcast_to(one, shape))))
+            values[o.result] = rw.make(Dense(spread, np.broadcast_to(one, shape)))
         elif o.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
             values[o.result] = values[o.operands[0]]
         else:
@@ -217,35 +216,22 @@ def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
     return [values[r] for r in body.terminator.operands]
 
 
-def _invariant_carry(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def _invariant_carry(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """A carried value that the body hands on unchanged is a value from outside."""
     cond, body = op.regions[0].block, op.regions[1].block
     returned = body.terminator.operands
     fixed = [i for i, r in enumerate(returned) if r is body.arguments[i]]
     if not fixed:
         return None
-    from shlo_jit.ir.core import Block
-
     live = [i for i in range(len(operands)) if i not in fixed]
     regions = []
     for block in (cond, body):
-        for i in fixed:
-            rw.values[block.arguments[i]] = operands[i]
-        arguments = [Value(block.arguments[i].type, name=block.arguments[i].name) for i in live]
-        rw.values.update({block.arguments[i]: a for i, a in zip(live, arguments, strict=True)})
+        rw.values.update((block.arguments[i], operands[i]) for i in fixed)
         end = block.terminator
-        kept = end.operands if block is cond else [end.operands[i] for i in live]
-        last = Op(end.name, list(kept), [], end.attributes, [], end.source, end.start, end.end)
-        new = s.block(rw, Block([], [*block.ops[:-1], last]))
-        new.arguments = arguments
-        for i, a in enumerate(arguments):
-            a.owner, a.index = new, i
-        regions.append(Region([new]))
-    if not live:
-        inits: list[Value] = []
-    else:
-        inits = [s.settle(rw, operands[i]) for i in live]
-    results = iter(rw.emit("stablehlo.while", inits, [operands[i].type for i in live], op.attributes, regions))
+        kept = end.operands if block is cond else [returned[i] for i in live]
+        regions.append(Region([rw.sweep_parts([block.arguments[i] for i in live], block.ops[:-1], end, kept)]))
+    inits = [operands[i] for i in live]
+    results = iter(rw.emit("stablehlo.while", inits, [v.type for v in inits], op.attributes, regions))
     return [operands[i] if i in fixed else next(results) for i in range(len(operands))]
 
 

@@ -1,7 +1,7 @@
 """Refuse what is no tensor, and what is not static: this compiler needs static shapes.
 
 Needs: expanded ops (shapes that are computed from constants are known by then). Guarantees: every value is a tensor
-with known extents; no function, buffer or the like is left.
+with known extents; no function, buffer or the like is left, and no op whose expansion needs the values of operands.
 
     tensor<?x4xf32>   ->   UnsupportedError
 """
@@ -14,6 +14,7 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.passes.context import Context
+from shlo_jit.passes.expand.expand import EXPANDED
 
 
 def require_static(function: Op, _: Context) -> Op:
@@ -34,7 +35,16 @@ def require_static(function: Op, _: Context) -> Op:
                 what = f"{op.name}: the result is of type {type_text(result.type)}, not a tensor"
                 raise UnsupportedError(diagnose(what, op.span))
         require_known_shapes(op)
+        require_expanded(op)
     return function
+
+
+def require_expanded(op: Op) -> None:
+    """Refuse an op that should be other ops by now: what it does follows from operands that only the running program
+    knows, as paddings. Raises UnsupportedError."""
+    if EXPANDED.concerns(op.name):
+        what = f"{op.name}: the operands that say sizes and places should be constants; they are known at run time only"
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="constants"))
 
 
 def require_known_shapes(op: Op) -> None:

@@ -16,43 +16,38 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.ir.attributes import Dense
-from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import DType, TensorType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
+from shlo_jit.passes.pending import PendingRewriter
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 from shlo_jit.passes.weights import reducer_of, weight_ops
 
 
-class _Simplify:
+class _Simplify(PendingRewriter):
     def __init__(self, function: Op) -> None:
+        super().__init__(self.visit)
         self.acting = acting(function.block())
         """Ops with an effect."""
-        self.constants: dict[Value, Dense] = {}
-        """New constant values (of any block) and what they hold."""
-        self.scopes: list[dict] = []
-        """Per block: what has been computed, by structure."""
-        self.empty: dict[TensorType, Value] = {}
-        """The constants without elements."""
         self.weights = weight_ops(function)
         """Ops that fold whatever their size."""
 
-    # ------------------------------------------------------------------ the visitor
-    def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    def visit(self, _: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.constant":
-            return [self.virtual(op)]
-        found = self.fold(rw, op, operands)
+            return [self.make(op.constant, op.result.name)]
+        found = self.fold(op, operands)
         if found is not None:
             return found
         for identity in identities_of(op.name):
-            found = identity(self, rw, op, operands)
+            found = identity(self, op, operands)
             if found is not None:
                 return found
-        operands = [self.settle(rw, o) for o in operands]
+        operands = [self.placed(o) for o in operands]
         if op in self.acting or (op.regions and op.name != "stablehlo.reduce"):
-            return self.keep(rw, op, operands)
+            return self.keep(op, operands)
         body = body_key(op.block()) if op.regions else ()
         key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results), body)
         try:
@@ -60,76 +55,13 @@ class _Simplify:
                 if key in scope:
                     return scope[key]
         except TypeError:  # an attribute that cannot be hashed
-            return self.keep(rw, op, operands)
-        results = self.keep(rw, op, operands)
+            return self.keep(op, operands)
+        results = self.keep(op, operands)
         self.scopes[-1][key] = results
         return results
 
-    def keep(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
-        regions = [Region([self.block(rw, b) for b in r.blocks]) for r in op.regions]
-        new = Op(op.name, operands, [r.type for r in op.results], op.attributes, regions, op.source, op.start, op.end)
-        rw.block.ops.append(new)
-        return [self.nothing(r) for r in new.results]
-
-    def block(self, rw: Rewriter, block: Block) -> Block:
-        self.scopes.append({})
-        new = Block([Value(a.type, name=a.name) for a in block.arguments])
-        rw.values.update(zip(block.arguments, map(self.nothing, new.arguments), strict=True))
-        rw.blocks.append(new)
-        rw.run(block.ops[:-1])
-        end = block.terminator
-        rw.current = end
-        operands = [self.settle(rw, rw.get(o)) for o in end.operands]
-        new.ops.append(Op(end.name, operands, [], end.attributes, [], end.source, end.start, end.end))
-        rw.blocks.pop()
-        self.scopes.pop()
-        return new
-
-    # ------------------------------------------------------------------ constants
-    def virtual(self, op: Op) -> Value:
-        """A constant that stands in no block yet: it is written where it is used."""
-        value = Value(op.result.type, None, 0, op.result.name)
-        self.constants[value] = op.constant
-        return value
-
-    def make(self, dense: Dense) -> Value:
-        value = Value(dense.type)
-        self.constants[value] = dense
-        return value
-
-    def nothing(self, value: Value) -> Value:
-        """The value, or a constant for it that has as few elements: none."""
-        t = value.type
-        if not isinstance(t, TensorType) or not t.is_fixed or 0 not in t.extents:
-            return value
-        if t not in self.empty:
-            self.empty[t] = self.make(Dense(t, np.empty(t.extents, t.storage.numpy)))
-        return self.empty[t]
-
-    def settle(self, rw: Rewriter, value: Value) -> Value:
-        """The value, or a constant op for it in the right block: of equal elements in this one, others at the top."""
-        dense = self.constants.get(value)
-        if dense is None or value.op is not None:
-            return value
-        level = -1 if dense.is_splat else 0
-        scope, block = self.scopes[level], rw.blocks[level]
-        data = dense.array.reshape(-1)[:1].tobytes() if dense.is_splat else id(dense)
-        key = ("constant", dense.type, data)
-        found = scope.get(key)
-        if found is None:
-            source, start, end = rw.place()
-            op = Op("stablehlo.constant", [], [dense.type], {"value": dense}, [], source, start, end)
-            block.ops.append(op)
-            found = scope[key] = op.results
-            self.constants[op.result] = dense
-        return found[0]
-
-    def dense(self, value: Value) -> Dense | None:
-        """What a value holds, if it is constant."""
-        return self.constants.get(value)
-
     # ------------------------------------------------------------------ folding
-    def fold(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
+    def fold(self, op: Op, operands: list[Value]) -> list[Value] | None:
         known = [k for o in operands if (k := self.constants.get(o)) is not None]
         if not known or len(known) < len(operands) or len(op.results) != 1:
             return None
@@ -193,8 +125,7 @@ def body_key(block: Block) -> tuple:
 def simplify(function: Op, _: Context) -> Op:
     """The function simplified; run it again for what one sweep opened up."""
     state = _Simplify(function)
-    rw = Rewriter(state.visit)
-    return eliminate(rebuilt(function, state.block(rw, function.block())))
+    return eliminate(rebuilt(function, state.sweep(function.block())))
 
 
 def eliminate(function: Op) -> Op:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.errors import Diagnostic, UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTION, SIZE, SORT, START
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, JAX_CALLBACK, SHAPE_ASSERTION, SIZE, SORT, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.type_algebra import constant_value
@@ -99,7 +99,7 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return StartSchedule(number=op.int("started"))
     if not context.is_known_call(target):
         if lapack_target(target) is None:
-            raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
+            raise UnsupportedError(_unknown(op, target))
         from shlo_jit.schedule.lapack import schedule_lapack
 
         return schedule_lapack(step, context)
@@ -114,6 +114,16 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         results=results,
         aliases={list(op.results).index(r): list(op.operands).index(o) for o, r in updates(op)},
     )
+
+
+def _unknown(op: Op, target: str) -> Diagnostic:
+    """The message about a target that nobody implements. Programs with functions of Python that JAX keeps are told how
+    they run."""
+    what, label, hint = f"custom_call: no callable is registered for target @{target}", "target", ""
+    if JAX_CALLBACK.fullmatch(target):
+        what += ": it is a function of Python that stays in the process in which JAX traced it"
+        label, hint = "jax callback", "call shlo_jit.jax.jit(f), or run JAX with JAX_PLATFORMS=shlo (docs/jax.md)"
+    return diagnose(what, op.span, op=op.name, label=label, hint=hint, found=target)
 
 
 def _code(op: Op) -> CodeSchedule:

@@ -91,15 +91,22 @@ def _comparison(op: Op, directions: dict[str, bool]) -> Key | None:
 
 def _mirrored(left: Value, right: Value) -> bool:
     """`right` is to the second argument of each pair what `left` is to the first."""
-    return _same(left, right, 1)
+    return _same(left, right, 1, {})
 
 
 def _equal(left: Value, right: Value) -> bool:
-    return _same(left, right, 0)
+    return _same(left, right, 0, {})
 
 
-def _same(left: Value, right: Value, apart: int) -> bool:
-    """The same expression, over arguments that many places apart (the left ones first of their pairs)."""
+def _same(left: Value, right: Value, apart: int, known: dict[tuple[Value, Value], bool]) -> bool:
+    """The same expression, over arguments that many places apart (the left ones first of their pairs). `known`: what
+    has been compared already, since expressions share parts."""
+    if (left, right) not in known:
+        known[left, right] = _compared(left, right, apart, known)
+    return known[left, right]
+
+
+def _compared(left: Value, right: Value, apart: int, known: dict[tuple[Value, Value], bool]) -> bool:
     a, b = left.op, right.op
     if a is None or b is None:
         first = left.index % 2 == 0
@@ -108,7 +115,7 @@ def _same(left: Value, right: Value, apart: int) -> bool:
         return False
     if left.index != right.index or not _same_attributes(a, b):
         return False
-    return all(_same(x, y, apart) for x, y in zip(a.operands, b.operands, strict=True))
+    return all(_same(x, y, apart, known) for x, y in zip(a.operands, b.operands, strict=True))
 
 
 def _same_attributes(a: Op, b: Op) -> bool:

@@ -20,10 +20,10 @@ from typing import Any
 
 from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, diagnose
-from shlo_jit.ir.attributes import Dense, OpaqueAttr
+from shlo_jit.ir.attributes import Dense, OpaqueAttr, parts_of_attribute
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region
-from shlo_jit.ir.types import FunctionType, TensorType, Type
+from shlo_jit.ir.types import MOST_PARTS, FunctionType, TensorType, Type, parts_of
 from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import pretty_func
 from shlo_jit.text import types as type_syntax
@@ -70,12 +70,15 @@ class Parser(ValueCursor):
     """A cursor with all names that are known at its place: of values, types, attributes, locations, resources."""
 
     __slots__ = (
-        "attribute_aliases", "known_types", "locations", "open_regions", "resources", "type_aliases", "unread",
+        "alias_parts", "attribute_aliases", "known_types", "locations", "open_regions", "resources", "type_aliases",
+        "unread",
     )  # fmt: skip
 
     def __init__(self, source: Source):
         super().__init__(source)
         self.attribute_aliases: dict[str, Any] = {}
+        self.alias_parts: dict[int, int] = {}
+        """Nodes of the trees of aliased attributes, by id."""
         self.type_aliases: dict[str, Type] = {}
         self.known_types: dict[str, Type] = {}
         self.locations: dict[str, str] = {}
@@ -114,11 +117,19 @@ class Parser(ValueCursor):
         if name in self.attribute_aliases or name in self.locations or name in self.type_aliases:
             self.error(f"alias '{token}' is defined twice", at)
         if token[0] == "!":
-            self.type_aliases[name] = self.type()
+            self.type_aliases[name] = type = self.type()
+            self._check_parts(token, parts_of(type), at)
         elif self.at_location():
             self.locations[name] = self.location().text
         else:
-            self.attribute_aliases[name] = attribute_syntax.parse_attribute(self)
+            self.attribute_aliases[name] = value = attribute_syntax.parse_attribute(self)
+            self.alias_parts[id(value)] = count = parts_of_attribute(value, self.alias_parts)
+            self._check_parts(token, count, at)
+
+    def _check_parts(self, token: str, count: int, at: int) -> None:
+        """Refuses an alias that is too large when it is written out."""
+        if count > MOST_PARTS:
+            self.error(f"alias '{token}' has {count:,} parts when it is written out, at most {MOST_PARTS:,} may be", at)
 
     # ---- operations
 

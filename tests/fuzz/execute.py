@@ -152,9 +152,9 @@ def check(text: str, number: int) -> tuple[str, str]:
         module = shlo_jit.parse(text)
         found = shlo_jit.verify(module)
     except shlo_jit.ParseError as error:
-        return "refused", _placed(error, text)
+        return "refused", placed(error, text)
     if found:
-        return "invalid", _placed(shlo_jit.VerifyError(found), text)
+        return "invalid", placed(shlo_jit.VerifyError(found), text)
     if is_large(module):
         return "large", ""
     function = module.function("main")
@@ -163,7 +163,7 @@ def check(text: str, number: int) -> tuple[str, str]:
     try:
         exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2])
     except StableHLOError as error:
-        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), _placed(error, text)
+        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), placed(error, text)
     if isinstance(exe, DynamicExecutable):
         return _for_some_shapes(module, exe, text, number)
     return _executed(module, function, exe, arrays_for(exe, number))
@@ -172,6 +172,8 @@ def check(text: str, number: int) -> tuple[str, str]:
 def _for_some_shapes(module: Module, exe: DynamicExecutable, text: str, number: int) -> tuple[str, str]:
     """The outcome for a program with unknown dimensions, of made-up sizes."""
     rng = np.random.default_rng(number)
+    if any(p.shape is None for p in exe.inputs):  # of any rank: which one, a call would say
+        return "unchecked", ""
     shapes = [[int(rng.integers(0, 5)) if n is None else n for n in p.shape] for p in exe.inputs]
     try:
         refined = shlo_jit.refine(module, shapes)
@@ -179,7 +181,7 @@ def _for_some_shapes(module: Module, exe: DynamicExecutable, text: str, number: 
             return "large", ""
         static = shlo_jit.compile(refined, cache=False)
     except StableHLOError as error:
-        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), _placed(error, text)
+        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), placed(error, text)
     function = refined.function("main")
     if function is None or isinstance(static, DynamicExecutable):  # sizes follow from data
         return "unchecked", ""
@@ -225,7 +227,7 @@ def _waits(module: Module) -> bool:
     )
 
 
-def _placed(error: StableHLOError, text: str) -> str:
+def placed(error: StableHLOError, text: str) -> str:
     """The first sentence of a refusal; all of them have a place inside the text."""
     lines = text.split("\n")
     for d in error.diagnostics:

@@ -1,10 +1,13 @@
 """Mutants of programs in bulk: verified, compiled, run in guarded memory and compared with the reference interpreter.
 
     python tests/fuzz/run_programs.py [count] [first] [processes]      40000 from number 0 on is the standard
+    python tests/fuzz/run_programs.py --ops [count] [first] [processes]
 
 Prints what is a finding (a crash, anything raised that is not documented, a call that does not end) with its number and
 program, the numbers of programs whose results differ from the reference's, and how often each outcome came.
-`python tests/fuzz/run_programs.py --show NUMBER` prints one mutant and what comes of it. Workers are processes, so a
+`python tests/fuzz/run_programs.py [--ops] --show NUMBER` prints one mutant and what comes of it. With `--ops`, mutants
+are small programs with every op as often as any other, each program is asked once, and of `WHOLE` one is compiled and
+run; the others go through all stages before LLVM. Workers are processes, so a
 crash or a hang ends one mutant; each has a limit of memory and of time.
 """
 
@@ -25,26 +28,49 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from execute import check
+from lower_only import lower
+from mutate_one_op import is_refused, op_bases, op_mutant, op_text
 from mutate_programs import bases, mutant
 from rich.progress import Progress
 
 GIGABYTE = 1 << 30
 SECONDS = 60.0
 """That one mutant may take."""
+START_SECONDS = 900.0
+"""That a worker may take before its first mutant: it makes all bases, beside whatever else the machine does."""
 STANDARD = 40_000
+WHOLE = 40
+"""One mutant of an op in so many is compiled and run."""
 
 
-def worker(numbers: Iterator[int], to: Connection) -> None:
+def text_of(number: int, ops: bool) -> str:
+    """Mutant number `number` of either kind."""
+    return op_text(op_mutant(op_bases(), number)) if ops else mutant(bases(), number)
+
+
+def outcome_of(text: str, number: int, ops: bool) -> tuple[str, str]:
+    """What comes of a mutant, and the details."""
+    return lower(text, number) if ops and number % WHOLE else check(text, number)
+
+
+def worker(numbers: Iterator[int], to: Connection, ops: bool) -> None:
     """Says which number is next, then what came of it."""
-    texts = bases()
+    seen: set[int] = set()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 8 * GIGABYTE
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for number in numbers:
         to.send((number, "", ""))
-        text = mutant(texts, number)
         try:
-            outcome, detail = check(text, number)
+            module = op_mutant(op_bases(), number) if ops else None
+            text = "" if module is not None and is_refused(module) else text_of(number, ops)
+            if not text:
+                outcome, detail = "invalid", ""
+            elif ops and hash(text) in seen:
+                outcome, detail = "seen", ""
+            else:
+                outcome, detail = outcome_of(text, number, ops)
+            seen.add(hash(text))
         except BaseException as error:
             outcome, detail = "finding", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
         to.send((number, outcome, detail))
@@ -56,6 +82,7 @@ class Worker:
     """A process, and what it is at."""
 
     rest: list[int]
+    ops: bool = False
     process: Any = None
     answers: Any = None
     number: int = -1
@@ -64,10 +91,10 @@ class Worker:
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.answers, send = context.Pipe(duplex=False)
-        self.process = context.Process(target=worker, args=(list(self.rest), send), daemon=True)
+        self.process = context.Process(target=worker, args=(list(self.rest), send, self.ops), daemon=True)
         self.process.start()
         send.close()
-        self.number, self.since = -1, time.monotonic() + SECONDS
+        self.number, self.since = -1, time.monotonic() + START_SECONDS
 
     def stop(self) -> None:
         self.process.kill()
@@ -81,6 +108,8 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: dict[int, str] = field(default_factory=dict)
     differs: dict[int, str] = field(default_factory=dict)
+    contradicts: dict[int, str] = field(default_factory=dict)
+    """What the verifier accepts, and compiling refuses as invalid: shapes that only values contradict."""
 
     def add(self, number: int, outcome: str, detail: str) -> None:
         self.outcomes[outcome] += 1
@@ -88,12 +117,14 @@ class Report:
             self.findings[number] = detail
         if outcome == "differs":
             self.differs[number] = detail
+        if outcome == "contradicts":
+            self.contradicts[number] = detail
 
 
-def run(count: int = STANDARD, first: int = 0, processes: int = 2) -> Report:
+def run(count: int = STANDARD, first: int = 0, processes: int = 2, *, ops: bool = False) -> Report:
     """`count` mutants from number `first` on."""
     report = Report()
-    workers = [Worker(list(range(first + i, first + count, processes))) for i in range(processes)]
+    workers = [Worker(list(range(first + i, first + count, processes)), ops) for i in range(processes)]
     with Progress() as progress:
         bar = progress.add_task("mutants", total=count)
         for w in workers:
@@ -103,7 +134,7 @@ def run(count: int = STANDARD, first: int = 0, processes: int = 2) -> Report:
             for w in list(workers):
                 found = _next(w) if w.answers in ready else None
                 if time.monotonic() - w.since > SECONDS:
-                    found = (w.number, "finding", f"took more than {SECONDS:.0f} s")
+                    found = (w.number if w.number >= 0 else w.rest[0], "finding", f"took more than {SECONDS:.0f} s")
                 if found is None:
                     continue
                 number, outcome, detail = found
@@ -135,18 +166,21 @@ def _next(w: Worker) -> tuple[int, str, str]:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--show"]:
-        number = int(sys.argv[2])
-        text = mutant(bases(), number)
+    ops = "--ops" in sys.argv
+    given = [a for a in sys.argv[1:] if a != "--ops"]
+    if given[:1] == ["--show"]:
+        number = int(given[1])
+        text = text_of(number, ops)
         print(text)
-        print(check(text, number))
+        print(outcome_of(text, number, ops))
         return
-    report = run(*[int(a) for a in sys.argv[1:]])
-    texts = bases()
+    report = run(*[int(a) for a in given], ops=ops)
     for number, detail in report.differs.items():
         print(f"{number} differs: {detail}")
+    for number, detail in report.contradicts.items():
+        print(f"{number} is refused late: {detail}")
     for number in report.findings:
-        print(f"--- {number}: {report.findings[number]}\n{mutant(texts, number)}")
+        print(f"--- {number}: {report.findings[number]}\n{text_of(number, ops)}")
     print(dict(report.outcomes), f"{len(report.findings)} findings, {len(report.differs)} differ")
     sys.exit(bool(report.findings))
 

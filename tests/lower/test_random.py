@@ -18,8 +18,8 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
     return "tensor<" + "".join(f"{n}x" for n in shape) + dtype + ">"
 
 
-def bits_text(algorithm: str, size: int, shape: tuple[int, ...], dtype: str) -> str:
-    state, out = tensor((size,), "ui64"), tensor(shape, dtype)
+def bits_text(algorithm: str, size: int, shape: tuple[int, ...], dtype: str, word: str = "ui64") -> str:
+    state, out = tensor((size,), word), tensor(shape, dtype)
     return f"""func.func @main(%s: {state}) -> ({state}, {out}) {{
       %0, %1 = stablehlo.rng_bit_generator %s, algorithm = {algorithm} : ({state}) -> ({state}, {out})
       return %0, %1 : {state}, {out}
@@ -40,6 +40,34 @@ def test_bits(algorithm: str, size: int, dtype: str) -> None:
         want = evaluate(shlo_jit.parse(text), state)
         for g, w in zip(got, want, strict=True):
             np.testing.assert_array_equal(g, w)
+
+
+WORDS = ["i64", "f64", "ui32", "i32", "f32", "ui16", "bf16", "i8", "f8E4M3FN", "i4", "i1"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("algorithm", ["DEFAULT", "THREE_FRY", "PHILOX"])
+def test_states_of_other_elements_are_the_same_bits_or_are_refused(algorithm: str, word: str) -> None:
+    """Whatever the verifier accepts is compiled; a state has the bits of two words of 64, or of three."""
+    dtype = DTYPES[word]
+    taken = []
+    for size in range(1, 33):
+        text = bits_text(algorithm, size, (3, 5), "ui16", word)
+        found = shlo_jit.verify(text)
+        if found:
+            assert [(d.op, d.label) for d in found] == [("stablehlo.rng_bit_generator", found[0].label)]
+            continue
+        taken.append(size)
+        state = np.arange(size * dtype.itemsize, dtype=np.uint8).view(dtype.numpy)
+        got = shlo_jit.compile(text, cache=False)(state)
+        for g, w in zip(got, evaluate(shlo_jit.parse(text), state), strict=True):
+            assert g.tobytes() == w.tobytes()
+        counters = state.view(np.uint64)
+        whole = evaluate(shlo_jit.parse(bits_text(algorithm, len(counters), (3, 5), "ui16")), counters)
+        assert [g.tobytes() for g in got] == [w.tobytes() for w in whole]
+    words = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[algorithm]
+    is_taken = dtype.bits == 64 or (algorithm == "DEFAULT" and dtype.bits >= 8)
+    assert taken == ([n * 64 // dtype.bits for n in words if n * 64 // dtype.bits < 33] if is_taken else [])
 
 
 @pytest.mark.xla

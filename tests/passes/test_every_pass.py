@@ -19,7 +19,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.reference.interpreter import evaluate
 
 ROOT = Path(shlo_jit.__file__).parent / "passes"
-HELPERS = {"build", "context", "rewriter", "identities", "weights"}
+HELPERS = {"build", "context", "rewriter", "pending", "identities", "weights"}
 RUNS = {step.name: step.run for step in PASSES}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from decisions import AVX512, decides, main, note, schedules, tensor, the_schedule
 
+import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError
 from shlo_jit.kernels.target import Target
@@ -230,3 +232,27 @@ def test_lapack_works_in_blocks_of_columns() -> None:
 def test_without_a_lapack_the_call_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="@lapack_sgeqrf_ffi"):
         schedules(geqrf(30, 20), lapack=False)
+
+
+CALLBACKS = [
+    "xla_ffi_python_cpu_callback", "xla_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback",
+    "xla_buffer_python_cpu_callback", "xla_python_gpu_callback", "xla_ffi_python_gpu_callback",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [*CALLBACKS, "my_python_callback", "xla_ffi_python_cpu_callbacks"])
+def test_functions_that_jax_keeps_say_how_they_run(target: str) -> None:
+    t = "tensor<4xf32>"
+    text = f"func.func @main(%x: {t}) -> {t} {{\n%0 = stablehlo.custom_call @{target}(%x) : ({t}) -> {t}\nreturn %0 : {t} }}"
+    with pytest.raises(UnsupportedError) as refused:
+        shlo_jit.compile(text, cache=False)
+    (found,) = refused.value.diagnostics
+    kept_by_jax = target in CALLBACKS
+    assert (found.op, found.label, found.found) == (
+        "stablehlo.custom_call", "jax callback" if kept_by_jax else "target", target
+    )  # fmt: skip
+    assert found.line == 2
+    assert ("shlo_jit.jax.jit" in str(refused.value)) == kept_by_jax
+    assert ("JAX_PLATFORMS=shlo" in str(refused.value)) == kept_by_jax
+    exe = shlo_jit.compile(text, cache=False, custom_calls={target: lambda x: x + 1})
+    assert float(exe(np.ones(4, np.float32))[0]) == 2

@@ -25,18 +25,29 @@ def flat_concatenates(function: Op, _: Context) -> Op:
         return function
     uses = Counter(v for op in walk(function.block()) for v in op.operands)
 
-    def parts(value: Value, dimension: int) -> list[Value]:
+    def is_part(value: Value, dimension: int) -> bool:
+        """Whether a value is a concatenation along a dimension that nothing else reads."""
         op = value.op
-        if op is None or op.name != CONCATENATE or uses[value] != 1 or op.int("dimension") != dimension:
-            return [value]
-        return [part for operand in op.operands for part in parts(operand, dimension)]
+        return op is not None and op.name == CONCATENATE and uses[value] == 1 and op.int("dimension") == dimension
+
+    concatenates = [op for op in walk(function.block()) if op.name == CONCATENATE]
+    inner = {v for op in concatenates for v in op.operands if is_part(v, op.int("dimension"))}
+
+    def parts(op: Op) -> list[Value]:
+        """The operands, and those of inner concatenations in their place."""
+        found: list[Value] = []
+        todo = list(reversed(op.operands))
+        while todo:
+            value = todo.pop()
+            if value in inner and value.op is not None:
+                todo += reversed(value.op.operands)
+            else:
+                found.append(value)
+        return found
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != CONCATENATE:
+        if op.name != CONCATENATE or op.result in inner or inner.isdisjoint(op.operands):
             return None
-        flat = [part for operand in op.operands for part in parts(operand, op.int("dimension"))]
-        if len(flat) == len(operands):
-            return None
-        return rw.emit(op.name, [rw.get(part) for part in flat], [op.result.type], op.attributes)
+        return rw.emit(op.name, [rw.get(part) for part in parts(op)], [op.result.type], op.attributes)
 
     return rewrite(function, visit)

@@ -24,7 +24,7 @@ def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
     state, out = operands[0], op.results[1]
     algorithm = op.attributes["rng_algorithm"]
     dtype = out.tensor.storage
-    if not (mk.is_static(state) and mk.is_static(out)) or state.tensor.storage.bits != 64 or dtype.is_complex:
+    if not (mk.is_static(state) and mk.is_static(out)) or dtype.is_complex:
         return None
     if not out.tensor.is_fixed:
         raise NotSymbolic("which random bits come where follows from their number")
@@ -44,9 +44,13 @@ class _Stream:
     def __init__(self, rw: Rewriter, state: Value):
         self.rw = rw
         self.type = state.tensor
+        self.pieces = 64 // state.tensor.storage.bits
+        """Elements of the state in a word of 64 bits."""
+        size = mk.shape_of(state)[0] // self.pieces
         if state.tensor.storage != UI64:
-            state = rw.emit1("stablehlo.bitcast_convert", [state], mk.with_dtype(state, UI64))
-        size = mk.shape_of(state)[0]
+            if self.pieces > 1:
+                state = mk.reshape(rw, state, (size, self.pieces))
+            state = rw.emit1("stablehlo.bitcast_convert", [state], tensor((size,), UI64))
         self.parts = [mk.reshape(rw, mk.slice_dim(rw, state, 0, k, k + 1), ()) for k in range(size)]
         self.key = self.halves(self.parts[0])
 
@@ -82,7 +86,9 @@ class _Stream:
         state = mk.concatenate(self.rw, [mk.reshape(self.rw, p, (1,)) for p in parts], 0)
         if self.type.storage == UI64:
             return state
-        return self.rw.emit1("stablehlo.bitcast_convert", [state], self.type)
+        shape = (len(parts),) if self.pieces == 1 else (len(parts), self.pieces)
+        state = self.rw.emit1("stablehlo.bitcast_convert", [state], tensor(shape, self.type.storage))
+        return mk.reshape(self.rw, state, self.type.extents)
 
 
 # ---------------------------------------------------------------------------- Threefry-2x32, 20 rounds

@@ -320,13 +320,15 @@ class _Refiner:
         arrays = [self._scalars.get(v, constant_value(v)) for v in operands]
         new = Op(op.name, operands, [v.type for v in op.results], op.attributes, [], op.source, op.start, op.end)
         if op.name == "arith.constant":
-            value = op.attributes["value"]
+            value = op.attributes.get("value")
             results: list[np.ndarray] | None = [np.asarray(value.value)] if isinstance(value, IntegerAttr) else None
             results = [np.asarray(value)] if isinstance(value, bool) else results
             results = [value.array] if isinstance(value, Dense) else results
         else:
             results = evaluate_foreign(new, arrays)
-        if results is None:
+        if results is None or not all(isinstance(v.type, TensorType | ScalarType) for v in op.results):
+            return None
+        if len(results) != len(op.results):
             return None
         found = []
         for value, array in zip(op.results, results, strict=True):

@@ -1,0 +1,106 @@
+"""A rewriter whose constants are pending: they stand in no block until an op reads them.
+
+A rule asks what a value holds (`dense`) and makes new constants (`make`) without writing an op for each. Every op is
+appended by `emit`, which first places the constants among its operands: no rule can build an op of an operand that
+stands nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.passes.rewriter import Rewriter, Visitor
+
+
+class PendingRewriter(Rewriter):
+    """Builds new blocks; constants are placed when an op reads them, and tensors without elements are constants."""
+
+    def __init__(self, visitor: Visitor, retype: Callable[[Type], Type] | None = None):
+        super().__init__(visitor, retype)
+        self.constants: dict[Value, Dense] = {}
+        """New constant values (of any block) and what they hold."""
+        self.scopes: list[dict] = []
+        """For each open block: what has been computed, by structure."""
+        self.empty: dict[TensorType, Value] = {}
+        """The constants without elements."""
+
+    # ------------------------------------------------------------------ ops and blocks
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        types: Sequence[Type],
+        attributes: dict[str, Any] | None = None,
+        regions: list[Region] | None = None,
+    ) -> list[Value]:
+        """Append an op, after the constants that it reads; its results."""
+        results = super().emit(name, [self.placed(o) for o in operands], types, attributes, regions)
+        return [self.nothing(r) for r in results]
+
+    def keep(self, op: Op, operands: list[Value]) -> list[Value]:
+        """The op as it is, with new operands and swept regions."""
+        regions = [Region([self.sweep(b) for b in r.blocks]) for r in op.regions]
+        return self.emit(op.name, operands, [self.retype(r.type) for r in op.results], op.attributes, regions)
+
+    def sweep(self, block: Block, arguments: Sequence[Value] | None = None) -> Block:
+        """A new block from an old one; `arguments` stand for the old block's arguments, or new ones are made."""
+        assert arguments is None, "arguments of a block that are given are those of `sweep_parts`"
+        end = block.terminator
+        return self.sweep_parts(block.arguments, block.ops[:-1], end, end.operands)
+
+    def sweep_parts(self, arguments: Sequence[Value], ops: Sequence[Op], end: Op, returned: Sequence[Value]) -> Block:
+        """A new block with new arguments, with ops swept, and with a terminator as `end` that returns these values."""
+        self.scopes.append({})
+        new = Block([Value(self.retype(a.type), name=a.name) for a in arguments])
+        self.values.update(zip(arguments, map(self.nothing, new.arguments), strict=True))
+        self.blocks.append(new)
+        self.run(ops)
+        outer, self.current = self.current, end
+        self.emit(end.name, [self.get(v) for v in returned], [], end.attributes)
+        self.current = outer
+        self.blocks.pop()
+        self.scopes.pop()
+        return new
+
+    # ------------------------------------------------------------------ constants
+    def dense(self, value: Value) -> Dense | None:
+        """What a value holds, if it is constant."""
+        return self.constants.get(value)
+
+    def make(self, dense: Dense, name: str = "") -> Value:
+        """A constant that stands in no block yet: it is written where it is read."""
+        value = Value(dense.type, name=name)
+        self.constants[value] = dense
+        return value
+
+    def nothing(self, value: Value) -> Value:
+        """The value, or a constant for it that has as few elements: none."""
+        t = value.type
+        if not isinstance(t, TensorType) or not t.is_fixed or 0 not in t.extents:
+            return value
+        if t not in self.empty:
+            self.empty[t] = self.make(Dense(t, np.empty(t.extents, t.storage.numpy)))
+        return self.empty[t]
+
+    def placed(self, value: Value) -> Value:
+        """The value, or a constant op for it in the right block: of equal elements in this one, others at the top."""
+        dense = self.constants.get(value)
+        if dense is None or value.op is not None:
+            return value
+        level = -1 if dense.is_splat else 0
+        scope, block = self.scopes[level], self.blocks[level]
+        data = dense.array.reshape(-1)[:1].tobytes() if dense.is_splat else id(dense)
+        key = ("constant", dense.type, data)
+        found = scope.get(key)
+        if found is None:
+            op = Op("stablehlo.constant", [], [dense.type], {"value": dense}, [], *self.place())
+            block.ops.append(op)
+            found = scope[key] = op.results
+            self.constants[op.result] = dense
+        return found[0]
