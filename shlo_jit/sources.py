@@ -147,8 +147,8 @@ def read_source(source: object, known: bool = False) -> Given:
 
 
 def _own_text(source: object) -> str | None:
-    """What `mlir_module()` or `as_text()` (of a `jax.stages.Lowered`) gives; with locations where it can, which have the
-    arguments' names."""
+    """What `mlir_module()` or `as_text()` (of a `jax.stages.Lowered`) gives; with locations where it can, which have
+    the arguments' names."""
     if isinstance(source, type):
         return None
     method = getattr(source, "mlir_module", None)

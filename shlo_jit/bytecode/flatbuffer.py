@@ -34,7 +34,9 @@ class Buffer:
         """The number at a byte. Raises Damaged outside of the buffer."""
         size = struct.calcsize(form)
         if not 0 <= at <= len(self.data) - size:
-            raise Damaged(f"the flatbuffer has {len(self.data)} bytes, and byte {at} is wanted", min(at, len(self.data)))
+            raise Damaged(
+                f"the flatbuffer has {len(self.data)} bytes, and byte {at} is wanted", min(at, len(self.data))
+            )
         (found,) = struct.unpack_from(form, self.data, at)
         return found
 

@@ -45,7 +45,7 @@ def version_of(text: object) -> Version:
 
 def is_known(version: Version) -> bool:
     """Whether this version is known here; the patch does not matter."""
-    return FIRST <= version and version.minor <= LAST_MINOR.get(version.major, -1)
+    return version >= FIRST and version.minor <= LAST_MINOR.get(version.major, -1)
 
 
 def version_of_producer(text: str) -> Version | None:

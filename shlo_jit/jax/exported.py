@@ -90,7 +90,7 @@ def _check_ports(name: str, what: str, avals: Sequence[Any], ports: Sequence[Any
         raise ValueError(f"{name} is described with {len(avals)} {what}s, and its program has {len(ports)}")
     for i, (aval, port) in enumerate(zip(avals, ports, strict=True)):
         is_empty = aval.dtype == jax.dtypes.float0
-        physical = aval.update(dtype=np.dtype(bool)) if is_empty else core.physical_aval(aval)
+        physical: Any = aval.update(dtype=np.dtype(bool)) if is_empty else core.physical_aval(aval)
         if (physical.dtype, len(physical.shape)) != (port.dtype, len(port.shape)):
             described, found = (f"{x.dtype} of rank {len(x.shape)}" for x in (physical, port))
             raise ValueError(f"{name} is described with {what} {i} as {described}, and its program has {found}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.export
 import ml_dtypes
 import numpy as np
@@ -59,9 +60,7 @@ def read_exported(data: bytes) -> ReadExported:
     type of node."""
     root = Buffer(data).root()
     known = [_aval(table) for table in root.tables(AVALS)]
-    inputs, outputs = (
-        _avals(root, known, *fields) for fields in ((IN_NUMBERS, IN_AVALS), (OUT_NUMBERS, OUT_AVALS))
-    )
+    inputs, outputs = (_avals(root, known, *fields) for fields in ((IN_NUMBERS, IN_AVALS), (OUT_NUMBERS, OUT_AVALS)))
     kept = root.numbers(KEPT_ARGUMENTS, "H")
     if any(a >= b for a, b in itertools.pairwise((*kept, len(inputs)))):
         raise Damaged(f"the arguments {kept} are not in the order of {len(inputs)}", root.at)
@@ -169,7 +168,9 @@ def _custom(table: Table, children: list[Any]) -> Any:
 
     name = table.text(3)
     if name not in _export.deserialization_registry:
-        raise ValueError(f"the type {name!r} of a tree is not registered (jax.export.register_pytree_node_serialization)")
+        raise ValueError(
+            f"the type {name!r} of a tree is not registered (jax.export.register_pytree_node_serialization)"
+        )
     _, read, make = _export.deserialization_registry[name]
     try:
         return make(read(table.bytes(4) or b""), children)

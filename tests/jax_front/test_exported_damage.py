@@ -48,7 +48,7 @@ def programs() -> list[bytes]:
     (n,) = export.symbolic_shape("n")
     written = [
         export.export(jax.jit(trees))(Point(ones, ones), {"b": jnp.ones(4, jnp.bfloat16)}),
-        export.export(jax.jit(lambda k: jax.random.split(k)))(jax.random.key(0)),
+        export.export(jax.jit(jax.random.split))(jax.random.key(0)),
         export.export(jax.jit(lambda x, y: x * 2 + x.shape[0]), platforms=["tpu", "cpu"])(
             jax.ShapeDtypeStruct((n, 3), np.float32), 1.0
         ),
@@ -125,13 +125,13 @@ def run(cases: int, seed: int) -> dict[str, int]:
         for _ in range(rng.choice((1, 1, 2))):
             if len(data) > 8:
                 rng.choice(DAMAGE)(rng, data)
-        begin = time.monotonic()
+        begin = time.process_time()
         try:
             seen[check(bytes(data), i % WHOLE == 0)] += 1
         except BaseException as error:
             error.add_note(f"case {i} of seed {seed}: {bytes(data).hex()}")
             raise
-        assert time.monotonic() - begin < SLOW_SECONDS, i
+        assert time.process_time() - begin < SLOW_SECONDS, f"case {i} of seed {seed}: {bytes(data).hex()}"
     return seen
 
 
@@ -157,7 +157,9 @@ def test_every_prefix() -> None:
 
 def table(*fields: bytes) -> bytes:
     """A root table with 4-byte fields."""
-    vtable = struct.pack(f"<HH{len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *(4 + 4 * i for i in range(len(fields))))
+    vtable = struct.pack(
+        f"<HH{len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *(4 + 4 * i for i in range(len(fields)))
+    )
     vtable += b"\0" * (-len(vtable) % 4)
     return struct.pack("<I", 4 + len(vtable)) + vtable + struct.pack("<i", len(vtable)) + b"".join(fields)
 
@@ -192,7 +194,11 @@ def test_doubling_is_no_way_around_the_limit() -> None:
     struct.pack_into("<I", data, 0, 4 + 8)
     for level in range(levels):
         start = len(data)
-        data += struct.pack("<HHHH", 6, 8, 4, 0) + struct.pack("<iI", 8, 4) + struct.pack("<I", count if level < levels - 1 else 0)
+        data += (
+            struct.pack("<HHHH", 6, 8, 4, 0)
+            + struct.pack("<iI", 8, 4)
+            + struct.pack("<I", count if level < levels - 1 else 0)
+        )
         for i in range(count):
             here = start + 20 + 4 * i
             data += struct.pack("<I", start + size + 8 + 4 - here if level < levels - 1 else 0)
