@@ -167,6 +167,8 @@ def _custom(table: Table, children: list[Any]) -> Any:
     from jax._src.export import _export
 
     name = table.text(3)
+    if name is None:
+        raise Damaged("a type of a tree has no name", table.at)
     if name not in _export.deserialization_registry:
         raise ValueError(
             f"the type {name!r} of a tree is not registered (jax.export.register_pytree_node_serialization)"

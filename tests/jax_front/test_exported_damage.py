@@ -140,7 +140,6 @@ def test_damage() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
 def test_much_damage() -> None:
     seen = run(CASES, 2)
     print(seen)

@@ -36,24 +36,23 @@ func.func @main(%x: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %n: tensor<i64
 
 
 @contextmanager
-def ctrl_c(seconds: float = 0.3) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupted(seconds: float = 0.3) -> Iterator[None]:
     thread = threading.Thread(target=lambda: (time.sleep(seconds), os.kill(os.getpid(), signal.SIGINT)))
     thread.start()
     try:
         yield
     finally:
         thread.join()
-        signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_results_of_an_interrupted_program_are_deleted(host: Host) -> None:
     loaded = host.compile(LOOP)
     x, n = host.put(np.ones(4, np.float32)), host.put(np.array(2**62))
     made = numbers([0, 0])
     row = numbers([x, n])
     lists = {"argument_lists": numbers([address(row)]), "output_lists": numbers([address(made)])}
-    with ctrl_c(), pytest.raises(KeyboardInterrupt):
+    with interrupted(), pytest.raises(KeyboardInterrupt):
         host.call(
             "LoadedExecutable_Execute", executable=loaded, options=record("ExecuteOptions"), num_devices=1, num_args=2, **lists
         )  # fmt: skip
