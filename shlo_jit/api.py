@@ -118,7 +118,7 @@ def compile(
     where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
     `transport`: how the processes run and meet, `processes`, `threads` or `mpi`, by default `SHLO_JIT_TRANSPORT` or
     `processes`; `mpi` runs any program by the processes that mpiexec has started, by default as many partitions as
-    there are, and needs the extra `shlo_jit[mpi]`. `time_out`: seconds without progress
+    there are, and needs the extra `mpi` (mpi4py). `time_out`: seconds without progress
     after which one that others wait for counts as lost. See `docs/distributed.md`.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,

@@ -135,6 +135,9 @@ def read_source(source: object, known: bool = False) -> Given:
 
     if isinstance(source, Module):
         return source
+    artifact = None if isinstance(source, type) else getattr(source, "mlir_module_serialized", None)
+    if isinstance(artifact, bytes):  # of a jax.export.Exported, whose own reader trusts what it reads
+        return _read(artifact, f"<{type(source).__name__}>")
     text = _own_text(source)
     if text is not None:
         return _text(text, f"<{type(source).__name__}>")
@@ -144,8 +147,8 @@ def read_source(source: object, known: bool = False) -> Given:
 
 
 def _own_text(source: object) -> str | None:
-    """What `mlir_module()` (of a `jax.export.Exported`) or `as_text()` (of a `jax.stages.Lowered`) gives; with
-    locations where it can, which have the arguments' names."""
+    """What `mlir_module()` or `as_text()` (of a `jax.stages.Lowered`) gives; with locations where it can, which have
+    the arguments' names."""
     if isinstance(source, type):
         return None
     method = getattr(source, "mlir_module", None)

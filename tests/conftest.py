@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import guarded
@@ -10,6 +11,25 @@ import pytest
 
 os.environ["SHLO_JIT_CHECK_PASSES"] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+SLOW_SECONDS = 4 * 3600
+"""Time limit of tests marked as slow; that of others is in `pyproject.toml`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Lets Ctrl-C interrupt a test and the processes that it starts. What is started in the background by a shell, or
+    by some runners, ignores it, and a test that sends it would wait forever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True, scope="session")

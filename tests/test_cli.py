@@ -419,6 +419,7 @@ def test_debug_logs_stages(add: str) -> None:
     assert f"{add}: in the object cache" in python("-m", "shlo_jit", "--debug", "run", add, "--random").stderr
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_without_a_traceback(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -432,6 +433,7 @@ def test_interrupted_without_a_traceback(tmp_path: Path) -> None:
     assert (process.returncode, out, error) == (130, b"", b"")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_while_importing(tmp_path: Path) -> None:
     """Also where it is the package's own imports that take long."""
     (tmp_path / "numpy").mkdir()
@@ -446,6 +448,7 @@ def test_interrupted_while_importing(tmp_path: Path) -> None:
     assert (process.returncode, error) == (130, b"")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_importing_leaves_interrupts_alone() -> None:
     code = "import signal, shlo_jit; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     assert python("-c", code).stdout == "True\n"

@@ -20,14 +20,13 @@ from shlo_jit.bytecode.op_attributes import Plan, plan_of
 from shlo_jit.bytecode.printed import PrintedSource
 from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged, long_varint, varint
 from shlo_jit.bytecode.tables import Locations, Tables
-from shlo_jit.bytecode.versions import LAST, version_of_producer
+from shlo_jit.bytecode.versions import DEFAULT, FIRST, LAST, is_known, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import Diagnostic, ParseError
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
-from shlo_jit.log import log
 from shlo_jit.text.literals import Literal
 
 HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDERS, HAS_PROPERTIES = (
@@ -64,12 +63,21 @@ def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
         version = version_of_producer(producer)
         if version is None:
             hint = f"the file was written by {producer[:60]!r}, and is no portable artifact of StableHLO"
-        elif version > LAST:
-            hint = f"the file was written by StableHLO {version}; versions up to {LAST} are known here"
+        elif not is_known(version):
+            hint = f"write it for a known version, such as {DEFAULT}, or use a release of shlo_jit that knows {version}"
     except Damaged:
         pass
     message = f"byte {damage.at}: {damage.message}"
     return ParseError(Diagnostic(message, name, 0, 0, label="bytecode", hint=hint))
+
+
+def _check_version(data: Bytes) -> None:
+    """Raises Damaged for a version of StableHLO that is not known. Bytecode of another origin has none."""
+    _, producer, _ = container.head(data)
+    version = version_of_producer(producer)
+    if version is not None and not is_known(version):
+        at = len(container.MAGIC) + 1
+        raise Damaged(f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here", at)
 
 
 class _Reader:
@@ -77,6 +85,7 @@ class _Reader:
 
     def __init__(self, data: Bytes, name: str, literals: Mapping[int, Literal]):
         self.data = data
+        _check_version(data)
         self.file: Container = read_container(data)
         self.version = self.file.version
         self.tables = Tables(data, self.file, literals)
@@ -106,9 +115,6 @@ class _Reader:
         locations = Locations(self.tables) if any(self.tables.places.values()) else {}
         module = Module(op, self.source, locations, scoped=True)
         self.source.module = module
-        version = version_of_producer(self.file.producer)
-        if version is not None and version > LAST:
-            log().info("%s was written by StableHLO %s; versions up to %s are known", self.source.name, version, LAST)
         return module
 
     # ---- regions

@@ -19,6 +19,8 @@ FIRST = Version(0, 9)
 """The first version with compatibility guarantees."""
 LAST = Version(1, 20)
 """The last one whose ops are known here."""
+LAST_MINOR = {0: 20, 1: LAST.minor}
+"""The last minor version of each major one."""
 DEFAULT = "1.17.0"
 """What is written unless another version is asked for."""
 
@@ -36,9 +38,14 @@ def version_of(text: object) -> Version:
     if found is None:
         raise ValueError(f"version: expected three numbers such as {DEFAULT!r}, got {text!r}")
     version = Version(*(int(part or 0) for part in found.groups()))
-    if not FIRST <= version <= LAST:
+    if not is_known(version):
         raise ValueError(f"version: {version} is none of {FIRST} to {LAST}")
     return version
+
+
+def is_known(version: Version) -> bool:
+    """Whether this version is known here; the patch does not matter."""
+    return version >= FIRST and version.minor <= LAST_MINOR.get(version.major, -1)
 
 
 def version_of_producer(text: str) -> Version | None:

@@ -135,6 +135,8 @@ def info() -> None:
     table = report.make_table()
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
+    if found.unfinished:
+        table.add_row("unfinished files", f"{found.unfinished:,}, of processes that are writing, or died meanwhile")
     table.add_row("size", f"{report.size(found.nbytes)} of {report.size(found.limit)}")
     report.make_console().print(table)
 
@@ -147,7 +149,11 @@ def clear() -> None:
     with mistakes.refusals():
         before = cache.info()
         cache.clear()
-    typer.echo(f"deleted {before.entries:,} entries, {report.size(before.nbytes)}, of {before.folder}")
+        after = cache.info()
+    files = f"{before.entries - after.entries:,} entries"
+    if before.unfinished > after.unfinished:
+        files += f" and {before.unfinished - after.unfinished:,} unfinished files"
+    typer.echo(f"deleted {files}, {report.size(before.nbytes - after.nbytes)}, of {before.folder}")
 
 
 def main() -> None:

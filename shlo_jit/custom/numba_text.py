@@ -86,7 +86,7 @@ def _numba_types() -> Any:
     try:
         from numba.core import types
     except ImportError as error:
-        raise Refused(f"Numba is not installed ({error}): install shlo_jit[numba]") from None
+        raise Refused(f"Numba is not installed ({error}): pip install numba") from None
     return types
 
 

@@ -1,6 +1,6 @@
 """JAX functions and exported programs, compiled by shlo_jit: `shlo_jit.jax.jit(f)`, `shlo_jit.jax.from_exported(e)`.
 
-Needs JAX (`pip install 'shlo_jit[jax]'`), which nothing else of the package imports. The functions are imported when
+Needs JAX (the extra `jax`), which nothing else of the package imports. The functions are imported when
 they are asked for: JAX imports this package wherever it is installed, for the platform in `plugin.py`.
 """
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.export
 import numpy as np
+from jax._src import core
 
 from shlo_jit.api import compile, parse
+from shlo_jit.bytecode.stream import Damaged
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.jax.arrays import putters, taken
+from shlo_jit.jax.exported_bytes import ReadExported, read_exported
 from shlo_jit.passes.frontend.first_platform import CHOSEN, NAME, PLATFORM
 
 _VALUES = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -22,20 +26,21 @@ def from_exported(exported: Any, **options: Any) -> Exported:
     exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. Of a program with
     symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. Raises
     ValueError for a program that was not exported for the CPU (among others), or for several devices, and for bytes
-    that are none.
+    that are none; StableHLOError for a program that is damaged or wrong.
     """
-    if isinstance(exported, bytes | bytearray):
-        exported = _deserialized(exported)
-    if not isinstance(exported, jax.export.Exported):
+    if isinstance(exported, bytes | bytearray | memoryview):
+        exported = _deserialized(bytes(exported))
+    if not isinstance(exported, jax.export.Exported | ReadExported):
         raise TypeError(f"expected a jax.export.Exported, or its bytes, got {type(exported).__name__}")
     return Exported(exported, options)
 
 
-def _deserialized(data: bytes | bytearray) -> jax.export.Exported:
+def _deserialized(data: bytes) -> ReadExported:
     try:
-        return jax.export.deserialize(bytearray(data))
-    except Exception as error:  # of damaged ones any: JAX does not check them
-        raise ValueError(f"these bytes are no program that jax.export can read: {error}") from error
+        return read_exported(data)
+    except Damaged as damage:
+        message = f"these bytes are no program of jax.export, or damaged: byte {damage.at}: {damage.message}"
+        raise ValueError(message) from None
 
 
 class Exported:
@@ -53,6 +58,9 @@ class Exported:
         self._name = exported.fun_name
         self.executable = compile(_for_cpu(exported), **options)
         """Takes the program's own arguments as arrays, one after the other."""
+        kept = [self.in_avals[i] for i in exported.module_kept_var_idx]
+        _check_ports(self._name, "argument", kept, self.executable.inputs)
+        _check_ports(self._name, "result", self.out_avals, self.executable.outputs)
         dtypes = [port.dtype for port in self.executable.inputs]
         self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))
 
@@ -76,12 +84,24 @@ class Exported:
         return taken(leaf, dtype)
 
 
+def _check_ports(name: str, what: str, avals: Sequence[Any], ports: Sequence[Any]) -> None:
+    """Raises ValueError where the program has other arguments or results than its description says."""
+    if len(avals) != len(ports):
+        raise ValueError(f"{name} is described with {len(avals)} {what}s, and its program has {len(ports)}")
+    for i, (aval, port) in enumerate(zip(avals, ports, strict=True)):
+        is_empty = aval.dtype == jax.dtypes.float0
+        physical: Any = aval.update(dtype=np.dtype(bool)) if is_empty else core.physical_aval(aval)
+        if (physical.dtype, len(physical.shape)) != (port.dtype, len(port.shape)):
+            described, found = (f"{x.dtype} of rank {len(x.shape)}" for x in (physical, port))
+            raise ValueError(f"{name} is described with {what} {i} as {described}, and its program has {found}")
+
+
 def _for_cpu(exported: Any) -> Any:
     """The program; of several platforms, with a note of the CPU's number, where that is not the first."""
-    number = exported.platforms.index("cpu")
+    number, program = exported.platforms.index("cpu"), exported.mlir_module_serialized
     if number == 0:
-        return exported
-    module = parse(exported)
+        return program
+    module = parse(program)
     main = module.function("main")
     assert main is not None
     main.attributes["arg_attrs"] = tuple(

@@ -7,6 +7,7 @@ both names, and XLA's is `xla_cpu`: host callbacks and some of JAX's functions w
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import itertools
 import os
 import threading
@@ -36,11 +37,13 @@ def initialize() -> None:
     made = plugin(_device_count)
     bridge._nonexperimental_plugins.add(NAME)
     bridge.register_plugin(NAME, c_api=made.capsule, priority=PRIORITY)
+    factories = bridge._backend_factories
     if NAME in asked:
-        factories = bridge._backend_factories
         factories[XLA_CPU] = factories[CPU]
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
+    else:  # a program that does not want it, such as one in several processes, runs without it where it cannot start
+        factories[NAME] = dataclasses.replace(factories[NAME], fail_quietly=True)
     _take_handlers(made.client)
     _tell_shardings(made.client)
     _hand_over_callbacks(compiler)

@@ -14,13 +14,17 @@ from shlo_jit.ir.types import MOST_DIMENSIONS
 from shlo_jit.pjrt import handles, interface
 from shlo_jit.pjrt.code.row_major import LAYOUTS
 from shlo_jit.pjrt.executables import Calls, Program
-from shlo_jit.pjrt.kept import Kept
+from shlo_jit.pjrt.kept import Kept, named_value
 from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
 from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
 """What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
+SEVERAL_PROCESSES = (
+    "the platform of shlo_jit runs in one process, and {} are wanted: use the devices of one process "
+    "(jax_num_cpu_devices), or compile the program with shlo_jit.compile, which can start processes"
+)
 DEVICE_KIND = "cpu"
 
 _DEVICE, _MEMORY = handles.structure(handles.DEVICE), handles.structure(handles.MEMORY)
@@ -141,11 +145,23 @@ class Client:
         size = array.nbytes if port.number >= 0 else 0
         data = functions.take(size)
         if not data:
-            raise MemoryError(f"there is no memory for {size} bytes")
+            raise MemoryError(f"there is not enough memory: {size} bytes are wanted")
         memory = (ctypes.c_char * max(1, size)).from_address(data)
         if size:
             np.ndarray(array.shape, array.dtype, memory)[...] = array  # type: ignore[call-overload]
-        storage = functions.storage(data, size, None, None, 1)
+        return self._buffer(data, size, size, port, device)
+
+    def deleted_buffer(self, port: Port, device: int) -> int:
+        """Address of a new buffer that is deleted already; of a token, which has no contents, one that is not."""
+        made = self._buffer(self.functions.take(0), 0, port.nbytes, port, device)
+        if port.number >= 0:
+            self.delete(made)
+        return made
+
+    def _buffer(self, data: int, nbytes: int, size: int, port: Port, device: int) -> int:
+        """`nbytes`: of the block of memory; `size`: of the array."""
+        functions = self.functions
+        storage = functions.storage(data, nbytes, None, None, 1)
         dims = (ctypes.c_int64 * max(1, len(port.shape)))(*port.shape)
         home = self.memory_address(_DEVICE.from_address(device).number, port.memory_kind)
         return functions.buffer(storage, data, size, port.type, len(port.shape), dims, device, home)
@@ -172,6 +188,9 @@ def _plugin_attributes(client: Client, args: Any) -> None:
 
 @handles("Client_Create")
 def _create(client: Client, args: Any) -> None:
+    processes = named_value(args.create_options, args.num_options, "num_nodes")
+    if processes is not None and processes > 1:
+        raise PluginError(interface.UNIMPLEMENTED, SEVERAL_PROCESSES.format(processes))
     client.make_devices()
     args.client = client.device_table
 

@@ -84,6 +84,10 @@ class Program:
         """A call on several devices."""
         raise PluginError(interface.INVALID_ARGUMENT, f"the program is for one device, not {args.num_devices}")
 
+    def give_deleted(self, client: Client, args: Any) -> None:
+        """Give results that are deleted, of a call on several devices that was interrupted."""
+        raise NotImplementedError
+
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped."""
         raise NotImplementedError

@@ -157,7 +157,7 @@ FUNCTIONS: dict[str, str | None] = {
     "Client_CreateUninitializedBuffer": (
         "client shape_dims shape_num_dims:i64 shape_element_type:i32 shape_layout device memory buffer"
     ),
-    "Client_UpdateGlobalProcessInfo": None,
+    "Client_UpdateGlobalProcessInfo": "client process_infos num_process_infos:i64",
     "TopologyDescription_Deserialize": None,
     "Client_CreateAliasBuffer": None,
     "Client_FulfillAliasBuffer": None,

@@ -1,4 +1,4 @@
-"""Memory that a framework is given pointers to, kept as long as whoever holds this."""
+"""Memory that a framework is given pointers to, kept as long as whoever holds this; named values that it gives us."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.table import record_at
 
 
 class Kept:
@@ -62,3 +63,15 @@ class Kept:
             else:
                 row.type, row.value, row.value_size = interface.INT64_LIST, self.numbers(value), len(value)
         return rows
+
+
+def named_value(address: int | None, count: int, name: str) -> int | None:
+    """The integer of that name in a framework's array of NamedValue; None where it has none. Elements are as large as
+    the framework says, which may be of another version. Raises PluginError for elements that are too small."""
+    for _ in range(count):
+        row = record_at("NamedValue", address)
+        assert address is not None
+        if row.type == interface.INT64 and row.name_size and ctypes.string_at(row.name, row.name_size) == name.encode():
+            return row.value
+        address += row.struct_size
+    return None

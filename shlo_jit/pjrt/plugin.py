@@ -14,9 +14,9 @@ from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are am
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK
 from shlo_jit.pjrt.code.plugin_routine import PLUGIN
-from shlo_jit.pjrt.code.python import MAIN_THREAD
+from shlo_jit.pjrt.code.python import MAIN_THREAD, STOPPED
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
-from shlo_jit.pjrt.table import Table
+from shlo_jit.pjrt.table import Table, is_interrupt
 from shlo_jit.runtime import build, pool, routines
 from shlo_jit.runtime.machine import native
 
@@ -81,8 +81,17 @@ class Plugin:
         self.table.retire()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
-    def _run_many(self, args: Any) -> None:
-        self.client.program(args.executable).run(self.client, args)
+    def _run_many(self, args: Any) -> int | None:
+        program = self.client.program(args.executable)
+        try:
+            program.run(self.client, args)
+        except KeyboardInterrupt as error:
+            if not is_interrupt(error):
+                raise
+            program.give_deleted(self.client, args)
+            self.table.raise_later(error)
+            return STOPPED
+        return None
 
     @property
     def capsule(self) -> object:

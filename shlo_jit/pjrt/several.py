@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -157,13 +157,24 @@ class SeveralProgram(Program):
 
     def _give(self, client: Client, args: Any, made: list[list[np.ndarray]]) -> None:
         """Make buffers of the results' arrays."""
+        token = np.zeros((), np.uint8)
+        self._fill(
+            client,
+            args,
+            lambda d, port, home: client.buffer_of(token if port.number < 0 else made[port.number][d], port, home),
+        )
+
+    def give_deleted(self, client: Client, args: Any) -> None:
+        self._fill(client, args, lambda d, port, home: client.deleted_buffer(port, home))
+
+    def _fill(self, client: Client, args: Any, make: Callable[[int, Port, int], int]) -> None:
+        """Give the host the results' buffers. `make`: the address of one, by device number, port and device."""
         homes = self._homes(client)
         devices = len(homes)
         for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
             out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
-                array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
-                out[i] = client.buffer_of(array, port, home)
+                out[i] = make(d, port, home)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices

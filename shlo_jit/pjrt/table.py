@@ -12,7 +12,7 @@ from typing import Any
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.function_writer import symbol
-from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, PYTHON, RAISED
+from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, INTERRUPTED, MAKING, PYTHON, RAISED
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
@@ -23,11 +23,9 @@ ENDING_SECONDS = 30.0
 TELLING_SECONDS = 0.3
 LAST_CALLS_SECONDS = 0.05
 """How long threads that wait for the interpreter's lock have to come to where they stay, or are ended by it."""
-MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
-"""Functions that make what the host then uses: it has to know that there is none."""
 
-Handler = Callable[[Any], None]
-"""Reads and writes the record of arguments, or raises."""
+Handler = Callable[[Any], int | None]
+"""Reads and writes the record of arguments, or raises. Its answer, or None for DONE."""
 
 
 class InterpreterEnds(BaseException):
@@ -82,10 +80,10 @@ class Table:
             this = threading.get_ident()
             try:
                 self._inside.append(this)
-                handler(kind.from_address(address))
+                answered = handler(kind.from_address(address))
                 if self._ends and name in MAKING:
                     raise InterpreterEnds
-                ctypes.c_int64.from_address(answer).value = DONE
+                ctypes.c_int64.from_address(answer).value = answered or DONE
             except BaseException as error:
                 self.answer(answer, error)
             finally:
@@ -104,15 +102,17 @@ class Table:
         self._memory[1] = ctypes.addressof(record)
 
     def answer(self, place: int, error: BaseException) -> None:
-        """Answer a call with an error that says what was raised."""
+        """Answer a call with an error that says what was raised; an interrupt of the main thread is none."""
+        if is_interrupt(error):
+            self.raise_later(error)
+            ctypes.c_int64.from_address(place).value = INTERRUPTED
+            return
         code, text = describe(error)
         message = text.encode(errors="backslashreplace")
         made = self._error(code, message, len(message))
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-            self._raise_later(error)
         ctypes.c_int64.from_address(place).value = made
 
-    def _raise_later(self, error: BaseException) -> None:
+    def raise_later(self, error: BaseException) -> None:
         """Let the main thread raise it, as soon as the host is back in Python."""
         if not self._raised.value:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
@@ -140,6 +140,11 @@ class Table:
         """Let machine code stand for functions of Python's."""
         for name, own in functions.items():
             self._functions[PYTHON.index(name)] = self._library.addresses[own]
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which the main thread has to raise."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def describe(error: BaseException) -> tuple[int, str]:

@@ -10,8 +10,9 @@ One entry is one file, named by its key:
     blobs     object code and raw constants, each at a multiple of 64
 
 An entry is written to a temporary file and renamed, so readers see all of it or nothing and writers in several
-processes need no lock. What does not check out (damaged, truncated, foreign) is deleted and counts as absent. Nothing
-is ever unpickled. A folder that cannot be used means no cache, with one warning.
+processes need no lock. Temporary files of processes that died (`unfinished.py`) count until they are deleted. What does
+not check out (damaged, truncated, foreign) is deleted and counts as absent. Nothing is ever unpickled. A folder that
+cannot be used means no cache, with one warning.
 
 Object code runs, so it is read only from regular files, and folders, that belong to this user (or root) and that nobody
 else may write. Entries are copied into memory: whatever happens to a file afterwards does not reach the program.
@@ -27,11 +28,8 @@ import functools
 import hashlib
 import json
 import os
-import random
 import stat
 import struct
-import threading
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +45,7 @@ from shlo_jit.forking import thread_pool
 from shlo_jit.ir.digests import is_made
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
-from shlo_jit.runtime import pool
+from shlo_jit.runtime import pool, unfinished
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.normal import normal
 
@@ -69,12 +67,15 @@ EVICT_TO = 0.8
 
 
 class CacheInfo(NamedTuple):
-    """Of a cache's folder."""
+    """What a cache's folder holds."""
 
     folder: str
     entries: int
     nbytes: int
+    """Bytes of all files: of entries and of unfinished ones."""
     limit: int
+    unfinished: int = 0
+    """Temporary files: those of processes that are writing, or died while they were."""
 
 
 class ObjectCache:
@@ -168,7 +169,7 @@ class ObjectCache:
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
         """Write an entry. False when it could not be written; a cache that fails is no error."""
         path = self._path(key)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.{random.getrandbits(32):08x}")
+        temporary: Path | None = None
         try:
             parts = _encode(key, header, blobs)
             size = sum(len(part) for part in parts)
@@ -177,12 +178,14 @@ class ObjectCache:
             self.make_folder()
             if not self._is_trusted(os.stat(self.folder), str(self.folder)):
                 return False
-            with open(temporary, "xb", opener=_open_private) as file:
+            file, temporary = unfinished.create(path)
+            with file:
                 file.writelines(parts)
-            os.replace(temporary, path)
+                file.flush()
+                os.replace(temporary, path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+            if temporary is not None:
+                self._delete(temporary)
             self._warn(str(error))
             return False
         self._written += size
@@ -204,62 +207,68 @@ class ObjectCache:
         with contextlib.suppress(OSError):
             path.unlink()
 
-    def _entries(self) -> list[tuple[float, int, str]]:
-        """Time of use, size and path of every entry."""
-        rows = []
+    def _files(self) -> tuple[list[_File], list[_File]]:
+        """Entries, and what is unfinished: temporary files, and notes of who is writing an entry."""
+        entries: list[_File] = []
+        others: list[_File] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as found:
             for entry in found:
-                if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
+                is_entry = entry.name.endswith(SUFFIX)
+                is_unfinished = entry.name.startswith(".") and SUFFIX + "." in entry.name
+                if (is_entry or is_unfinished) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(OSError):
                         status = entry.stat(follow_symlinks=False)
-                        rows.append((status.st_mtime, status.st_size, entry.path))
-        return rows
+                        row = _File(status.st_mtime, status.st_size, entry.path)
+                        (entries if is_entry else others).append(row)
+        return entries, others
 
     def _evict(self) -> None:
         """Bring the folder under its limit. One process at a time; the others leave it to that one."""
         self._checked, self._written = True, 0
-        entries = self._entries()
-        if sum(size for _, size, _ in entries) <= self.limit:
+        if _total(*self._files()) <= self.limit:
             return
         from filelock import FileLock, Timeout
 
         try:
             with FileLock(self.folder / "evict.lock", timeout=0):
-                self._delete_strays()
-                entries = sorted(self._entries())
-                excess = sum(size for _, size, _ in entries) - self.limit * EVICT_TO
-                for _, size, path in entries:
+                entries, others = self._files()
+                excess = _total(entries, others) - self.limit * EVICT_TO
+                for file in others:
+                    excess -= unfinished.delete_abandoned(file.path)
+                for file in sorted(entries):
                     if excess <= 0:
                         break
-                    self._delete(Path(path))
-                    excess -= size
+                    self._delete(Path(file.path))
+                    excess -= file.nbytes
         except (Timeout, OSError):
             return
 
-    def _delete_strays(self, age: float = 3600.0) -> None:
-        """Delete temporary files of processes that died while writing, some time ago (seconds)."""
-        with os.scandir(self.folder) as found:
-            for entry in found:
-                if entry.name.startswith(".") and SUFFIX + "." in entry.name:
-                    with contextlib.suppress(OSError):
-                        if time.time() - entry.stat().st_mtime > age:
-                            os.unlink(entry.path)
-
     def clear(self) -> None:
-        """Delete every entry."""
-        for _, _, path in self._entries():
-            self._delete(Path(path))
+        """Delete every entry, and what processes that died have left unfinished."""
+        entries, others = self._files()
+        for file in entries:
+            self._delete(Path(file.path))
+        for file in others:
+            unfinished.delete_abandoned(file.path)
 
     def info(self) -> CacheInfo:
-        entries = self._entries()
-        return CacheInfo(str(self.folder), len(entries), sum(size for _, size, _ in entries), self.limit)
+        entries, others = self._files()
+        return CacheInfo(str(self.folder), len(entries), _total(entries, others), self.limit, len(others))
+
+
+class _File(NamedTuple):
+    """A file of the folder; the oldest come first."""
+
+    used: float
+    nbytes: int
+    path: str
+
+
+def _total(*groups: Sequence[_File]) -> int:
+    return sum(file.nbytes for group in groups for file in group)
 
 
 # ---------------------------------------------------------------------- the format
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _encode(key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
     views = [memoryview(cast(bytes, blob)).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
     # The table has the blobs' offsets from the end of the header, whose length is not known yet.

@@ -2,7 +2,7 @@
 
 Compiled programs refer to them as external symbols, `shlo_lapack_spotrf` for SPOTRF, which are defined when a program
 is loaded. So object code in the cache holds no address, and a call goes from machine code to LAPACK with no Python in
-between. SciPy is the optional extra `shlo_jit[lapack]`.
+between. SciPy is the extra `lapack`.
 """
 
 from __future__ import annotations

@@ -74,15 +74,19 @@ def test_what_is_not_known_is_named(old: bytes, new: bytes, message: str) -> Non
     assert found == message
 
 
-def test_who_wrote_a_newer_file_is_named() -> None:
-    newer = ARTIFACT.replace(b"StableHLO_v1.17.0", b"StableHLO_v1.99.3")
-    assert shlo_jit.parse(newer) == shlo_jit.parse(SMALL)  # as far as its ops are known
-    with pytest.raises(shlo_jit.ParseError) as caught:
-        shlo_jit.parse(newer.replace(b"reduce_v1", b"reduce_v9"))
-    assert (
-        caught.value.diagnostics[0].hint
-        == "the file was written by StableHLO 1.99.3; versions up to 1.20.0 are known here"
-    )
+@pytest.mark.parametrize("version", ["1.21.0", "9.0.0", "0.8.5", "0.21.0", "2.1.0", "1.99.3", "9999.0.0"])
+def test_versions_that_are_not_known(version: str) -> None:
+    data = ARTIFACT.replace(b"StableHLO_v1.17.0", f"StableHLO_v{version}".encode())
+    for given in (data, data.replace(b"reduce_v1", b"reduce_v9")):
+        message = f"the file is of StableHLO {version}, and versions 0.9.0 to 1.20.0 are known here"
+        assert refusal(given) == message
+    with pytest.raises(shlo_jit.ParseError, match=f"a release of shlo_jit that knows {version}"):
+        shlo_jit.compile(data)
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.20.8", "1.0.0", "1.20.0", "1.20.7"])
+def test_versions_that_are_known(version: str) -> None:
+    assert shlo_jit.parse(ARTIFACT.replace(b"1.17.0", version.encode())) == shlo_jit.parse(SMALL)
 
 
 def test_bytecode_that_is_no_artifact() -> None:

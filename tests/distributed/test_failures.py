@@ -25,7 +25,10 @@ from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport import processes
 from shlo_jit.runtime.transport.shared import Segment
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
+    pytest.mark.usefixtures("ctrl_c"),
+]
 
 
 def failing(exe: Any, error: type[Exception] = WorkerError, ranks: int = 3, within: float = SOON) -> Any:

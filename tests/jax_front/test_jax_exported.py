@@ -88,7 +88,7 @@ def test_what_is_no_exported_program() -> None:
         sj.from_exported("text")
     data = exported().serialize()
     for wrong in (b"", b"garbage", data[:40], data[:-2000]):
-        with pytest.raises(ValueError, match="these bytes are no program that jax.export can read"):
+        with pytest.raises(ValueError, match="these bytes are no program of jax.export, or damaged: byte "):
             sj.from_exported(bytes(wrong))
 
 

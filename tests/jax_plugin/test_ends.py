@@ -1,4 +1,4 @@
-"""Processes on JAX's platform that are interrupted, forked, or end while their threads are in the middle of something."""
+"""Processes on JAX's platform that are forked, or end while their threads are in the middle of something."""
 
 from __future__ import annotations
 
@@ -29,22 +29,6 @@ def large(turns):
         return x
     return jax.jit(body).lower(jnp.ones((16, 16)))
 
-def interrupted(work, started=None):
-    def send():
-        if started:
-            started.wait(60)
-        time.sleep(0.5)  # a signal right before a system call does not end that
-        os.kill(os.getpid(), signal.SIGINT)
-    threading.Thread(target=send).start()
-    begin = time.monotonic()
-    try:
-        work()
-        time.sleep(1)
-        print("went on")
-    except KeyboardInterrupt:
-        print("interrupted" if time.monotonic() - begin < 30 else "late")
-    assert f(ones)[0] == 2
-
 def in_threads(*works):
     def forever(work):
         while True:
@@ -60,22 +44,6 @@ def sleeps(x):
     time.sleep(40)
     return x
 """
-INTERRUPTED = {
-    "a run": (
-        "c = jax.jit(lambda x: jax.lax.fori_loop(0, 10**9, lambda i, v: jnp.sin(v) + i * 0, x)).lower(1.0).compile()\n"
-        "interrupted(lambda: c(1.0).block_until_ready())\n"
-    ),
-    "a function that is called": (
-        ASLEEP + "g = calls(sleeps).lower(ones).compile()\ninterrupted(lambda: g(ones).block_until_ready(), started)\n"
-    ),
-    "a run on several devices": (
-        "g = in_shards(lambda x: jax.lax.fori_loop(0, 10**8, lambda i, v: v + jax.lax.psum(v, 'i') * 0, x))\n"
-        "x = jax.device_put(jnp.ones(4), jax.NamedSharding(mesh, P('i')))\n"
-        "c = g.lower(x).compile()\n"
-        "interrupted(lambda: c(x)[0].block_until_ready())\n"
-    ),
-    "a compilation": "a = large(60)\ninterrupted(a.compile)\n",
-}
 THREADS = {
     "execute": "g1 = jax.jit(lambda x: x @ x)\nx1 = g1(jnp.ones((300, 300)))\nin_threads(*[lambda: g1(x1)] * 3)\n",
     "callback": "g2 = calls(lambda x: np.asarray(x))\ng2(ones)\nin_threads(*[lambda: g2(ones)] * 2)\n",
@@ -92,18 +60,6 @@ def check(script: str, code: int = 0) -> list[str]:
     done = run("-c", START + script, timeout=120)
     assert done.returncode == code, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout.split("\n")[:-1]
-
-
-def test_interrupts() -> None:
-    """Ctrl-C is a KeyboardInterrupt, as soon as the call notices; the process goes on, and ends while one of the
-    compilations goes on."""
-    assert check("".join(INTERRUPTED.values())) == ["interrupted"] * len(INTERRUPTED)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", INTERRUPTED)
-def test_an_interrupt(what: str) -> None:
-    assert check(INTERRUPTED[what]) == ["interrupted"]
 
 
 def test_the_end_with_threads_in_everything() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plugin_host import ADD, DEVICES, DONATES, ON_PARTS, TYPES, Host, Refused, numbers, options, record, text
+from plugin_host import ADD, DEVICES, DONATES, ON_PARTS, TYPES, Host, Refused, address, numbers, options, record, text
 
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.python import EXTENSIONS, MACHINE_CODE, PYTHON
@@ -59,6 +59,36 @@ def test_client(host: Host) -> None:
     assert len(host.memories) == 3 * DEVICES
     host.call("Client_Destroy", client=client)
     assert host.pointers(host.call("Client_Devices", client=client), "devices") == host.devices
+
+
+def test_the_state_of_all_processes_is_taken(host: Host) -> None:
+    """Hosts report it in a thread of their own, and end the process on an error."""
+    host.call("Client_UpdateGlobalProcessInfo", client=host.client, process_infos=None, num_process_infos=0)
+
+
+def named_values(**values: int) -> Any:
+    kind = interface.structure("NamedValue")
+    names = [text(name.encode()) for name in values]
+    rows = (kind * len(values))()
+    for row, name, value in zip(rows, names, values.values(), strict=True):
+        row.struct_size, row.name, row.name_size = ctypes.sizeof(kind), address(name), len(name)
+        row.type, row.value, row.value_size = interface.INT64, value, 1
+    rows.names = names
+    return rows
+
+
+def test_several_processes_are_refused(host: Host) -> None:
+    for count in (1, 2, 3):
+        rows = named_values(node_id=0, num_nodes=count, num_nodes_more=9)
+        if count == 1:
+            assert host.call("Client_Create", create_options=rows, num_options=len(rows)).client == host.client
+            continue
+        with pytest.raises(Refused, match=f"runs in one process, and {count} are wanted") as caught:
+            host.call("Client_Create", create_options=rows, num_options=len(rows))
+        assert caught.value.code == interface.UNIMPLEMENTED
+    rows[1].struct_size = 8
+    with pytest.raises(Refused, match="NamedValue: expected a record of 56 bytes or more, got 8"):
+        host.call("Client_Create", create_options=rows, num_options=len(rows))
 
 
 @pytest.mark.parametrize("name, given, found", [

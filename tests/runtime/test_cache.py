@@ -1,6 +1,7 @@
 """The object cache: nothing that is in its folder can do harm."""
 
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import cache as cache_module
-from shlo_jit.runtime import routines
+from shlo_jit.runtime import routines, unfinished
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
 
@@ -341,10 +343,77 @@ def test_entry_in_use_may_be_deleted(cache):
     np.testing.assert_array_equal(exe(), values)
 
 
-def test_strays_of_dead_writers_go(cache):
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from shlo_jit.runtime import unfinished
+file, name = unfinished.create(Path(sys.argv[1]))
+file.write(b"x" * 5000)
+file.flush()
+print(name, flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@contextmanager
+def writer(cache):
+    """A process in the middle of writing an entry. It dies when the block ends."""
+    command = [sys.executable, "-c", DIES, str(cache.folder / "dying.shlo")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Path(process.stdout.readline().strip())
+        process.communicate("go\n")
+
+
+def test_files_of_processes_that_died_count_and_go(cache):
     cache.store("k", {}, [b"x"])
-    stray = cache.folder / ".k.shlo.1.2.3"
-    stray.write_bytes(b"")
-    os.utime(stray, (time.time() - 7200,) * 2)
-    cache._delete_strays()
-    assert not stray.exists()
+    whole = cache.info()
+    with writer(cache) as file:
+        assert cache.info() == whole._replace(nbytes=whole.nbytes + 5000, unfinished=1)
+        cache.clear()
+        assert file.exists()  # it is still being written
+    assert cache.info() == whole._replace(entries=0, nbytes=5000, unfinished=1)
+    (cache.folder / ".k.shlo.claim").touch()
+    cache.clear()
+    assert cache.info() == whole._replace(entries=0, nbytes=0)
+    assert os.listdir(cache.folder) == []
+
+
+def test_files_of_processes_that_died_go_before_entries(cache):
+    cache.store("k", {}, [b"x"])
+    with writer(cache):
+        pass
+    cache.limit = 5000
+    ObjectCache(cache.folder, 5000).store("l", {}, [b"y"])
+    assert {*os.listdir(cache.folder)} == {"k.shlo", "l.shlo", "evict.lock"}
+
+
+def test_where_there_are_no_locks_old_files_go(cache, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    cache.store("k", {}, [b"x"])
+    monkeypatch.setattr(unfinished.fcntl, "flock", refuse)
+    old, new = (cache.folder / f".k.shlo.{i}" for i in range(2))
+    for file in (old, new):
+        file.touch()
+    os.utime(old, (time.time() - 7200,) * 2)
+    cache.clear()
+    assert new.exists() and not old.exists()
+    assert cache.store("k", {}, [b"x"])
+
+
+def test_a_file_that_is_deleted_before_it_is_locked_is_made_again(cache, monkeypatch):
+    cache.make_folder()
+    made, lock = [], unfinished._lock
+
+    def late(file):
+        made.append(os.readlink(f"/proc/self/fd/{file}"))
+        if len(made) == 1:
+            os.unlink(made[0])
+        return lock(file)
+
+    monkeypatch.setattr(unfinished, "_lock", late)
+    assert cache.store("k", {}, [b"x"])
+    assert len(made) == 2
+    assert os.listdir(cache.folder) == ["k.shlo"]

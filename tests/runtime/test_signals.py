@@ -57,6 +57,7 @@ STRAIGHT = (
     + "".join(f"  %v{k + 1} = stablehlo.dot %v{k}, %v0 : (T, T) -> T\n" for k in range(STEPS))
     + f"  return %v{STEPS} : T\n}}"
 ).replace("T", "tensor<500x500xf32>")
+pytestmark = pytest.mark.usefixtures("ctrl_c")
 X = np.ones(4, np.float32)
 FOR_EVER = np.array(1 << 60)
 

@@ -91,6 +91,7 @@ def test_a_command(tmp_path: Path) -> None:
     assert said == f"{path}: does not fail in that way: the command took longer than 0.2 s (--time-out)\n"
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("is_crash", [False, True])
 def test_what_was_found_before_an_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
     """Ctrl-C while a program is tried that takes forever."""

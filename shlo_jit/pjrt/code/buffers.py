@@ -21,7 +21,7 @@ from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.shapes import itemsize
 from shlo_jit.pjrt.handles import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
-NO_MEMORY = "there is not enough memory for an array"
+NO_MEMORY = "there is not enough memory: %ld bytes are wanted"
 
 
 def write_buffers(module: ModuleText) -> None:
@@ -207,7 +207,7 @@ def _write_copy(module: ModuleText, name: str) -> None:
         data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
         with b.if_(b.icmp("eq", data, NULL), "full"):
             let_go(b, record.address)
-            b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+            b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY, size))
         b.memcpy(data, record.pointer("data"), size)
     storage = b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)
     if name == "Buffer_CopyToDevice":

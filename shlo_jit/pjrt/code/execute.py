@@ -3,6 +3,8 @@
 All arguments are held while the program runs, so that another thread which deletes one does not end its memory. One
 that the program may take is marked as deleted first, which also shows those that were given twice. Where nobody else
 refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
+
+A program that is interrupted gives results that are deleted: see `python.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.function_writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
+from shlo_jit.pjrt.code.python import answer_of, call_python, has_to_raise, is_interrupted, stay_at_the_end
 from shlo_jit.pjrt.handles import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
@@ -47,10 +49,12 @@ class _Execute:
         """Of arguments that the program takes: what their memory belongs to now."""
         self.held = self.array(self.count)
         """The arguments' buffers that are held."""
+        self.wanted = b.variable(i64(0))
+        """Bytes for which there was no memory."""
         self.mismatch = b.variable(NULL)
         """Error of an argument that the program does not take."""
-        labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed")
-        self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
+        labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed", "stopped")
+        self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed, self.stopped = map(b.label, labels)
         self.hold_all()
         self.take_donated()
         self.check_others()
@@ -59,22 +63,14 @@ class _Execute:
         status = self.run()
         b.branch_if(b.icmp("ne", status, i32(Status.OK)), self.failed, "succeeded")
         b.start("succeeded")
-        self.give_results()
-        self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
-        self.let_go_all()
-        with b.if_(b.icmp("ne", slot["device_complete_events"], NULL), "events"):
-            b.store(READY, slot["device_complete_events"])
-        stay_at_the_end(b)
-        b.line("ret ptr null")
-
-        b.start(self.failed)
-        self.end_call()
-        with b.if_(b.icmp("eq", status, i32(Status.INTERRUPTED)), "interrupted"):
-            b.call("void", "shlo_pjrt_keep_exception", [], declare=False)
-        self.ret(call_python(b, exe.pointer("fail"), exe["number"], status))
+        self.succeed()
+        self.write_failure(status)
+        b.start(self.stopped)
+        b.call("void", "shlo_pjrt_interrupt", [], declare=False)
+        self.succeed(deleted=True)
         b.start(self.no_memory)
         self.end_call()
-        self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY, b.load("i64", self.wanted)))
         b.start(self.gone)
         self.let_go_all()
         self.ret(self.wrong_argument("an argument has been deleted or donated"))
@@ -103,6 +99,34 @@ class _Execute:
         with b.if_(b.and_(b.icmp("ne", asked, NULL), b.icmp("ne", asked, exe.pointer("device"))), "elsewhere"):
             text = "execute_device: the program was compiled for another device"
             b.ret_early(error(self.module, b, interface.UNIMPLEMENTED, text))
+
+    def succeed(self, deleted: bool = False) -> None:
+        """Give results, and return. `deleted`: those of a call that was interrupted."""
+        b, events = self.b, self.slot["device_complete_events"]
+        self.give_results(deleted)
+        self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
+        self.let_go_all()
+        with b.if_(b.icmp("ne", events, NULL), "events"):
+            b.store(READY, events)
+        stay_at_the_end(b)
+        b.line("ret ptr null")
+
+    def write_failure(self, status: V) -> None:
+        """What follows where the program gave no results. Ctrl-C stops it, or a function of Python's that it calls."""
+        b, exe = self.b, self.exe
+        labels = ("interrupted", "asked", "told")
+        interrupted, asked, told = map(b.label, labels)
+        b.start(self.failed)
+        b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, asked)
+        b.start(interrupted)
+        b.call("void", "shlo_pjrt_keep_exception", [], declare=False)
+        b.branch(self.stopped)
+        b.start(asked)
+        answer = answer_of(b, exe.pointer("fail"), exe["number"], status)
+        b.branch_if(is_interrupted(b, answer), self.stopped, told)
+        b.start(told)
+        self.end_call()
+        self.ret(b.cast("inttoptr", answer, "ptr"))
 
     def end_call(self) -> None:
         """Of a program that gave no results."""
@@ -145,6 +169,14 @@ class _Execute:
         on = self.b.label("on")
         self.b.branch_if(condition, to, on)
         self.b.start(on)
+
+    def take(self, size: V) -> V:
+        """Memory for an array, or for the program's intermediate values."""
+        b = self.b
+        data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
+        b.store(size, self.wanted)
+        self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
+        return data
 
     # ------------------------------------------------------------------ arguments
     def hold_all(self) -> None:
@@ -225,8 +257,7 @@ class _Execute:
             free = b.and_(b.and_(alone, b.icmp("ne", storage["is_own"], 0)), b.icmp("ne", mine, NULL))
             with b.if_(b.xor(free, TRUE), "shared"):
                 size = buffer["nbytes"]
-                data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
-                self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
+                data = self.take(size)
                 b.memcpy(data, buffer.pointer("data"), size)
                 copy = b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)
                 b.store(data, b.element(self.inputs, "ptr", argument["input"]))
@@ -258,9 +289,7 @@ class _Execute:
                 return [storage.pointer("data")]
 
             def fresh() -> list[V]:
-                data = b.call("ptr", "shlo_pjrt_take", [result["nbytes"]], declare=False)
-                self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
-                return [data]
+                return [self.take(result["nbytes"])]
 
             with b.if_(b.icmp("sge", output, 0), "tensor"):
                 (data,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
@@ -279,7 +308,7 @@ class _Execute:
 
         self.results(drop)
 
-    def give_results(self) -> None:
+    def give_results(self, deleted: bool) -> None:
         b, exe = self.b, self.exe
         lists, device = b.load("ptr", self.slot["output_lists"]), exe.pointer("device")
 
@@ -303,6 +332,9 @@ class _Execute:
             (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
             facts = [size, result["type"], result["rank"], result.pointer("dims"), device, result.pointer("memory")]
             made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
+            if deleted:  # but tokens, which have no contents: what follows in their order still can
+                with b.if_(b.icmp("sge", output, 0), "contents"):
+                    b.call("void", "shlo_pjrt_delete", [made], declare=False)
             b.store(made, b.element(lists, "ptr", i))
 
         self.results(give)
@@ -314,10 +346,9 @@ class _Execute:
         size = exe["arena_bytes"]
 
         def take() -> list[V]:
-            arena = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
-            self.leave_if(b.icmp("eq", arena, NULL), self.no_memory)
-            return [arena]
+            return [self.take(size)]
 
+        self.leave_if(has_to_raise(b), self.stopped)
         (arena,) = b.if_else(b.icmp("ne", size, 0), take, lambda: [NULL])
         arguments = [self.inputs, self.outputs, NULL, arena, exe.pointer("instance")]
         status = b.call_pointer("i32", exe.pointer("main"), arguments)

@@ -1,4 +1,4 @@
-"""Errors and events.
+"""Errors, events, and functions that have nothing to do.
 
     ptr @shlo_pjrt_error(i32 code, ptr message, i64 size)    a new error with a copy of the text
     ptr @shlo_pjrt_event()                                   a new event, which has two references
@@ -26,6 +26,8 @@ def write_objects(module: ModuleText) -> None:
     module.define_global(READY.text[1:], f"global {{{', '.join(['i64'] * len(EVENT))}}} {{{happened}}}, align 8")
     _write_errors(module)
     _write_events(module)
+    # Hosts report the state of all processes, from a thread of their own, and abort on an error. We have one process.
+    Slot(module, "Client_UpdateGlobalProcessInfo").done()
 
 
 # ---------------------------------------------------------------------- errors

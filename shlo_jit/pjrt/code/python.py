@@ -1,12 +1,17 @@
 """Functions of the interface that Python has, and those that nobody has.
 
-    ptr @shlo_pjrt_answer(i64 given)            an error or null, of what a Python function has answered
+    ptr @shlo_pjrt_ask(ptr function, ptr args, i64 tries)   calls a Python function; an error or null
+    void @shlo_pjrt_interrupt()                 the main thread raises RAISED, or else KeyboardInterrupt, in a moment
     void @shlo_pjrt_keep_exception()            what this thread has set becomes RAISED
     i32 @shlo_pjrt_raise(ptr exception)         for Python's list of pending calls: the main thread raises it
 
-A Python function is called with the place for its answer, which is DONE or the address of an error. Where Ctrl-C hits
-it outside of its own `try`, ctypes returns, and no answer has come. A handler's exception reaches the host as an error,
-and beyond that the main thread raises it as soon as it is back in Python.
+A Python function is called with the place for its answer, which is DONE, INTERRUPTED, STOPPED or the address of an
+error. Where Ctrl-C hits it outside of its own `try`, ctypes returns, and no answer has come.
+
+What a handler of a signal raises must not become an error of the interface: the host would raise that as an exception
+of its own, which `except Exception` catches. So an interrupted call is a success for the host. A short call is made
+again; a program gives results that are deleted already. Back in Python, the main thread runs its pending calls before
+the next bytecode, so the exception appears where the call was made.
 """
 
 from __future__ import annotations
@@ -17,13 +22,18 @@ from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.function_writer import NULL, Slot, error, symbol, text
 
-DONE = 1
+DONE, INTERRUPTED, STOPPED = 1, 2, 3
+"""Answers of Python functions. INTERRUPTED: not done, and RAISED is to be raised; STOPPED: done, and so is RAISED."""
+TRIES = 8
+"""How often a short call that is interrupted is made."""
 FUNCTIONS = V("ptr", "@shlo_pjrt_functions")
 """Addresses of Python's functions, in the order of PYTHON."""
 INSIDE = V("ptr", "@shlo_pjrt_inside")
 """How many calls of Python are under way."""
 RAISED = V("ptr", "@shlo_pjrt_raised")
 """A reference to what a handler of a signal has raised, or null."""
+PENDING = V("ptr", "@shlo_pjrt_pending")
+"""The thread that has yet to raise an exception, or 0: programs that it runs until then stop at once."""
 MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
 """Of an interpreter that ends; 0 before."""
 MACHINE_CODE = (
@@ -36,6 +46,7 @@ MACHINE_CODE = (
     *("Buffer_DecreaseExternalReferenceCount", "Buffer_ToHostBuffer", "Buffer_CopyRawToHost"),
     *("Buffer_CopyToDevice", "Buffer_CopyToMemory"),
     *("Client_BufferFromHostBuffer", "Client_CreateViewOfDeviceBuffer", "Client_CreateUninitializedBuffer"),
+    "Client_UpdateGlobalProcessInfo",
     *("Executable_NumReplicas", "Executable_NumPartitions", "Executable_NumOutputs", "Executable_Destroy"),
     *("LoadedExecutable_Execute", "LoadedExecutable_GetExecutable", "LoadedExecutable_Destroy"),
     *("LoadedExecutable_Delete", "LoadedExecutable_IsDeleted", "Memory_Kind"),
@@ -51,20 +62,24 @@ PYTHON = (
     *EXTENSIONS,
 )
 """Those that call Python."""
+MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
+"""Functions of Python's that take long, and make what the host then uses: it has to know that there is none."""
 
 
 def write_python(module: ModuleText) -> None:
     module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
     module.define_global(INSIDE.text[1:], "global i64 0, align 8")
     module.define_global(RAISED.text[1:], "global ptr null, align 8")
-    _write_answer(module)
+    module.define_global(PENDING.text[1:], "global i64 0, align 8")
+    _write_ask(module)
+    _write_interrupt(module)
     _write_keep_exception(module)
     _write_raise(module)
     module.define_global(FUNCTIONS.text[1:], f"global [{len(PYTHON)} x ptr] zeroinitializer, align 8")
     for i, name in enumerate(PYTHON):
         slot = Slot(module, name)
         function = slot.b.load("ptr", slot.b.element(FUNCTIONS, "ptr", i64(i)))
-        slot.b.ret(call_python(slot.b, function, slot.address))
+        slot.b.ret(call_python(slot.b, function, slot.address, 1 if name in MAKING else TRIES))
     for name, fields in interface.FUNCTIONS.items():
         if fields is None:
             b = _external(module, symbol(name))
@@ -94,32 +109,94 @@ def stay_at_the_end(b: Builder) -> None:
         b.start(b.label("never"))
 
 
-def call_python(b: Builder, function: V, *arguments: V) -> V:
-    """An error, or null."""
+def call_python(b: Builder, function: V, args: V, tries: int = 1) -> V:
+    """An error, or null. `tries`: how often a call that is interrupted is made."""
+    return b.call("ptr", "shlo_pjrt_ask", [function, args, i64(tries)], declare=False)
+
+
+def answer_of(b: Builder, function: V, *arguments: V) -> V:
+    """What a Python function answers; 0 for none."""
     place = b.variable(i64(0))
+    b.store(i64(0), place)
     atomic(b, "add", INSIDE, i64(1), "acq_rel")
     b.call_pointer("void", function, [place, *arguments])
     atomic(b, "sub", INSIDE, i64(1), "acq_rel")
-    return b.call("ptr", "shlo_pjrt_answer", [b.load("i64", place)], declare=False)
+    return b.load("i64", place)
+
+
+def is_interrupted(b: Builder, answer: V) -> V:
+    """Whether the main thread was interrupted before the function was done."""
+    nothing = b.and_(b.icmp("eq", answer, 0), b.icmp("eq", b.load("i64", MAIN_THREAD), 0))
+    return b.or_(b.icmp("eq", answer, INTERRUPTED), nothing)
+
+
+def has_to_raise(b: Builder) -> V:
+    """Whether this thread has yet to raise what an earlier call left."""
+    thread = b.load("i64", PENDING)
+    (mine,) = b.if_else(
+        b.icmp("eq", thread, 0),
+        lambda: [V("i1", "false")],
+        lambda: [b.icmp("eq", thread, b.call("i64", "pthread_self", []))],
+    )
+    return mine
 
 
 def _external(module: ModuleText, name: str, parameter: str = "args", result: str = "ptr") -> Builder:
     return module.function(name, [("ptr", parameter)], result, linkage="external", attributes="nounwind")
 
 
-def _write_answer(module: ModuleText) -> None:
-    b = module.function("shlo_pjrt_answer", [("i64", "given")], "ptr", attributes="nounwind")
-    (given,) = b.params
-    with b.if_(b.icmp("eq", given, DONE), "done"):
+def _write_ask(module: ModuleText) -> None:
+    params = [("ptr", "function"), ("ptr", "args"), ("i64", "tries")]
+    b = module.function("shlo_pjrt_ask", params, "ptr", attributes="nounwind noinline")
+    function, args, tries = b.params
+    left, was_interrupted = b.variable(tries), b.variable(i64(0))
+    again, interrupted, more, over, answered = (
+        b.label(name) for name in ("again", "interrupted", "more", "over", "answered")
+    )
+    b.branch(again)
+    b.start(again)
+    answer = answer_of(b, function, args)
+    b.branch_if(is_interrupted(b, answer), interrupted, answered)
+    b.start(interrupted)
+    b.store(i64(1), was_interrupted)
+    b.store(b.sub(b.load("i64", left), 1), left)
+    b.branch_if(b.icmp("sgt", b.load("i64", left), 0), more, over)
+    b.start(more)
+    b.branch(again)
+    b.start(over)
+    b.call("void", "shlo_pjrt_interrupt", [], declare=False)
+    stopped = error(module, b, interface.CANCELLED, "the call was interrupted")
+    b.line(f"ret ptr {stopped.text}")
+    b.start(answered)
+    has_raised = b.or_(b.icmp("eq", answer, STOPPED), b.icmp("ne", b.load("i64", was_interrupted), 0))
+    with b.if_(has_raised, "raised"):
+        b.call("void", "shlo_pjrt_interrupt", [], declare=False)
+    with b.if_(b.or_(b.icmp("eq", answer, DONE), b.icmp("eq", answer, STOPPED)), "done"):
         b.ret_early(NULL)
+    with b.if_(b.icmp("eq", answer, 0), "ended"):
+        b.ret_early(error(module, b, interface.CANCELLED, "the interpreter has ended"))
+    b.ret(b.cast("inttoptr", answer, "ptr"))
+
+
+def _write_interrupt(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_interrupt", [], attributes="nounwind cold noinline")
     raised = b.cast("inttoptr", atomic(b, "xchg", RAISED, i64(0), "acq_rel"), "ptr")
-    with b.if_(b.icmp("ne", raised, NULL), "raised"):
-        b.call("i32", "Py_AddPendingCall", [V("ptr", "@shlo_pjrt_raise"), raised])
-    with b.if_(b.icmp("eq", given, 0), "interrupted"):
-        with b.if_(b.icmp("eq", b.load("i64", MAIN_THREAD), 0), "goes_on"):
-            b.call("void", "PyErr_SetInterrupt", [])
-        b.ret_early(error(module, b, interface.CANCELLED, "the call was interrupted"))
-    b.ret(b.cast("inttoptr", given, "ptr"))
+    with b.if_(has_to_raise(b), "waits"):  # one exception is enough, the first
+        b.ret_early()
+    kept = b.label("kept")
+    unknown = b.label("unknown")
+    b.branch_if(b.icmp("ne", raised, NULL), kept, unknown)
+    b.start(kept)
+    b.store(b.call("i64", "pthread_self", []), PENDING)
+    is_full = b.icmp("ne", b.call("i32", "Py_AddPendingCall", [V("ptr", "@shlo_pjrt_raise"), raised]), i32(0))
+    with b.if_(b.xor(is_full, V("i1", "true")), "listed"):
+        b.ret_early()
+    b.store(i64(0), PENDING)
+    b.branch(unknown)
+    b.start(unknown)
+    with b.if_(b.icmp("eq", b.load("i64", MAIN_THREAD), 0), "goes_on"):
+        b.call("void", "PyErr_SetInterrupt", [])
+    b.ret()
 
 
 def _write_keep_exception(module: ModuleText) -> None:
@@ -141,6 +218,7 @@ def _write_raise(module: ModuleText) -> None:
     """It is given a reference to the exception."""
     b = module.function("shlo_pjrt_raise", [("ptr", "exception")], "i32", linkage="external", attributes="nounwind")
     (exception,) = b.params
+    b.store(i64(0), PENDING)
     kind = b.call("ptr", "PyObject_Type", [exception])
     b.call("void", "PyErr_SetObject", [kind, exception])
     for thing in (kind, exception):

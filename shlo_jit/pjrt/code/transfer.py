@@ -44,7 +44,7 @@ def _take(module: ModuleText, slot: Slot, size: V) -> V:
     b = slot.b
     data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
     with b.if_(b.icmp("eq", data, NULL), "full"):
-        b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY, size))
     return data
 
 

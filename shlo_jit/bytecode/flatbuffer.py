@@ -1,0 +1,148 @@
+"""Flatbuffers, read with all offsets and lengths checked (`flatbuffers.dev/internals`): `jax.export` writes these.
+
+    buffer ::= u32 offset of the root table
+    table  ::= i32 distance back to its vtable, then fields
+    vtable ::= u16 size, u16 size of the table, u16 offset in the table of each field, 0 where it is left out
+    vector ::= u32 length, then the elements; a string is a vector of bytes
+
+Offsets of tables, vectors and strings count from where they are written.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from shlo_jit.bytecode.stream import Damaged
+
+_U32 = struct.Struct("<I")
+ENTRY_BYTES = 2
+VTABLE_HEAD_BYTES = 4
+
+
+class Buffer:
+    """The bytes of a flatbuffer. Counts what is read of them: a damaged table can refer to the same thing again and
+    again, and stand for more than any memory holds."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._left = 4 * len(data)
+
+    def root(self) -> Table:
+        return Table(self, self.target(0))
+
+    def read(self, form: str, at: int) -> int:
+        """The number at a byte. Raises Damaged outside of the buffer."""
+        size = struct.calcsize(form)
+        if not 0 <= at <= len(self.data) - size:
+            raise Damaged(
+                f"the flatbuffer has {len(self.data)} bytes, and byte {at} is wanted", min(at, len(self.data))
+            )
+        (found,) = struct.unpack_from(form, self.data, at)
+        return found
+
+    def target(self, at: int) -> int:
+        """Where the offset at a byte leads."""
+        offset = self.read("<I", at)
+        if offset < _U32.size:
+            raise Damaged(f"an offset of {offset} bytes leads nowhere", at)
+        return at + offset
+
+    def vector(self, at: int, item: int) -> tuple[int, int]:
+        """Where the elements of a vector begin, and how many there are. `item`: their size."""
+        count, begin = self.read("<I", at), at + _U32.size
+        if count * item > len(self.data) - begin:
+            raise Damaged(f"a vector of {count} elements of {item} bytes is longer than the flatbuffer", at)
+        self.spend(count * item, at)
+        return begin, count
+
+    def bytes(self, at: int) -> bytes:
+        begin, count = self.vector(at, 1)
+        return self.data[begin : begin + count]
+
+    def text(self, at: int) -> str:
+        try:
+            return self.bytes(at).decode()
+        except UnicodeDecodeError:
+            raise Damaged("a string is not UTF-8", at) from None
+
+    def spend(self, count: int, at: int) -> None:
+        """Note that so many bytes were read."""
+        self._left -= count + _U32.size
+        if self._left < 0:
+            raise Damaged("tables refer to the same bytes too often", at)
+
+
+class Table:
+    """Fields by number. One that is left out has its default."""
+
+    def __init__(self, buffer: Buffer, at: int) -> None:
+        """Raises Damaged unless the table, and all its fields' places, are in the buffer."""
+        self._buffer, self.at = buffer, at
+        vtable = at - buffer.read("<i", at)
+        nbytes = buffer.read("<H", vtable)
+        self._nbytes = buffer.read("<H", vtable + ENTRY_BYTES)
+        if nbytes < VTABLE_HEAD_BYTES or nbytes % ENTRY_BYTES or vtable + nbytes > len(buffer.data):
+            raise Damaged(f"a vtable cannot have {nbytes} bytes", max(vtable, 0))
+        if self._nbytes < _U32.size or at + self._nbytes > len(buffer.data):
+            raise Damaged(f"a table cannot have {self._nbytes} bytes", at)
+        buffer.spend(nbytes, at)
+        count = (nbytes - VTABLE_HEAD_BYTES) // ENTRY_BYTES
+        self._fields = struct.unpack_from(f"<{count}H", buffer.data, vtable + VTABLE_HEAD_BYTES)
+
+    def _place(self, field: int, nbytes: int) -> int | None:
+        """Where a field is; None where it is left out."""
+        offset = self._fields[field] if field < len(self._fields) else 0
+        if not offset:
+            return None
+        if not _U32.size <= offset <= self._nbytes - nbytes:
+            raise Damaged(f"field {field} lies outside of its table", self.at)
+        return self.at + offset
+
+    def number(self, field: int, form: str, default: int = 0) -> int:
+        """A number in `struct`'s format."""
+        place = self._place(field, struct.calcsize(form))
+        return default if place is None else self._buffer.read(form, place)
+
+    def _target(self, field: int) -> int | None:
+        place = self._place(field, _U32.size)
+        return None if place is None else self._buffer.target(place)
+
+    def table(self, field: int) -> Table | None:
+        at = self._target(field)
+        return None if at is None else Table(self._buffer, at)
+
+    def bytes(self, field: int) -> bytes | None:
+        at = self._target(field)
+        return None if at is None else self._buffer.bytes(at)
+
+    def text(self, field: int) -> str | None:
+        at = self._target(field)
+        return None if at is None else self._buffer.text(at)
+
+    def numbers(self, field: int, form: str) -> tuple[int, ...]:
+        """A vector of numbers, `form` each, in `struct`'s format without the order of bytes."""
+        at = self._target(field)
+        if at is None:
+            return ()
+        begin, count = self._buffer.vector(at, struct.calcsize(f"<{form}"))
+        return struct.unpack_from(f"<{count}{form}", self._buffer.data, begin)
+
+    def _targets(self, field: int) -> list[int]:
+        at = self._target(field)
+        if at is None:
+            return []
+        begin, count = self._buffer.vector(at, _U32.size)
+        return [self._buffer.target(begin + _U32.size * i) for i in range(count)]
+
+    def tables(self, field: int) -> list[Table]:
+        return [Table(self._buffer, at) for at in self._targets(field)]
+
+    def texts(self, field: int) -> list[str]:
+        return [self._buffer.text(at) for at in self._targets(field)]
+
+    def need(self, field: int, name: str) -> Table:
+        """A table that cannot be left out."""
+        found = self.table(field)
+        if found is None:
+            raise Damaged(f"{name} is missing", self.at)
+        return found
