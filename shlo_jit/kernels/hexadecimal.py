@@ -7,8 +7,8 @@ decodes `blocks` times DIGITS digits, of either case, and is 1 where all of them
 
 from __future__ import annotations
 
+from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target

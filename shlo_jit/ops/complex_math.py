@@ -1,7 +1,8 @@
 """numpy meanings of complex arithmetic and functions.
 
 complex<f32> arrives here as complex<f64> (`numeric.in_double`), except in plain arithmetic. The parts of a function are
-computed apart where numpy's own loses digits (log of numbers near 1, expm1) or mixes an infinity with a NaN.
+computed apart where numpy has no such function, or its own loses digits (log of numbers near 1, expm1). Infinities and
+NaNs have the values of C's Annex G.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ def absolute(x: Array) -> Array:
 
 
 def sign(x: Array) -> Array:
-    size = np.hypot(x.real, x.imag)
-    nan = np.isnan(x.real) | np.isnan(x.imag)
-    unit = join(x.real / size, x.imag / size)
-    unit = np.where(size == 0, np.zeros_like(x), unit)
-    return np.where(nan, join(size * np.nan, size * np.nan), unit).astype(x.dtype)
+    a, b = _long(x)
+    size = np.hypot(a, b)
+    unit = np.where(size == 0, np.zeros_like(x), _finish(a / size, b / size))
+    nan = np.isnan(a) | np.isnan(b)
+    return np.where(nan, join(size * np.nan, size * np.nan).astype(x.dtype), unit).astype(x.dtype)
 
 
 def multiply(x: Array, y: Array) -> Array:
@@ -109,14 +110,7 @@ def sqrt(x: Array) -> Array:
 
 
 def exp(x: Array) -> Array:
-    size = np.exp(x.real)
-    half = np.exp(x.real / 2)  # exp(re) may overflow where exp(re) cos(im) does not
-    real = np.where(np.isinf(size), half * (half * np.cos(x.imag)), size * np.cos(x.imag))
-    imag = np.where(np.isinf(size), half * (half * np.sin(x.imag)), size * np.sin(x.imag))
-    imag = np.where(x.imag == 0, x.imag, imag)
-    real = np.where(x.imag == 0, size, real)
-    gone, far = x.real == -np.inf, (x.real == np.inf) & ~np.isfinite(x.imag)
-    return join(np.where(gone, 0.0, np.where(far, np.inf, real)), np.where(gone, 0.0, imag))
+    return np.exp(x)
 
 
 def square(x: Array) -> Array:
@@ -128,19 +122,25 @@ def square(x: Array) -> Array:
 
 
 def expm1(x: Array) -> Array:
-    real = np.expm1(x.real) * np.cos(x.imag) - 2 * np.square(np.sin(x.imag / 2))
-    imag = np.where(x.imag == 0, x.imag, np.exp(x.real) * np.sin(x.imag))
-    return join(np.where(x.imag == 0, np.expm1(x.real), real), imag)
+    a, b = x.real, x.imag
+    whole = np.exp(x)
+    real = np.expm1(a) * np.cos(b) - 2 * np.square(np.sin(b / 2))
+    ordinary = (np.abs(a) < 700) & np.isfinite(b)
+    real = np.where(b == 0, np.expm1(a), np.where(ordinary, real, whole.real - 1))
+    return join(real, np.where(b == 0, b, whole.imag))
 
 
-def log(x: Array) -> Array:
-    a, b = _long(x)
+def _log_modulus(a: Array, b: Array) -> Array:
     size = np.hypot(a, b)
     near_one = (size > 0.5) & (size < 2)
     exact = 0.5 * np.log1p((np.abs(a) - 1) * (np.abs(a) + 1) + b * b)
     swapped = 0.5 * np.log1p((np.abs(b) - 1) * (np.abs(b) + 1) + a * a)
-    real = np.where(near_one, np.where(np.abs(a) >= np.abs(b), exact, swapped), np.log(size))
-    return _finish(real, np.arctan2(b, a))
+    return np.where(near_one, np.where(np.abs(a) >= np.abs(b), exact, swapped), np.log(size))
+
+
+def log(x: Array) -> Array:
+    a, b = _long(x)
+    return _finish(_log_modulus(a, b), np.arctan2(b, a))
 
 
 def log1p(x: Array) -> Array:
@@ -151,55 +151,77 @@ def log1p(x: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """exp(y log x), by parts in extended precision; 0^0 is 1."""
+    """exp(y log x), by parts in extended precision, where a product with a factor 0 is 0.
+
+    So x^0 = 1^y = 1, whatever the other operand is. The sign of a zero x does not matter, and the direction of a real
+    power of a number on an axis is exact for quarters of a circle.
+    """
     a, b = _long(x)
     c, d = _long(y)
-    log_size = np.log(np.hypot(a, b))
-    angle = np.arctan2(b, a)
-    zero = (a == 0) & (b == 0)
-    safe_log = np.where(zero, 0.0, log_size)
-    size = np.exp(c * safe_log - d * angle)
-    turn = d * safe_log + c * angle
-    real, imag = size * np.cos(turn), size * np.sin(turn)
-    at_zero = np.where((c == 0) & (d == 0), 1.0, np.where(c > 0, 0.0, np.nan))
-    one = (c == 0) & (d == 0)
-    real = np.where(zero, at_zero, np.where(one, 1.0, real))
-    imag = np.where(zero | one, np.where(zero & ~one & (c <= 0), np.nan, 0.0), imag)
-    return _finish(real, imag)
+    log_size = _log_modulus(a, b)
+    angle = np.where((a == 0) & (b == 0), b, np.arctan2(b, a))
+    exponent = _product(c, log_size) - _product(d, angle)
+    size = np.exp(exponent)
+    rotation = _product(d, log_size) + _product(c, angle)
+    cosine, sine = np.cos(rotation), np.sin(rotation)
+    level = (b == 0) | (np.isinf(a) & np.isfinite(b))
+    upright = ~level & ((a == 0) | (np.isinf(b) & np.isfinite(a)))
+    axis = (level | upright) & (d == 0) & np.isfinite(c) & ~np.isnan(a + b)
+    half_turns = np.where(upright, c / 2, np.where(a < 0, c, 0)) * np.copysign(1, b)
+    half_turns = np.where(axis & ~((a == 0) & (b == 0)), half_turns - 2 * np.rint(half_turns / 2), 0)
+    cosine = np.where(axis, np.where(np.abs(half_turns) == 0.5, 0, np.cos(np.pi * half_turns)), cosine)
+    sine = np.where(axis, np.where(half_turns % 1 == 0, 0, np.sin(np.pi * half_turns)), sine)
+    rotation = np.where(axis, 0, rotation)
+    gone, directed = exponent == -np.inf, np.isfinite(rotation)
+    real = np.where(directed, _product(size, cosine), np.where(exponent == np.inf, size, np.nan))
+    imag = np.where(directed, _product(size, sine), np.nan)
+    real, imag = np.where(gone, 0, real), np.where(gone, 0, imag)
+    one = ((c == 0) & (d == 0)) | ((a == 1) & (b == 0))
+    return _finish(np.where(one, 1, real), np.where(one, 0, imag))
+
+
+def _product(x: Array, y: Array) -> Array:
+    return np.where((x == 0) | (y == 0), 0, x * y)
 
 
 def logistic(x: Array) -> Array:
-    return divide(np.ones_like(x), 1 + exp(-x))
+    """1 / (1 + e^-x), by parts that do not overflow: |1 + e^-x|^2 = g^2 + 4 f c^2 with the names below."""
+    a, b = _long(x)
+    f, g = np.exp(-np.abs(a)), -np.expm1(-np.abs(a))
+    square = np.cos(b / 2) ** 2
+    size = g * g + 4 * f * square
+    real = np.where(a < 0, f * (2 * square - g), g + 2 * f * square) / size
+    imag = np.where(b == 0, b, f * np.sin(b) / size)
+    far = np.isinf(a)
+    return _finish(np.where(far, np.where(a < 0, 0.0, 1.0), real), np.where(far, np.copysign(0.0, b), imag))
 
 
 def rsqrt(x: Array) -> Array:
-    """1 / sqrt(x) by modulus and argument."""
+    """conj(sqrt(x)) / |x|, 0 for infinities, and infinite for 0."""
     a, b = _long(x)
     size = np.hypot(a, b)
-    root = np.sqrt(size)
-    half = np.arctan2(b, a) / 2
-    real, imag = np.cos(half) / root, -np.sin(half) / root
+    root = np.sqrt(x.astype(np.clongdouble))
+    real, imag = root.real / size, root.imag / size
     zero, far = size == 0, np.isinf(size)
-    nan = np.isnan(a) | np.isnan(b)
     real = np.where(zero, np.inf, np.where(far, 0.0, real))
-    imag = np.where(zero, np.where(nan, np.nan, np.copysign(0.0, -b)), np.where(far, np.copysign(0.0, -b), imag))
-    imag = np.where((b == 0) & (a > 0) & ~far, np.copysign(0.0, -b), imag)
-    return _finish(real, imag)
+    return _finish(real, np.copysign(np.where(zero | far, 0.0, imag), -b))
 
 
 def cbrt(x: Array) -> Array:
+    """The root with a third of the argument; infinite for an infinity whose argument is a NaN."""
     a, b = _long(x)
     root = np.cbrt(np.hypot(a, b))
     third = np.arctan2(b, a) / 3
-    return _finish(root * np.cos(third), root * np.sin(third))
+    real = np.where(np.isinf(root) & np.isnan(third), root, root * np.cos(third))
+    return _finish(real, np.where(third == 0, third, root * np.sin(third)))
 
 
 def sin(x: Array) -> Array:
-    return join(np.sin(x.real) * np.cosh(x.imag), np.cos(x.real) * np.sinh(x.imag))
+    return np.sin(x)
 
 
 def cos(x: Array) -> Array:
-    return join(np.cos(x.real) * np.cosh(x.imag), -np.sin(x.real) * np.sinh(x.imag))
+    return np.cos(x)
 
 
 def tan(x: Array) -> Array:

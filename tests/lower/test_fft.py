@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit.codegen.objects import compile_routine
+from shlo_jit.codegen.objects import compile_routine, routine_text
 from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.fft.fft import MANY_ROOTS, PassCode, roots
 from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, radices
 
 COMPLEX = {"f32": np.complex64, "f64": np.complex128}
@@ -185,3 +186,45 @@ def test_imaginary_parts_of_the_ends_do_not_count() -> None:
     x = np.array([1 + 5j, 2 - 1j, 3 + 7j], np.complex64)
     np.testing.assert_allclose(run("IRFFT", "f32", x, (4,)), np.fft.irfft(x), rtol=1e-6)
     np.testing.assert_allclose(run("IRFFT", "f32", x, (5,)), np.fft.irfft(x, 5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("radix", [5, 8, 11])
+def test_a_pass_writes_its_butterfly_once(radix: int) -> None:
+    """Rows of any length: most of a routine's time in LLVM is its butterfly's."""
+    target = resolve("x86-64-v3")
+
+    def lines(rows: str) -> int:
+        code = PassCode("float", radix, 8, "split", "split", False, rows)
+        return routine_text(code.routine(), target).count("\n")
+
+    for rows in ("partial", "several", "overlapping"):
+        assert lines(rows) < 1.35 * lines("one")
+
+
+def test_rows_of_passes() -> None:
+    """A pass that is alone may go from an array to itself, where no register may begin within the one before."""
+
+    def rows(n: int, columns: int) -> list[str]:
+        steps = plan(Transform("c2c", "float", n, columns, columns, False, 8, 1.0))
+        return [step.routine.name.removesuffix("_last").split("_")[-1] for step in steps]
+
+    assert rows(5, 20) == ["masked"]
+    assert rows(15, 20) == ["overlapping", "overlapping"]
+    assert rows(15, 16) == ["several", "several"]
+    assert rows(15, 8) == ["one", "several"]
+    assert rows(15, 7) == ["partial", "overlapping"]
+
+
+@pytest.mark.parametrize("columns", [5, 11, 13, 20, 31])
+@pytest.mark.parametrize("lengths", [(5, 7), (7, 11), (15, 7), (9, 5)])
+def test_odd_numbers_of_columns(lengths: tuple[int, ...], columns: int) -> None:
+    """Axes that are one pass, in place, and several ones, whose registers overlap."""
+    for kind in ("FFT", "IFFT"):
+        check(kind, "f32", (*lengths, columns), len(lengths) + 1)
+
+
+def test_many_roots_are_those_of_few() -> None:
+    n = 2 * MANY_ROOTS + 2
+    k = np.arange(n, dtype=np.int64) * 7
+    few = np.concatenate([roots(part, n) for part in np.array_split(k, 4)])
+    assert np.abs(roots(k, n) - few).max() < 8 * np.finfo(np.longdouble).eps  # angles up to 2 pi are rounded

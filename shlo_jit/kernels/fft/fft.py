@@ -20,14 +20,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.fft.access import Mask, Side, load, side, span_loop, store, zip_lanes
+from shlo_jit.kernels.fft.access import Mask, Side, first_lanes, load, side, span_loop, store, zip_lanes
 from shlo_jit.kernels.fft.butterfly import Point, butterfly, multiply, scale
-from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.llvm_values import Index, V, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -36,6 +37,9 @@ PARAMS = [("ptr", "source"), ("ptr", "target"), ("ptr", "table"), ("ptr", "sizes
 """Of every pass; it treats the units from `first` to `last`. `sizes` are i64, the FIELDS of its class."""
 WRITTEN_OUT = (2, 3, 4, 5, 7, 8, 11)
 """Radices with a butterfly of their own; other primes go by `fft_generic`."""
+
+
+MANY_ROOTS = 4096
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,8 @@ class PassCode(Code):
     last: bool
     """No twiddle factors, but a scale."""
     rows: str
-    """Of what a unit consists: one register; several registers; a slice of a row of several registers; registers and
-    a rest that is masked."""
+    """Registers of a unit: `one`; `partial`, the first lanes of one; `several`; `overlapping`, of which the last begins
+    within the one before; `masked`, several and a rest under a mask."""
     run: int = 0
 
     FIELDS: ClassVar = (
@@ -126,8 +130,19 @@ class PassCode(Code):
     def write(self, b: Builder, sizes: Sizes) -> None:
         source = side(b, self.source, b.params[0], self.part, sizes.in_plane)
         target = side(b, self.target, b.params[1], self.part, sizes.out_plane)
-        with b.loop(b.params[4], b.params[5], 1, "unit") as u:
-            (self._zipped if self.run else self._rows)(b, sizes, u, source, target)
+        first, end = b.params[4:]
+        if self.run:
+            with b.loop(first, end, 1, "unit") as u:
+                self._zipped(b, sizes, u, source, target)
+            return
+        row = b.mul(sizes.slices, sizes.span)
+        start = [b.udiv(first, sizes.slices), b.mul(b.urem(first, sizes.slices), sizes.span)]
+        with b.loop_carry(first, end, start, 1, "unit") as carry:
+            p, q = carry.values
+            self._rows(b, sizes, (p, q), source, target)
+            after = b.add(q, sizes.span)
+            ends = b.icmp("eq", after, row)
+            carry.next(b.select(ends, b.add(p, 1), p), b.select(ends, i64(0), after))
 
     def _points(self, b: Builder, sizes: Sizes, at: V, source: Side, mask: Mask | None) -> list[Point]:
         places = [at, b.add(at, sizes.in_first)]
@@ -140,9 +155,10 @@ class PassCode(Code):
             y = [scale(b, v, factor) for v in y]
         return y
 
-    def _rows(self, b: Builder, sizes: Sizes, u: V, source: Side, target: Side) -> None:
+    def _rows(self, b: Builder, sizes: Sizes, unit: tuple[V, V], source: Side, target: Side) -> None:
+        """A unit is the p it has and the first of its q's."""
         r, n = self.radix, self.lanes
-        p, at_in, at_out = self._place(b, sizes, u)
+        p, at_in, at_out = self._place(b, sizes, unit)
         factors: list[Point] = []
         if not self.last:
             factors = twiddles_of(b, self.part, p, r)
@@ -159,21 +175,22 @@ class PassCode(Code):
 
         self._span(b, sizes, body)
 
-    def _place(self, b: Builder, sizes: Sizes, u: V) -> tuple[V, V, V]:
-        """Of unit u: p, and where it begins in the source and in the target."""
-        if self.rows != "sliced":
-            return u, b.mul(u, sizes.in_p), b.mul(u, sizes.out_p)
-        p, q = b.udiv(u, sizes.slices), b.mul(b.urem(u, sizes.slices), sizes.span)
+    def _place(self, b: Builder, sizes: Sizes, unit: tuple[V, V]) -> tuple[V, V, V]:
+        """p of a unit, and where the unit begins in the source and in the target."""
+        p, q = unit
         return p, b.add(b.mul(p, sizes.in_p), q), b.add(b.mul(p, sizes.out_p), q)
 
     def _span(self, b: Builder, sizes: Sizes, body: Callable[[V, int, Mask | None], None]) -> None:
         if self.rows == "one":
             body(i64(0), self.lanes, None)
+        elif self.rows == "partial":
+            body(i64(0), self.lanes, first_lanes(b, self.lanes, sizes.span))
         elif self.rows == "masked":
             span_loop(b, sizes.span, self.lanes, body)
         else:
+            last = b.sub(sizes.span, self.lanes)
             with b.loop(0, sizes.span, self.lanes, "q") as q:
-                body(q, self.lanes, None)
+                body(b.min_(q, last) if self.rows == "overlapping" else q, self.lanes, None)
 
     def _zipped(self, b: Builder, sizes: Sizes, u: V, source: Side, target: Side) -> None:
         """The results of one register of t's fill r registers' worth of neighbours. The last register may begin within
@@ -204,8 +221,18 @@ def dtype_of(part: str) -> type:
 
 
 def roots(k: np.ndarray, n: int) -> np.ndarray:
-    """exp(-2 pi i k / n) in extended precision."""
-    angle = 2 * np.arctan2(np.longdouble(0), np.longdouble(-1)) * (k % n).astype(np.longdouble) / n
+    """exp(-2 pi i k / n) in extended precision. Many are products of two out of 2 sqrt(n) (a cosine takes 100 ns)."""
+    k = k % n
+    if len(k) <= MANY_ROOTS:
+        return _exact_roots(k, n)
+    shift = max(1, n.bit_length() // 2)
+    low = _exact_roots(np.arange(min(n, 1 << shift)), n)
+    high = _exact_roots(np.arange(0, n, 1 << shift), n)
+    return low[k & ((1 << shift) - 1)] * high[k >> shift]
+
+
+def _exact_roots(k: np.ndarray, n: int) -> np.ndarray:
+    angle = 2 * np.arctan2(np.longdouble(0), np.longdouble(-1)) * k.astype(np.longdouble) / n
     return np.cos(angle) - 1j * np.sin(angle)
 
 
@@ -231,6 +258,12 @@ class Roots:
         return re + 1j * np.where(upper, im, -im)
 
 
+@lru_cache(maxsize=2)
+def roots_of(n: int) -> Roots:
+    """The roots of 1 that all passes of a transform of length n take their factors from."""
+    return Roots(n)
+
+
 def _root(k: int, n: int) -> tuple[float, float]:
     """Cosine and sine of 2 pi k / n by the octant of k."""
     unit = float(np.arctan2(np.longdouble(0), np.longdouble(-1)) / 4 / n)
@@ -249,11 +282,21 @@ def interleaved(w: np.ndarray, part: str) -> np.ndarray:
 
 def twiddles(n: int, done: int, radix: int, count: int, inverse: bool) -> np.ndarray:
     """w^(p i) for p < count and 0 < i < r, where w = exp(-2 pi i done / n) or its conjugate: [count, r - 1]."""
-    p, i = np.arange(count)[:, None], np.arange(1, radix)[None, :]
-    w = Roots(n)[p * i * done]
+    w = _forward_twiddles(n, done, radix, count)
     return np.conj(w) if inverse else w
+
+
+@lru_cache(maxsize=16)
+def _forward_twiddles(n: int, done: int, radix: int, count: int) -> np.ndarray:
+    p, i = np.arange(count)[:, None], np.arange(1, radix)[None, :]
+    return roots_of(n)[p * i * done]
+
+
+def forget_twiddles() -> None:
+    """Give up what is kept for further passes of the transform that is being planned."""
+    _forward_twiddles.cache_clear()
 
 
 def radix_roots(n: int, radix: int) -> np.ndarray:
     """exp(2 pi i k / r), k < r, for a radix of a transform of length n."""
-    return np.conj(Roots(n)[np.arange(radix) * (n // radix)])
+    return np.conj(roots_of(n)[np.arange(radix) * (n // radix)])

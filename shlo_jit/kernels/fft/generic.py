@@ -91,9 +91,9 @@ def b_half(b: Builder, radix: V) -> V:
 class GenericPassCode(PassCode):
     """A pass with a radix that is read from its sizes; `radix` is 0. Its table begins with the roots of the radix."""
 
-    def _rows(self, b: Builder, sizes: Sizes, u: V, source: Side, target: Side) -> None:
+    def _rows(self, b: Builder, sizes: Sizes, unit: tuple[V, V], source: Side, target: Side) -> None:
         n, radix = self.lanes, sizes.radix
-        p, at_in, at_out = self._place(b, sizes, u)
+        p, at_in, at_out = self._place(b, sizes, unit)
         spaces = [Workspace.new(b, self.part, n, tuning.FFT_LARGEST_PRIME // 2 + 2) for _ in range(4)]
         after = b.element(b.params[2], self.part, b.mul(radix, 2))
 

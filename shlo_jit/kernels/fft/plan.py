@@ -7,6 +7,8 @@
 - Lengths with a large prime factor go by Bluestein's algorithm: with c[k] = exp(-i pi k^2 / n) and jk = (j^2 + k^2 -
   (k-j)^2) / 2, a transform is c[k] times the convolution of x[j] c[j] with conj c, which is a product of transforms of
   any length >= 2n - 1.
+
+The kinds of passes that a transform has not are not imported: that is time, too, in a process that has one transform.
 """
 
 from __future__ import annotations
@@ -17,20 +19,18 @@ from functools import lru_cache
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.kernels.fft.blocks import BlockCode
-from shlo_jit.kernels.fft.convert import HermitianCode, RealCode, RowsCode, planes
 from shlo_jit.kernels.fft.fft import (
     WRITTEN_OUT,
     PassCode,
+    Roots,
     Step,
     dtype_of,
+    forget_twiddles,
     interleaved,
     radix_roots,
     roots,
     twiddles,
 )
-from shlo_jit.kernels.fft.generic import GenericPassCode
-from shlo_jit.kernels.fft.real import REAL_WRITTEN_OUT, RealPassCode, pass_table, real_radices
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,20 @@ def in_blocks(kind: str, n: int, outer: int, lanes: int) -> bool:
 @lru_cache(maxsize=16)
 def plan(t: Transform) -> list[Step]:
     """The passes, in order; the first reads the program's tensor, the last writes it."""
+    try:
+        return _plan(t)
+    finally:
+        forget_twiddles()
+
+
+def _plan(t: Transform) -> list[Step]:
     if t.block:
         return _block(t)
     pairs = End("pairs", t.stride)
     if t.kind == "c2c":
         return _complex(t, t.n, pairs, pairs)
+    from shlo_jit.kernels.fft.convert import HermitianCode, RealCode
+
     between, real = _split(t.n, 1), End("real", t.stride)
     if t.n % 2:
         plain, half = replace(t, scale=1.0), t.n // 2 + 1
@@ -148,6 +157,8 @@ def _rows(
     t: Transform, count: int, out: int, source: End, target: End, factors: np.ndarray | None = None
 ) -> Step:  # fmt: skip
     """Products with factors, or with t.scale."""
+    from shlo_jit.kernels.fft.convert import RowsCode, planes
+
     code = RowsCode(t.part, t.lanes, source.kind, target.kind, factors is not None, t.columns == 1)
     table = _one(t.part, t.scale) if factors is None else planes(factors, t.part)
     return code.step(
@@ -194,11 +205,13 @@ def _pass(t: Transform, n: int, done: int, radix: int, source: End, target: End,
     else:
         w = twiddles(n, done, radix, m, t.inverse)
         table = _by_lanes(w, s, run, t.part) if run else interleaved(w.reshape(-1), t.part)
-    rows = "sliced" if slices > 1 else "one" if span == lanes or run else "several" if span % lanes == 0 else "masked"
     runs = s if run else 0
+    rows = _registers(slices, span, lanes, alone=last and done == 1, run=run)
     if radix in WRITTEN_OUT:
         code = PassCode(t.part, radix, lanes, source.kind, target.kind, last, rows, runs)
     else:
+        from shlo_jit.kernels.fft.generic import GenericPassCode
+
         code = GenericPassCode(t.part, 0, lanes, source.kind, target.kind, last, rows)
         table = np.concatenate([interleaved(radix_roots(n, radix), t.part), table])
     first, step = ((radix - 1) * in_step, -in_step) if t.inverse else (in_step, in_step)
@@ -206,6 +219,17 @@ def _pass(t: Transform, n: int, done: int, radix: int, source: End, target: End,
         units, table, 2 * target.plane, slices=slices, span=span, in_p=in_p, in_first=first, in_step=step,
         in_plane=source.plane, out_p=out_p, out_step=out_step, out_plane=target.plane, radix=radix,
     )  # fmt: skip
+
+
+def _registers(slices: int, span: int, lanes: int, alone: bool, run: int) -> str:
+    """The kind of `rows` of a pass. One that is alone may write to where it reads, so it reads nothing twice."""
+    if run or (slices == 1 and span == lanes):
+        return "one"
+    if span % lanes == 0:
+        return "several"
+    if span < lanes:
+        return "partial"
+    return "masked" if alone else "overlapping"
 
 
 def _run(t: Transform, n: int, done: int, radix: int, source: End, target: End) -> int:
@@ -232,8 +256,8 @@ def _by_lanes(w: np.ndarray, s: int, lanes: int, part: str) -> np.ndarray:
 def _bluestein(t: Transform, n: int, source: End, target: End) -> list[Step]:
     m = _convenient(2 * n - 1)
     k = np.arange(n, dtype=np.int64)
-    chirp = roots(k * k, 2 * n)
-    kernel = np.zeros(m, np.clongdouble)
+    chirp = Roots(2 * n)[k * k] if t.part == "float" else roots(k * k, 2 * n)
+    kernel = np.zeros(m, chirp.dtype)
     kernel[:n] = np.conj(chirp)
     kernel[m - n + 1 :] = np.conj(chirp[:0:-1])
     spectrum = np.fft.fft(kernel) / m
@@ -241,7 +265,7 @@ def _bluestein(t: Transform, n: int, source: End, target: End) -> list[Step]:
         chirp, spectrum = np.conj(chirp), np.conj(spectrum)
     between = _split(m, t.columns)
     forward = replace(t, inverse=False, scale=1.0)
-    scale = np.longdouble(t.scale)
+    scale = np.real(chirp).dtype.type(t.scale)
     return [
         _rows(t, n, m, source, between, chirp),
         *_complex(forward, m, between, between),
@@ -254,6 +278,8 @@ def _bluestein(t: Transform, n: int, source: End, target: End) -> list[Step]:
 # ---------------------------------------------------------------------------- blocks
 def _block(t: Transform) -> list[Step]:
     """Passes of a block of `lanes` sequences of consecutive elements."""
+    from shlo_jit.kernels.fft.blocks import BlockCode
+
     c, half = t.lanes, t.n // 2 + 1
     if t.kind == "c2c":
         rows = -(-t.n // c) * c
@@ -276,6 +302,8 @@ def _block(t: Transform) -> list[Step]:
 
 
 def _real_passes(t: Transform, numbers: int) -> list[Step]:
+    from shlo_jit.kernels.fft.real import REAL_WRITTEN_OUT, RealPassCode, pass_table, real_radices
+
     forward = t.kind == "r2c"
     factors = real_radices(t.n)
     out, l1 = [], 1

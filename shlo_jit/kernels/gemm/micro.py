@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from shlo_jit import tuning
+from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
@@ -101,12 +102,6 @@ def first_height(plan: GemmPlan, rows: int) -> int:
 
 def _turns_of(plan: GemmPlan, rows: int, first: int) -> int:
     return _height_turns(first) + (1 + turns(plan, rows - first) if rows > first else 0)
-
-
-def attributes(target: Target) -> str:
-    """Of every function: no unwinding, and vectors as wide as the target's."""
-    wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
-    return f"nounwind{wide}"
 
 
 def tile_attributes(target: Target) -> str:

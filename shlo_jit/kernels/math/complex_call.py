@@ -15,6 +15,7 @@ from shlo_jit.kernels.llvm_values import V, mangle, scalar
 from shlo_jit.kernels.math import complex_functions as cf
 from shlo_jit.kernels.math import complex_inverse as ci
 from shlo_jit.kernels.math import complex_numbers as cn
+from shlo_jit.kernels.math import complex_power as cp
 from shlo_jit.kernels.math.expr import X
 
 ATTRIBUTES = "memory(none) nounwind willreturn noinline"
@@ -31,7 +32,7 @@ FUNCTIONS: dict[str, Callable[..., cn.Z | X]] = {
     "log": cf.log,
     "log1p": cf.log1p,
     "logistic": cf.logistic,
-    "power": cf.power,
+    "power": cp.power,
     "sin": cf.sin,
     "cos": cf.cos,
     "tan": cf.tan,

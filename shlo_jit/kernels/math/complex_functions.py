@@ -1,26 +1,28 @@
-"""Roots, exponentials, logarithms, powers, trigonometric and hyperbolic functions of complex numbers (pairs of f64)."""
+"""Roots, exponentials, logarithms, trigonometric and hyperbolic functions of complex numbers (pairs of f64)."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from shlo_jit.kernels.math.complex_numbers import (
     Z,
     divide,
     exact_sum_of_squares,
     exponent_of_scale,
+    is_finite,
     larger,
     log_modulus,
     modulus_in_range,
     multiply,
+    rarely,
     real,
     scale,
-    sum_of_products,
 )
-from shlo_jit.kernels.math.expr import X, copysign, fma, where
+from shlo_jit.kernels.math.expr import X, at_most, copysign, fma, where
 
 FAR = 700.0
-"""Beyond it exp may overflow where a product with it does not: exp(x) = exp(x - FAR) * exp(FAR)."""
+"""Beyond it exp may overflow where a product with it does not: exp(x) = exp(x - FAR) * exp(FAR), at most twice."""
 EXP_FAR = math.exp(FAR)
 
 
@@ -31,30 +33,41 @@ def _root(z: Z) -> tuple[X, X, X, X]:
     s = scale(k)
     h = modulus_in_range(m * s, n * s)
     u = ((z[0].abs() * s + h) * 0.5).sqrt()
-    v = where(u.eq(0.0), u, z[1].abs() * s / (u + u))
-    return u, v, h, k
+    return u, u + u, h, k
 
 
 def sqrt(z: Z) -> Z:
     """The root with real part >= 0: u = sqrt((|a| + |z|) / 2) and b / 2u are its parts, in an order a decides."""
     a, b = z
-    u, v, _, k = _root(z)
+    u, twice, _, k = _root(z)
+    down = k < 0.0  # s b may be subnormal where b / 2u is not
+    v = where(u.eq(0.0), u, b.abs() * where(down, k.like(1.0), scale(k)) / twice)
     back = scale(-k, 0.5)
-    u, v = u * back, v * back
+    v = v * where(down, scale(k, 0.5), back)
+    u = u * back
     right = a >= 0.0
-    re, im = where(right, u, v), copysign(where(right, v, u), b)
+    ordinary = where(right, u, v), copysign(where(right, v, u), b)
+    return rarely(~(is_finite(a) & is_finite(b)), lambda: _special_root(z, ordinary), ordinary)
+
+
+def _special_root(z: Z, ordinary: Z) -> Z:
+    """Roots of infinities and NaNs; `ordinary` ones for other numbers."""
+    a, b = z
     nan = a.is_nan() | b.is_nan()
-    re, im = where(nan, a + b, re), where(nan, a + b, im)
+    re, im = (where(nan, a + b, x) for x in ordinary)
     infinite = b.abs().eq(math.inf)
-    return where(infinite, re.like(math.inf), re), where(infinite, b, im)
+    re = where(infinite | a.eq(math.inf), re.like(math.inf), re)
+    im = where(infinite | (a.eq(-math.inf) & nan), copysign(im.like(math.inf), b), im)
+    return re, im
 
 
 def rsqrt(z: Z) -> Z:
     """conj(sqrt(z)) / |z|"""
     a, b = z
-    u, _, h, k = _root(z)
+    u, twice, h, k = _root(z)
     back = scale(k, 0.5)
-    v = where(u.eq(0.0), u, b.abs() * scale(k) / h / (u + u)) * back  # b / 2u may be subnormal where this is not
+    up = 2.0**400  # quotients of a small b may be subnormal where this is not
+    v = where(u.eq(0.0), u, b.abs() * scale(k) * up / h / twice) * (back * (1 / up))
     u = u / h * back
     right = a >= 0.0
     re, im = where(right, u, v), where(right, v, u)
@@ -67,41 +80,78 @@ def rsqrt(z: Z) -> Z:
 
 
 def cbrt(z: Z) -> Z:
-    """The root with a third of the argument."""
+    """The root with a third of the argument; infinite for an infinity whose argument is a NaN."""
     m, n = larger(*z)
     k = exponent_of_scale(m)
     s = scale(k)
     root = real("cbrt", modulus_in_range(m * s, n * s)) * scale(-k, 1 / 3)
-    root = where(m.eq(math.inf) | n.eq(math.inf), root.like(math.inf), root)
     third = real("atan2", z[1], z[0]) / 3.0
+    cosine, sine = real("cos", third), real("sin", third)
     flat = z[1].abs() < z[0] * 2.0**-28  # an angle that may be subnormal where its product with the root is not
-    im = where(flat, z[1] * (1.0 / (root * root * 3.0)), root * real("sin", third))
-    return root * real("cos", third), im
+    ordinary = root * cosine, where(flat, z[1] * (1.0 / (root * root * 3.0)), root * sine)
+
+    def special() -> Z:
+        infinite, length = m.eq(math.inf) | n.eq(math.inf), m.like(math.inf)
+        re = where(infinite, where(third.is_nan(), length, length * cosine), ordinary[0])
+        return re, where(infinite, where(sine.eq(0.0), sine, length * sine), ordinary[1])
+
+    return rarely(~(is_finite(m) & is_finite(n)), special, ordinary)
+
+
+class _Scaled(NamedTuple):
+    """factor e^a as a product of three, for multiples of it that may be in range where e^a is not. For a <= FAR it is
+    the first one."""
+
+    size: X
+    once: X
+    twice: X
+
+    @staticmethod
+    def of(a: X, factor: float = 1.0) -> _Scaled:
+        """Beyond 3 FAR every product overflows, or is 0."""
+        one, two = a > FAR, a > 2 * FAR
+        moved = at_most(a, 3 * FAR) - where(two, a.like(2 * FAR), where(one, a.like(FAR), a.like(0.0)))
+        once, twice = (where(far, a.like(EXP_FAR), a.like(1.0)) for far in (one, two))
+        return _Scaled(real("exp", moved) * factor, once, twice)
+
+    def times(self, x: X) -> X:
+        """The product with an |x| of at most 1, which may be subnormal."""
+        small = x.abs() < 2.0**-900
+        return where(small, x * self.once * self.size, self.size * x * self.once) * self.twice
 
 
 def exp(z: Z) -> Z:
     """e^a (cos b + i sin b), which for an infinite a is infinite or 0 whatever b is (as in C's Annex G)."""
     a, b = z
-    far = a > FAR
-    size = real("exp", where(far, a - FAR, a))
-    back = where(far, a.like(EXP_FAR), a.like(1.0))
-    cosine, sine = real("cos", b), real("sin", b)
-    re, im = size * cosine * back, size * sine * back
-    nowhere, gone = cosine.is_nan(), a.eq(-math.inf)  # b is infinite or a NaN
-    re = where(gone, a.like(0.0), where(a.eq(math.inf) & nowhere, a, re))
-    im = where(gone, a.like(0.0), im)
-    real_line = b.eq(0.0)
-    return where(real_line, size * back, re), where(real_line, b, im)
+    size, cosine, sine = real("exp", a), real("cos", b), real("sin", b)
+    special = ~((a <= FAR) & is_finite(b))
+    return rarely(special, lambda: _special_exp(z, cosine, sine), (size * cosine, size * sine))
+
+
+def _special_exp(z: Z, cosine: X, sine: X) -> Z:
+    """`exp` where e^a overflows or a part is not finite, from the cosine and the sine of b; right for all numbers."""
+    a, b = z
+    scaled = _Scaled.of(a)
+    nowhere, gone = ~is_finite(b), a.eq(-math.inf)
+    re = where(nowhere & a.abs().eq(math.inf), where(gone, a.like(0.0), a), scaled.times(cosine))
+    im = where(nowhere & gone, copysign(a.like(0.0), b), scaled.times(sine))
+    return re, where(b.eq(0.0), b, im)
 
 
 def expm1(z: Z) -> Z:
     """(expm1(a) cos b - 2 sin(b/2)^2) + i e^a sin b"""
     a, b = z
-    half = real("sin", b * 0.5)
-    near = fma(real("expm1", a), real("cos", b), half * half * -2.0)
-    re, im = exp(z)
-    re = where(a > FAR, re, where(b.eq(0.0), real("expm1", a), near))
-    return where(a.eq(-math.inf), a.like(-1.0), re), im
+    half, size, less_one = real("sin", b * 0.5), real("exp", a), real("expm1", a)
+    cosine, sine = real("cos", b), real("sin", b)
+    near = fma(less_one, cosine, half * half * -2.0)
+
+    def special() -> Z:
+        re, im = _special_exp(z, cosine, sine)
+        re = where((a > FAR) | ~is_finite(b), re, near)
+        re = where(a.is_nan() & b.eq(0.0), a, re)
+        return where(a.eq(-math.inf), a.like(-1.0), re), im
+
+    return rarely(~((a.abs() <= FAR) & is_finite(b)), special, (near, size * sine))
 
 
 def log(z: Z) -> Z:
@@ -117,18 +167,6 @@ def log1p(z: Z) -> Z:
     near = real("log1p", excess) * 0.5
     usable = (excess > -0.75) & (excess < 8.0)
     return where(usable, near, log_modulus(moved)), real("atan2", b, moved[0])
-
-
-def power(z: Z, w: Z) -> Z:
-    """e^(w log z); z^0 = 1, and 0^w = 0 for a w with positive real part."""
-    c, d = w
-    size, angle = log_modulus(z), real("atan2", z[1], z[0])
-    zero, one = z[0].eq(0.0) & z[1].eq(0.0), c.eq(0.0) & d.eq(0.0)
-    size = where(zero, size.like(0.0), size)
-    re, im = exp((sum_of_products(c, size, -d, angle), sum_of_products(d, size, c, angle)))
-    at_zero = where(c > 0.0, c.like(0.0), c.like(math.nan))
-    re = where(one, c.like(1.0), where(zero, at_zero, re))
-    return re, where(one, c.like(0.0), where(zero, at_zero, im))
 
 
 def logistic(z: Z) -> Z:
@@ -151,32 +189,38 @@ def logistic(z: Z) -> Z:
 
 
 # ---------------------------------------------------------------------------- trigonometric and hyperbolic
-def _halves(a: X) -> tuple[X, X, X]:
-    """sinh a and cosh a, both to be multiplied by a third value last, which keeps them in range."""
-    far = a.abs() > FAR
-    half = real("exp", where(far, a.abs() - FAR, a.like(0.0))) * 0.5
-    s = where(far, copysign(half, a), real("sinh", a))
-    c = where(far, half, real("cosh", a))
-    return s, c, where(far, a.like(EXP_FAR), a.like(1.0))
-
-
 def sinh(z: Z) -> Z:
     """sinh a cos b + i cosh a sin b"""
     a, b = z
-    s, c, back = _halves(a)
-    re, im = s * real("cos", b) * back, c * real("sin", b) * back
-    return where(b.eq(0.0), s * back, where(a.eq(0.0), a, re)), where(b.eq(0.0), b, im)
+    cosine, sine = real("cos", b), real("sin", b)
+    s, c = real("sinh", a), real("cosh", a)
+
+    def special() -> Z:
+        far, scaled = a.abs() > FAR, _Scaled.of(a.abs(), 0.5)
+        re = where(far, copysign(a.like(1.0), a) * scaled.times(cosine), s * cosine)
+        im = where(far, scaled.times(sine), c * sine)
+        kept = a.eq(0.0) | a.abs().eq(math.inf)
+        return where(~is_finite(b) & kept, a, re), where(b.eq(0.0), b, im)
+
+    return rarely(~((a.abs() <= FAR) & is_finite(b)), special, (s * cosine, c * sine))
 
 
 def cosh(z: Z) -> Z:
     """cosh a cos b + i sinh a sin b"""
     a, b = z
-    s, c, back = _halves(a)
-    sine = real("sin", b)
-    re, im = c * real("cos", b) * back, s * sine * back
-    flat = a.eq(0.0) | b.eq(0.0)
-    zero = copysign(a.like(0.0), a) * copysign(a.like(1.0), where(b.eq(0.0), b, sine))
-    return where(b.eq(0.0), c * back, re), where(flat, zero, im)
+    cosine, sine = real("cos", b), real("sin", b)
+    s, c = real("sinh", a), real("cosh", a)
+
+    def special() -> Z:
+        far, scaled = a.abs() > FAR, _Scaled.of(a.abs(), 0.5)
+        re = where(far, scaled.times(cosine), c * cosine)
+        im = where(far, copysign(a.like(1.0), a) * scaled.times(sine), s * sine)
+        nowhere = ~is_finite(b)
+        re = where(nowhere & a.abs().eq(math.inf), a.abs(), re)
+        im = where(nowhere & a.eq(0.0), a, im)
+        return re, where(b.eq(0.0) & a.is_nan(), b, im)
+
+    return rarely(~((a.abs() <= FAR) & is_finite(b)), special, (c * cosine, s * sine))
 
 
 def tanh(z: Z) -> Z:
@@ -189,9 +233,16 @@ def tanh(z: Z) -> Z:
     size = fma(s, s, cosine * cosine)
     wave = sine * cosine
     im = where(far, wave * 4.0 * real("exp", a.abs() * -2.0), wave / size)
-    flat = a.abs().eq(math.inf) | b.eq(0.0)
-    im = where(flat, copysign(a.like(0.0), where(b.eq(0.0), b, wave)), im)
-    return where(far, copysign(a.like(1.0), a), where(b.eq(0.0), real("tanh", a), s * c / size)), im
+    one = copysign(a.like(1.0), a)
+    ordinary = where(far, one, where(b.eq(0.0), real("tanh", a), s * c / size)), im
+
+    def special() -> Z:
+        nowhere, end = ~is_finite(b), a.abs().eq(math.inf)
+        re = where(end, one, where(a.eq(0.0), a, a.like(math.nan)))
+        im = where(end, copysign(a.like(0.0), b), b - b)
+        return where(nowhere, re, ordinary[0]), where(nowhere, im, where(b.eq(0.0), b, ordinary[1]))
+
+    return rarely(~is_finite(b) | a.is_nan(), special, ordinary)
 
 
 def sin(z: Z) -> Z:

@@ -55,8 +55,12 @@ def asin(z: Z) -> Z:
 
 def acos(z: Z) -> Z:
     d, e = arc_parts(z[0].abs(), z[1].abs())
-    re = where(z[0].eq(0.0), d.like(math.pi / 2), real("atan2", d, z[0]))
-    return re, copysign(e, -z[1])
+    return _angle_from_one(d, z[0]), copysign(e, -z[1])
+
+
+def _angle_from_one(d: X, x: X) -> X:
+    """atan2(d, x) for d of `arc_parts`; pi / 2 for x = 0, where d > 0 or a NaN."""
+    return where(x.eq(0.0), d.like(math.pi / 2), real("atan2", d, x))
 
 
 def asinh(z: Z) -> Z:
@@ -68,7 +72,7 @@ def asinh(z: Z) -> Z:
 def acosh(z: Z) -> Z:
     """acos(z) turned by i or -i, so that the real part is >= 0."""
     d, e = arc_parts(z[0].abs(), z[1].abs())
-    return e, copysign(real("atan2", d, z[0]), z[1])
+    return e, copysign(_angle_from_one(d, z[0]), z[1])
 
 
 def _atanh_parts(x: X, y: X) -> tuple[X, X]:

@@ -6,6 +6,7 @@ complex<f32> is computed here too, in f64: its parts then have 29 bits to spare.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from shlo_jit.kernels import math as functions
 from shlo_jit.kernels.llvm_values import V, const, lanes
@@ -20,6 +21,21 @@ HUGE, SMALL, STEP = 2.0**500, 2.0**-400, 600
 def real(name: str, *args: X) -> X:
     """A real function of `kernels/math`, by name."""
     return X(args[0].b, functions.call(args[0].b, name, *[a.v for a in args]))
+
+
+def is_finite(x: X) -> X:
+    return x.abs() < math.inf
+
+
+def rarely(condition: X, special: Callable[[], Z], ordinary: Z) -> Z:
+    """`special` if any lane meets the condition, else `ordinary`, of which it repeats the other lanes' numbers."""
+    b = condition.b
+
+    def written() -> list[V]:
+        return [x.v for x in special()]
+
+    both = b.if_else(any_lane(condition).v, written, lambda: [x.v for x in ordinary])
+    return X(b, both[0]), X(b, both[1])
 
 
 def larger(a: X, b: X) -> tuple[X, X]:
@@ -138,15 +154,9 @@ def divide_of_singles(z: Z, w: Z) -> Z:
 
 
 def _recover(z: Z, w: Z, quotient: Z) -> Z:
-    """Infinite and zero quotients that came out as NaN + NaN i: few, so that they are looked for first."""
-    re, im = quotient
-    b, lost = re.b, re.is_nan() & im.is_nan()
-
-    def found() -> list[V]:
-        return [x.v for x in _recovered(z, w, quotient, lost)]
-
-    both = b.if_else(any_lane(lost).v, found, lambda: [re.v, im.v])
-    return X(b, both[0]), X(b, both[1])
+    """Infinite and zero quotients that came out as NaN + NaN i."""
+    lost = quotient[0].is_nan() & quotient[1].is_nan()
+    return rarely(lost, lambda: _recovered(z, w, quotient, lost), quotient)
 
 
 def _recovered(z: Z, w: Z, quotient: Z, lost: X) -> Z:
