@@ -62,7 +62,17 @@ class AttributeSpec:
 class Violation(Exception):
     """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
 
-    def __init__(self, label: str, message: str, *, hint: str = "", at: str = "", found: str = "", expected: str = ""):
+    def __init__(
+        self,
+        label: str,
+        message: str,
+        *,
+        hint: str = "",
+        at: str = "",
+        found: str = "",
+        expected: str = "",
+        code: str = "",
+    ):
         super().__init__(message)
         self.label = label
         self.message = message
@@ -73,6 +83,8 @@ class Violation(Exception):
         """What there is; empty stands for the types of the op."""
         self.expected = expected
         """What there should be; empty stands for the rule of the label."""
+        self.code = code
+        """Stable name of the kind of message; empty stands for the one of the label."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

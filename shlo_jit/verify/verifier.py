@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from shlo_jit.deep import deeply
-from shlo_jit.errors import Diagnostic, Span, diagnose
+from shlo_jit.errors import Diagnostic, Span, diagnose, rule_code
 from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
@@ -78,7 +78,7 @@ def warnings_of(module: Module) -> list[Diagnostic]:
                 continue
             hint = did_you_mean(name, record.attributes)
             message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
-            about = {"op": op.name, "label": "attribute", "hint": hint, "found": name}
+            about = {"op": op.name, "label": "attribute", "hint": hint, "found": name, "code": "verify.unknown_attribute"}
             found.append(diagnose(message, op.span, severity="warning", **about))
     return found
 
@@ -102,7 +102,7 @@ def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
     expected = violation.expected or rule or GENERAL.get(label, "")
     return diagnose(
         message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint,
-        found=found, expected=expected,
+        found=found, expected=expected, code=violation.code or rule_code("verify", op.name, label),
     )  # fmt: skip
 
 
