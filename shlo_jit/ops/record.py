@@ -20,7 +20,7 @@ where a fact says the same. Records import no code generation: what it can do is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -85,14 +85,6 @@ class Violation(Exception):
         """What there should be; empty stands for the rule of the label."""
         self.code = code
         """Stable name of the kind of message; empty stands for the one of the label."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint, when a known word is near."""
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean '{close[0]}'?" if close else ""
 
 
 Neutral = Callable[[DType], "int | float | complex | None"]

@@ -95,7 +95,9 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return StartSchedule(number=op.int("started"))
     if not context.is_known_call(target):
         if lapack_target(target) is None:
-            raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
+            message = f"custom_call: no callable is registered for target @{target}"
+            hint = f"pass one: shlo_jit.compile(..., custom_calls={{{target!r}: f}})"
+            raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint, code="unsupported.custom_call"))
         from shlo_jit.schedule.lapack import schedule_lapack
 
         return schedule_lapack(step, context)
