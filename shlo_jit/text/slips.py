@@ -223,7 +223,11 @@ def _word(s: Slip) -> Hint | None:
     return Hint("syntax.word", f"write {meant}" if meant in words.split(", ") else f"write one of {words}")
 
 
+def _end_of_text(s: Slip) -> Hint | None:
+    return Hint("syntax.end_of_text", "the text ends here: is it complete?") if not s.token else None
+
+
 RULES: tuple[Callable[[Slip], Hint | None], ...] = (
-    _word, _function, _result_name, _missing_type, _other_type, _character, _operation, _operand, _clause,
+    _word, _function, _result_name, _missing_type, _other_type, _character, _operation, _operand, _clause, _end_of_text,
 )  # fmt: skip
 """The first that knows something says it."""

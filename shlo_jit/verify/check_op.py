@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ir.types import DType, TensorType, Type
 from shlo_jit.ops import OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.kinds import TypeKind
@@ -37,9 +37,10 @@ def check_op(op: Op, record: OpDef) -> None:
 
 
 def _inferred_hint(op: Op, record: OpDef) -> str:
-    """The result types that inference gives, where the stated ones are of a wrong kind and inference does not ask for
-    them."""
-    if record.infer is None or record.has("chooses_result"):
+    """The result types that inference gives, where the stated ones are tensors of a wrong kind and inference does not
+    ask for more of them."""
+    are_plain = all(isinstance(v.type, TensorType) and isinstance(v.type.dtype, DType) for v in op.results)
+    if record.infer is None or record.has("chooses_result") or not are_plain:
         return ""
     try:
         inferred = record.infer(op)
