@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.custom.functions import CustomCode, as_code
+from shlo_jit.errors import UsageTypeError, UsageValueError
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime.cache import default_cache
@@ -18,12 +19,23 @@ from shlo_jit.runtime.callbacks import check_name, check_target, registered, reg
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.machine import native
 from shlo_jit.runtime.pool import POOL
+from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
 
 MOST_PROCESSES = 256
 """Of a grid on one machine, and along each of its sides."""
+
+
+def wrong_kind(message: str, hint: str = "") -> UsageTypeError:
+    """The error of an option that is of another kind than it should be."""
+    return UsageTypeError(message, code="option.kind", hint=hint)
+
+
+def wrong_value(message: str, hint: str = "") -> UsageValueError:
+    """The error of an option that has a value which it cannot have."""
+    return UsageValueError(message, code="option.value", hint=hint)
 
 
 def compile_options(
@@ -67,16 +79,16 @@ def grid(num_replicas: object, num_partitions: object, programs: object) -> tupl
         return sizes[0], sizes[1]
     rows = [*programs] if isinstance(programs, Sequence) and not isinstance(programs, str) else []
     if not rows or not all(isinstance(r, Sequence) and not isinstance(r, str) and r for r in rows):
-        raise TypeError(f"programs: expected for each replica the entries of its partitions, got {programs!r}")
+        raise wrong_kind(f"programs: expected for each replica the entries of its partitions, got {programs!r}")
     for row in rows:
         for name in row:
             _text("programs", name)
     found = len(rows), len(rows[0])
     if any(len(row) != found[1] for row in rows):
-        raise ValueError("programs: every replica must have as many partitions as the first")
+        raise wrong_value("programs: every replica must have as many partitions as the first")
     for name, size, n in zip(("num_replicas", "num_partitions"), sizes, found, strict=True):
         if size not in (None, n):
-            raise ValueError(f"{name}: {size}, but programs has {n}")
+            raise wrong_value(f"{name}: {size}, but programs has {n}")
     return found
 
 
@@ -84,9 +96,9 @@ def _positive(name: str, given: object) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int):
-        raise TypeError(f"{name}: expected a positive integer, got {given!r}")
+        raise wrong_kind(f"{name}: expected a positive integer, got {given!r}")
     if not 1 <= given <= MOST_PROCESSES:
-        raise ValueError(f"{name}: expected 1 to {MOST_PROCESSES}, got {given}")
+        raise wrong_value(f"{name}: expected 1 to {MOST_PROCESSES}, got {given}")
     return given
 
 
@@ -99,17 +111,15 @@ def transport(given: object) -> str:
     if given is None:
         name = "SHLO_JIT_TRANSPORT"
         given = os.environ.get(name, "").strip() or "processes"
-    if _text(name, given) not in TRANSPORTS:
-        raise ValueError(f"{name}: expected {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, got {given!r}")
-    return str(given)
+    return _word(name, given, TRANSPORTS)
 
 
 def time_out(given: object) -> float:
     """Seconds."""
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"time_out: expected a number of seconds, got {given!r}")
+        raise wrong_kind(f"time_out: expected a number of seconds, got {given!r}")
     if not 0 < given < 1e9:
-        raise ValueError(f"time_out: expected a positive number of seconds, got {given!r}")
+        raise wrong_value(f"time_out: expected a positive number of seconds, got {given!r}")
     return float(given)
 
 
@@ -122,15 +132,21 @@ def _target(given: object, cache: bool) -> Target:
 
 
 def _dynamic(given: object) -> str:
-    known = ("specialize", "symbolic")
-    if _text("dynamic", given) not in known:
-        raise ValueError(f"dynamic: expected {' or '.join(known)}, got {given!r}")
-    return str(given)
+    return _word("dynamic", given, ("specialize", "symbolic"))
+
+
+def _word(option: str, given: object, known: Sequence[str]) -> str:
+    """One of the words that an option may be."""
+    text = _text(option, given)
+    if text not in known:
+        words = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise wrong_value(f"{option}: expected {words}, got {given!r}", did_you_mean(text, known))
+    return text
 
 
 def _flag(option: str, given: object) -> bool:
     if not isinstance(given, bool):
-        raise TypeError(f"{option}: expected True or False, got {given!r}")
+        raise wrong_kind(f"{option}: expected True or False, got {given!r}")
     return given
 
 
@@ -139,7 +155,8 @@ def _calls(option: str, given: object) -> dict[str, Callable[..., Any]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise TypeError(f"{option}: expected a dictionary of names and callables, got {type(given).__name__}")
+        message = f"{option}: expected a dictionary of names and callables, got {type(given).__name__}"
+        raise wrong_kind(message, f'write {option}={{"name": function}}')
     what = option.removesuffix("s").replace("_", " ")
     for name, function in given.items():
         check_name(what, name)
@@ -152,7 +169,8 @@ def _donate(given: object) -> tuple[int, ...] | Literal["program"]:
     if given == "program":
         return "program"
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise TypeError(f"donate: expected a sequence of argument indices, or 'program', got {given!r}")
+        hint = f"write donate=[{given}]" if isinstance(given, int) and not isinstance(given, bool) else ""
+        raise wrong_kind(f"donate: expected a sequence of argument indices, or 'program', got {given!r}", hint)
     indices = []
     for item in given:
         try:
@@ -160,10 +178,10 @@ def _donate(given: object) -> tuple[int, ...] | Literal["program"]:
                 raise TypeError
             indices.append(operator.index(item))
         except TypeError:
-            raise TypeError(f"donate: expected argument indices, got {item!r}") from None
+            raise wrong_kind(f"donate: expected argument indices, got {item!r}") from None
     twice = sorted({i for i in indices if indices.count(i) > 1})
     if twice:
-        raise ValueError(f"donate: argument {twice[0]} is given twice")
+        raise wrong_value(f"donate: argument {twice[0]} is given twice")
     return tuple(sorted(indices))
 
 
@@ -174,7 +192,7 @@ def _environment() -> None:
 
 def _text(option: str, given: object) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"{option}: expected a string, got {given!r}")
+        raise wrong_kind(f"{option}: expected a string, got {given!r}")
     return given
 
 
@@ -211,11 +229,12 @@ def export_options(
     targets = _targets(target)
     entries = _entries(entry)
     if weights not in ("embedded", "file"):
-        raise ValueError(f"weights: expected 'embedded' or 'file', got {weights!r}")
+        meant = did_you_mean(str(weights), ("embedded", "file"))
+        raise wrong_value(f"weights: expected 'embedded' or 'file', got {weights!r}", meant)
     if name is None:
         name = c_prefix(library.name.partition(".")[0].removeprefix("lib"))
     elif not isinstance(name, str) or c_prefix(name) != name:
-        raise ValueError(f"name: expected an identifier of C (and not 'shlo'), got {name!r}")
+        raise wrong_value(f"name: expected an identifier of C (and not 'shlo'), got {name!r}")
     calls, code = _exported_calls(*custom_calls)
     return ExportOptions(
         library,
@@ -243,12 +262,12 @@ def _exported_calls(
 ) -> tuple[frozenset[str], tuple[tuple[str, CustomCode], ...]]:
     """Names of custom calls that have implementations, and those of them that are code."""
     if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
-        raise TypeError(f"custom_calls: expected names, or a dictionary of names and code, got {custom_calls!r}")
+        raise wrong_kind(f"custom_calls: expected names, or a dictionary of names and code, got {custom_calls!r}")
     given = dict(custom_calls) if isinstance(custom_calls, Mapping) else dict.fromkeys(custom_calls)
     for name, target in given.items():
         check_name("custom call", name)
         if target is not None and as_code(target) is None:
-            raise TypeError(f"custom call {name!r}: expected code that a library can contain, or None, got {target!r}")
+            raise wrong_kind(f"custom call {name!r}: expected code that a library can contain, or None, got {target!r}")
     if composites:
         from shlo_jit.passes.frontend.inline import COMPOSITE
 
@@ -264,22 +283,24 @@ def _shapes(given: object, entries: tuple[str, ...]) -> dict[str, list[Any]]:
         return {}
     if not isinstance(given, Mapping):
         if len(entries) != 1:
-            raise ValueError("shapes: several functions are exported: expected a dictionary of calls by function")
+            raise wrong_value("shapes: several functions are exported: expected a dictionary of calls by function")
         given = {entries[0]: given}
     found: dict[str, list[Any]] = {}
     for name, calls in given.items():
         entry = _text("shapes", name).removeprefix("@")
         if entry not in entries:
-            raise ValueError(f"shapes: @{entry} is not exported; expected one of {', '.join('@' + e for e in entries)}")
+            raise wrong_value(
+                f"shapes: @{entry} is not exported; expected one of {', '.join('@' + e for e in entries)}"
+            )
         if not isinstance(calls, Sequence) or isinstance(calls, str | bytes) or not calls:
-            raise TypeError(f"shapes: expected a list of calls, each the shapes of all arguments, got {calls!r}")
+            raise wrong_kind(f"shapes: expected a list of calls, each the shapes of all arguments, got {calls!r}")
         found[entry] = list(calls)
     return found
 
 
 def _path(option: str, given: object) -> Path:
     if not isinstance(given, str | os.PathLike):
-        raise TypeError(f"{option}: expected a path, got {given!r}")
+        raise wrong_kind(f"{option}: expected a path, got {given!r}")
     return Path(os.fsdecode(given))
 
 
@@ -290,11 +311,11 @@ def _targets(given: object) -> tuple[Target, ...]:
     for other in targets[1:]:
         if (other.arch, other.system) != (targets[0].arch, targets[0].system):
             what = f"{targets[0].name!r} and {other.name!r}"
-            raise ValueError(f"target: {what} are for different machines: export a library for each")
+            raise wrong_value(f"target: {what} are for different machines: export a library for each")
     if len({t.identity for t in targets}) < len(targets):
-        raise ValueError(f"target: {given!r} names one target twice")
+        raise wrong_value(f"target: {given!r} names one target twice")
     if len(targets) > 1 and targets[0].arch == "wasm32":
-        raise ValueError("target: WebAssembly cannot ask for features: export a library for each")
+        raise wrong_value("target: WebAssembly cannot ask for features: export a library for each")
     return targets
 
 
@@ -302,8 +323,8 @@ def _entries(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
         given = (given,)
     if not isinstance(given, Iterable):
-        raise TypeError(f"entry: expected a function's name, or several, got {given!r}")
+        raise wrong_kind(f"entry: expected a function's name, or several, got {given!r}")
     entries = tuple(_text("entry", entry).removeprefix("@") for entry in given)
     if not entries or len(set(entries)) < len(entries):
-        raise ValueError(f"entry: expected different functions, got {entries!r}")
+        raise wrong_value(f"entry: expected different functions, got {entries!r}")
     return entries

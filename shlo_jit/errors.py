@@ -127,15 +127,15 @@ class Diagnostic:
     """What the text has there: a token, a type, the types of the op."""
     expected: str = ""
     """What should be there: tokens, a type, the rule."""
+    code: str = ""
+    """Stable name of the kind of message, for tools and tests: `syntax.undefined_value`, `verify.transpose.C2`. The
+    families are listed in `docs/messages.md`; wording may change, codes do not. An exception fills in missing codes."""
 
     def __str__(self) -> str:
         place = f":{self.line}:{self.column}" if self.line else ""
-        lines = [f"{self.file}{place}: {self.severity}: {self.message}"]
+        lines = [printable(f"{self.file}{place}: {self.severity}: {self.message}")]
         if self.source_line:
-            text, column = _window(self.source_line, self.column)
-            pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
-            carets = "^" * max(1, min(self.width, len(text) - column + 1))
-            lines += [f"  {text}", f"  {pad}{carets}"]
+            lines += _excerpt(self.source_line, self.column, self.width)
         if self.rule:
             lines.append(f"  rule: {self.rule}")
         if self.hint and self.hint not in self.message:
@@ -147,6 +147,31 @@ class Diagnostic:
         return dataclasses.asdict(self)
 
 
+def printable(text: str) -> str:
+    """The text as it can be written to any terminal: control characters become visible ones, which take no more room.
+    Tabs and line feeds stay."""
+    return text.translate(_VISIBLE)
+
+
+_VISIBLE = {c: 0x2400 + c for c in range(32) if chr(c) not in "\t\n"} | {0x7F: 0x2421}
+"""Unicode's pictures of control characters, and a sign for those that have none or reorder the line."""
+_VISIBLE |= dict.fromkeys((*range(0x80, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
+MOST_GARBAGE = 0.2
+"""Share of characters that are no text from which on an excerpt says nothing."""
+
+
+def _excerpt(line: str, column: int, width: int) -> list[str]:
+    """The part of a source line around a column and a line of carets below it; nothing of a binary file."""
+    text, column = _window(line, column)
+    shown = printable(text)
+    changed = sum(a != b or a == "\ufffd" for a, b in zip(text, shown, strict=True))
+    if changed > max(3, MOST_GARBAGE * len(text)):
+        return []
+    pad = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
+    carets = "^" * max(1, min(width, len(shown) - column + 1))
+    return [f"  {shown}", f"  {pad}{carets}"]
+
+
 def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
     """A part of a long line around `column`, and the column inside that part."""
     if len(line) <= limit:
@@ -156,6 +181,8 @@ def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
     column -= start
     if start > 0:
         part, column = "..." + part, column + 3
+    if len(line) > start + limit:
+        part += "..."
     return part, column
 
 
@@ -170,21 +197,44 @@ def diagnose(
     hint: str = "",
     found: str = "",
     expected: str = "",
+    code: str = "",
 ) -> Diagnostic:
     """A Diagnostic for `span` (or without a place when there is none)."""
     place: tuple[str, int, int, str, int] = ("<text>", 0, 0, "", 1)
     if span is not None:
         line, column = span.source.line_column(span.start)
         place = (span.source.name, line, column, span.source.line_text(line), max(1, span.end - span.start))
-    return Diagnostic(message, *place, severity, op, label, rule, hint, found, expected)
+    return Diagnostic(message, *place, severity, op, label, rule, hint, found, expected, code)
+
+
+def rule_code(family: str, op: str, label: str) -> str:
+    """The code of a message that has no more specific one: `verify.transpose.C2` for a constraint, which every op
+    counts for itself, `verify.type` for a word, and the family alone without a label."""
+    if not label or label == family:
+        return family
+    if op and label[1:].isdigit():
+        return f"{family}.{op.rpartition('.')[2]}.{label}"
+    return f"{family}.{label}"
 
 
 class StableHLOError(ValueError):
     """The program is refused. `.diagnostics` says why and where."""
 
+    family = "program"
+    """First word of the codes."""
+
     def __init__(self, diagnostics: list[Diagnostic] | Diagnostic):
-        self.diagnostics = [diagnostics] if isinstance(diagnostics, Diagnostic) else diagnostics
+        found = [diagnostics] if isinstance(diagnostics, Diagnostic) else diagnostics
+        self.diagnostics = [d if d.code else self._with_code(d) for d in found]
         super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+    def _with_code(self, found: Diagnostic) -> Diagnostic:
+        return dataclasses.replace(found, code=rule_code(self.family, found.op, found.label))
+
+    @property
+    def code(self) -> str:
+        """Stable name of the first message's kind."""
+        return self.diagnostics[0].code if self.diagnostics else ""
 
     @property
     def line(self) -> int:
@@ -198,13 +248,37 @@ class StableHLOError(ValueError):
 class ParseError(StableHLOError):
     """The text is not in the grammar."""
 
+    family = "syntax"
+
 
 class VerifyError(StableHLOError):
     """The program breaks a rule of the specification."""
 
+    family = "verify"
+
 
 class UnsupportedError(StableHLOError):
     """The program is valid, but this compiler cannot lower it (yet)."""
+
+    family = "unsupported"
+
+
+class UsageError(Exception):
+    """A call of shlo_jit itself is wrong: an array, an option, an object that is no program. `code` is the stable name
+    of the kind of mistake (`argument.dtype`), `hint` what to write instead, which ends the message."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.code = code
+        self.hint = hint
+
+
+class UsageTypeError(UsageError, TypeError):
+    """Something of the wrong kind was given."""
+
+
+class UsageValueError(UsageError, ValueError):
+    """Something was given that is of the right kind, and out of range or unknown."""
 
 
 class InternalError(RuntimeError):

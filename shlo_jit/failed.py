@@ -4,7 +4,9 @@ kept in the temporary folder for whoever looks into that."""
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import ExecutionError, InternalError, StableHLOError
@@ -37,4 +39,20 @@ def defects(program: Callable[[], Module], entry: str) -> Iterator[None]:
 
 
 def _defect(error: Exception) -> str:
-    return f"shlo_jit failed on this program ({type(error).__name__}: {error}); please report it"
+    """What to say of a defect: where it was raised, which for a record of one's own is the file to look at."""
+    frames = traceback.extract_tb(error.__traceback__)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if not frames:
+        return f"shlo_jit failed on this program ({what}); please report it"
+    last = frames[-1]
+    path = Path(last.filename)
+    place = f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{last.lineno}, in {last.name}"
+    if path.is_relative_to(PACKAGE):
+        advice = "please report it, unless you have changed shlo_jit: then look there first"
+    else:
+        advice = "look there if the file is yours, else please report it"
+    return f"shlo_jit failed on this program ({what}) at {place}; {advice}"
+
+
+PACKAGE = Path(__file__).parent
+ROOT = PACKAGE.parent

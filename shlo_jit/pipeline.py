@@ -291,6 +291,24 @@ def _name_ports(program: Program, function: Op) -> None:
         program.outputs = tuple(p._replace(name=n or p.name) for p, n in zip(program.outputs, said, strict=True))
 
 
+def _no_entry(module: Module, entry: str) -> Diagnostic:
+    from shlo_jit.suggest import closest
+
+    names = [f.attributes["sym_name"] for f in module.functions()]
+    shown = ", ".join("@" + name for name in names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    message = f"no function @{entry}; the program has {shown or 'none'}"
+    if names:
+        meant = closest(entry, names) or names[0]
+        hint = f"name the function to compile: entry={meant!r} (on the command line --entry {meant})"
+    else:
+        hint = "the program is empty: it needs func.func @main(...) { ... }"
+    return Diagnostic(message, module.source.name, hint=hint, code="program.entry")
+
+
+MOST_NAMES = 20
+"""Functions that a message names."""
+
+
 def verified(module: Module, options: CompileOptions) -> Op:
     """The entry function of a valid module. Raises VerifyError, and StableHLOError where there is no such function."""
     from shlo_jit.ir.core import is_declaration
@@ -302,8 +320,7 @@ def verified(module: Module, options: CompileOptions) -> Op:
     entry = options.entry
     function = module.function(entry)
     if function is None:
-        known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
-        raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", module.source.name))
+        raise StableHLOError(_no_entry(module, entry))
     if is_declaration(function):
         raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
     return function

@@ -13,7 +13,8 @@ from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
+from shlo_jit.errors import Diagnostic, ParseError, UsageTypeError, check_text, decode_text
+from shlo_jit.foreign_files import EMPTY, GLANCE, Foreign, foreign_bytes, foreign_text, object_hint
 from shlo_jit.runtime import known_files
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.constants import bring
@@ -44,45 +45,6 @@ PATH = re.compile(rf"(?!\s*(//|func\.func\b|builtin\.module\b)){_NAME}(/{_NAME}|
 """A slash or a suffix, and nothing that is in every program, nor what one begins with."""
 PIPE_WAIT = 10.0
 """Seconds to wait for somebody to write to a named pipe."""
-
-_SAVED_MODEL = "export its function as StableHLO text, as StableHLO's tutorial on SavedModel shows"
-_LIBRARY = "shlo_jit.load runs it if shlo_jit.export wrote it; else give the StableHLO text that it was made from"
-LIBRARIES = {
-    b"\x7fELF": "an ELF object or library",
-    b"!<arch>\n": "an archive of objects",
-    b"\0asm": "a WebAssembly module",
-    b"\xcf\xfa\xed\xfe": "a Mach-O object or library",
-    b"MZ": "a Windows program or library",
-}
-"""First bytes of machine code, and what it is."""
-BINARIES: tuple[tuple[bytes, str, str], ...] = (
-    (b"\x1f\x8b", "a gzip file", "decompress it first (gzip -d, or gzip.open in Python)"),
-    (b"BZh", "a bzip2 file", "decompress it first (bzip2 -d)"),
-    (b"\xfd7zXZ\0", "an xz file", "decompress it first (xz -d)"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file", "decompress it first (zstd -d)"),
-    (b"PK\x03\x04", "a zip archive (as .npz files are)", "give the StableHLO text that is in it"),
-    (b"\x93NUMPY", "an array that numpy.save wrote", "numpy.load it and pass it to the executable"),
-    (b"BC\xc0\xde", "LLVM bitcode", "give the StableHLO text that it was made from"),
-    (b"\x89HDF", "an HDF5 file", "give a program's StableHLO text; arrays are passed to the executable"),
-    (b"\x80\x04\x95", "a Python pickle", "give the program's StableHLO text"),
-    (b"\x80\x05\x95", "a Python pickle", "give the program's StableHLO text"),
-    (b"\xff\xfe", "UTF-16 text", "save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16 text", "save it as UTF-8"),
-    (b"\x08\x01\x12", "a protocol buffer, as in a SavedModel", _SAVED_MODEL),
-    *((start, what, _LIBRARY) for start, what in LIBRARIES.items()),
-)
-"""First bytes, what it is, what to do."""
-TEXTS: tuple[tuple[str, str, str], ...] = (
-    (
-        "HloModule",
-        "HLO text, not StableHLO",
-        "give the StableHLO it was made from (in JAX .lower(...).as_text(), before .compile()), or convert it: "
-        "xla-translate --hlo-text-to-stablehlo FILE",
-    ),
-    ("{ lambda", "a jaxpr, not StableHLO", "give jax.jit(f).lower(...).as_text()"),
-    ("; ModuleID", "LLVM IR, not StableHLO", "give the StableHLO text that it was made from"),
-)
-"""First word, what it is, what to do."""
 
 
 class Text(NamedTuple):
@@ -142,8 +104,8 @@ def read_source(source: object, known: bool = False) -> Given:
     if text is not None:
         return _text(text, f"<{type(source).__name__}>")
     expected = "expected StableHLO text, a path, bytes, a Module, or an object with mlir_module() or as_text()"
-    hint = "; pass its .read()" if callable(getattr(source, "read", None)) else ""
-    raise TypeError(f"{expected}, got {type(source).__name__}{hint}")
+    hint = object_hint(source)
+    raise UsageTypeError(f"{expected}, got {type(source).__name__}", code="argument.program", hint=hint)
 
 
 def _own_text(source: object) -> str | None:
@@ -303,12 +265,10 @@ def _text_of(given: Characters, name: str) -> Text:
 
 
 def _cut(given: Characters, name: str) -> tuple[bytes, tuple[Cut, ...]]:
-    start = given.read(0, 64).removeprefix(BYTE_ORDER_MARK)
-    for first, what, hint in BINARIES:
-        if start.startswith(first):
-            raise _refused(what, hint, name)
-    if b"\0" in start:
-        raise _refused("binary data", "give a program's StableHLO text", name)
+    start = given.read(0, GLANCE).removeprefix(BYTE_ORDER_MARK)
+    found = foreign_bytes(start) if start.strip() or given.size > GLANCE else EMPTY
+    if found is not None:
+        raise _refused(found, name)
     return cut_bytes(given, usable_cpus(), _fast_decoder)
 
 
@@ -361,12 +321,14 @@ def may_be_unknown(source: Given) -> bool:
 
 def _checked(text: str, name: str) -> str:
     """The text, unless it begins as those of other languages do."""
-    start = text[:200].lstrip()
-    for word, what, hint in TEXTS:
-        if start.startswith(word):
-            raise _refused(what, hint, name)
+    found = foreign_text(text)
+    if found is not None:
+        raise _refused(found, name)
     return text
 
 
-def _refused(what: str, hint: str, name: str) -> ParseError:
-    return ParseError(Diagnostic(f"this is {what}", name, 1, 1, label="syntax", found=what, hint=hint))
+def _refused(found: Foreign, name: str) -> ParseError:
+    message = f"this is {found.what}"
+    return ParseError(
+        Diagnostic(message, name, 1, 1, label="syntax", found=found.what, hint=found.hint, code=found.code)
+    )

@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 
 ROOT = Path(shlo_jit.__file__).parent
-BASE = "deep environment errors forking log sizes startup tuning version".split()
+BASE = "deep environment errors forking log sizes startup suggest tuning version".split()
 LAYERS = (
     ("base", BASE),
     ("kernels", ["kernels", "options"]),
@@ -26,7 +26,7 @@ LAYERS = (
     ),
     ("runtime", ["runtime"]),
     ("pictures", ["pictures"]),
-    ("pipeline", ["failed", "failed_programs", "sources", "pipeline", "stages", "specialize"]),
+    ("pipeline", ["failed", "foreign_files", "kept", "sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import pickle
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit import sources
+from shlo_jit.errors import UsageTypeError
 
 TEXT = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.negate %x : tensor<2xf32>
@@ -128,25 +131,90 @@ def written(function: Any) -> bytes:
     return buffer.getvalue()
 
 
+def field(number: int, value: int | bytes | str) -> bytes:
+    """A field of a protocol buffer: a number below 128, or bytes."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    data = value.encode() if isinstance(value, str) else value
+    size = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 127 | 128, len(data) >> 7])
+    return bytes([number << 3 | 2]) + size + data
+
+
+NODE = field(1, field(1, "x") + field(2, "y") + field(4, "Relu"))
+ONNX = (
+    field(1, 8) + field(2, "pytorch") + field(3, "2.9.0") + field(7, NODE + field(2, "main")) + field(8, field(2, 17))
+)
+META = field(1, field(1, "v1") + field(4, "serve")) + field(2, NODE)
+HLO = field(1, "jit_f") + field(2, "main.3") + field(3, field(1, "main.3") + field(2, field(1, "p0") + field(2, "f32")))
+GRAPH = field(1, field(1, "x") + field(2, "Placeholder")) + field(1, field(1, "y") + field(2, "Relu") + field(3, "x"))
+
+
+def zipped(*names: str) -> bytes:
+    def write(buffer: io.BytesIO) -> None:
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name in names:
+                archive.writestr(name, "x")
+
+    return written(write)
+
+
+HEADER = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
 OTHERS = {
-    "a gzip file": gzip.compress(DATA),
-    "a bzip2 file": bz2.compress(DATA),
-    "an xz file": lzma.compress(DATA),
-    "a zip archive (as .npz files are)": written(lambda b: np.savez(b, x=np.ones(2))),
-    "an ELF object or library": Path(np._core._multiarray_umath.__file__).read_bytes()[:4096],  # type: ignore[attr-defined]
-    "an archive of objects": b"!<arch>\nmodel.o/",
-    "a WebAssembly module": b"\0asm\1\0\0\0",
-    "a Mach-O object or library": b"\xcf\xfa\xed\xfe\x07\0\0\1",
-    "a Windows program or library": b"MZ\x78\0",
-    "an array that numpy.save wrote": written(lambda b: np.save(b, np.ones(2))),
-    "a Python pickle": pickle.dumps({"text": TEXT}),
-    "UTF-16 text": TEXT.encode("utf-16"),
-    "a protocol buffer, as in a SavedModel": b"\x08\x01\x12\xc0\x84\x3d",
-    "binary data": TEXT.encode("utf-16-le"),
-    "HLO text, not StableHLO": b"HloModule jit_f, entry_computation_layout={()->f32[]}\n",
-    "a jaxpr, not StableHLO": b"{ lambda ; a:f32[2]. let b:f32[2] = neg a in (b,) }",
-    "LLVM IR, not StableHLO": b"; ModuleID = 'x'\n",
+    "gzip": gzip.compress(DATA),
+    "bzip2": bz2.compress(DATA),
+    "xz": lzma.compress(DATA),
+    "npz": written(lambda b: np.savez(b, x=np.ones(2))),
+    "zip": zipped("model.mlir"),
+    "torch": zipped("model/data.pkl", "model/byteorder", "model/data/0"),
+    "torch, exported": zipped("archive_format", "models/model.json"),
+    "torch, before 1.6": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+    "keras": zipped("metadata.json", "config.json", "model.weights.h5"),
+    "tar": b"model.mlir".ljust(257, b"\0") + b"ustar\0" + bytes(249) + DATA,
+    "safetensors": len(HEADER).to_bytes(8, "little") + HEADER + bytes(8),
+    "gguf": b"GGUF\3\0\0\0" + bytes(16),
+    "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(32),
+    "tflite": b"\x1c\0\0\0TFL3\x14\0\x20\0" + bytes(32),
+    "onnx": ONNX,
+    "onnx, without a producer": field(1, 9) + field(7, NODE) + field(8, field(2, 17)),
+    "onnx, large": field(1, 10) + field(2, "tf2onnx") + b"\x3a\xff\xff\xff\xff\x0f" + NODE * 100,
+    "saved_model": field(1, 1) + field(2, META),
+    "hlo": HLO,
+    "hlo, with its buffers": field(1, HLO) + field(3, field(1, 1)),
+    "tensorflow": GRAPH,
+    "protocol_buffer": field(1, 6) + field(2, field(1, field(1, 1) + field(2, "input"))) + field(3, 5) + field(4, 2),
+    "machine_code": Path(np._core._multiarray_umath.__file__).read_bytes()[:4096],  # type: ignore[attr-defined]
+    "machine_code, an archive": b"!<arch>\nmodel.o/",
+    "machine_code, of the web": b"\0asm\1\0\0\0",
+    "machine_code, of macOS": b"\xcf\xfa\xed\xfe\x07\0\0\1",
+    "machine_code, of Windows": b"MZ\x78\0",
+    "llvm_bitcode": b"BC\xc0\xde\x35\x14\0\0",
+    "npy": written(lambda b: np.save(b, np.ones(2))),
+    "pickle": pickle.dumps({"text": TEXT}),
+    "pickle, of protocol 2": pickle.dumps({"text": TEXT}, protocol=2),
+    "utf16": TEXT.encode("utf-16"),
+    "utf16, without a mark": TEXT.encode("utf-16-le"),
+    "utf16, of the other order": TEXT.encode("utf-16-be"),
+    "utf32": TEXT.encode("utf-32-le"),
+    "binary": b"\xaa\0\xbb\x99" * 20,
+    "empty": b"",
+    "empty, but for blanks": b" \n\n",
+    "hlo_text": b"HloModule jit_f, entry_computation_layout={()->f32[]}\n",
+    "hlo_text, with a comment": b"// a comment\n\nHloModule jit_f\n",
+    "jaxpr": b"{ lambda ; a:f32[2]. let b:f32[2] = neg a in (b,) }",
+    "llvm_ir": b"; ModuleID = 'x'\n",
+    "llvm_ir, printed by clang": b'source_filename = "x.c"\n',
+    "python": b"import jax\n\nprint(jax.jit(f).lower(1.0).as_text())\n",
+    "python, with comments": b"#!/usr/bin/env python3\n# a comment\nx = 1\n",
+    "python, a function": b"def f(x):\n    return x + 1\n",
+    "python, decorated": b"@jax.jit\ndef f(x):\n    return x + 1\n",
+    "c": b"#include <math.h>\n\nfloat f(float x) { return expf(x); }\n",
+    "json": b'{\n  "model_type": "bert"\n}\n',
+    "json, a list": b"[[1.0, 2.0], [3.0, 4.0]]\n",
+    "xml": b'<?xml version="1.0"?>\n<net name="model" version="11">\n',
+    "git_lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+    "protocol_text": b'node {\n  name: "x"\n  op: "Placeholder"\n}\n',
 }
+"""The last word of a code, and what has it."""
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -157,7 +225,7 @@ def test_what_is_something_else_is_named(what: str, tmp_path: Path) -> None:
         with pytest.raises(shlo_jit.ParseError) as caught:
             shlo_jit.compile(source)
         (found,) = caught.value.diagnostics
-        assert (found.message, found.file, found.line, found.column) == (f"this is {what}", name, 1, 1)
+        assert (found.code, found.file, found.line, found.column) == (f"file.{what.partition(',')[0]}", name, 1, 1)
         assert found.hint and f"hint: {found.hint}" in str(caught.value)
         assert shlo_jit.verify(source) == [found]
 
@@ -168,11 +236,40 @@ def test_what_is_no_text_at_all() -> None:
             with pytest.raises(
                 TypeError,
                 match=r"^expected StableHLO text, a path, bytes, a Module, or an object with mlir_module\(\) or as_text\(\), "
-                f"got {type(source).__name__}$",
+                f"got {type(source).__name__}",
             ):
                 call(source)
     with pytest.raises(TypeError, match=r"got StringIO; pass its .read\(\)"):
         shlo_jit.compile(io.StringIO(TEXT))
+
+
+def named(module: str, name: str) -> object:
+    """An object as one of another library looks from outside."""
+    return type(name, (), {"__module__": module})()
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        (named("torch.export.exported_program", "ExportedProgram"), "torchax.export.exported_program_to_stablehlo(exported)"),
+        (named("torch.jit._script", "RecursiveScriptModule"), "torch.export.export(model, inputs)"),
+        (type("Net", (type(named("torch.nn.modules.module", "Module")),), {})(), "torch.export.export(model, inputs)"),
+        (named("torch", "Tensor"), "pass it to the executable"),
+        (np.ones(2), "pass it to the executable"),
+        (named("jaxlib._jax", "PjitFunction"), "jax.jit(f).lower(...)"),
+        (named("jax._src.core", "ClosedJaxpr"), "jax.jit(f).lower(...)"),
+        (named("onnx.onnx_ml_pb2", "ModelProto"), "onnx-mlir"),
+        (named("keras.src.models.sequential", "Sequential"), "experimental_get_compiler_ir"),
+        (named("jaxlib.mlir._mlir_libs._mlir.ir", "Module"), "str(module)"),
+        (lambda x: x, "shlo_jit.jit(f)"),
+        ([TEXT], "one program at a time"),
+    ],
+)  # fmt: skip
+def test_objects_of_other_libraries(source: object, hint: str) -> None:
+    with pytest.raises(UsageTypeError) as caught:
+        shlo_jit.compile(source)
+    assert caught.value.code == "argument.program"
+    assert hint in caught.value.hint and caught.value.hint in str(caught.value)
 
 
 class HasText:

@@ -10,6 +10,8 @@ class BuilderError(StableHLOError):
     """What a function of the builder was asked for cannot be. The message has the caller's file and line, the function
     and, in `argument`, the name of the argument that is wrong (several with commas between, empty where none is)."""
 
+    family = "builder"
+
     def __init__(self, diagnostic: Diagnostic, function: str = "", argument: str = "") -> None:
         super().__init__(diagnostic)
         self.function = function

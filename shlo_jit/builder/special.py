@@ -16,7 +16,7 @@ from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.scope import emit
 from shlo_jit.builder.shapes import ShapeLike, type_of
 from shlo_jit.ops import OPS
-from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.other_names import hint_for
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -125,7 +125,7 @@ def op(
     Raises BuilderError for a name that is none, and for what the specification does not allow.
     """
     if name not in OPS:
-        raise wrong("name", f"there is no operation {name!r}", hint=did_you_mean(str(name), OPS))
+        raise wrong("name", f"there is no operation {name!r}", hint=hint_for(str(name)))
     values = [v for i, x in enumerate(listed(operands, "operands")) for v in values_of(x, f"operands[{i}]")[0]]
     own = OPS[name].attributes
     said = {key: x if key in own else attribute(x, f"attributes[{key!r}]") for key, x in (attributes or {}).items()}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
-from shlo_jit.bytecode.stream import Bytes, Cursor, Output
+from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged, Output
 
 MAGIC = b"ML\xefR"
 NEWEST = 6
@@ -51,7 +51,7 @@ def head(data: Bytes) -> tuple[int, str, Cursor]:
     at = c.at
     version = c.varint()
     if version > NEWEST:
-        c.fail(f"bytecode of version {version} is newer than {NEWEST}", at)
+        raise Damaged(f"bytecode of version {version} is newer than {NEWEST}", at, is_unknown=True)
     return version, c.text(), c
 
 
@@ -61,7 +61,7 @@ def read_container(data: Bytes) -> Container:
     found = _sections(rest)
     for needed in NEEDED:
         if needed not in found:
-            rest.fail(f"the file has no section of {TITLES[needed]}", len(data))
+            rest.end_early(f"the file has no section of {TITLES[needed]}", len(data))
     strings = _strings(found[STRINGS])
     dialects, ops = _dialects(found[DIALECTS], version, strings)
     attributes, types = _entries(found[OFFSETS], found[ATTRIBUTES], dialects)

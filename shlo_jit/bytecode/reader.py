@@ -57,18 +57,29 @@ def read_artifact(data: Bytes, name: str = "<bytes>", literals: Mapping[int, Lit
 
 
 def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
-    hint = ""
+    """What is wrong with the file as a whole, and at which byte."""
+    place = f"byte {damage.at}: {damage.message}"
+    code, message = "file.damaged", f"the file is damaged; {place}"
+    hint = "copy it again, or write it anew"
+    if damage.is_cut:
+        code, message = "file.cut_off", f"the file is cut off after {len(data):,} bytes; {place}"
+    elif damage.is_unknown:
+        code, message = "file.unknown_artifact", place
     try:
         _, producer, _ = container.head(data)
         version = version_of_producer(producer)
-        if version is None:
-            hint = f"the file was written by {producer[:60]!r}, and is no portable artifact of StableHLO"
-        elif not is_known(version):
+        if version is None and not damage.is_cut:
+            code = "file.mlir_bytecode"
+            message = f"this is MLIR bytecode, but no portable artifact of StableHLO; {place}"
+            hint = f"it was written by {producer[:60]!r}: {_TO_ARTIFACT}"
+        elif version is not None and not is_known(version):
             hint = f"write it for a known version, such as {DEFAULT}, or use a release of shlo_jit that knows {version}"
     except Damaged:
         pass
-    message = f"byte {damage.at}: {damage.message}"
-    return ParseError(Diagnostic(message, name, 0, 0, label="bytecode", hint=hint))
+    return ParseError(Diagnostic(message, name, 0, 0, label="bytecode", hint=hint, code=code))
+
+
+_TO_ARTIFACT = "write StableHLO with `stablehlo-translate --serialize --target=1.0.0 FILE`, or give its text"
 
 
 def _check_version(data: Bytes) -> None:
@@ -77,7 +88,7 @@ def _check_version(data: Bytes) -> None:
     version = version_of_producer(producer)
     if version is not None and not is_known(version):
         at = len(container.MAGIC) + 1
-        raise Damaged(f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here", at)
+        raise Damaged(f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here", at, is_unknown=True)
 
 
 class _Reader:
@@ -348,7 +359,7 @@ class _Reader:
             raise Damaged(f"there are {len(names)} names of operations, and this is number {number}", at)
         plan = plan_of(names[number])
         if plan is None:
-            raise Damaged(f"the operation {names[number]} is not known here", at)
+            raise Damaged(f"the operation {names[number]} is not known here", at, is_unknown=True)
         self.plans[number] = plan
         return plan
 
@@ -361,7 +372,8 @@ class _Reader:
     def properties(self, plan: Plan, number: int, at: int) -> list[Any]:
         """The attributes that are stored one after the other, without their names."""
         if number >= len(self.file.properties):
-            raise Damaged(f"there are {len(self.file.properties)} properties, and this is number {number}", at)
+            count = len(self.file.properties)  # their section is the last one
+            raise Damaged(f"there are {count} properties, and this is number {number}", at, is_cut=not count)
         c = self.tables
         c.at, c.end = self.file.properties[number]
         numbers = c.varints(len(plan.names))

@@ -19,11 +19,12 @@ SIGN = 1 << 63
 
 
 class Damaged(Exception):
-    """The file is not what it should be, from this byte on."""
+    """The file is not what it should be, from this byte on. `is_cut`: it ends where more should follow; `is_unknown`:
+    what is there may be right in a file of another kind or version."""
 
-    def __init__(self, message: str, at: int):
+    def __init__(self, message: str, at: int, *, is_cut: bool = False, is_unknown: bool = False):
         super().__init__(message)
-        self.message, self.at = message, at
+        self.message, self.at, self.is_cut, self.is_unknown = message, at, is_cut, is_unknown
 
 
 def varint(data: Bytes, at: int) -> tuple[int, int]:
@@ -59,17 +60,21 @@ class Cursor:
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         raise Damaged(message, self.at if at is None else at)
 
+    def end_early(self, message: str, at: int | None = None) -> NoReturn:
+        """Refuse what should be longer; the file is cut off where its own end is reached."""
+        raise Damaged(message, self.at if at is None else at, is_cut=self.end == len(self.data))
+
     def byte(self) -> int:
         at = self.at
         if at >= self.end:
-            self.fail("the file ends here, in the middle of something")
+            self.end_early("the file ends here, in the middle of something")
         self.at = at + 1
         return self.data[at]
 
     def varint(self) -> int:
         at = self.at
         if at >= self.end:
-            self.fail("the file ends here, in the middle of something")
+            self.end_early("the file ends here, in the middle of something")
         first = self.data[at]
         if first & 1:
             self.at = at + 1
@@ -79,7 +84,7 @@ class Cursor:
         except IndexError:
             value, end = 0, self.end + 1
         if end > self.end:
-            self.fail("the file ends here, in the middle of a number")
+            self.end_early("the file ends here, in the middle of a number")
         self.at = end
         return value
 
@@ -97,7 +102,7 @@ class Cursor:
         except IndexError:
             at = self.end + 1
         if at > self.end:
-            self.fail("the file ends here, in the middle of a list")
+            self.end_early("the file ends here, in the middle of a list")
         self.at = at
         return found
 
@@ -110,12 +115,12 @@ class Cursor:
         at = self.at
         n = self.varint()
         if n * least > self.end - self.at:
-            self.fail(f"{n} of something should follow, and {self.end - self.at} bytes are left", at)
+            self.end_early(f"{n} of something should follow, and {self.end - self.at} bytes are left", at)
         return n
 
     def skip(self, n: int) -> None:
         if n > self.end - self.at:
-            self.fail(f"{n} bytes should follow, and {self.end - self.at} are left")
+            self.end_early(f"{n} bytes should follow, and {self.end - self.at} are left")
         self.at += n
 
     def take(self, n: int) -> memoryview:
@@ -135,7 +140,7 @@ class Cursor:
         start = self.at
         at = self.data.find(b"\0", start, self.end)
         if at < 0:
-            self.fail("the file ends here, in the middle of a text", start)
+            self.end_early("the file ends here, in the middle of a text", start)
         self.at = at + 1
         return self.data[start:at].decode("utf-8", "surrogateescape")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,19 @@ from typing import Any, NoReturn, TextIO
 
 import typer
 
-from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, InternalError, StableHLOError
+from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, InternalError, StableHLOError, printable
 from shlo_jit.log import log
 
 INVALID, USAGE = 1, 2
 """Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
+
+
+DEBUG_HINT = "\n  hint: `shlo-jit --debug COMMAND ...` prints the traceback"
+
+
+def is_debug() -> bool:
+    """Whether the command was started with --debug."""
+    return log().isEnabledFor(logging.DEBUG)
 
 
 class Failure(typer.Exit):
@@ -30,7 +39,7 @@ class Failure(typer.Exit):
 
 def fail(message: str, status: int = USAGE) -> NoReturn:
     """A line; by default, of the user's mistake."""
-    typer.echo(f"shlo-jit: error: {message}", err=True)
+    typer.echo(printable(f"shlo-jit: error: {message}"), err=True)
     raise Failure(status, [{"message": message}])
 
 
@@ -60,7 +69,7 @@ def refusals(name: str = "") -> Iterator[None]:
         fail(str(error))
     except InternalError as error:
         log().debug("shlo_jit failed", exc_info=error.__cause__ or error)
-        fail(str(error), INVALID)
+        fail(f"{error}{'' if is_debug() else DEBUG_HINT}", INVALID)
     except (ExecutionError, ExportError, MemoryError) as error:
         text = str(error).partition("\n\n")[0]  # behind it, another process's traceback
         fail(text or "not enough memory", INVALID)

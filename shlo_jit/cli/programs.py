@@ -50,7 +50,7 @@ def check_exists(file: Path) -> None:
 
 def is_library(given: Path | bytes) -> bool:
     """Whether a file is machine code."""
-    from shlo_jit.sources import LIBRARIES
+    from shlo_jit.foreign_files import LIBRARIES
 
     if isinstance(given, bytes):
         return False

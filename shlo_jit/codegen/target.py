@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from shlo_jit.errors import UsageValueError
 from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
@@ -186,12 +187,10 @@ def _changes(text: str, arch: str, name: str) -> list[_Change]:
 
 
 def _unknown(kind: str, word: str, name: str, known: Collection[str]) -> NoReturn:
-    import difflib
+    from shlo_jit.codegen.meant_targets import target_hint
 
-    close = difflib.get_close_matches(word, sorted(known), 3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(sorted(known))}"
     where = "" if word == name else f" in target {name!r}"
-    raise ValueError(f"unknown {kind} {word!r}{where}: {hint}")
+    raise UsageValueError(f"unknown {kind} {word!r}{where}", code="option.target", hint=target_hint(word, name, known))
 
 
 # ---------------------------------------------------------------------- a Target
@@ -244,10 +243,13 @@ def check_runs_here(target: Target) -> None:
 
     here = resolve()
     if (target.arch, target.system) != (here.arch, here.system):
-        raise ValueError(f"target {target.name!r} is for another machine than this one, {here.triple}")
+        message = f"target {target.name!r} is for another machine than this one, {here.triple}"
+        hint = "write target='native' to run it here; shlo_jit.export makes libraries for other machines"
+        raise UsageValueError(message, code="option.target", hint=hint)
     missing = sorted(set(required_features(target)) - set(required_features(here)))
     if missing:
-        raise ValueError(f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have")
+        message = f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have"
+        raise UsageValueError(message, code="option.target", hint="write target='native' to run it here")
 
 
 def target_machine(target: Target, opt: int = 2) -> llvm.TargetMachine:

@@ -33,7 +33,8 @@ from shlo_jit.ir.attributes import (
     SymbolRef,
     TypeAttr,
 )
-from shlo_jit.ops.record import AttributeSpec, Violation, did_you_mean
+from shlo_jit.ops.record import AttributeSpec, Violation
+from shlo_jit.suggest import did_you_mean
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "comparison_direction": ("EQ", "NE", "GE", "GT", "LE", "LT"),
@@ -141,7 +142,22 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
 
 def _refused(label: str, name: str, attr: Any, expected: str) -> Violation:
     message = f"attribute '{name}' failed to satisfy constraint: {expected}"
-    return Violation(label, message, found=f"{name} = {short_text(attr)}", expected=expected)
+    return Violation(
+        label, message, found=f"{name} = {short_text(attr)}", expected=expected, hint=_form(name, attr, expected)
+    )
+
+
+def _form(name: str, attr: Any, expected: str) -> str:
+    """How a list of integers or a number is written, where that is what was meant."""
+    numbers = attr if isinstance(attr, tuple) else (attr,)
+    if not all(isinstance(n, IntegerAttr) for n in numbers):
+        return ""
+    values = ", ".join(str(n.value) for n in numbers)
+    if expected == describe("ints"):
+        return f"write {name} = array<i64: {values}>"
+    if len(numbers) == 1 and expected in (describe("i64"), describe("i32")):
+        return f"write {name} = {values} : {'i64' if expected == describe('i64') else 'i32'}"
+    return ""
 
 
 def short_text(attr: Any, limit: int = 200) -> str:

@@ -20,7 +20,7 @@ where a fact says the same. Records import no code generation: what it can do is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -62,7 +62,17 @@ class AttributeSpec:
 class Violation(Exception):
     """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
 
-    def __init__(self, label: str, message: str, *, hint: str = "", at: str = "", found: str = "", expected: str = ""):
+    def __init__(
+        self,
+        label: str,
+        message: str,
+        *,
+        hint: str = "",
+        at: str = "",
+        found: str = "",
+        expected: str = "",
+        code: str = "",
+    ):
         super().__init__(message)
         self.label = label
         self.message = message
@@ -73,14 +83,8 @@ class Violation(Exception):
         """What there is; empty stands for the types of the op."""
         self.expected = expected
         """What there should be; empty stands for the rule of the label."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint, when a known word is near."""
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean '{close[0]}'?" if close else ""
+        self.code = code
+        """Stable name of the kind of message; empty stands for the one of the label."""
 
 
 Neutral = Callable[[DType], "int | float | complex | None"]

@@ -28,7 +28,10 @@ def require_static(function: Op, _: Context) -> Op:
             raise UnsupportedError(diagnose(message, function.span))
     # Ops of other dialects, those that compute something first: a constant beside them is not what is wrong.
     for op in sorted((op for op in walk(function.block()) if op.name not in OPS), key=lambda op: not op.operands):
-        raise UnsupportedError(diagnose(f"{op.name}: ops of this dialect are not compiled", op.span))
+        from shlo_jit.text.foreign_dialects import dialect_hint
+
+        what, hint = f"{op.name}: ops of this dialect are not compiled", dialect_hint(op.name)
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, hint=hint, code="unsupported.dialect"))
     for op in walk(function.block()):
         for result in op.results:
             if not isinstance(result.type, TensorType):

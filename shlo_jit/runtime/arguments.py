@@ -5,7 +5,6 @@ Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype
 
 from __future__ import annotations
 
-import array as buffers
 import keyword
 import math
 import sys
@@ -17,7 +16,10 @@ import numpy as np
 
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
+from shlo_jit.errors import UsageError, UsageTypeError, UsageValueError
+from shlo_jit.runtime.argument_hints import cast_hint, kind_hint, number_hint, order_hint, shape_hint
 from shlo_jit.runtime.dlpack import foreign_array
+from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.ports import DynamicPort
@@ -35,7 +37,14 @@ def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
     if given != len(ports):
         names = ", ".join(describe(port) for port in ports)
         expected = f"{len(ports)} argument{'' if len(ports) == 1 else 's'}"
-        raise TypeError(f"expected {expected}{f' ({names})' if 0 < len(ports) <= 8 else ''}, got {given}")
+        known = port_names(ports)
+        missing = f"missing: {', '.join(known[given:])}" if given < len(ports) <= MOST_NAMES else ""
+        message = f"expected {expected}{f' ({names})' if 0 < len(ports) <= MOST_NAMES else ''}, got {given}"
+        raise UsageTypeError(message, code="argument.count", hint=missing)
+
+
+MOST_NAMES = 8
+"""Arguments that a message names."""
 
 
 def port_names(ports: Sequence[Named]) -> list[str]:
@@ -56,13 +65,16 @@ def arranged(args: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port
     found = dict(enumerate(args))
     for name, value in named.items():
         if name not in known:
-            raise TypeError(f"there is no argument {name!r}: expected {', '.join(port_names(ports)) or 'none'}")
+            message = f"there is no argument {name!r}: expected {', '.join(port_names(ports)) or 'none'}"
+            raise UsageTypeError(message, code="argument.name", hint=did_you_mean(name, known))
         if known[name] in found:
-            raise TypeError(f"{name_of(known[name], ports[known[name]])} is given twice")
+            message = f"{name_of(known[name], ports[known[name]])} is given twice"
+            raise UsageTypeError(message, code="argument.name", hint="give it by position or by name")
         found[known[name]] = value
     missing = [name_of(i, port) for i, port in enumerate(ports) if i not in found]
     if missing:
-        raise TypeError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        message = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        raise UsageTypeError(message, code="argument.count")
     return tuple(found[i] for i in range(len(ports)))
 
 
@@ -80,7 +92,8 @@ def take_checked(value: Any, index: int, port: Port) -> np.ndarray:
     """An array of the port's dtype and shape, of whatever strides. Raises as `convert`."""
     array = take(value, index, port)
     if array.shape != port.shape:
-        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}")
+        message = f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}"
+        raise UsageValueError(message, code="argument.shape", hint=shape_hint(array, port))
     return array
 
 
@@ -96,10 +109,19 @@ def take(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
         array = _foreign(value, index, port)
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
-            got = f"got {describe_array(array)}{_cast_hint(array)}"
-            raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, {got}")
+            message = f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}"
+            raise UsageTypeError(message, code="argument.dtype", hint=cast_hint(array, dtype))
         array = array.astype(dtype)
     return array
+
+
+def in_order(error: UsageError, args: Sequence[Any], ports: Sequence[Port | DynamicPort]) -> UsageError:
+    """The error of an argument; where the arrays are merely in another order, one that says so."""
+    hint = order_hint(args, ports, [port.name or f"argument {i}" for i, port in enumerate(ports)])
+    if not hint:
+        return error
+    message = str(error).removesuffix(f"; {error.hint}") if error.hint else str(error)
+    return type(error)(message, code="argument.order", hint=hint)
 
 
 def name_of(index: int, port: Port | DynamicPort) -> str:
@@ -129,19 +151,12 @@ def describe_array(array: np.ndarray) -> str:
     return f"{name}[{','.join(map(str, array.shape))}]"
 
 
-def _cast_hint(array: np.ndarray) -> str:
-    """What to do about an array of another dtype. Arrays are not cast by themselves."""
-    if array.dtype.kind in "biufc" or (array.dtype.kind == "V" and array.dtype.isbuiltin == 2):  # 2: as of ml_dtypes
-        return "; cast it with .astype"
-    return "; convert it to an array of numbers" if array.dtype.kind in "OSUVT" else ""
-
-
 def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
     """Masked elements have no value. (Where there is a masked array, its module has been imported.)"""
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray) and masked.is_masked(value):
-        expected = f"expected {describe(port)}, got a masked array with masked elements"
-        raise TypeError(f"{name_of(index, port)}: {expected}; use its .filled(value)")
+        message = f"{name_of(index, port)}: expected {describe(port)}, got a masked array with masked elements"
+        raise UsageTypeError(message, code="argument.kind", hint="use its .filled(value)")
 
 
 def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
@@ -149,21 +164,22 @@ def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
     try:
         found = foreign_array(value)
     except TypeError as error:
-        raise TypeError(f"{name_of(index, port)}: {error}") from error
+        raise UsageTypeError(f"{name_of(index, port)}: {error}", code="argument.kind") from error
     if found is not None:
         return found
-    hint = "; use numpy.asarray" if isinstance(value, list | tuple | range | memoryview | buffers.array) else ""
-    raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got {type(value).__name__}{hint}")
+    message = f"{name_of(index, port)}: expected {describe(port)}, got {type(value).__name__}"
+    raise UsageTypeError(message, code="argument.kind", hint=kind_hint(value, port))
 
 
 def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
     """A Python number as a rank-0 array."""
     dtype, kind = port.dtype.numpy, port.dtype.kind
     if port.shape not in ((), None):
-        got = f"the number {_shown(value)}"
-        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {got}")
+        message = f"{name_of(index, port)}: expected {describe(port)}, got the number {_shown(value)}"
+        raise UsageValueError(message, code="argument.shape", hint=number_hint(value, port))
     if isinstance(value, complex) and kind != "c":
-        raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got the complex number {value!r}")
+        message = f"{name_of(index, port)}: expected {describe(port)}, got the complex number {value!r}"
+        raise UsageTypeError(message, code="argument.dtype", hint="pass its .real")
     if kind in "biux" and not isinstance(value, complex):
         return _integer(value, index, port)
     try:
@@ -172,7 +188,8 @@ def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
     except OverflowError:
         array = None
     if array is None or not _holds(array, value):
-        raise ValueError(f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name}")
+        message = f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name}"
+        raise UsageValueError(message, code="argument.range")
     return array
 
 
@@ -212,7 +229,8 @@ def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
     """An exactly representable number as an integer or boolean."""
     dtype = port.dtype.numpy
     if isinstance(value, float) and not value.is_integer():
-        raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got the float {value!r}")
+        message = f"{name_of(index, port)}: expected {describe(port)}, got the float {value!r}"
+        raise UsageTypeError(message, code="argument.dtype", hint="round it: int(x)" if math.isfinite(value) else "")
     if port.dtype.kind == "b":
         low, high = 0, 1
     else:
@@ -222,5 +240,6 @@ def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
         low, high = int(info.min), int(info.max)
     whole = int(value)
     if not low <= whole <= high:
-        raise ValueError(f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name} ({low} to {high})")
+        message = f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name} ({low} to {high})"
+        raise UsageValueError(message, code="argument.range")
     return np.asarray(whole).astype(dtype) if abs(whole) < 1 << 63 else np.asarray(whole, dtype)

@@ -8,6 +8,7 @@ import operator
 import os
 
 from shlo_jit import environment
+from shlo_jit.errors import UsageValueError
 from shlo_jit.kernels.threads.state import MAX_WORKERS
 
 VARIABLE = "SHLO_JIT_NUM_THREADS"
@@ -25,9 +26,11 @@ def thread_count(threads: int | None = None) -> int:
     else:
         name, count = "threads", _integer(threads)
     if count < 1:
-        raise ValueError(f"threads must be a positive integer, got {threads!r}")
+        hint = f"write threads={threads}" if isinstance(threads, str) and threads.isdecimal() and int(threads) else ""
+        message = f"threads must be a positive integer, got {threads!r}"
+        raise UsageValueError(message, code="option.value", hint=hint)
     if count > MOST_THREADS:
-        raise ValueError(f"{name} must be at most {MOST_THREADS}, got {count}")
+        raise UsageValueError(f"{name} must be at most {MOST_THREADS}, got {count}", code="option.value")
     return count
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.codegen.program import Port
+from shlo_jit.errors import UsageError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import (
     arranged,
@@ -18,6 +19,7 @@ from shlo_jit.runtime.arguments import (
     convert,
     describe,
     describe_array,
+    in_order,
     name_of,
     shape_text,
     take,
@@ -57,7 +59,10 @@ class Front:
         if self.program.symbol is not None:
             size = size_of_call(args, ports, self.program.symbol)
             ports, sizes = [port.at(size) for port in ports], self.instance.sizes_for(size)
-        arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
+        try:
+            arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
+        except UsageError as error:
+            raise in_order(error, args, ports) from error.__cause__
         shapes = [port.shape for port in self.program.outputs] if sizes is None else sizes.shapes
         results = self._results(args, arrays, shapes)
         outcome = tuple(results)

@@ -131,7 +131,8 @@ def _number(p: Parser) -> Any:
     if p.accept(":"):
         type = p.type()
         if not isinstance(type, ScalarType):
-            p.error("a number has a scalar type", p.i - 1)
+            hint = f"write dense<{token}> : {p.tokens[p.i - 1]}"
+            p.error("a number has a scalar type", p.i - 1, hint=hint, code="syntax.literal")
         type_name = type.name
     is_float_type = type_name in ("bf16", "tf32") or type_name.startswith("f")
     if "." in token or (is_float_type and "0x" in token):
@@ -199,7 +200,7 @@ def parse_dense(p: Parser) -> Any:
     try:
         return decode_dense(token, type)
     except LiteralRefusal as refusal:
-        p.error(str(refusal), offset=p.starts[at] + refusal.offset)
+        p.error(str(refusal), offset=p.starts[at] + refusal.offset, hint=refusal.hint, code="syntax.literal")
 
 
 @functools.lru_cache(maxsize=16384)

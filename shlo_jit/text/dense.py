@@ -27,11 +27,12 @@ _NO_BRACKETS = str.maketrans("", "", "[]() \t\r\n")
 
 
 class LiteralRefusal(ValueError):
-    """The literal is wrong; `offset` says where in its text."""
+    """The literal is wrong; `offset` says where in its text, and `hint` what to write."""
 
-    def __init__(self, message: str, offset: int = 0):
+    def __init__(self, message: str, offset: int = 0, hint: str = ""):
         super().__init__(message)
         self.offset = offset
+        self.hint = hint
 
 
 def decode_dense(text: str, type: TensorType) -> Dense:
@@ -195,7 +196,9 @@ def _elements(parts: list[str], dtype: DType, at: int, whole: str = "") -> np.nd
         return _integers(parts, dtype)
     except _ElementRefusal as refusal:
         where = whole.find(refusal.part) if whole and refusal.part else 0
-        raise LiteralRefusal(str(refusal), at + max(0, where)) from None
+        from shlo_jit.text.meant_literals import element_hint
+
+        raise LiteralRefusal(str(refusal), at + max(0, where), element_hint(refusal.part, dtype)) from None
 
 
 class _ElementRefusal(ValueError):

@@ -78,16 +78,12 @@ def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
 
 def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
     """The report on a refusal."""
-    message, hint = explained(source, refusal), ""
-    name = refusal.token.strip("'")
-    if refusal.expected.endswith(_OPERATION) and name[:1].isalpha() and "." in name:
-        from shlo_jit.ops.record import OPS, did_you_mean
+    from shlo_jit.text.slips import slip_of
 
-        generic = f'{name} has the generic form only: "{name}"(...) : (...) -> ...'
-        hint = generic if name in OPS else did_you_mean(name, OPS)
-        message += f"; {hint}" if hint else ""
-    place = Span(source, refusal.start, refusal.end)
-    return diagnose(message, place, label="syntax", hint=hint, found=refusal.token, expected=refusal.expected)
+    code, hint = slip_of(source.text, refusal)
+    message = refusal.message if hint else explained(source, refusal)
+    place, found, expected = Span(source, refusal.start, refusal.end), refusal.token, refusal.expected
+    return diagnose(message, place, label="syntax", hint=hint, found=found, expected=expected, code=code)
 
 
 def explained(source: Source, refusal: SyntaxRefusal) -> str:

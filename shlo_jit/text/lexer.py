@@ -96,7 +96,7 @@ def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: l
 class SyntaxRefusal(Exception):
     """A syntax error on its way from the place it was found to `parse_module`, which explains and reports it."""
 
-    def __init__(self, expected: str, token: str, start: int, end: int, found: int):
+    def __init__(self, expected: str, token: str, start: int, end: int, found: int, hint: str = ""):
         self.message = f"expected {_cut(expected)}, found {token}"
         super().__init__(self.message)
         self.expected = expected
@@ -105,6 +105,9 @@ class SyntaxRefusal(Exception):
         self.end = end
         self.found = found
         """Offset of the token that was not expected: `start`, or further down."""
+        self.hint = hint
+        """What to write, where the parser knows it; else `slips.py` may."""
+        self.code = "syntax"
         self.context: list[Diagnostic] = []
         """What was being read."""
 
@@ -160,8 +163,11 @@ class Cursor:
         last = first if last is None else last
         return Span(self.source, self.starts[first], self.starts[last] + min(len(self.tokens[last]), 80))
 
-    def fail(self, expected: str, at: int | None = None) -> NoReturn:
+    def fail(self, expected: str, at: int | None = None, hint: str = "", code: str = "syntax") -> NoReturn:
         """Refuse the token at the cursor (or at index `at`): something else was expected there."""
+        raise self._refusal(expected, at, hint, code)
+
+    def _refusal(self, expected: str, at: int | None, hint: str, code: str) -> SyntaxRefusal:
         at = self.i if at is None else at
         token = self.tokens[at]
         start = self.starts[at] if token else len(self.source.text.rstrip())
@@ -169,15 +175,20 @@ class Cursor:
         before = self.starts[at - 1] + len(self.tokens[at - 1]) if at else 0
         if at and "\n" in self.source.text[before:start]:
             # what is missing is missing up there
-            raise SyntaxRefusal(expected, _show(token), before, before + 1, start)
-        raise SyntaxRefusal(expected, _show(token), start, end, start)
+            refusal = SyntaxRefusal(expected, _show(token), before, before + 1, start, hint)
+        else:
+            refusal = SyntaxRefusal(expected, _show(token), start, end, start, hint)
+        refusal.code = code
+        return refusal
 
-    def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
-        """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""
-        message = _cut(message)
-        if offset is not None:
-            raise ParseError(diagnose(message, Span(self.source, offset, offset + 1), label="syntax"))
-        raise ParseError(self.diagnostic(message, at))
+    def error(
+        self, message: str, at: int | None = None, offset: int | None = None, *, hint: str = "", code: str = "syntax"
+    ) -> NoReturn:
+        """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset. The
+        hint says what to write."""
+        at = self.i if at is None else at
+        span = self.span(at) if offset is None else Span(self.source, offset, offset + 1)
+        raise ParseError(diagnose(_cut(message), span, label="syntax", hint=hint, code=code))
 
     @contextlib.contextmanager
     def reading(self, failure: str) -> Iterator[None]:

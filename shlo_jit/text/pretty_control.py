@@ -8,7 +8,16 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.structs import int_list
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ops import OPS
-from shlo_jit.text.syntax import Argument, NotPretty, Syntax, all_ints, i64s, parse_argument, typed
+from shlo_jit.text.syntax import (
+    Argument,
+    NotPretty,
+    Syntax,
+    all_ints,
+    i64s,
+    list_of_types_hint,
+    parse_argument,
+    typed,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -23,7 +32,8 @@ def parse_return(p: Parser, name: str) -> Op:
         attributes.update(p.dictionary())
     if not keys:
         return Op(name, [], (), attributes)
-    p.expect(":")
+    if not p.accept(":"):
+        p.fail("':'", hint=list_of_types_hint(p, keys), code="syntax.missing_type")
     return Op(name, p.resolve(keys, p.type_list()), (), attributes)
 
 

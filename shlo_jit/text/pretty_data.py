@@ -27,7 +27,10 @@ def parse_constant(p: Parser, name: str) -> Op:
     token = p.tokens[at]
     value = parse_dense(p) if token.startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        p.error("the value of a constant is a 'dense' literal", at)
+        from shlo_jit.text.meant_literals import constant_hint
+
+        hint = constant_hint(p.text_since(at))
+        p.error("the value of a constant is a 'dense' literal", at, hint=hint, code="syntax.literal")
     attributes["value"] = value
     return Op(name, [], (value.type,), attributes)
 

@@ -13,7 +13,7 @@ Attributes of sdy stay text. An op of a dialect we know nothing of has to fit `u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr, OpaqueAttr
 from shlo_jit.ir.core import Op
@@ -280,6 +280,14 @@ def parse_check(p: Parser, name: str) -> Op:
 # ---- everything else
 
 
+def _no_form(p: Parser, name: str, at: int) -> NoReturn:
+    """Refuse an op of another dialect, and say what to do about programs in it."""
+    from shlo_jit.text.foreign_dialects import dialect_hint
+
+    message = f"the pretty form of '{name}' is not known; write it in the generic form"
+    p.error(message, at, hint=dialect_hint(name), code="file.other_dialect")
+
+
 def parse_unknown(p: Parser, name: str) -> Op:
     """unknown"""
     at = p.i - 1
@@ -288,11 +296,11 @@ def parse_unknown(p: Parser, name: str) -> Op:
     keys = p.operands()
     while p.accept(","):
         if p.tokens[p.i][:1] != "%":
-            p.error(f"the pretty form of '{name}' is not known; write it in the generic form", at)
+            _no_form(p, name, at)
         keys += p.operands()
     attributes = p.dictionary()
     if not p.accept(":"):
-        p.error(f"the pretty form of '{name}' is not known; write it in the generic form", at)
+        _no_form(p, name, at)
     type = p.type()
     if isinstance(type, FunctionType):
         return Op(name, p.resolve(keys, type.inputs), type.results, attributes)

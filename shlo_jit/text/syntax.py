@@ -67,12 +67,12 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
     """
     tokens = p.tokens
     if tokens[p.i] != ":":
-        p.fail("':'")
+        p.fail("':'", hint=_type_hint(p, keys, same), code="syntax.missing_type")
     p.i += 1
     known = p.known_types
     if tokens[p.i] != "(":
         if not same:
-            p.fail("'('")
+            p.fail("'('", hint=_type_hint(p, keys, same), code="syntax.missing_type")
         type = known.get(tokens[p.i])
         if type is None:
             type = p.type()
@@ -108,6 +108,37 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
     if same and len(function.results) != 1:
         p.error(f"custom op '{name}' expected single output", at)
     return Op(name, p.resolve(keys, function.inputs), function.results, attributes)
+
+
+def _type_hint(p: Parser, keys: list[int], same: bool) -> str:
+    """What to write for the type of an op whose operands are the tokens `keys`; empty where it is there, and something
+    else is missing."""
+    found = p.tokens[p.i]
+    is_end = p.i == 0 or "\n" in p.source.text[p.end() : p.starts[p.i]]
+    if not (is_end or found == "}" or not found or found.startswith(("tensor", "("))):
+        return ""
+    types = _types_of(p, keys)
+    if not types:
+        return "the type comes last, after a colon: ... : tensor<2xf32>"
+    if same:
+        return f"the type comes last, after a colon: write : {types[0]}"
+    result = found if found.startswith("tensor") else "<type of the result>"
+    return f"the types of operands and result come last: write : ({', '.join(types)}) -> {result}"
+
+
+def _types_of(p: Parser, keys: list[int]) -> list[str]:
+    """The types of the operands; none where one is not known."""
+    from shlo_jit.ir.type_text import type_text
+
+    values = [p.scope.get(p.tokens[key]) for key in keys]
+    types = [type_text(v.type) for v in values if v is not None]
+    return types if len(types) == len(keys) else []
+
+
+def list_of_types_hint(p: Parser, keys: list[int]) -> str:
+    """What to write for the types of what is returned."""
+    types = _types_of(p, keys)
+    return f"the types come last, after a colon: write : {', '.join(types)}" if types else ""
 
 
 def all_ints(attribute: Any) -> tuple[int, ...]:

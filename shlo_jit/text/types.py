@@ -90,7 +90,10 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
     token = p.next()
     if token == "tensor":
         if p.peek() != "<":
-            p.fail("'<' in tensor type")
+            from shlo_jit.text.meant_types import type_hint
+
+            hint = type_hint(_first_type(p.source.text[p.starts[first] : p.starts[first] + 200]))
+            p.fail("'<' in tensor type", hint=hint, code="syntax.tensor_type")
         p.skip_brackets()
         token = p.text_since(first)
     try:
@@ -99,7 +102,11 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
         else:
             result = _plain_tensor(token)
     except TypeRefusal as refusal:
-        p.error(str(refusal), offset=p.starts[first] + refusal.offset)
+        from shlo_jit.text.meant_types import type_hint
+
+        hint = "" if "#" in token or "!" in token else type_hint(token)
+        at = p.starts[first] + refusal.offset
+        p.error(str(refusal), offset=at, hint=hint, code="syntax.tensor_type")
     known[token] = result
     return result
 
@@ -137,8 +144,20 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
         p.i += 1
         return ScalarType(token)
     if token[:1].isalpha():
-        p.error(f"expected non-function type, found unknown type '{token}'")
+        from shlo_jit.text.meant_types import type_hint
+
+        rest = p.source.text[p.starts[p.i] : p.starts[p.i] + 200].partition("\n")[0]
+        is_name = p.tokens[p.i + 1] == ":"
+        hint = f"names of arguments begin with %: write %{token}" if is_name else type_hint(_first_type(rest))
+        message = f"expected non-function type, found unknown type '{token}'"
+        p.error(message, hint=hint or type_hint(token), code="syntax.unknown_type")
     p.fail("non-function type")
+
+
+def _first_type(text: str) -> str:
+    """The beginning of a text that may be a type of another language: a word, and what is in brackets after it."""
+    found = re.match(r"\w+\s*(?:<[^<>]*>|\[[^\[\]]*\]|\([^()]*\))?", text)
+    return found[0] if found else ""
 
 
 def _opaque(p: Cursor) -> Type:

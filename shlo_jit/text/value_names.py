@@ -7,7 +7,7 @@ Values are looked up in one dict per function; a region takes the names it defin
 
 from __future__ import annotations
 
-from shlo_jit.errors import Source
+from shlo_jit.errors import ParseError, Source, diagnose
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import Type
 from shlo_jit.text.lexer import Cursor
@@ -41,7 +41,8 @@ class ValueCursor(Cursor):
     def _define_slowly(self, key: str, value: Value, at: int) -> Value:
         """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
         if key in self.scope:
-            self.error(f"redefinition of SSA value '{key}'", at)
+            hint = f"give one of the two values another name: {self._unused(key)}"
+            self.error(f"redefinition of SSA value '{key}'", at, hint=hint, code="syntax.redefined_value")
         if key not in self.forward:
             return value
         early, used_at = self.forward.pop(key)
@@ -134,12 +135,28 @@ class ValueCursor(Cursor):
                 self.forward[token] = (Value(type, None, 0, token[1:]), key)
             return self.forward[token][0]
         if number and base in self.scope:
-            self.error(f"'{base}' has no result number {number}", key)
-        self.error(f"use of undeclared SSA value name '{token}'", key)
+            self.error(f"'{base}' has no result number {number}", key, code="syntax.undefined_value")
+        from shlo_jit.suggest import did_you_mean
+
+        near = did_you_mean(token, self.scope)
+        shown = ", ".join([*self.scope][:8]) + (", ..." if len(self.scope) > 8 else "")
+        hint = near or (f"values that are defined here: {shown}" if shown else "define it above, in the same function")
+        self.error(f"use of undeclared SSA value name '{token}'", key, hint=hint, code="syntax.undefined_value")
+
+    def _unused(self, key: str) -> str:
+        """A name that is like `key` and not taken."""
+        numbers = map(str, range(1, len(self.scope) + 2))
+        return next(name for n in numbers if (name := f"{key}_{n}") not in self.scope)
 
     def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
         from shlo_jit.ir.type_text import type_text
 
         token = self.tokens[key]
         texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
-        self.error(f"use of value '{token}' expects different type than prior uses: {texts}", key)
+        message = f"use of value '{token}' expects different type than prior uses: {texts}"
+        from shlo_jit.text.wrong_types import definition_of, type_mismatch_hint
+
+        definition = definition_of(self.scope.get(token))
+        hint = type_mismatch_hint(token, has, wanted, self.scope.get(token))
+        use = diagnose(message, self.span(key), label="syntax", hint=hint, code="syntax.type_mismatch")
+        raise ParseError([use] if definition is None else [definition, use])

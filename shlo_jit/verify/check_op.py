@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import DType, TensorType, Type
 from shlo_jit.ops import OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.kinds import TypeKind
 from shlo_jit.ops.type_algebra import compatible, compatible_elements, compatible_lists, type_text, types_text
+from shlo_jit.suggest import closest
 
 INFERENCE = "; '{}' op failed to infer returned types"
 """What MLIR says, below the reason, when the function that infers an op's result types refuses it."""
@@ -23,11 +24,29 @@ def check_op(op: Op, record: OpDef) -> None:
         check_attributes(op, record)
     if op.regions or record.regions:
         check_regions(op, record)
-    check_values("result", record.results, record.result_kinds, op.results)
+    try:
+        check_values("result", record.results, record.result_kinds, op.results)
+    except Violation as violation:
+        if violation.label == "type":
+            violation.hint = _inferred_hint(op, record)
+        raise
     if record.infer is not None:
         check_results(op, record)
     if record.verify is not None:
         record.verify(op)
+
+
+def _inferred_hint(op: Op, record: OpDef) -> str:
+    """The result types that inference gives, where the stated ones are tensors of a wrong kind and inference does not
+    ask for more of them."""
+    are_plain = all(isinstance(v.type, TensorType) and isinstance(v.type.dtype, DType) for v in op.results)
+    if record.infer is None or record.has("chooses_result") or not are_plain:
+        return ""
+    try:
+        inferred = record.infer(op)
+    except Violation:
+        return ""
+    return f"write {', '.join(map(type_text, inferred))}" if len(inferred) == len(op.results) else ""
 
 
 def has_declared_form(op: Op, record: OpDef) -> bool:
@@ -48,8 +67,18 @@ def check_attributes(op: Op, record: OpDef) -> None:
     attributes = op.attributes
     for name, spec in record.attributes.items():
         attr = attributes.get(name)
-        if attr is not None or spec.required:
+        if attr is not None:
             check_attribute(name, spec, attr)
+        elif spec.required:
+            raise _missing_attribute(op, record, name)
+
+
+def _missing_attribute(op: Op, record: OpDef, name: str) -> Violation:
+    """A required attribute that is not there, perhaps since it has another name."""
+    others = [key for key in op.attributes if key not in record.attributes and "." not in key]
+    meant = others[0] if len(others) == 1 else closest(name, others)
+    hint = f"'{meant}' is no attribute of {op.name}: write {name} instead" if meant else ""
+    return Violation("attribute", f"requires attribute '{name}'", found="no attribute", expected=name, hint=hint)
 
 
 def check_results(op: Op, record: OpDef) -> None:
@@ -81,6 +110,27 @@ def _result_label(record: OpDef, inferred: Sequence[Type], stated: Sequence[Type
         elements = isinstance(a, TensorType) and isinstance(b, TensorType) and not compatible_elements(a.dtype, b.dtype)
         return record.result_label(i, "e" if elements else "s")
     return record.result_label(0, "s")  # too many or too few
+
+
+def _no_return(block: Block) -> Violation:
+    """A region of an op that ends with something else than the op's own return."""
+    message = "expects regions to end with 'stablehlo.return'"
+    last = block.ops[-1] if block.ops else None
+    if last is not None and last.name == "func.return":
+        return Violation("region", message, hint="write stablehlo.return instead of return")
+    line = return_line("stablehlo.return", last, [v.type for v in last.results] if last is not None else [])
+    return Violation("region", message, hint=f"add the line {line}")
+
+
+def return_line(name: str, last: Op | None, types: Sequence[Type]) -> str:
+    """The return that is missing after the last op of a block: its results, where they have the types."""
+    texts = ", ".join(map(type_text, types))
+    if not types:
+        return name
+    values = last.results if last is not None else []
+    fit = [v.type for v in values] == list(types)
+    names = ", ".join(f"%{v.name}" for v in values) if fit and all(v.name for v in values) else "%..."
+    return f"{name} {names} : {texts}"
 
 
 @functools.cache
@@ -140,4 +190,4 @@ def check_regions(op: Op, record: OpDef) -> None:
     for region in regions:
         for block in region.blocks:
             if not block.ops or block.terminator.name != "stablehlo.return":
-                raise Violation("region", "expects regions to end with 'stablehlo.return'")
+                raise _no_return(block)

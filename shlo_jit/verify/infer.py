@@ -19,7 +19,7 @@ from shlo_jit.ir.types import F32, I64, ElementType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.constraints import full_name
-from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.other_names import hint_for
 from shlo_jit.ops.type_algebra import compatible_lists, types_text
 from shlo_jit.verify.check_op import check_values
 
@@ -41,7 +41,7 @@ def infer(
     name = full_name(op_name)
     record = OPS.get(name)
     if record is None:
-        raise VerifyError(Diagnostic(f"unknown op {name}", op=name, label="unknown", hint=did_you_mean(name, OPS)))
+        raise VerifyError(Diagnostic(f"unknown op {name}", op=name, label="unknown", hint=hint_for(name)))
     operands = [Value(t) for t in operand_types]
     attrs = {key: attribute_of(record, key, value) for key, value in (attributes or {}).items()}
     stated = None if result_types is None else list(result_types)

@@ -10,8 +10,9 @@ from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import is_quantized_well
-from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.type_algebra import compatible, compatible_lists, type_list, type_text, types_text
+from shlo_jit.suggest import did_you_mean
+from shlo_jit.verify.check_op import return_line
 
 Finding = tuple[Op, Violation]
 MOST_HINTS, MOST_NAMES = 20, 1000
@@ -89,19 +90,29 @@ def _function(func: Op) -> Iterator[Finding]:
         yield func, _mismatch("type", message, given, stated.inputs)
     last = block.ops[-1] if block.ops else func
     if last.name not in ("func.return", "stablehlo.return"):  # jax writes the second
-        hint = f"end it with 'func.return' of {types_text(stated.results) or 'nothing'}"
-        yield last, Violation("terminator", "a function must end with 'func.return'", hint=hint)
+        name = symbol(func, "sym_name")
+        ends = f", and its last op is {last.name}" if last is not func else ", and has no ops"
+        hint = f"add the line {return_line('return', last, stated.results)}"
+        yield last, Violation("terminator", f"function @{name} must end with a return{ends}", hint=hint)
         return
     returned = [v.type for v in last.operands]
     if len(returned) != len(stated.results):
         name = symbol(func, "sym_name")
         message = f"has {len(returned)} operands, but enclosing function (@{name}) returns {len(stated.results)}"
-        yield last, _mismatch("type", message, returned, stated.results)
+        mismatch = _mismatch("type", message, returned, stated.results)
+        mismatch.hint = f"write the types of the results after the arguments: {_arrow(name, returned)}"
+        yield last, mismatch
         return
     for i, (a, b) in enumerate(zip(returned, stated.results, strict=True)):
         if a != b:
             message = f"type of return operand {i} ('{type_text(a)}') doesn't match function result type"
             yield last, _mismatch("type", f"{message} ('{type_text(b)}')", [a], [b])
+
+
+def _arrow(name: str | None, types: Sequence[Type]) -> str:
+    """The head of a function with these result types."""
+    texts = ", ".join(map(type_text, types))
+    return f"func.func @{name}(...) -> {texts if len(types) == 1 else f'({texts})'} {{"
 
 
 def _mismatch(label: str, message: str, found: Sequence[Type], expected: Sequence[Type]) -> Violation:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from shlo_jit.deep import deeply
-from shlo_jit.errors import Diagnostic, Span, diagnose
+from shlo_jit.errors import Diagnostic, Span, diagnose, rule_code
 from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
@@ -28,8 +28,9 @@ from shlo_jit.ir.types import FunctionType
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.constraints import GENERAL
-from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.other_names import hint_for
 from shlo_jit.ops.type_algebra import type_text
+from shlo_jit.suggest import did_you_mean
 from shlo_jit.verify.check_op import check_op
 from shlo_jit.verify.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
 
@@ -79,7 +80,7 @@ def warnings_of(module: Module) -> list[Diagnostic]:
             hint = did_you_mean(name, record.attributes)
             message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
             about = {"op": op.name, "label": "attribute", "hint": hint, "found": name}
-            found.append(diagnose(message, op.span, severity="warning", **about))
+            found.append(diagnose(message, op.span, severity="warning", code="verify.unknown_attribute", **about))
     return found
 
 
@@ -92,9 +93,9 @@ def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
     label = violation.label
     name = op.name.removeprefix("stablehlo.")
     message = violation.message
-    if label != "unknown":
+    if label not in ("unknown", "terminator"):
         message = f"{name} {label}: '{op.name}' op {message}"
-    if violation.hint.startswith("did you mean"):
+    if violation.hint and (label == "unknown" or violation.hint.startswith("did you mean")):
         message += f"; {violation.hint}"
     record = OPS.get(op.name)
     rule = record.constraints.get(label, "") if record is not None else ""
@@ -102,7 +103,7 @@ def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
     expected = violation.expected or rule or GENERAL.get(label, "")
     return diagnose(
         message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint,
-        found=found, expected=expected,
+        found=found, expected=expected, code=violation.code or rule_code("verify", op.name, label),
     )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ class _Verifier:
         try:
             if record is None:
                 self.hints -= 1
-                check_unknown(op, self.foreign, OPS if self.hints >= 0 else ())
+                check_unknown(op, self.foreign, hint_for if self.hints >= 0 else None)
             else:
                 check_op(op, record)
             if (op.name == "stablehlo.custom_call" and not self.is_users_own(op)) or op.dialect == "mhlo":
@@ -224,11 +225,11 @@ def check_known_call(op: Op) -> None:
         check_op(meant, OPS[meant.name])
 
 
-def check_unknown(op: Op, foreign: bool, known: Iterable[str]) -> None:
-    """An op without a record: one of another dialect is the business of others, unless `foreign` says no. The hint is
-    one of `known`."""
+def check_unknown(op: Op, foreign: bool, hint: Callable[[str], str] | None) -> None:
+    """An op without a record: one of another dialect is the business of others, unless `foreign` says no. `hint` says
+    what was meant."""
     if op.dialect in OWN_DIALECTS:
-        raise Violation("unknown", f"unknown op {op.name}", hint=did_you_mean(op.name, known))
+        raise Violation("unknown", f"unknown op {op.name}", hint=hint(op.name) if hint else "")
     if foreign:
         raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
 

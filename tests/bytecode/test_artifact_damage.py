@@ -30,9 +30,16 @@ def refusal(data: bytes) -> str:
     with pytest.raises(shlo_jit.ParseError) as caught:
         shlo_jit.parse(data)
     (found,) = caught.value.diagnostics
-    byte, _, message = found.message.removeprefix("byte ").partition(": ")
+    byte, _, message = found.message.rpartition("byte ")[2].partition(": ")
     assert found.label == "bytecode" and 0 <= int(byte) <= len(data)
+    assert found.code in ("file.damaged", "file.cut_off", "file.unknown_artifact", "file.mlir_bytecode")
     return message
+
+
+def code_and_hint(data: bytes) -> tuple[str, str]:
+    with pytest.raises(shlo_jit.ParseError) as caught:
+        shlo_jit.parse(data)
+    return caught.value.code, caught.value.diagnostics[0].hint
 
 
 # ---------------------------------------------------------------------- numbers
@@ -58,6 +65,14 @@ def test_signed_numbers(value: int) -> None:
 def test_every_prefix_is_refused() -> None:
     for end in range(4, len(ARTIFACT)):
         refusal(ARTIFACT[:end])
+        assert code_and_hint(ARTIFACT[:end])[0] == "file.cut_off"
+
+
+def test_a_changed_byte_is_damage() -> None:
+    damaged = bytearray(ARTIFACT)
+    damaged[ARTIFACT.index(b"StableHLO") + 18] = 0x7F  # the id of the first section
+    refusal(bytes(damaged))
+    assert code_and_hint(bytes(damaged))[0] == "file.damaged"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +106,8 @@ def test_versions_that_are_known(version: str) -> None:
 
 def test_bytecode_that_is_no_artifact() -> None:
     other = ARTIFACT.replace(b"StableHLO_v1.17.0", b"MLIR20.0.0-trunk!").replace(b"reduce_v1", b"reduce_v9")
-    with pytest.raises(shlo_jit.ParseError) as caught:
-        shlo_jit.parse(other)
-    assert "is no portable artifact" in caught.value.diagnostics[0].hint
+    code, hint = code_and_hint(other)
+    assert code == "file.mlir_bytecode" and "stablehlo-translate --serialize" in hint
 
 
 # ---------------------------------------------------------------------- tables that lead nowhere, or in a circle
@@ -213,7 +227,7 @@ def check_damaged(count: int, seed: int) -> None:
             module = shlo_jit.parse(data)
         except shlo_jit.ParseError as error:
             outcomes["refused"] += 1
-            assert error.diagnostics[0].message.startswith("byte ")
+            assert "byte " in error.diagnostics[0].message and error.code.startswith("file.")
         else:
             outcomes["read"] += 1
             shlo_jit.verify(module)

@@ -176,4 +176,6 @@ def test_convert_refuses(path: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_file(path: Path) -> None:
     path.write_bytes(ARTIFACT[:100])
-    assert f"{path}: error: byte " in invoke("run", str(path), "--random", status=1)
+    assert f"{path}: error: the file is cut off after 100 bytes; byte " in invoke(
+        "run", str(path), "--random", status=1
+    )

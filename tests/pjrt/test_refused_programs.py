@@ -31,7 +31,7 @@ def test_programs_of_other_formats(host: Host) -> None:
 
 
 @pytest.mark.parametrize("code, what", [
-    (b"", "the program has no function @main"),
+    (b"", "an empty file"),
     (b"not a program", "not"),
     (b"\xff\xfe\x00\x01", "UTF-8|utf-8|text"),
     (b"module {}", "the program has no function @main"),

@@ -344,7 +344,7 @@ def test_unknown_stage(add):
         (list(X), r"expected float32\[4\], got list; use numpy.asarray"),
         (memoryview(X), r"expected float32\[4\], got memoryview; use numpy.asarray"),
         (range(4), r"expected float32\[4\], got range; use numpy.asarray"),
-        ({1: 2}, r"expected float32\[4\], got dict$"),
+        ({1: 2}, r"expected float32\[4\], got dict; pass it as keywords"),
     ],
 )
 def test_what_is_no_array_of_numbers(add, value, message):

@@ -100,7 +100,8 @@ def test_text_with_caret() -> None:
     assert str(error) == (
         "t.mlir:2:26: error: use of undeclared SSA value name '%y'\n"
         "    %0 = stablehlo.add %x, %y : tensor<3xf32>\n"
-        "                           ^^"
+        "                           ^^\n"
+        "  hint: values that are defined here: %x, %m, %s"
     )
 
 
@@ -113,8 +114,8 @@ def test_an_op_without_a_pretty_form() -> None:
 
 
 def test_grammar_adds_what_else_is_possible() -> None:
-    error = refusal(HEADER + "  %0 = stablehlo.add %x, %x tensor<3xf32>\n}")
-    assert error.diagnostics[0].message == "expected ':', found 'tensor<3xf32>' (the grammar also allows '{')"
+    error = refusal(HEADER + "  %0 = stablehlo.add %x, %x foo tensor<3xf32>\n}")
+    assert error.diagnostics[0].message == "expected ':', found 'foo' (the grammar also allows '{')"
 
 
 @pytest.mark.parametrize(
