@@ -204,7 +204,7 @@ def plan(
     from shlo_jit.ir.unknown import has_unknown
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
-    from shlo_jit.memory.time_blocks import with_time_blocks
+    from shlo_jit.memory.temporal_tiling import with_time_blocks
     from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module

@@ -88,7 +88,8 @@ def _check_version(data: Bytes) -> None:
     version = version_of_producer(producer)
     if version is not None and not is_known(version):
         at = len(container.MAGIC) + 1
-        raise Damaged(f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here", at, is_unknown=True)
+        message = f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here"
+        raise Damaged(message, at, is_unknown=True)
 
 
 class _Reader:

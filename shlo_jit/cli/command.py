@@ -37,7 +37,9 @@ def command(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Log cache hits, times of stages and tracebacks of failures on stderr.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log cache hits, times of stages and tracebacks of failures on stderr.")
+    ] = False,
 ) -> None:
     """Compile StableHLO, as text or as a portable artifact, to machine code, and run it.
 

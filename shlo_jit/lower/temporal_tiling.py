@@ -1,4 +1,4 @@
-"""Several turns of a loop on stripes of its arrays: what `memory/time_blocks.py` decided, as two kinds of tasks.
+"""Several turns of a loop on stripes of its arrays: what `memory/temporal_tiling.py` decided, as two kinds of tasks.
 
     while c:
         m = 0

@@ -48,7 +48,7 @@ class Tiling(NamedTuple):
 
 def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling | Refusal | None:
     """How the nests of a loop's body would run for several iterations at a time, or why they do not; None where there
-    is nothing to say. Whether memory allows it is another question (see `memory/time_blocks.py`)."""
+    is nothing to say. Whether memory allows it is another question (see `memory/temporal_tiling.py`)."""
     if step.op.name != "stablehlo.while" or step.no_turns is None:
         return None
     nests = the_nests(step.blocks[1])

@@ -57,7 +57,9 @@ def concatenate(v: str, w: str) -> str:
 
 
 def pad(v: str, w: str) -> str:
-    return f"{w} = stablehlo.pad {v}, %zero, low = [1, -1], high = [-1, 1], interior = [0, 0] : ({T}, tensor<f32>) -> {T}"
+    return (
+        f"{w} = stablehlo.pad {v}, %zero, low = [1, -1], high = [-1, 1], interior = [0, 0] : ({T}, tensor<f32>) -> {T}"
+    )
 
 
 def spread(v: str, w: str) -> str:
@@ -188,7 +190,9 @@ def in_loop(n: int) -> str:
     ]  # fmt: skip
     for k in range(n):
         low, high = (1, -1) if k % 2 else (-2, 2)
-        lines.append(f"%a{k} = stablehlo.pad %v{k}, %zero, low = [{low}, {k % 3}], high = [{high}, {-(k % 3)}], interior = [0, 0] : ({T}, tensor<f32>) -> {T}")
+        lines.append(
+            f"%a{k} = stablehlo.pad %v{k}, %zero, low = [{low}, {k % 3}], high = [{high}, {-(k % 3)}], interior = [0, 0] : ({T}, tensor<f32>) -> {T}"
+        )
         lines.append(f"%v{k + 1} = stablehlo.maximum %a{k}, %v{k} : {T}")
     lines += ["%j = stablehlo.add %k, %k1 : tensor<i32>", f"stablehlo.return %j, %v{n} : tensor<i32>, {T} }}"]
     return "\n".join([*lines, f"return %r#1 : {T} }}"])

@@ -1,6 +1,6 @@
 """A mutant through all stages before LLVM, which is what most of them can be asked in a short time.
 
-    outcome, detail = lower(text, number)      # outcomes as those of `execute.check`; `lowered` is new
+outcome, detail = lower(text, number)      # outcomes as those of `execute.check`; `lowered` is new
 """
 
 from __future__ import annotations

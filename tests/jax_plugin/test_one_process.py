@@ -54,7 +54,9 @@ def several(platforms: str) -> list[list[str]]:
 def test_several_processes_are_refused() -> None:
     for lines in several("shlo"):
         assert len(lines) == 2
-        assert all(line.startswith("RuntimeError ") and "runs in one process, and 2 are wanted" in line for line in lines)
+        assert all(
+            line.startswith("RuntimeError ") and "runs in one process, and 2 are wanted" in line for line in lines
+        )
 
 
 def test_programs_that_do_not_ask_for_it_run_in_several_processes() -> None:

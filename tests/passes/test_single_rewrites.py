@@ -97,11 +97,19 @@ class Writer:
     def concatenate(self) -> None:
         first = self.any(bool)
         d = self.rng.randrange(len(first[1]))
-        parts = [first, *(self.any(lambda s: len(s) == len(first[1]) and without(s, d) == without(first[1], d)) for _ in range(self.rng.randrange(4)))]
+        parts = [
+            first,
+            *(
+                self.any(lambda s: len(s) == len(first[1]) and without(s, d) == without(first[1], d))
+                for _ in range(self.rng.randrange(4))
+            ),
+        ]
         self.rng.shuffle(parts)
         shape = (*first[1][:d], sum(s[d] for _, s in parts), *first[1][d + 1 :])
         types = ", ".join(tensor(s) for _, s in parts)
-        self.add(f"stablehlo.concatenate {', '.join(n for n, _ in parts)}, dim = {d} : ({types}) -> {tensor(shape)}", shape)
+        self.add(
+            f"stablehlo.concatenate {', '.join(n for n, _ in parts)}, dim = {d} : ({types}) -> {tensor(shape)}", shape
+        )
 
     def slice(self) -> None:
         x, shape = self.any()
@@ -117,7 +125,10 @@ class Writer:
         low = [self.rng.choice([0, 0, 1, -1]) if n else self.rng.choice([0, 1]) for n in shape]
         high = [self.rng.choice([0, 0, 1]) for _ in shape]
         out = tuple(max(0, n + a + b) for n, a, b in zip(shape, low, high, strict=True))
-        self.add(f"stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {[0] * len(shape)} : ({tensor(shape)}, tensor<f32>) -> {tensor(out)}", out)
+        self.add(
+            f"stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {[0] * len(shape)} : ({tensor(shape)}, tensor<f32>) -> {tensor(out)}",
+            out,
+        )
 
     def reshape(self) -> None:
         x, shape = self.any()
@@ -135,7 +146,10 @@ class Writer:
     def broadcast(self) -> None:
         x, shape = self.any(lambda s: len(s) < 3)
         out = (*shape, self.rng.choice([0, 1, 2]))
-        self.add(f"stablehlo.broadcast_in_dim {x}, dims = {list(range(len(shape)))} : ({tensor(shape)}) -> {tensor(out)}", out)
+        self.add(
+            f"stablehlo.broadcast_in_dim {x}, dims = {list(range(len(shape)))} : ({tensor(shape)}) -> {tensor(out)}",
+            out,
+        )
 
     def reverse(self) -> None:
         x, shape = self.any(bool)
@@ -146,7 +160,10 @@ class Writer:
         init, _ = self.any(lambda s: s == ())
         d, kind = self.rng.randrange(len(shape)), self.rng.choice(["add", "maximum"])
         out = (*shape[:d], *shape[d + 1 :])
-        self.add(f"stablehlo.reduce({x} init: {init}) applies stablehlo.{kind} across dimensions = [{d}] : ({tensor(shape)}, tensor<f32>) -> {tensor(out)}", out)
+        self.add(
+            f"stablehlo.reduce({x} init: {init}) applies stablehlo.{kind} across dimensions = [{d}] : ({tensor(shape)}, tensor<f32>) -> {tensor(out)}",
+            out,
+        )
 
     def update(self) -> None:
         x, shape = self.any()
@@ -169,7 +186,10 @@ class Writer:
             return
         y, other = self.rng.choice(others)
         out = (shape[0], other[1])
-        self.add(f"stablehlo.dot_general {x}, {y}, contracting_dims = [1] x [0] : ({tensor(shape)}, {tensor(other)}) -> {tensor(out)}", out)
+        self.add(
+            f"stablehlo.dot_general {x}, {y}, contracting_dims = [1] x [0] : ({tensor(shape)}, {tensor(other)}) -> {tensor(out)}",
+            out,
+        )
 
     def barrier(self) -> None:
         x, shape = self.any()
@@ -183,14 +203,19 @@ class Writer:
         known = self.rng.choice(["", "true", "false"])
         condition = f"stablehlo.constant dense<{known}> : tensor<i1>" if known else "stablehlo.not %p : tensor<i1>"
         self.lines.append(f"{c} = {condition}")
-        self.add(f'"stablehlo.if"({c}) ({{ {c}a = stablehlo.add {x}, {y} : {t}\nstablehlo.return {c}a : {t} }}, {{ stablehlo.return {y} : {t} }}) : (tensor<i1>) -> {t}', shape)
+        self.add(
+            f'"stablehlo.if"({c}) ({{ {c}a = stablehlo.add {x}, {y} : {t}\nstablehlo.return {c}a : {t} }}, {{ stablehlo.return {y} : {t} }}) : (tensor<i1>) -> {t}',
+            shape,
+        )
 
     def loop(self) -> None:
         """A while of two iterations that hands a value on, and reads it."""
         x, shape = self.any()
         y, _ = self.any(lambda s: s == shape)
         n, t = self.name(), tensor(shape)
-        self.lines.append(f"{n}z = stablehlo.constant dense<0> : tensor<i32>\n{n}t = stablehlo.constant dense<2> : tensor<i32>\n{n}o = stablehlo.constant dense<1> : tensor<i32>")
+        self.lines.append(
+            f"{n}z = stablehlo.constant dense<0> : tensor<i32>\n{n}t = stablehlo.constant dense<2> : tensor<i32>\n{n}o = stablehlo.constant dense<1> : tensor<i32>"
+        )
         self.lines.append(f"""{n}:3 = stablehlo.while({n}k = {n}z, {n}a = {x}, {n}b = {y}) : tensor<i32>, {t}, {t} cond {{
           {n}c = stablehlo.compare LT, {n}k, {n}t : (tensor<i32>, tensor<i32>) -> tensor<i1>
           stablehlo.return {n}c : tensor<i1> }} do {{

@@ -1,8 +1,8 @@
 """Loops that make several iterations on a stripe of their arrays at a time (temporal tiling): the last word.
 
-`schedule/temporal_tiling.py` says how such a loop would run. It may, if an iteration writes each state where the iteration
-after the next finds it: that is known when memory has been planned, and nothing before depends on it. So this stage
-decides, once; lowering does what the schedule says.
+`schedule/temporal_tiling.py` says how such a loop would run. It may, if an iteration writes each state where the
+iteration after the next finds it: that is known when memory has been planned, and nothing before depends on it. So this
+stage decides, once; lowering does what the schedule says.
 """
 
 from __future__ import annotations
