@@ -26,7 +26,7 @@ LAYERS = (
     ),
     ("runtime", ["runtime"]),
     ("pictures", ["pictures"]),
-    ("pipeline", ["failed", "foreign_files", "kept", "sources", "pipeline", "stages", "specialize"]),
+    ("pipeline", ["failed", "foreign_files", "failed_programs", "sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
