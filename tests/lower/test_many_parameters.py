@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import pipeline
+from shlo_jit.codegen.target import resolve
+from shlo_jit.options import CompileOptions
 
 COUNT = 130
 Program = tuple[str, list[np.ndarray], Callable[..., Sequence[np.ndarray]]]
@@ -242,3 +246,21 @@ def test_names_of_users_that_look_like_ours(name: str) -> None:
     x, y = integers(50, count=2)
     exe = shlo_jit.compile(text, entry="main" if name.isdigit() else name, cache=False)
     np.testing.assert_array_equal(exe(x, y), x * x + y)
+
+
+def test_collective_kernels() -> None:
+    """The text of what two processes run, as LLVM reads it."""
+    t = typed([64])
+    lines = []
+    for i in range(COUNT):
+        lines += [
+            f'%r{i} = "stablehlo.all_reduce"(%x{i}) <{{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> ({{',
+            "^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+            "%m = stablehlo.add %a, %b : tensor<f32>",
+            "stablehlo.return %m : tensor<f32>",
+            f"}}) : ({t}) -> {t}",
+        ]
+    lines += sum_lines([f"%r{i}" for i in range(COUNT)], t)
+    text = function([t] * COUNT, [t], lines, ["%s"])
+    lowered = pipeline.lower(shlo_jit.parse(text), CompileOptions(resolve("native"), num_replicas=2))
+    llvm.parse_assembly(lowered.program.text).verify()
