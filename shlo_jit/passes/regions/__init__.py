@@ -1,2 +1,3 @@
-"""Loops and bodies that need not be regions. Helpers: `batched_ops` and `batched_region`, the rules of
-`elementwise_bodies` and how a region runs on a batch."""
+"""Loops and bodies that need not be regions. Helpers of `elementwise_bodies`: `batched_ops`, its rules;
+`batched_region`, how a region runs on a batch; `one_by_one`, how it runs for one element after the other; `outline`,
+how it becomes a function."""
