@@ -332,3 +332,24 @@ def test_what_is_written_past_the_caches_is_the_same(monkeypatch: pytest.MonkeyP
     plain = shlo_jit.compile(beside(side, 32), cache=False)
     assert "nontemporal" not in plain.text("lowered")
     np.testing.assert_array_equal(streamed(x, w), plain(x, w))
+
+
+@pytest.mark.parametrize("layout, groups", [("last", 64), ("first", 64)])
+def test_depthwise_kernels_are_looked_at_where_padding_is_left_out(layout: str, groups: int) -> None:
+    image = (1, 14, 14, 64)
+    assert convolution(image, 3, 64, layout, groups, padding=1).tests_kernel
+    assert not convolution(image, 3, 64, layout, groups).tests_kernel
+    assert not convolution(image, 3, 64, layout, padding=1).tests_kernel
+
+
+@pytest.mark.parametrize("value, looked_at", [(1.0, False), (-7.5, False), (np.nan, True), (-np.inf, True)])
+def test_constant_depthwise_kernels_are_known(value: float, looked_at: bool) -> None:
+    kernel = np.ones((3, 3, 1, 64), np.float32)
+    kernel[1, 2, 0, 5] = value
+    x, spec = tensor(1, 14, 14, 64), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
+    lines = f"""%w = stablehlo.constant dense<"0x{kernel.tobytes().hex()}"> : {tensor(3, 3, 1, 64)}
+  %y = stablehlo.convolution(%x, %w) dim_numbers = {spec}, window = {{pad = [[1, 1], [1, 1]]}}
+    {{batch_group_count = 1 : i64, feature_group_count = 64 : i64}} : ({x}, {tensor(3, 3, 1, 64)}) -> {x}"""
+    found = the_schedule(main(f"%x: {x}", x, lines), AVX512)
+    assert isinstance(found, ConvolutionSchedule)
+    assert found.tests_kernel == looked_at

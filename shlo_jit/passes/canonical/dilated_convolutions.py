@@ -27,7 +27,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims, Dense
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
@@ -124,13 +124,25 @@ def may_be_odd(kernel: Value) -> bool:
 
 def _odd_taps(rw: Rewriter, op: Op, w: Value) -> Value:
     """Which taps of which output features have a number that is not finite, as i1: the kernel's shape, with an extent
-    of 1 for the input's features."""
+    of 1 for the input's features. One plain pass over the kernel tells that there are none, as is usual."""
     d = op.attributes["dimension_numbers"]
-    products = mk.apply(rw, "multiply", w, mk.splat_like(rw, w, 0))
-    sums = mk.reduce_sum(rw, products, (d.kernel_input_feature_dimension,))
     shape = list(mk.shape_of(w))
     shape[d.kernel_input_feature_dimension] = 1
-    return mk.reshape(rw, mk.compare(rw, "NE", sums, sums), tuple(shape))
+    is_odd = _is_odd(rw, w, tuple(range(len(shape))))
+    some, none = Block([]), Block([])
+    rw.blocks.append(some)
+    found = mk.reshape(rw, _is_odd(rw, w, (d.kernel_input_feature_dimension,)), shape)
+    rw.emit("stablehlo.return", [found], [])
+    rw.blocks[-1] = none
+    rw.emit("stablehlo.return", [mk.constant(rw, found.tensor, False)], [])
+    rw.blocks.pop()
+    return rw.emit("stablehlo.if", [is_odd], [found.type], {}, [Region([some]), Region([none])])[0]
+
+
+def _is_odd(rw: Rewriter, w: Value, over: tuple[int, ...]) -> Value:
+    """Whether a number is not finite along some dimensions: the sum of the products with 0 is NaN then."""
+    sums = mk.reduce_sum(rw, mk.apply(rw, "multiply", w, mk.splat_like(rw, w, 0)), over)
+    return mk.compare(rw, "NE", sums, sums)
 
 
 def _with_zeros(rw: Rewriter, op: Op, y: Value, odd: Value, phases: list[Phase]) -> Value:
