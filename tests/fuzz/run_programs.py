@@ -55,6 +55,7 @@ def outcome_of(text: str, number: int, ops: bool) -> tuple[str, str]:
 
 def worker(numbers: Iterator[int], to: Connection, ops: bool) -> None:
     """Says which number is next, then what came of it."""
+    _ = op_bases() if ops else bases()  # before the first mutant, whose time is limited
     seen: set[int] = set()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 8 * GIGABYTE
