@@ -55,7 +55,7 @@ def link_shared(object: Path, output: Path, name: str, target: Target, symbols: 
 def _advice(target: Target, linker: str) -> str:
     if linker:
         return f"there is no command {linker!r}"
-    ziglang = "pip install 'shlo_jit[link]' for ziglang, which links for all systems"
+    ziglang = "pip install ziglang, which links for all systems"
     if target.arch == "wasm32":
         return f"{ziglang}, or install lld for wasm-ld; an object (.o) needs none"
     return f"install a C compiler (gcc or clang), or lld, or {ziglang}; an object (.o) or archive (.a) needs none"
