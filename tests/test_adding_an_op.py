@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
+import os
 import re
+import shutil
+import subprocess
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import shlo_jit
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.lower.elements.reducers import reducer_of
 from shlo_jit.reference.interpreter import evaluate
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding_an_op.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "adding_an_op.md"
 FLOATS = ("f8E5M2", "f8E4M3FN", "bf16", "f16", "f32", "f64")
 INTEGERS = ("i1", "i4", "i8", "ui8", "i32", "ui64")
 
 
-def add_the_ops() -> list[str]:
-    """Runs the page's code where it says it belongs; its programs."""
-    text = PAGE.read_text(encoding="utf-8")
-    for code in re.findall(r"```python\n(.*?)```", text, re.S):
-        name = re.match(r"# (shlo_jit/\S+)\.py\n", code)
+def programs() -> list[str]:
+    """The page's programs, in its order."""
+    return re.findall(r"```mlir\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a copy of the package, with the page's code at the end of the files that it names."""
+    made = tmp_path_factory.mktemp("package")
+    shutil.copytree(ROOT / "shlo_jit", made / "shlo_jit", ignore=shutil.ignore_patterns("__pycache__"))
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S):
+        name = re.match(r"# (shlo_jit/\S+\.py)\n", code)
         assert name is not None, code
-        place = name[1].replace("/", ".").removesuffix(".__init__")
-        try:
-            module = importlib.import_module(place)
-        except ModuleNotFoundError:  # one that the page adds
-            module = sys.modules[place] = types.ModuleType(place)
-        exec(code, vars(module))
-    return re.findall(r"```mlir\n(.*?)```", text, re.S)
+        with (made / name[1]).open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{code}")
+    return made
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -57,7 +62,7 @@ def same(program: str, dtype: str) -> list[str]:
 
 
 def elementwise() -> None:
-    softsign = add_the_ops()[0]
+    softsign = programs()[0]
     for dtype in FLOATS:
         assert same(softsign, dtype) == ["loop"], dtype
     wrong = '%0 = "chlo.softsign"(%x) : (tensor<4xf32>) -> tensor<5xf32>\nreturn'
@@ -66,7 +71,7 @@ def elementwise() -> None:
 
 
 def reducer() -> None:
-    xnor = add_the_ops()[1]
+    xnor = programs()[1]
     for dtype in INTEGERS:
         assert same(xnor, dtype) == ["reduce"], dtype
         function = shlo_jit.parse(xnor.replace("E>", f"{dtype}>")).function("main")
@@ -77,34 +82,23 @@ def reducer() -> None:
 
 
 def index_map() -> None:
-    diagonal = add_the_ops()[2]
+    diagonal = programs()[2]
     for dtype in (*FLOATS, *INTEGERS):
         assert same(diagonal, dtype) == ["loop"], dtype
 
 
 def kernel() -> None:
-    trace = add_the_ops()[3]
+    trace = programs()[3]
     x = np.arange(-4, 5, dtype=np.float32).reshape(3, 3)
     assert shlo_jit.compile(trace, cache=False)(x) == 0
 
 
-def in_a_process_of_its_own(check) -> None:
-    """New ops stay in the process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        pool.apply(check)
-
-
-def test_an_elementwise_op() -> None:
-    in_a_process_of_its_own(elementwise)
-
-
-def test_a_reducer() -> None:
-    in_a_process_of_its_own(reducer)
-
-
-def test_an_index_map() -> None:
-    in_a_process_of_its_own(index_map)
-
-
-def test_a_kernel() -> None:
-    in_a_process_of_its_own(kernel)
+@pytest.mark.parametrize("check", ["elementwise", "reducer", "index_map", "kernel"])
+def test_the_code_of_the_page(check: str, package: Path, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(package), str(Path(__file__).parent)])
+    environment = os.environ | {"PYTHONPATH": path, "SHLO_JIT_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", f"import test_adding_an_op as page\npage.{check}()"]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -180,8 +180,37 @@ def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
     assert mistake("run", add, "--example", "mlp") == "give a FILE, or --example NAME"
     assert mistake("verify", str(tmp_path / "none.mlir")).endswith("none.mlir: no such file")
     assert mistake("verify", str(tmp_path)).endswith("it is a folder")
-    assert mistake("run", "--example", "none").startswith("no example 'none': there are attention")
-    assert mistake("show", add, "--stage", "ptx") == f"no stage 'ptx': there are {', '.join([*STAGES, 'graph'])}"
+    assert mistake("run", "--example", "none").startswith("no example 'none'; examples are attention")
+    assert mistake("run", "--example", "mpl") == "no example 'mpl'; did you mean 'mlp'?"
+    meant = Path(add).with_name("adds.mlir")
+    assert mistake("verify", str(meant)) == f"cannot read {meant}: no such file; did you mean {add}?"
+
+
+WORDS = [
+    (["show", "--example", "mlp", "--stage", "shedule"], "schedule"),
+    (["show", "--example", "mlp", "--stage", "graph", "--format", "svgg"], "svg"),
+    (["run", "--example", "mlp", "--dynamic", "symblic"], "symbolic"),
+    (["run", "--example", "mlp", "--transport", "process"], "processes"),
+    (["export", "--example", "mlp", "-o", "x.so", "--weights", "fle"], "file"),
+    (["pass", "--example", "mlp", "--passes", "simplfy"], "simplify"),
+    (["shwo", "--example", "mlp"], "show"),
+    (["cache", "cler"], "clear"),
+]
+
+
+@pytest.mark.parametrize(("args", "meant"), WORDS)
+def test_wrong_words_get_a_suggestion(args: list[str], meant: str) -> None:
+    shown = " ".join(invoke(*args, status=2).stderr.split())  # lines are as wide as the terminal
+    assert f"did you mean '{meant}'?" in shown
+
+
+def test_a_defect_says_where_and_how_to_see_more(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("shlo_jit.pipeline.plan", fail)
+    shown = invoke("run", add, "--random", "--no-cache", status=1).stderr
+    assert "(KeyError: 'x') at " in shown and "test_cli.py:" in shown and "--debug COMMAND" in shown
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -556,10 +585,11 @@ def test_sizes_that_follow_from_data(command: str, tmp_path: Path) -> None:
 
 
 def test_shapes_that_are_wrong(unknown: str, add: str) -> None:
-    missing = "input 2 (%z) is float32[?,3], which has unknown dimensions: give its --shape, or an --input"
+    missing = "input 2 (%z) is float32[?,3], with unknown dimensions: give --shape 8x3xf32"
     for command in ("run", "show", "refine"):
         random = ["--random"] if command == "run" else []
-        assert missing in mistake(command, unknown, *random, "--shape", "2x3xf32")
+        shown = mistake(command, unknown, *random, "--shape", "2x3xf32")
+        assert missing in shown and ("--input" in shown) == (command == "run")  # the others have no such option
         assert "expected extents and an element type" in mistake(command, unknown, *random, "--shape", "2x3")
         wrong = mistake(command, unknown, *random, "--shape", "2x3xf64")
         assert "--shape: input 0 (%x) is float32[?,3], got one of float64" in wrong

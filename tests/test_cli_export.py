@@ -107,7 +107,7 @@ def test_export_refuses(folder: Path) -> None:
     assert "there is no command 'no-such-ld'" in invoke(
         "export", "two.mlir", "-o", "two.so", "--linker", "no-such-ld", status=1
     )
-    assert "weights: expected" in invoke("export", "two.mlir", "-o", "two.o", "--weights", "x", status=2)
+    assert "did you mean 'file'?" in invoke("export", "two.mlir", "-o", "two.o", "--weights", "fle", status=2)
     assert "cannot write to no: No such file" in invoke("export", "two.mlir", "-o", "no/two.o", status=2)
     assert "no callable is registered for target @my_op" in invoke("export", "calls.mlir", "-o", "calls.o", status=1)
     assert list(folder.glob("*.o")) == list(folder.glob("*.so")) == []

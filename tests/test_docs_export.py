@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import shlo_jit
@@ -31,16 +30,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page's programs are, and a network with large weights."""
+    """Where the page's programs are."""
     made = tmp_path_factory.mktemp("export")
     (made / "shlo-jit").write_text(f'#!/bin/sh\nexec {sys.executable} -m shlo_jit "$@"\n')
     (made / "shlo-jit").chmod(0o755)
-    weights = np.random.default_rng(0).standard_normal((64, 64), np.float32).tobytes().hex()
-    t = "tensor<64x64xf32>"
-    (made / "network.mlir").write_text(
-        f'func.func @main(%x: {t}) -> {t} {{\n  %w = stablehlo.constant dense<"0x{weights}"> : {t}\n'
-        f"  %0 = stablehlo.add %x, %w : {t}\n  return %0 : {t}\n}}\n"
-    )
     return made
 
 

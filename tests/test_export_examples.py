@@ -76,6 +76,8 @@ def test_c(examples: Path) -> None:
     for digit in range(10):
         assert run("./classify", picture(examples / "c", digit, 5), cwd=examples / "c").endswith(f"a {digit}\n")
     assert "not a PGM file" in run("./classify", "classify.c", cwd=examples / "c", status=1)
+    assert "No such file" in run("./classify", "none.pgm", cwd=examples / "c", status=1)
+    assert "usage" in run("./classify", cwd=examples / "c", status=1)
     libraries = run("ldd", "classify", cwd=examples / "c")
     assert set(re.findall(r"\blib(\w+)[.-]", libraries)) <= {"c", "m", "pthread"}
 
@@ -84,7 +86,9 @@ def test_c(examples: Path) -> None:
 def test_cpp(examples: Path) -> None:
     shown = make(examples / "cpp", "run").splitlines()
     assert shown[-10:] == [f"{digit}.pgm is a {digit}" for digit in range(10)]
-    assert "none.pgm: not a PGM file" in run("./classify", "none.pgm", cwd=examples / "cpp", status=1)
+    assert "main.o: cannot be read" in run("./classify", "main.o", cwd=examples / "cpp", status=1)
+    assert "not a PGM file" in run("./classify", "classify.cpp", cwd=examples / "cpp", status=1)
+    assert "usage: classify PICTURE" in run("./classify", cwd=examples / "cpp", status=1)
 
 
 @needs("make", "rustc")
@@ -105,12 +109,56 @@ def test_go(examples: Path) -> None:
 def test_python_ctypes(examples: Path) -> None:
     """`-I -S`: with nothing but what Python itself has."""
     folder = examples / "python_ctypes"
-    make(examples / "cpp", "libdigits.so")
-    command = [sys.executable, "-I", "-S", "call.py", "../cpp/libdigits.so"]
+    make(folder, "libdigits.so")
+    script = [sys.executable, "-I", "-S", "call.py"]
+    command = [*script, "./libdigits.so"]
     assert run(*command, cwd=folder) == "main(ui8[28, 28]) -> f32[10]\n"
     likely = run(*command, "main", picture(folder, 7, 5), cwd=folder)
     assert np.argmax([float(part) for part in likely.split(", ")]) == 7
-    assert "0 inputs were given" in run(*command, "main", cwd=folder, status=1)
+    for words, said in {
+        (): "usage: call.py LIBRARY",
+        ("libnone.so",): "libnone.so: no such file",
+        ("call.py",): "call.py: not a shared library for this machine",
+        ("libdigits.so", "other"): "no function other; the library has main",
+        ("libdigits.so", "main"): "main(ui8[28, 28]) -> f32[10] takes 1 files, one for each input; got 0",
+        ("libdigits.so", "main", "none.pgm"): "none.pgm: No such file or directory",
+        ("libdigits.so", "main", "Makefile"): "Makefile: ui8[28, 28] has 784 bytes, and the file has",
+    }.items():
+        shown = run(*script, *words, cwd=folder, status=1)
+        assert said in shown and "Traceback" not in shown
+
+
+def test_the_scripts_of_the_model_say_what_they_take(examples: Path) -> None:
+    folder = examples / "digits"
+    for words in ([], ["7"], ["x", "seven.pgm"], ["7", "seven.pgm", "x"], ["7", "seven.pgm", "1", "2"]):
+        assert run(sys.executable, "draw.py", *words, cwd=folder, status=1).startswith("usage: draw.py")
+    shown = run(sys.executable, "draw.py", "7", "none/seven.pgm", cwd=folder, status=1)
+    assert shown == "none/seven.pgm: No such file or directory\n"
+
+
+COMMANDS = re.findall(r"```sh\n(.*?)```", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.S)
+TOOLS = {"digits": (), "python_ctypes": ("make", "cc"), "web": ("make", "node")}
+"""What the commands of a folder need."""
+
+
+def test_every_block_of_the_page_begins_in_its_folder() -> None:
+    assert [re.match(r"cd (\w+)\n", block)[1] for block in COMMANDS] == list(TOOLS)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("folder", "block"), list(zip(TOOLS, COMMANDS, strict=True)), ids=list(TOOLS))
+def test_commands_of_the_page(folder: str, block: str, examples: Path) -> None:
+    missing = [tool for tool in TOOLS[folder] if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(MISSING.format(" and ".join(missing)))
+    if folder == "web" and shutil.which("wasm-ld") is None:
+        pytest.importorskip("ziglang", reason="linking WebAssembly needs wasm-ld or ziglang")
+    tools = examples.parent / "bin"
+    tools.mkdir()
+    for name in ("python", "python3"):
+        (tools / name).symlink_to(sys.executable)
+    (tools / "shlo-jit").symlink_to(examples.parent / "shlo-jit")
+    path = os.pathsep.join([str(tools), os.environ["PATH"]])
+    run("sh", "-e", "-c", f"PATH={path}; export PATH\n{block}", cwd=examples)
 
 
 # ---------------------------------------------------------------------- web
@@ -140,6 +188,11 @@ def expected(steps: int) -> np.ndarray:
 @needs("make", "node")
 def test_web_in_node(web: Path) -> None:
     assert "ms a step" in run("node", "render.mjs", "reaction.ppm", str(STEPS), cwd=web)
+    for words in ([], ["x.ppm", "many"]):
+        assert run("node", "render.mjs", *words, cwd=web, status=1) == "usage: node render.mjs PICTURE.ppm [STEPS]\n"
+    (web / "reaction.wasm").rename(web / "other.wasm")
+    assert run("node", "render.mjs", "x.ppm", cwd=web, status=1) == "no reaction.wasm: run make\n"
+    (web / "other.wasm").rename(web / "reaction.wasm")
     data = (web / "reaction.ppm").read_bytes()
     drawn = np.frombuffer(data[-256 * 256 * 3 :], np.uint8).reshape(256, 256, 3).astype(int)
     wanted = expected(STEPS)[..., :3].astype(int)

@@ -1,8 +1,10 @@
 /* Says which digit is in a picture: ./classify seven.pgm */
 #include "digits.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SIZE = 28, DIGITS = 10 };
 
@@ -11,23 +13,24 @@ static int fail(const char *what, const char *why) {
   return EXIT_FAILURE;
 }
 
-/* A binary PGM file of 28 x 28 pixels; 0 where it is one. */
-static int read_picture(const char *path, uint8_t *picture) {
+/* A binary PGM file of 28 x 28 pixels; NULL where it is one, else what is wrong. */
+static const char *read_picture(const char *path, uint8_t *picture) {
   FILE *file = fopen(path, "rb");
-  if (!file) return -1;
+  if (!file) return strerror(errno);
   int width = 0, height = 0, most = 0;
   int found = fscanf(file, "P5 %d %d %d", &width, &height, &most);
   int fits = found == 3 && width == SIZE && height == SIZE && most == 255;
   fgetc(file); /* the line's end */
   fits = fits && fread(picture, 1, SIZE * SIZE, file) == SIZE * SIZE;
   fclose(file);
-  return fits ? 0 : -1;
+  return fits ? NULL : "not a PGM file of 28 x 28 pixels";
 }
 
 int main(int count, char **arguments) {
   if (count != 2) return fail("usage", "classify PICTURE.pgm");
   uint8_t picture[SIZE * SIZE];
-  if (read_picture(arguments[1], picture)) return fail(arguments[1], "not a PGM file of 28 x 28 pixels");
+  const char *wrong = read_picture(arguments[1], picture);
+  if (wrong) return fail(arguments[1], wrong);
 
   digits_instance *network;
   int32_t status = digits_create(&network, NULL);

@@ -14,6 +14,7 @@ using Picture = std::array<std::uint8_t, digits::pixels>;
 
 Picture read(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(path + ": cannot be read");
   std::string magic;
   int width = 0, height = 0, most = 0;
   file >> magic >> width >> height >> most;
@@ -32,6 +33,7 @@ std::ptrdiff_t best(const digits::Likely &likely) {
 }  // namespace
 
 int main(int count, char **arguments) try {
+  if (count < 2) throw std::runtime_error("usage: classify PICTURE.pgm ...");
   std::vector<std::string> paths(arguments + 1, arguments + count);
   std::vector<Picture> pictures;
   for (const auto &path : paths) pictures.push_back(read(path));

@@ -58,10 +58,14 @@ def draw(digit: int, random: np.random.Generator) -> np.ndarray:
 
 
 def main() -> None:
-    digit, path = int(sys.argv[1]), Path(sys.argv[2])
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    picture = draw(digit, np.random.default_rng(seed))
-    path.write_bytes(f"P5 {SIZE} {SIZE} 255\n".encode() + picture.tobytes())
+    digit, path, seed = [*sys.argv[1:], "0"][:3] if len(sys.argv) in (3, 4) else ("", "", "")
+    if digit not in tuple("0123456789") or not seed.isdecimal():
+        sys.exit("usage: draw.py DIGIT PICTURE.pgm [SEED]")
+    picture = draw(int(digit), np.random.default_rng(int(seed)))
+    try:
+        Path(path).write_bytes(f"P5 {SIZE} {SIZE} 255\n".encode() + picture.tobytes())
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
 
 
 if __name__ == "__main__":

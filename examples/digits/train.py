@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from draw import SIZE, draw
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    raise SystemExit("train.py needs JAX: pip install jax") from None
 
 STEPS, BATCH = 1500, 128
 

@@ -93,17 +93,35 @@ class Buffer:
 def describe(path: str) -> Library:
     """A library's own description; its file is called NAME.so or libNAME.so."""
     name = Path(path).name.partition(".")[0].removeprefix("lib")
-    function = ctypes.CDLL(path)[f"{name}_library"]
+    if not Path(path).is_file():
+        sys.exit(f"{path}: no such file; `make libdigits.so` makes one")
+    try:
+        function = ctypes.CDLL(str(Path(path).absolute()))[f"{name}_library"]
+    except OSError as error:
+        sys.exit(f"{path}: not a shared library for this machine ({error})")
+    except AttributeError:
+        sys.exit(f"{path}: no function {name}_library; `shlo-jit export ... -o {path}` writes such libraries")
     function.restype = POINTER(Library)
     return function().contents
+
+
+def read(path: str, port: Port) -> bytes:
+    """The bytes of an array at the end of a file."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}; `make seven.pgm` draws a picture")
+    if len(data) < port.bytes:
+        sys.exit(f"{path}: {port} has {port.bytes} bytes, and the file has {len(data)}")
+    return data[-port.bytes :]
 
 
 def call(library: Library, number: int, files: list[str]) -> list[Buffer]:
     function = library.functions[number]
     if len(files) != function.input_count:
-        sys.exit(f"{function}: {len(files)} inputs were given")
+        sys.exit(f"{function} takes {function.input_count} files, one for each input; got {len(files)}")
     ports = function.inputs[: function.input_count]
-    inputs = [Buffer(port, Path(file).read_bytes()[-port.bytes :]) for port, file in zip(ports, files, strict=True)]
+    inputs = [Buffer(port, read(file, port)) for port, file in zip(ports, files, strict=True)]
     outputs = [Buffer(port) for port in function.outputs[: function.output_count]]
     tables = [(c_void_p * max(1, len(buffers)))(*(b.address for b in buffers)) for buffers in (inputs, outputs)]
     instance = c_void_p()
@@ -115,15 +133,20 @@ def call(library: Library, number: int, files: list[str]) -> list[Buffer]:
     return outputs
 
 
-def main(path: str, name: str = "", *files: str) -> None:
+def main(arguments: list[str]) -> None:
+    if not arguments:
+        sys.exit("usage: call.py LIBRARY [FUNCTION [FILE ...]]")
+    path, name, *files = [*arguments, ""] if len(arguments) == 1 else arguments
     library = describe(path)
     functions = library.functions[: library.function_count]
     if not name:
         print(*functions, sep="\n")
         return
-    number = [f.name.decode() for f in functions].index(name)
-    print(*call(library, number, list(files)), sep="\n")
+    names = [f.name.decode() for f in functions]
+    if name not in names:
+        sys.exit(f"no function {name}; the library has {', '.join(names)}")
+    print(*call(library, names.index(name), files), sep="\n")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -3,7 +3,10 @@ import { readFile, writeFile } from "node:fs/promises";
 import { reaction, SIZE } from "./reaction.js";
 
 const [path, steps = "3000"] = process.argv.slice(2);
-const field = await reaction(await readFile(new URL("reaction.wasm", import.meta.url)));
+const fail = (why) => { console.error(why); process.exit(1); };
+if (!path || !(Number(steps) > 0)) fail("usage: node render.mjs PICTURE.ppm [STEPS]");
+const wasm = await readFile(new URL("reaction.wasm", import.meta.url)).catch(() => fail("no reaction.wasm: run make"));
+const field = await reaction(wasm);
 for (let i = 0; i < 20; i++) field.drop((i * 97 + 40) % SIZE, (i * 61 + 90) % SIZE, 3 + (i % 4));
 const start = performance.now();
 field.advance(Number(steps), 0.0545, 0.062);

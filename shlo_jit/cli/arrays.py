@@ -35,10 +35,13 @@ def load(path: Path) -> np.ndarray:
 
 
 def with_shapes(
-    inputs: Sequence[Signature | DynamicSignature], given: Sequence[np.ndarray], shapes: Sequence[str]
+    inputs: Sequence[Signature | DynamicSignature],
+    given: Sequence[np.ndarray],
+    shapes: Sequence[str],
+    takes_inputs: bool = False,
 ) -> list[Signature]:
     """The inputs with the shapes of those given, and of the others with unknown dimensions these, in order. Too few or
-    too many end the command."""
+    too many end the command. `takes_inputs`: the command has an option for files of inputs."""
     from shlo_jit.ir.types import DTYPES
     from shlo_jit.runtime.front import Signature
     from shlo_jit.runtime.given_shapes import type_given
@@ -52,8 +55,10 @@ def with_shapes(
         elif shape is None or None in shape:
             label = f"input {i} (%{name})" if name else f"input {i}"
             if not left:
-                mistakes.fail(f"{label} is {signature}, which has unknown dimensions: give its --shape, or an --input")
-            element = next(d for d in DTYPES.values() if d.numpy == dtype)
+                example = "x".join(["8" if n is None else str(n) for n in shape or (None,)] + [element_name(dtype)])
+                other = ", or an --input" if takes_inputs else ""
+                mistakes.fail(f"{label} is {signature}, with unknown dimensions: give --shape {example}{other}")
+            element = DTYPES[element_name(dtype)]
             wanted = type_given(f"--shape {left[0]}", element, element, left.pop(0))
             if wanted.storage.numpy != dtype:
                 mistakes.fail(f"--shape: {label} is {signature}, got one of {wanted.storage.numpy.name}")
@@ -62,6 +67,13 @@ def with_shapes(
     if left:
         mistakes.fail(f"--shape {left[0]}: there are not so many inputs with unknown dimensions")
     return found
+
+
+def element_name(dtype: np.dtype) -> str:
+    """An element type as programs write it."""
+    from shlo_jit.ir.types import DTYPES
+
+    return next(name for name, d in DTYPES.items() if d.numpy == dtype)
 
 
 def arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bool, seed: int) -> list[np.ndarray]:

@@ -10,17 +10,20 @@ import typer
 
 from shlo_jit import startup
 from shlo_jit.cli import converting, exporting, mistakes, passing, programs, reducing, report, running, showing
-from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Shapes
+from shlo_jit.cli.options import AsJson, Commands, Entry, Example, File, SeveralInputs, Shapes
 from shlo_jit.cli.progress import progress
 
 app = typer.Typer(
     name="shlo-jit",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-cache_app = typer.Typer(help="Look after the object cache.", no_args_is_help=True, rich_markup_mode=None)
+cache_app = typer.Typer(
+    help="Print or clear the object cache.", cls=Commands, no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(cache_app, name="cache")
 
 
@@ -38,10 +41,10 @@ def command(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Log cache hits, times of stages and tracebacks of failures on stderr.")
+        bool, typer.Option("--debug", help="Log cache hits, times of stages and tracebacks of failures to stderr.")
     ] = False,
 ) -> None:
-    """Compile StableHLO, as text or as a portable artifact, to machine code, and run it.
+    """Compile StableHLO programs (texts or portable artifacts) to machine code, and run them.
 
     Try: shlo-jit run --example mlp --random
     """
@@ -67,7 +70,7 @@ def verify(
 ) -> None:
     """Check a program against the specification.
 
-    The exit status is 1 when it is not valid; warnings do not count.
+    The exit status is 1 if the program is not valid. Warnings do not change it.
     """
     from shlo_jit import api
 
@@ -94,7 +97,10 @@ def refine(
     shapes: Shapes = None,
     entry: Entry = "main",
 ) -> None:
-    """Print the static program for the shapes of inputs with unknown dimensions."""
+    """Print a program with its unknown dimensions replaced by the given sizes.
+
+    Try: shlo-jit refine model.mlir --shape 8x16xf32
+    """
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
         typer.echo(str(programs.refined(source, entry, shapes or [])).rstrip("\n"))
@@ -109,12 +115,9 @@ app.command()(exporting.inspect)
 
 @app.command()
 def ops(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
-    """Print every op that is known.
-
-    With how it gets to machine code, and what element types it takes.
-    """
+    """Print all known ops, how each is compiled, and its element types."""
     from shlo_jit import op_table
 
     if markdown:
@@ -129,7 +132,7 @@ def ops(
 
 @cache_app.command()
 def info() -> None:
-    """Where the object cache is and what it holds."""
+    """Print the folder, the number of entries and the size of the object cache."""
     from shlo_jit.runtime import cache
 
     with mistakes.refusals():
@@ -145,7 +148,7 @@ def info() -> None:
 
 @cache_app.command()
 def clear() -> None:
-    """Delete what the object cache holds."""
+    """Delete all entries of the object cache."""
     from shlo_jit.runtime import cache
 
     with mistakes.refusals():

@@ -19,16 +19,16 @@ def convert(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="What to write: a text (.mlir, or - for stdout) or an artifact."
+            "--output", "-o", metavar="FILE", help="File to write: a text (.mlir, or - for stdout), else an artifact."
         ),
     ],
     file: File = None,
     example: Example = "",
     version: Annotated[
-        str, typer.Option(metavar="V", help="Of the artifact: the oldest StableHLO that shall read it.")
+        str, typer.Option(metavar="V", help="Oldest version of StableHLO that can read the artifact.")
     ] = "1.17.0",
 ) -> None:
-    """Write a program as StableHLO text, or as a portable artifact.
+    """Convert a program to StableHLO text or to a portable artifact.
 
     Try: shlo-jit convert --example mlp -o mlp.mlirbc
     """

@@ -10,55 +10,63 @@ from typing import Annotated
 import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
-from shlo_jit.cli.options import AsJson, Example, File, FoldScales
+from shlo_jit.cli.options import AsJson, Example, File, FoldScales, word
 from shlo_jit.cli.progress import progress, steps
 
 
 def export(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="LIBRARY", help="What to write: .so, .o, .a, .wasm, .dylib or .dll."),
+        typer.Option("--output", "-o", metavar="LIBRARY", help="Library to write: .so, .o, .a, .wasm, .dylib or .dll."),
     ],
     file: File = None,
     example: Example = "",
-    header: Annotated[Path | None, typer.Option(metavar="H", help="Write the C header there.")] = None,
+    header: Annotated[Path | None, typer.Option(metavar="H", help="C header to write.")] = None,
     target: Annotated[
         str,
-        typer.Option(metavar="T[,T...]", help="Such as x86-64-v3, aarch64, wasm32; several of one architecture."),
+        typer.Option(
+            metavar="T[,T...]",
+            help="Target, such as x86-64-v3, aarch64 or wasm32; several of one architecture are possible.",
+        ),
     ] = "native",
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What its symbols begin with.  [default: the file's name]")
+        str | None, typer.Option(metavar="NAME", help="Prefix of its symbols.  [default: the file's name]")
     ] = None,
     entry: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A function; may be given several times.  [default: main]")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Function to export; may be given several times.  [default: main]"),
     ] = None,
     weights: Annotated[
-        str, typer.Option(metavar="embedded|file", help="Where constants are: in the library, or in a file beside it.")
+        str,
+        typer.Option(
+            metavar="embedded|file",
+            parser=word("embedded", "file"),
+            help="Place of the constants: in the library, or in a file next to it.",
+        ),
     ] = "embedded",
-    threads: Annotated[
-        bool, typer.Option("--threads/--no-threads", help="Whether calls may use several threads.")
-    ] = True,
+    threads: Annotated[bool, typer.Option("--threads/--no-threads", help="Allow calls to use several threads.")] = True,
     linker: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="What to link with.  [default: what is found]")
+        str | None, typer.Option(metavar="COMMAND", help="Linker to use.  [default: the first one found]")
     ] = None,
     custom_call: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A custom call that is a C function of the host's.")
+        list[str] | None, typer.Option(metavar="NAME", help="Target of a custom call that the host implements in C.")
     ] = None,
     donate: Annotated[
-        list[int] | None, typer.Option(min=0, metavar="N", help="An argument whose memory results take over.")
+        list[int] | None,
+        typer.Option(min=0, metavar="N", help="Index of an argument whose memory may be reused for results."),
     ] = None,
     shapes: Annotated[
         list[str] | None,
         typer.Option(
             metavar="8x16xf32[,T...]",
-            help="Types of the inputs with unknown dimensions, or of all inputs, that there shall be code for; may be "
-            "given several times. A value of integers that sizes follow from is i32=8, or 2xi32=8x4.",
+            help="Types of the inputs with unknown dimensions, or of all inputs, to compile for; may be given several "
+            "times. An input of integers that sizes depend on is given by value: i32=8, or 2xi32=8x4.",
         ),
     ] = None,
     fold_scales: FoldScales = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a program as a library that C can call, without Python.
+    """Compile a program to a library that C can call, without Python.
 
     Try: shlo-jit export --example mlp -o mlp.so --header mlp.h
     """
@@ -103,13 +111,12 @@ def export(
 
 
 def inspect(
-    library: Annotated[Path, typer.Argument(metavar="LIBRARY", help="What `shlo-jit export` has written.")],
+    library: Annotated[Path, typer.Argument(metavar="LIBRARY", help="Library that `shlo-jit export` wrote.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print what an exported library has and needs.
+    """Print the functions, targets, sizes and needs of an exported library.
 
-    Its functions, the processors it is for, its sizes, and what a host provides. Nothing of it is run, so libraries
-    for other machines can be looked into as well.
+    Nothing in the library is run, so libraries for other machines can be inspected too.
     """
     from shlo_jit.cli import inspection, library_report
 

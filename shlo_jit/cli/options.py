@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from shlo_jit import examples
+from shlo_jit.suggest import did_you_mean
+
+
+def word(*words: str) -> Callable[[Any], str]:
+    """The parser of an option that takes one of some words; its message suggests the nearest."""
+
+    def parse(value: Any) -> str:
+        if value not in words:
+            hint = did_you_mean(str(value), filter(None, words))
+            expected = ", ".join(filter(None, words))
+            raise typer.BadParameter(f"{value!r}: expected {expected}{f'; {hint}' if hint else ''}")
+        return words[words.index(value)]
+
+    return parse
+
+
+class Commands(TyperGroup):
+    """Suggests the nearest command for one that is not known."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            hint = did_you_mean(args[0], self.commands) or f"commands are {', '.join(self.commands)}"
+            ctx.fail(f"no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
 
 class SeveralInputs(TyperCommand):
@@ -29,46 +54,56 @@ class SeveralInputs(TyperCommand):
 
 
 File = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="StableHLO, as text or as an artifact; - reads stdin.")
+    Path | None, typer.Argument(metavar="FILE", help="StableHLO program: a text or a portable artifact; - reads stdin.")
 ]
 Runnable = Annotated[
     Path | None,
     typer.Argument(
-        metavar="FILE", help="StableHLO, as text or as an artifact (- reads stdin), or an exported library."
+        metavar="FILE", help="StableHLO program (a text or a portable artifact; - reads stdin), or an exported library."
     ),
 ]
-Example = Annotated[str, typer.Option(metavar="NAME", help=f"One of ours instead: {', '.join(examples.names())}.")]
-Entry = Annotated[str, typer.Option(metavar="NAME", help="The function to compile.")]
-Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads a call may use.  [default: all CPUs]")]
-Inputs = Annotated[list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")]
+Example = Annotated[
+    str, typer.Option(metavar="NAME", help=f"Use an example instead of FILE: {', '.join(examples.names())}.")
+]
+Entry = Annotated[str, typer.Option(metavar="NAME", help="Function to compile.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Threads that a call may use.  [default: all CPUs]")
+]
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Option("--input", metavar="X.npy ...", help="Files of the inputs, in order, as numpy.save writes them."),
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
-        "--shape", metavar="8x16xf32", help="Type of an input with unknown dimensions that was not given; in order."
+        "--shape", metavar="8x16xf32", help="Type of an input with unknown dimensions; once per such input, in order."
     ),
 ]
-Random = Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")]
+Random = Annotated[bool, typer.Option("--random", help="Make up random values for the inputs that are not given.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the made-up inputs.")]
 Processes = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Run it in so many processes, as partitions of one replica.")
+    int | None, typer.Option(min=1, metavar="N", help="Number of processes; they are the partitions of one replica.")
 ]
 Transport = Annotated[
     str | None,
     typer.Option(
         metavar="processes|threads|mpi",
-        help="How processes run.  [default: SHLO_JIT_TRANSPORT, mpi under mpiexec, else processes]",
+        parser=word("processes", "threads", "mpi"),
+        help="How the processes run.  [default: SHLO_JIT_TRANSPORT, mpi under mpiexec, else processes]",
     ),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even if the object cache has the code.")]
 FoldScales = Annotated[
     bool,
-    typer.Option("--fold-scales", help="Factors of channels go into constant weights: results change by roundings."),
+    typer.Option(
+        "--fold-scales", help="Multiply factors of channels into constant weights; results change by rounding."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON; what is wrong, too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")]
 
 
 class DynamicCode(enum.StrEnum):
-    """What code is made for, of a program with unknown dimensions."""
+    """Which code is compiled for a program with unknown dimensions."""
 
     SPECIALIZE = "specialize"
     SYMBOLIC = "symbolic"
@@ -76,5 +111,9 @@ class DynamicCode(enum.StrEnum):
 
 Dynamic = Annotated[
     DynamicCode,
-    typer.Option(help="Of unknown dimensions: make code for the sizes at hand, or once for any size of the first."),
+    typer.Option(
+        parser=lambda text: DynamicCode(word(*DynamicCode)(text)),
+        metavar="specialize|symbolic",
+        help="Code for unknown dimensions: for the sizes of each call, or once for any size of the first dimension.",
+    ),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ import typer
 from shlo_jit.cli import mistakes, programs, report
 from shlo_jit.cli.options import Entry, Example, File, Shapes
 from shlo_jit.cli.progress import progress
+from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Module, Op
@@ -23,16 +23,18 @@ INLINE = "inline"
 def run_passes(
     file: File = None,
     example: Example = "",
-    passes: Annotated[str, typer.Option(metavar="A,B,...", help="Passes, run in this order.")] = "",
-    list_passes: Annotated[bool, typer.Option("--list", help="Say which there are, in the order of PASSES.")] = False,
+    passes: Annotated[str, typer.Option(metavar="A,B,...", help="Passes to run, in this order.")] = "",
+    list_passes: Annotated[
+        bool, typer.Option("--list", help="Print all passes, in the order in which compile runs them.")
+    ] = False,
     shapes: Shapes = None,
     entry: Entry = "main",
 ) -> None:
-    """Run single passes on a program, and print what comes out: a program again.
+    """Run single passes on a program, and print the resulting program.
 
-    A pass may need what earlier ones guarantee: `show --dump-dir` writes what each is given when a program is
-    compiled. What comes out is verified; the exit status is 1 where it is not valid. `inline` makes a program of the
-    entry and the functions that it still calls; the others go over every function.
+    A pass may rely on what earlier passes guarantee: `show --dump-dir` writes the input of each pass when a program is
+    compiled. The result is verified; the exit status is 1 if it is not valid. `inline` keeps the entry and the
+    functions that it still calls; the other passes run on every function.
 
     \b
     shlo-jit pass --list
@@ -47,9 +49,8 @@ def run_passes(
     known = _known()
     unknown = [name for name in names if name not in known]
     if unknown:
-        close = get_close_matches(unknown[0], known, 1)
-        hint = f"did you mean {close[0]}?" if close else "`shlo-jit pass --list` has their names"
-        mistakes.fail(f"no pass {unknown[0]!r}: {hint}")
+        hint = did_you_mean(unknown[0], known) or "`shlo-jit pass --list` prints their names"
+        mistakes.fail(f"no pass {unknown[0]!r}; {hint}")
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
         module = programs.refined(source, entry, shapes or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -44,8 +45,19 @@ def source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
 
 def check_exists(file: Path) -> None:
     """End the command where there is no such file."""
-    if not file.exists() or file.is_dir():
-        mistakes.fail(f"cannot read {file}: {'it is a folder' if file.is_dir() else 'no such file'}")
+    if file.is_dir():
+        is_saved_model = (file / "saved_model.pb").is_file()
+        hint = "; this is a TensorFlow SavedModel: docs/tensorflow.md shows the way" if is_saved_model else ""
+        mistakes.fail(f"cannot read {file}: it is a folder{hint}")
+    if not file.exists():
+        from shlo_jit.suggest import closest
+
+        with contextlib.suppress(OSError):
+            near = closest(file.stem, [other.stem for other in file.parent.iterdir()])
+            other = next((o for o in sorted(file.parent.iterdir()) if near and o.stem == near), None)
+            if other is not None:
+                mistakes.fail(f"cannot read {file}: no such file; did you mean {other}?")
+        mistakes.fail(f"cannot read {file}: no such file")
 
 
 def is_library(given: Path | bytes) -> bool:

@@ -15,6 +15,7 @@ import typer
 from shlo_jit.cli import mistakes, programs, report
 from shlo_jit.cli.options import Entry, Example, File, Seed
 from shlo_jit.cli.progress import steps
+from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
@@ -26,27 +27,38 @@ def reduce(
     file: File = None,
     example: Example = "",
     test: Annotated[
-        str, typer.Option(metavar="CMD", help="Ends with status 0 for what fails; {} is put for the file's name.")
+        str,
+        typer.Option(
+            metavar="CMD", help="Command that ends with status 0 if the program fails; {} stands for its file."
+        ),
     ] = "",
-    crash: Annotated[bool, typer.Option("--crash", help="Fails: an InternalError, or the process dies.")] = False,
-    wrong: Annotated[bool, typer.Option("--wrong", help="Fails: results are not the reference interpreter's.")] = False,
+    crash: Annotated[bool, typer.Option("--crash", help="Keep what ends in an InternalError or in a signal.")] = False,
+    wrong: Annotated[
+        bool, typer.Option("--wrong", help="Keep what gives other results than the reference interpreter.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="F.mlir", help="Where to write it.  [default: print it]")
+        Path | None, typer.Option("--output", "-o", metavar="F.mlir", help="File to write.  [default: print to stdout]")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Programs tried at once.  [default: all CPUs]")
+        int | None, typer.Option(min=1, metavar="N", help="Number of programs tried at a time.  [default: all CPUs]")
     ] = None,
     time_out: Annotated[
-        float, typer.Option("--time-out", min=0.1, metavar="S", help="Seconds; what takes longer does not fail.")
+        float,
+        typer.Option(
+            "--time-out",
+            min=0.1,
+            metavar="S",
+            help="Seconds per program; one that takes longer does not count as failing.",
+        ),
     ] = 60.0,
     seed: Seed = 0,
     entry: Entry = "main",
 ) -> None:
-    """Make a program that something goes wrong with smaller, as long as it does.
+    """Make a program that fails smaller, as long as it still fails.
 
-    Ops, functions, results, states of loops and attributes are left out, branches and bodies take the place of control
-    flow, extents become small and constants plain, until nothing of that helps any more. Every program that is tried
-    is valid. What is found does not depend on --jobs. Interrupted (Ctrl-C), it gives the smallest program so far.
+    Ops, functions, results, loop states and attributes are removed, control flow is replaced by a branch or body,
+    extents become small and constants simple, until no such step works any more. Every program that is tried is
+    valid. The result does not depend on --jobs. Ctrl-C ends the search with the smallest program so far.
 
     \b
     shlo-jit reduce model.mlir --crash -o small.mlir
@@ -54,9 +66,9 @@ def reduce(
     shlo-jit reduce model.mlir -o small.mlir \\
         --test "shlo-jit run {} --random 2>&1 | grep -q 'no lowering'"
 
-    With --crash, programs count that fail in the same function of the compiler as the first one, or are ended by the
-    same signal. With --wrong, arguments are made up from --seed; a program whose branches hang on rounded numbers may
-    differ and be right.
+    With --crash, a program counts as failing if it fails in the same function of the compiler as the first one, or
+    ends by the same signal. With --wrong, arguments are made up from --seed; a program whose branches depend on rounded
+    numbers may differ although it is right.
     """
     if [bool(test), crash, wrong].count(True) != 1:
         mistakes.fail("give one of --test CMD, --crash, --wrong")
@@ -65,7 +77,9 @@ def reduce(
     with mistakes.refusals(name), tempfile.TemporaryDirectory(prefix="shlo_jit-reduce-") as folder:
         module = programs.parse(source)
         if module.function(entry) is None:
-            mistakes.fail(f"no function @{entry}")
+            known = [str(f.attributes["sym_name"]) for f in module.functions()]
+            hint = did_you_mean(entry, known) or f"the program has {', '.join('@' + n for n in known) or 'none'}"
+            mistakes.fail(f"no function @{entry}; {hint}")
         with _failing(test, "crash" if crash else "wrong", entry, seed, Path(folder), time_out, jobs) as fails:
             found = _reduce(module, name, entry, fails, jobs)
     text = str(found).rstrip("\n") + "\n"

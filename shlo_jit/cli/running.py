@@ -56,7 +56,7 @@ PROFILE_SECONDS = 1.0
 """How long `profile` goes on calling the program."""
 
 
-RTOL = "By how much a result may differ, relative to what is expected.  [default: by the type]"
+RTOL = "Allowed difference, relative to the expected value.  [default: by the element type]"
 
 
 class Ready(NamedTuple):
@@ -90,7 +90,7 @@ def _ready(
     given = [arrays.load(path) for path in inputs or []]
     with mistakes.refusals(name):
         made, seconds = make(source)
-        expected = arrays.with_shapes(made.inputs, given, shapes or [])
+        expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
         arguments = arrays.arguments(expected, given, random, seed)
         executable, more = programs.for_shapes(made, arguments)
         yield Ready(name, source, executable, seconds + more, arguments)
@@ -104,18 +104,20 @@ def run(
     random: Random = False,
     seed: Seed = 0,
     output_dir: Annotated[
-        Path | None, typer.Option(metavar="D", help="Write the results there, as output0.npy and so on.")
+        Path | None, typer.Option(metavar="D", help="Folder to write the results to, as output0.npy and so on.")
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Calls of the program.  [default: one, and more for half a second]"),
+        typer.Option(min=1, metavar="N", help="Number of calls.  [default: one, and more for half a second]"),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="T.json", help="Write when each step of one more call ran, for trace viewers."),
+        typer.Option(
+            metavar="T.json", help="File to write the times of all steps of one more call to, for trace viewers."
+        ),
     ] = None,
     entry: Annotated[
-        str, typer.Option(metavar="NAME", help="The function to run.  [default: main, or a library's only one]")
+        str, typer.Option(metavar="NAME", help="Function to run.  [default: main, or a library's only one]")
     ] = "",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
@@ -124,25 +126,29 @@ def run(
     transport: Transport = None,
     no_cache: NoCache = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare the results with the reference interpreter's.")
+        bool, typer.Option("--check", help="Compare the results with those of the reference interpreter.")
     ] = False,
     expected: Annotated[
         list[Path] | None,
-        typer.Option("--expected", metavar="O.npy ...", help="Compare them with arrays in files, one each, in order."),
+        typer.Option(
+            "--expected", metavar="O.npy ...", help="Compare the results with the arrays in these files, in order."
+        ),
     ] = None,
     rtol: Annotated[float | None, typer.Option(min=0, metavar="X", help=RTOL)] = None,
-    atol: Annotated[float | None, typer.Option(min=0, metavar="X", help="And by how much besides.")] = None,
+    atol: Annotated[
+        float | None, typer.Option(min=0, metavar="X", help="Allowed difference in addition to --rtol.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a program, or load an exported library, run it, and print its results and times.
+    """Run a program or an exported library, and print its results and times.
 
-    With --processes, every input and result has one more dimension, the first, along the processes. Of a command that
-    mpiexec has started, the first process prints.
+    With --processes, every input and result has an additional first dimension, along the processes. Under mpiexec, only
+    the first process prints.
 
-    With --check or --expected, a line for each result says how far it is from what it should be, and the exit status is
-    1 when one differs by more than roundings do: half of the digits of its type, measured by the largest element
-    expected; with --rtol or --atol, by more than these say of an element. The interpreter runs one op after the other,
-    as the specification is written, and takes its time.
+    With --check or --expected, a line for each result says how far it is from the expected one. The exit status is 1
+    if a result differs by more than rounding explains: half of the digits of its type, relative to the largest
+    expected element. --rtol and --atol set other limits for each element. The reference interpreter follows the
+    specification op by op, and is slow.
     """
     grid = grid_of(processes, transport)
     with mistakes.as_json(as_json and grid.prints), mistakes.refusals():
@@ -263,21 +269,24 @@ def profile(
     random: Random = False,
     seed: Seed = 0,
     repeat: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Calls.  [default: as many as a second takes]")
+        int | None, typer.Option(min=1, metavar="N", help="Number of calls.  [default: as many as fit into a second]")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="F", help="Write a page: steps under the roofs of this machine, and a table.")
+        Path | None,
+        typer.Option(
+            metavar="F", help="File to write a page to: a roofline chart of the steps on this machine, and a table."
+        ),
     ] = None,
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
 ) -> None:
-    """Print where the time of a program goes, step by step.
+    """Print how long each step of a program takes.
 
-    Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
+    Steps have the numbers of `show --stage plan`; `show --stage schedule` gives the reasons for the way each runs.
 
-    The page of --html shows how near each step is to what this machine can do: its limits are measured for that, in
+    The page of --html compares each step with what this machine can do. The limits of the machine are measured in
     less than a second, and kept in the object cache.
     """
 

@@ -22,6 +22,7 @@ from shlo_jit.cli.options import (
     Seed,
     Shapes,
     Threads,
+    word,
 )
 from shlo_jit.cli.progress import progress
 from shlo_jit.cli.several import Grid, Several
@@ -45,22 +46,33 @@ PROFILE_SECONDS = 0.5
 def show(
     stage: Annotated[
         str,
-        typer.Option(metavar="|".join([*STAGES, "graph"]), help="What.  [default: plan, unless there is a folder]"),
+        typer.Option(
+            metavar="|".join([*STAGES, "graph"]),
+            parser=word(*STAGES, "graph", ""),
+            help="Stage to print.  [default: plan, or none with --dump-dir]",
+        ),
     ] = "",
     file: File = None,
     example: Example = "",
     form: Annotated[
-        str, typer.Option("--format", metavar="text|svg|html|dot", help="Of graph and memory.  [default: by -o]")
+        str,
+        typer.Option(
+            "--format",
+            metavar="text|svg|html|dot",
+            parser=word("text", "svg", "html", "dot", ""),
+            help="Format of the stages graph and memory.  [default: by the suffix of --output]",
+        ),
     ] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="F", help="Where to write it.  [default: print it]")
+        Path | None, typer.Option("--output", "-o", metavar="F", help="File to write.  [default: print to stdout]")
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Of the graph: run it on made-up inputs, and colour steps by time.")
+        bool,
+        typer.Option("--profile", help="Run the program on made-up inputs, and colour the steps of the graph by time."),
     ] = False,
-    steps: Annotated[str, typer.Option(metavar="A-B", help="Of the graph as svg or dot: these steps alone.")] = "",
+    steps: Annotated[str, typer.Option(metavar="A-B", help="Draw these steps of the graph only (svg and dot).")] = "",
     dump_dir: Annotated[
-        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
+        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass to this folder.")
     ] = None,
     shapes: Shapes = None,
     seed: Seed = 0,
@@ -69,23 +81,22 @@ def show(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     processes: Processes = None,
-    rank: Annotated[int, typer.Option(min=0, metavar="R", help="Of several processes, which one.")] = 0,
+    rank: Annotated[
+        int, typer.Option(min=0, metavar="R", help="Process to show, of a program for several processes.")
+    ] = 0,
 ) -> None:
     """Print a program at a stage of its compilation, or draw it.
 
-    The stage graph is a picture: a box for each step of the plan, with its ops, shapes and bytes, and lines for values
-    that go from one to another. The stage memory can be one: bytes against steps, a rectangle for all that lives in
-    the arena. A page (html) has long programs in sections that open; everything is in the one file. Of a program that
-    runs in several processes, the one with the number --rank is shown.
+    The stage graph is a picture: a box for each step of the plan, with its ops, shapes and bytes, and a line for each
+    value from the step that makes it to the steps that read it. The stage memory may be a picture too: bytes against
+    steps, with a rectangle for each value in the arena. An html page shows long programs in sections that open, and
+    needs no other files. For a program that runs in several processes, --rank chooses the process.
 
     \b
     shlo-jit show model.mlir --stage graph -o model.html --profile
     shlo-jit show model.mlir --stage memory -o memory.svg
     shlo-jit show model.mlir --stage graph --format dot | dot -Tpdf -o model.pdf
     """
-    known = (*STAGES, "graph")
-    if stage and stage not in known:
-        mistakes.fail(f"no stage {stage!r}: there are {', '.join(known)}")
     how = _format(stage or "plan", form, output)
     if how in ("svg", "html") and output is None and sys.stdout.isatty():
         mistakes.fail(f"a picture needs a file: -o {stage}.{how}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shlo_jit.suggest import did_you_mean
+
 FOLDER = Path(__file__).parent
 
 
@@ -15,7 +17,8 @@ def names() -> list[str]:
 def path(name: str) -> Path:
     """The file of an example. Raises ValueError for a name there is none of."""
     if name not in names():
-        raise ValueError(f"no example {name!r}: there are {', '.join(names())}")
+        hint = did_you_mean(name, names()) or f"examples are {', '.join(names())}"
+        raise ValueError(f"no example {name!r}; {hint}")
     return FOLDER / f"{name}.mlir"
 
 

@@ -73,10 +73,6 @@ def test_a_profile_as_a_page() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (
-            ["--stage", "what"],
-            "no stage 'what': there are module, core, plan, schedule, memory, lowered, llvm, asm, graph",
-        ),
         (["--stage", "graph", "--format", "text"], "--format text: the stage graph is shown as svg, html, dot"),
         (["--stage", "plan", "--format", "svg"], "--format svg: the stage plan is shown as text"),
         (["--stage", "memory", "--format", "dot"], "--format dot: the stage memory is shown as text, svg, html"),
