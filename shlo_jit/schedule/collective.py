@@ -28,6 +28,7 @@ from shlo_jit.kernels.collective.board import PAYLOAD_BYTES, POINTERS
 from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.collective import WRITTEN_ALONG
 from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -97,12 +98,12 @@ class CollectiveSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         hears = self.sources
         out = [
-            Note("meets", f"{self.most_sources} of {len(self.meetings)} ranks" if hears is None else f"{hears} ranks"),
+            Note("ranks", f"up to {self.most_sources} of {len(self.meetings)}" if hears is None else f"{hears}"),
             Note("message", f"{self.site.nbytes:,} bytes {'inline' if self.inline.value else 'in place'}",
                  self.inline.why),
         ]  # fmt: skip
         if self.in_parts.value:
-            out.append(Note("way", "each rank reduces a part", self.in_parts.why))
+            out.append(Note("strategy", "each rank reduces a part", self.in_parts.why))
         return out
 
 
@@ -263,18 +264,18 @@ def _types_text(operands: list[Value]) -> str:
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     if sum(map(aligned_bytes, operands)) <= PAYLOAD_BYTES:
-        return Choice(True, f"{PAYLOAD_BYTES:,} bytes are copied faster than waited for")
-    return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
+        return Choice(True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are copied faster than waited for"))
+    return Choice(False, Reason("large-message", f"more than {PAYLOAD_BYTES:,} bytes"))
 
 
 def _in_parts(kind: str, inline: Choice[bool], groups: list[list[int]]) -> Choice[bool]:
     if kind != "all_reduce":
-        return Choice(False, "")
+        return Choice(False, Reason("not-all-reduce", "only an all_reduce is reduced in parts"))
     if len(set(map(len, groups))) > 1:
-        return Choice(False, "the groups are of different sizes")
+        return Choice(False, Reason("uneven-groups", "the groups differ in size"))
     if inline.value:
-        return Choice(False, "the message is small")
-    return Choice(True, "the message is large")
+        return Choice(False, Reason("small-message", "the message is small"))
+    return Choice(True, Reason("large-message", "the message is large"))
 
 
 def _width(op: Op, context: Context) -> int:

@@ -17,11 +17,11 @@ from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
 from shlo_jit.kernels.convolution.decision import kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
+from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
 from shlo_jit.kernels.convolution.taps import has_idle_taps
-from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
-from shlo_jit.kernels.gemm.types import GemmTypes
-from shlo_jit.schedule.choice import Note, count
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.convolution_notes import convolution_notes, tasks_note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import PanelsSchedule
@@ -29,7 +29,7 @@ from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import NotSymbolic, Size, equal
+from shlo_jit.sizes import NotSymbolic, Size
 
 LARGE = 2.0**15
 """A number that all types of sums hold."""
@@ -43,13 +43,15 @@ class ConvolutionSchedule(PanelsSchedule):
 
     shape: ConvShape
     types: GemmTypes
+    plan: GemmPlan
+    """The register tile of its products."""
     table: tuple[int, ...]
     """The routine's parameters; see `kernels/convolution/decision.py`."""
     epilogue: Epilogue | None
 
     @property
     def kind(self) -> int:
-        """The way it goes."""
+        """The strategy, a number of `shape.py`."""
         return self.table[FIELDS.index("kind")]
 
     @property
@@ -58,35 +60,14 @@ class ConvolutionSchedule(PanelsSchedule):
         return conv_symbol(self.types, self.kind, *(self.table[FIELDS.index(x)] for x in ("made_for", "ends")))
 
     @property
+    def kernel_notes(self) -> list[Note]:
+        """What is decided about the kernel itself, without tasks and epilogue."""
+        return convolution_notes(self.shape, self.plan, self.symbol, dict(zip(FIELDS, self.table, strict=True)))
+
+    @property
     def notes(self) -> list[Note]:
-        t = dict(zip(FIELDS, self.table, strict=True))
-        window = " x ".join(map(str, self.shape.window)) or "1"
-        symbol = self.symbol
-        out = [
-            Note("product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {symbol}"),
-            Note("way", *WAYS[self.kind]),
-        ]
-        if not equal(t["copy_tasks"], 0):
-            out.append(
-                Note(
-                    "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
-                )
-            )
-        if t["leaves_padding"]:
-            out.append(
-                Note("window", "lines that meet padding alone are left out", "the kernel is constant and finite")
-            )
-        if t["ends"]:
-            value = "columns that meet padding alone are left out at the ends of lines"
-            out.append(Note("window", value, "the kernel is constant and finite"))
-        if t["margin_line"]:
-            out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
-        if self.prepacked is not None:
-            out.append(Note("weights", WORDS[PREPACKED], "they are a constant"))
-        if not equal(t["weight_tasks"], 0):
-            out.append(Note("weights", f"packed, {count(t['weight_tasks'], 'task')}"))
-        out.append(Note("tasks", count(t["main_tasks"], "task")))
-        return out + (self.epilogue.notes if self.epilogue is not None else [])
+        tasks = tasks_note(self.shape, dict(zip(FIELDS, self.table, strict=True)))
+        return [*self.kernel_notes, tasks, *(self.epilogue.notes if self.epilogue is not None else [])]
 
 
 def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
@@ -119,6 +100,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     return ConvolutionSchedule(
         shape=shape,
         types=types,
+        plan=conv_plan(types, target),
         table=table,
         prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,

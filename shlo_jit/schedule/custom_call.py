@@ -12,6 +12,7 @@ from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTIO
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.shapes import constant_value
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
@@ -32,9 +33,17 @@ class CallbackSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        out = [Note("call", f"the implementation of @{self.target}", "it has been registered")]
-        pairs = ", ".join(f"result {result} in that of operand {operand}" for result, operand in self.aliases.items())
-        return [*out, Note("memory", pairs)] if pairs else out
+        out = [
+            Note(
+                "call",
+                f"the implementation of @{self.target}",
+                Reason("registered", "a function is registered for this target"),
+            )
+        ]
+        pairs = ", ".join(
+            f"result {result} in the memory of operand {operand}" for result, operand in self.aliases.items()
+        )
+        return [*out, Note("aliases", pairs)] if pairs else out
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ class SelectSchedule(KernelSchedule):
         s = self.selection
         if s is not None:
             windows = " x ".join(f"{d.out} of {d.size}" for d, _, _ in s.windowed)
-            out += [Note("windows", windows or "none"), Note("lanes", f"{s.width} of {s.columns} columns")]
+            out += [Note("windows", windows or "none"), Note("lanes", f"{s.width}, along {s.columns} columns")]
             out.append(s.tasks.note(f"{s.block} columns"))
         return out
 
