@@ -302,7 +302,8 @@ def verified(module: Module, options: CompileOptions) -> Op:
     function = module.function(entry)
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
-        raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", module.source.name))
+        message = f"no function @{entry}; the program has {known or 'none'}"
+        raise StableHLOError(Diagnostic(message, module.source.name, label="entry"))
     if is_declaration(function):
-        raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
+        raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span, label="no-body"))
     return function

@@ -226,7 +226,9 @@ def _type_of(index: int, argument: Value, given: object) -> Type:
 
 def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
     if not isinstance(type, TensorType):
-        raise UnsupportedError(diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span))
+        raise UnsupportedError(
+            diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span, label="not-a-tensor")
+        )
     return DynamicPort(name, type.shape, type.storage, type.bounds)
 
 

@@ -90,15 +90,15 @@ def _checked(source: str | bytes, target: Target) -> str:
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise Refused("llvm-timeout", f"LLVM was not done with it after {SECONDS} s") from None
+        raise Refused("llvm-timeout", f"LLVM did not finish within {SECONDS} s") from None
     read, _, made = done.stdout.partition(b"\0")
     text = read.decode()
     if text:
         _check(text, target)
     if done.returncode == 1:
-        raise Refused("llvm-rejects", f"LLVM refuses it: {done.stderr.decode(errors='replace').strip()}")
+        raise Refused("llvm-rejects", f"LLVM rejects it: {done.stderr.decode(errors='replace').strip()}")
     if done.returncode:
-        raise Refused("llvm-fails", f"LLVM fails on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
+        raise Refused("llvm-fails", f"LLVM crashed on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
     _check_helpers(made)
     return text
 
@@ -135,7 +135,7 @@ def _check(text: str, target: Target) -> None:
         other = [f"{key}{value}" for key, value in _parts(layout[1]).items() if own.get(key, value) != value]
         if other:
             raise Refused(
-                "other-data-layout", f"its data layout has {', '.join(other)}, which is not as {target.triple} has it"
+                "other-data-layout", f"its data layout has {', '.join(other)}, which {target.triple} does not have"
             )
     module = parse(text)
     missing = [v.name for v in module.global_variables if v.is_declaration]

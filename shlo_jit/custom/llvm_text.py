@@ -51,7 +51,7 @@ def parse(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
         module = llvm.parse_assembly(text, context or llvm.create_context())
         module.verify()
     except RuntimeError as error:
-        raise Refused("llvm-rejects", f"LLVM refuses it: {_first_line(error)}") from None
+        raise Refused("llvm-rejects", f"LLVM rejects it: {_first_line(error)}") from None
     return module
 
 
@@ -78,7 +78,7 @@ def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) ->
     Refused."""
     if target.pointer_bits != 64:
         raise Refused(
-            "pointer-width", f"code of arrays is made for 64 bits, and {target.name} has {target.pointer_bits}"
+            "pointer-width", f"array code needs pointers of 64 bits, and {target.name} has {target.pointer_bits}"
         )
     module = parse(without_target(text))
     missing = called(module)

@@ -93,7 +93,7 @@ def _numba_types() -> Any:
 def _type(dtype: DType) -> Any:
     types = _numba_types()
     if dtype.name not in NAMES:
-        raise Refused("numba-type", f"Numba has no numbers of type {dtype.name}")
+        raise Refused("numba-type", f"Numba has no scalars of type {dtype.name}")
     return getattr(types, NAMES[dtype.name])
 
 
@@ -123,9 +123,9 @@ def _compile(
             _write_wrapper(found.target_context, library, found.fndesc, constants, write)
             library.finalize()
         except (NumbaError, NotImplementedError) as error:
-            raise Refused("numba-rejects", f"Numba refuses it: {_short(error)}") from None
+            raise Refused("numba-rejects", f"Numba rejects it: {_short(error)}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
-            raise Refused("numba-fails", f"Numba fails on it: {_short(error)}") from error
+            raise Refused("numba-fails", f"Numba crashed on it: {_short(error)}") from error
         text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
         return _numbered(_INLINE.sub("nounwind", text))
 
@@ -282,7 +282,7 @@ def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Se
         if each.layout != "C":
             raise Refused(
                 "result-not-contiguous",
-                f"it returns {each}, which need not be contiguous: np.ascontiguousarray makes it so",
+                f"it returns {each}, which may not be contiguous: return np.ascontiguousarray of it",
             )
         own = builder.extract_value(value, i) if several else value
         array = make_array(each)(context, builder, own)

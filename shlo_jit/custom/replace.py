@@ -58,11 +58,11 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
 def _check_types(op: Op, operands: Sequence[Value]) -> None:
     for value in (*operands, *op.results):
         if not isinstance(value.type, TensorType) or isinstance(value.type.dtype, QuantizedType):
-            raise Refused("not-tensors", "code takes and gives tensors of numbers")
+            raise Refused("not-tensors", "custom code takes and returns tensors of numbers")
     if not op.results:
         raise Refused("no-results", "code without results would do nothing")
     if op.attributes.get(ALIASES):
-        raise Refused("aliased-results", "code has no results in the memory of operands")
+        raise Refused("aliased-results", "custom code cannot write results into the memory of operands")
 
 
 # ---------------------------------------------------------------------- elements
@@ -79,7 +79,7 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
     for value in (*operands, *op.results):
         number = value.tensor.rank == 0 and value in operands
         if not number and not equal(value.tensor.extents, shape):
-            raise Refused("shape-mismatch", "elementwise code takes tensors of the result's shape, and numbers")
+            raise Refused("shape-mismatch", "elementwise code takes scalars and tensors of the result's shape")
     types = [v.tensor.storage for v in operands]
     results = [r.tensor.storage for r in op.results]
     made = _scalars(code, target, op, types, results)
@@ -147,7 +147,7 @@ def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands:
         op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
     )
     return _call(
-        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, "", made.errors)
+        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, None, made.errors)
     )
 
 
@@ -178,7 +178,7 @@ def _literals(function: Any, op: Op, taken: int) -> list[Any]:
             )
         value = attributes.get(name, defaults.get(name))
         if not isinstance(value, bool | int | float | complex):
-            raise Refused("parameter-not-number", f"its parameter {name} is no number but {value!r}")
+            raise Refused("parameter-not-number", f"its parameter {name} is {value!r}, not a number")
         found.append(value)
     return found
 

@@ -126,7 +126,9 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     if nbytes == 0:
         return NOTHING
     if 2 * len(operands) > POINTERS:
-        raise UnsupportedError(diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span))
+        raise UnsupportedError(
+            diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span, label="too-many-operands")
+        )
     groups = groups_of(op)
     ranks = range(context.processes)
     inline = _inline(operands, nbytes)

@@ -157,7 +157,11 @@ def conv_shape(op: Op) -> ConvShape:
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
     if n > MAX_SPATIAL:
-        raise UnsupportedError(diagnose(f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span))
+        raise UnsupportedError(
+            diagnose(
+                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span, label="too-many-dimensions"
+            )
+        )
     x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents
     xs, ws, ys = strides_of(x), strides_of(w), strides_of(y)
     feature_groups, batch_groups = op.int("feature_group_count", 1), op.int("batch_group_count", 1)

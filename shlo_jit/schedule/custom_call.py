@@ -104,7 +104,11 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return StartSchedule(number=op.int("started"))
     if not context.is_known_call(target):
         if lapack_target(target) is None:
-            raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
+            raise UnsupportedError(
+                diagnose(
+                    f"custom_call: no callable is registered for target @{target}", op.span, label="unregistered-call"
+                )
+            )
         from shlo_jit.schedule.lapack import schedule_lapack
 
         return schedule_lapack(step, context)

@@ -127,7 +127,9 @@ def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
     if op.result.tensor.size == 0:
         return NOTHING
     if 0 in op.operands[0].tensor.extents:
-        raise UnsupportedError(diagnose("fft: an empty operand with a result that is not", op.span))
+        raise UnsupportedError(
+            diagnose("fft: an empty operand with a result that is not", op.span, label="empty-operand")
+        )
     axes = _axes_of(op, context.target)
     needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1
     copy_bytes = _aligned(op.operands[0].tensor.nbytes) if needs_copy else 0

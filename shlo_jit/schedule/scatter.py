@@ -196,4 +196,6 @@ def _check(op: Op) -> None:
     """The results share the inputs' memory, so both have the body's types."""
     for operand, argument, result in zip(op.operands, op.block().arguments, op.results, strict=False):
         if not operand.tensor.storage == argument.tensor.storage == result.tensor.storage:
-            raise UnsupportedError(diagnose("scatter: a region of other element types than the inputs'", op.span))
+            raise UnsupportedError(
+                diagnose("scatter: a region of other element types than the inputs'", op.span, label="region-types")
+            )

@@ -202,7 +202,7 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
     key = Key(operand, descending=True, total=True)
     fitting = records_for(key.bits, n)
     if fitting is None or dtype.is_complex:
-        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
+        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span, label="unsupported-element-type"))
     quick = has_quicksort(context.target, fitting.bits)
     how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting, quick)
     inserts = _inserts(how, k)
@@ -273,4 +273,6 @@ def _check_body(op: Op, body: Block) -> None:
         for o in inner.operands:
             known = o.owner is body or (o.op is not None and (id(o.op) in inside or o.op.name == "stablehlo.constant"))
             if not known or inner.regions:
-                raise UnsupportedError(diagnose("sort: a comparator of other than elementwise ops", op.span))
+                raise UnsupportedError(
+                    diagnose("sort: a comparator of other than elementwise ops", op.span, label="region-op")
+                )

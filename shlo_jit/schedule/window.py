@@ -188,7 +188,9 @@ def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
     """Of a reduce_window. Raises UnsupportedError for a body of other than elementwise ops."""
     op, target = step.op, context.target
     if not has_plain_body(op):
-        raise UnsupportedError(diagnose("reduce_window: a region of other than elementwise ops", op.span))
+        raise UnsupportedError(
+            diagnose("reduce_window: a region of other than elementwise ops", op.span, label="region-op")
+        )
     if op.result.tensor.size == 0:
         return NOTHING
     dims = dims_of_window(op)

@@ -105,7 +105,7 @@ class Lifting:
                 return operand.value
             return self.ops.constant(dtype_of(operand.type), operand.value)
         if operand not in self.values:
-            raise Refused("reads-non-number", "it reads what is no number")
+            raise Refused("reads-non-number", "it reads a value that is not a number")
         return self.values[operand]
 
     def holds(self, mask: Mask) -> Value | None:
@@ -217,7 +217,7 @@ class Lifting:
         block = self.function.blocks[loop.entry]
         differs = loop.entry in self.varying.loops
         if not loop.exits:
-            raise Refused("endless-loop", "it has a loop without an end")
+            raise Refused("endless-loop", "it has an endless loop")
         self.hoist(loop)
         if not differs and [e for e in loop.exits if e[0] != loop.entry] == [] and len(loop.exits) == 1:
             count = turns_of(self.function, loop)

@@ -52,7 +52,7 @@ def levels(function: Function) -> Level:
     for header in order:
         latches = [p for p in preds[header] if _dominates(dominator, header, p)]
         if len(latches) > 1:
-            raise Refused("irreducible-loop", "it has a loop with several ways back")
+            raise Refused("irreducible-loop", "it has a loop with several back edges")
         if latches:
             loops.append(_loop(function, header, latches[0], preds))
     position = {b: i for i, b in enumerate(order)}

@@ -62,7 +62,9 @@ def _positions(op: Op, shape: Window) -> list[tuple[int, ...]]:
     """The positions in a window, in order."""
     sizes = [d or 0 for d in shape.dimensions]
     if math.prod(sizes) > tuning.LIFT_POSITIONS:
-        raise UnsupportedError(diagnose(f"{op.name}: so large a window with such a region", op.span))
+        raise UnsupportedError(
+            diagnose(f"{op.name}: so large a window with such a region", op.span, label="region-too-large")
+        )
     return list(itertools.product(*map(range, sizes)))
 
 
@@ -134,7 +136,9 @@ def batched_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     rank, n = len(shape), shape[dimension]
     pairs = (*shape[:dimension], n, *shape[dimension:])  # element, then the one it is compared with
     if math.prod(pairs) > tuning.LIFT_PAIRS:
-        raise UnsupportedError(diagnose(f"{op.name}: so many elements with such a comparator", op.span))
+        raise UnsupportedError(
+            diagnose(f"{op.name}: so many elements with such a comparator", op.span, label="region-too-large")
+        )
     element = [d if d <= dimension else d + 1 for d in range(rank)]
     other = [d if d < dimension else d + 1 for d in range(rank)]
     both = [[mk.broadcast(rw, v, pairs, where) for where in (other, element)] for v in operands]

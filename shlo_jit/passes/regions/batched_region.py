@@ -107,7 +107,7 @@ class BatchedRegion:
             return self.rw.emit(op.name, operands, [self.type(r) for r in op.results], op.attributes)
         rule = RULES.get(op.name)
         if rule is None:
-            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
+            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span, label="region-op"))
         found = rule(self, op)
         return [found] if isinstance(found, Value) else found
 
