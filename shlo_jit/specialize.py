@@ -98,9 +98,9 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
             try:
                 found = refined(marked, {})
             except NeedsValues:
-                raise NotSymbolic("shapes follow from the values of arguments") from None
+                raise NotSymbolic("shape-from-arguments", "shapes depend on the values of arguments") from None
             if has_unknown(found):
-                raise NotSymbolic("shapes follow from data")
+                raise NotSymbolic("shape-from-data", "shapes depend on data")
             return found
 
         how = f"any {tuple(symbol)} {shapes}".encode()

@@ -17,7 +17,7 @@ from shlo_jit.reasons import Reason
 
 ROOT = Path(shlo_jit.__file__).parent
 PAGE = ROOT.parent / "docs" / "reasons.md"
-REASONS = ("Reason", "Refusal", "Refused")
+REASONS = ("Reason", "Refusal", "Refused", "NotSymbolic")
 """What takes a code and a sentence."""
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
 

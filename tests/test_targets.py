@@ -200,9 +200,7 @@ def test_check_runs_here() -> None:
     check_runs_here(resolve("native"))
     check_runs_here(resolve("x86-64"))
     for name in ("aarch64", "x86_64-windows"):
-        with pytest.raises(ValueError, match="is for another machine than this one, x86_64-"):
+        with pytest.raises(ValueError, match="machine.*x86_64-"):
             check_runs_here(resolve(name))
-    with pytest.raises(
-        ValueError, match=r"'x86-64-v2\+xop' needs fma4, (sse4a, )?xop, which this machine does not have"
-    ):
+    with pytest.raises(ValueError, match=r"'x86-64-v2\+xop' .*fma4, (sse4a, )?xop"):
         check_runs_here(resolve("x86-64-v2+xop"))

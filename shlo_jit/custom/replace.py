@@ -47,12 +47,13 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
             return _call(rw, op, operands, _machine_code(code, target, op, text, by_elements=False))
         return _by_elements(code, target, rw, op, operands)
     except Refused as refusal:
-        name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
-        raise UnsupportedError(
-            diagnose(f"custom call @{name}: {code.name}: {refusal}", op.span, label=refusal.reason.code)
-        ) from None
+        reason = refusal.reason
     finally:
         rw.current = outside
+    # Outside of the handler, so that the error does not keep the frames of the refusal: these have objects of LLVM's,
+    # which have to be freed in order, and the garbage collector has none.
+    name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
+    raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {reason.text}", op.span, label=reason.code))
 
 
 def _check_types(op: Op, operands: Sequence[Value]) -> None:
@@ -153,7 +154,7 @@ def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands:
 
 def _require_fixed(code: CustomCode, op: Op, operands: Sequence[Value]) -> None:
     if not all(v.tensor.is_fixed for v in (*operands, *op.results)):
-        raise NotSymbolic(f"{code.name} is compiled for arrays of shapes that are fixed")
+        raise NotSymbolic("fixed-shapes-only", f"{code.name} takes arrays of fixed shapes only")
 
 
 def _without(op: Op, names: Sequence[str]) -> dict[str, Any]:

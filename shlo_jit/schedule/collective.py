@@ -121,7 +121,7 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     op, kind = step.op, kind_of(step.op)
     operands = data_operands(op)
     if not all(v.tensor.is_fixed for v in operands):
-        raise NotSymbolic(f"{kind} among processes")
+        raise NotSymbolic("fixed-shapes-only", f"{kind} among processes takes arrays of fixed shapes only")
     nbytes = sum(v.tensor.nbytes for v in operands)
     if nbytes == 0:
         return NOTHING

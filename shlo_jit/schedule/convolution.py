@@ -178,7 +178,7 @@ def conv_shape(op: Op) -> ConvShape:
     output = tuple(y[i] for i in d.output_spatial_dimensions)
     for extent in output:
         if isinstance(extent, Size):
-            raise NotSymbolic(f"it is not known how many windows lie along {extent} pixels")
+            raise NotSymbolic("windows-unknown", f"the number of windows along {extent} pixels is not known")
     return ConvShape(
         batch=batch,
         groups=groups,

@@ -116,7 +116,7 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     operands, results = _tensors(op.operands), _tensors(op.results)
     if not all(v.tensor.is_fixed for v in (*operands, *results)):
-        raise NotSymbolic(f"the implementation of @{target} is called with arrays of shapes that are fixed")
+        raise NotSymbolic("fixed-shapes-only", f"the implementation of @{target} takes arrays of fixed shapes only")
     return CallbackSchedule(
         target=target,
         operands=operands,

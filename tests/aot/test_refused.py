@@ -34,10 +34,10 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
             shlo_jit.load(wrong)
     with pytest.raises(FileNotFoundError):
         shlo_jit.load(tmp_path / "nothing.so")
-    with pytest.raises(shlo_jit.LibraryError, match="was not made by shlo_jit"):
+    with pytest.raises(shlo_jit.LibraryError, match="shlo_jit"):
         shlo_jit.load(_libc())
     shlo_jit.export(AFFINE, tmp_path / "model.a")
-    with pytest.raises(shlo_jit.LibraryError, match=r"of format archive; a \.so or \.o for Linux can be loaded"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"archive; .*\.so or \.o"):
         shlo_jit.load(tmp_path / "model.a")
 
 
@@ -67,7 +67,7 @@ def _libc() -> str:
 def test_another_processor(tmp_path: Path) -> None:
     """A library for a processor that this one is not is refused by itself, and by name."""
     path = exported(AFFINE, tmp_path, target="x86-64-v2+sse4a+xop+fma4+tbm")
-    with pytest.raises(shlo_jit.LibraryError, match=r"lacks features .*\(it is for x86-64-v2\+"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"features.*x86-64-v2\+"):
         shlo_jit.load(path)
 
 
@@ -103,7 +103,7 @@ def test_options(options: dict, error: type[Exception], message: str, tmp_path: 
 
 def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.so")
-    with pytest.raises(OSError, match=r"pipe\.so is no regular file"):
+    with pytest.raises(OSError, match=r"pipe\.so.*regular"):
         shlo_jit.export(AFFINE, tmp_path / "pipe.so")
     assert (tmp_path / "pipe.so").is_fifo()
 
@@ -111,6 +111,6 @@ def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
 def test_without_a_linker(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("shlo_jit.aot.linking._has_zig", lambda: False)
-    with pytest.raises(shlo_jit.ExportError, match=r"no linker .* was found: install a C compiler .*shlo_jit\[link\]"):
+    with pytest.raises(shlo_jit.ExportError, match=r"shlo_jit\[link\]"):
         exported(AFFINE, tmp_path)
     assert shlo_jit.load(exported(AFFINE, tmp_path, ".o"))(*affine_arguments())[0].tolist() == [1, 3, 5, 7]

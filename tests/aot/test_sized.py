@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from building import SQUARE, Host, build, dense, exported, needs_cc, run, same
+from refusing import refused
 from test_names import check_header
 
 import shlo_jit
@@ -89,7 +90,7 @@ def test_shapes_that_there_are_not(tmp_path: Path) -> None:
         loaded(rows(2))
     there = ", ".join(f"float32[{n},160]" for n in SIZES)
     assert str(raised.value) == f"the library has code for x = {there}; got float32[2,160]"
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,160\], got float32\[3,159\]"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,160\].*float32\[3,159\]"):
         loaded(rows(3)[:, 1:])
     assert same(loaded(rows(3)), shlo_jit.compile(NETWORK)(rows(3)))
 
@@ -141,7 +142,7 @@ def test_custom_calls_and_donated_arguments(tmp_path: Path) -> None:
       return %1 : tensor<?xf32>
     }
     """
-    with pytest.raises(shlo_jit.UnsupportedError, match="custom_call: the result has dynamic dimensions"):
+    with refused(shlo_jit.UnsupportedError, "dynamic-dimensions", (3, 12), shows="custom_call"):
         exported(text, tmp_path, custom_calls=["op"], shapes=[[(2,)]])
     calls = """
     func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -155,7 +156,7 @@ def test_custom_calls_and_donated_arguments(tmp_path: Path) -> None:
     }
     """
     path = exported(calls, tmp_path, custom_calls=["op"], donate=[0], shapes=[[(200,)], [(300,)]])
-    with pytest.raises(shlo_jit.ExecutionError, match="custom call 'op' is not registered"):
+    with pytest.raises(shlo_jit.ExecutionError, match="'op'.*registered"):
         shlo_jit.load(path)
     loaded = shlo_jit.load(path, custom_calls={"op": lambda c: np.float32(c.sum())})
     for n in (200, 300):

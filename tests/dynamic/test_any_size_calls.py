@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.runtime import pool
@@ -157,7 +158,7 @@ def test_assertions_about_the_size() -> None:
         else:
             np.testing.assert_array_equal(exe(x), x)
     assert exe.specialisations == 0
-    with pytest.raises(shlo_jit.VerifyError, match="1 are too few"):
+    with refused(shlo_jit.VerifyError, "assertion", (6, 3), shows="1 are too few"):
         exe(np.ones(1, np.float32))
 
 

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from refusing import refused
 from test_data_dependent import POSITIVE
 from test_refine import MLP
 
@@ -76,7 +77,7 @@ def test_specialize(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == dynamic.specialisations == 3
     dynamic(*arguments(2))
     assert len(made) == 3
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,16\], got float32\[2,15\]"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,16\].*float32\[2,15\]"):
         dynamic.specialize([(2, 15), (16, 8), (8,)])
 
 
@@ -120,7 +121,7 @@ def test_a_failure_is_not_kept() -> None:
     dynamic = shlo_jit.compile(text)
     x, y = np.ones(3, np.float32), np.ones(4, np.float32)
     for _ in range(2):
-        with pytest.raises(shlo_jit.VerifyError, match="tensor<4xf32>"):
+        with refused(shlo_jit.VerifyError, "C1", (3, 12), shows="tensor<4xf32>"):
             dynamic(x, y)
     assert dynamic.specialisations == 0
     assert dynamic(x, x).tolist() == [2, 2, 2]

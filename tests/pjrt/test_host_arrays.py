@@ -149,11 +149,11 @@ def test_layouts_that_are_none(host: Host, words: dict[str, Any], text: str) -> 
 def test_views_that_are_refused(host: Host) -> None:
     home = np.arange(64, dtype=np.int32)
     data = home[(-home.__array_interface__["data"][0] % 64) // 4 :]
-    with pytest.raises(Refused, match="expected at a multiple of 16 bytes, got"):
+    with pytest.raises(Refused, match="multiple of 16"):
         view(host, data[1:], [3])
-    with pytest.raises(Refused, match="device_buffer_ptr is null, of an array of 12 bytes"):
+    with pytest.raises(Refused, match="device_buffer_ptr.*12 bytes"):
         view(host, None, [3])
-    with pytest.raises(Refused, match="neither a device nor a memory"):
+    with pytest.raises(Refused, match="device nor a memory"):
         view(host, data, [3], device=None)
     columns = record("MemoryLayout", minor_to_major=numbers([0, 1]), minor_to_major_size=2)
     for shape in ([2**60, 0], [0, 2**60]):
@@ -165,18 +165,18 @@ def test_views_that_are_refused(host: Host) -> None:
 def test_reading_what_is_not_there(host: Host) -> None:
     buffer = host.put(np.arange(4, dtype=np.float32))
     room = numbers([0] * 2)
-    with pytest.raises(Refused, match="the array has 16 bytes, the host's memory for it 15"):
+    with pytest.raises(Refused, match="16 bytes.*15"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=15)
     turned = record("MemoryLayout", type=interface.STRIDES, minor_to_major=numbers([-4]), minor_to_major_size=1)
-    with pytest.raises(Refused, match="host_layout: arrays lie in row-major order"):
+    with pytest.raises(Refused, match="host_layout: .*row-major"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16, host_layout=turned)
     plain = record("MemoryLayout", minor_to_major=numbers([0]), minor_to_major_size=1)
     host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16, host_layout=plain)
     assert room.view(np.float32).tolist() == [0, 1, 2, 3]
     for offset, size in ((0, 17), (17, 0), (16, 1), (-1, 1), (8, -1), (2**62, 2**62)):
-        with pytest.raises(Refused, match=f"an array of 16 bytes has no {size} bytes from byte {offset} on"):
+        with pytest.raises(Refused, match=f"16 bytes.*{size} bytes.*byte {offset}"):
             host.call("Buffer_CopyRawToHost", buffer=buffer, dst=room, offset=offset, transfer_size=size)
-    with pytest.raises(Refused, match="there is no external reference to the array"):
+    with pytest.raises(Refused, match="external reference"):
         host.call("Buffer_DecreaseExternalReferenceCount", buffer=buffer)
     host.call("Buffer_Delete", buffer=buffer)
     deleted = {"Buffer_UnsafePointer": {}, "Buffer_OpaqueDeviceMemoryDataPointer": {}}
@@ -186,8 +186,8 @@ def test_reading_what_is_not_there(host: Host) -> None:
         "Buffer_CopyRawToHost": {"dst": room, "transfer_size": 4},
     }
     for name, fields in deleted.items():
-        with pytest.raises(Refused, match="the array has been deleted or donated"):
+        with pytest.raises(Refused, match="deleted or donated"):
             host.call(name, buffer=buffer, **fields)
-    with pytest.raises(Refused, match="the array has been deleted or donated"):
+    with pytest.raises(Refused, match="deleted or donated"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16)
     host.destroy(buffer)

@@ -19,7 +19,7 @@ X = np.arange(4, dtype=np.float32)
 
 def test_programs_of_other_formats(host: Host) -> None:
     for format in (b"hlo", b"", b"hlo_with_config", b"\xff\xfe"):
-        with pytest.raises(Refused, match="programs are StableHLO in the format mlir, not ") as caught:
+        with pytest.raises(Refused, match="format mlir, not ") as caught:
             host.compile(ADD, format=format)
         assert caught.value.code == interface.UNIMPLEMENTED
     for program, what in (
@@ -126,7 +126,7 @@ def test_serialized_programs_that_are_damaged(host: Host, change, what: str) -> 
 def test_room_for_a_program(host: Host) -> None:
     loaded = host.compile(ADD)
     room = text(b"\0" * 10)
-    with pytest.raises(Refused, match=f"the program has {len(ADD)} bytes, the host's memory for it 10"):
+    with pytest.raises(Refused, match=f"{len(ADD)} bytes.* 10"):
         host.call("Executable_OptimizedProgram", executable=loaded, program=record("Program", code=room, code_size=10))
     assert not room.any()
     host.call("LoadedExecutable_Destroy", executable=loaded)
@@ -137,7 +137,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
     """All are refused before anything is done: what would have been donated is there, and a right call works."""
     loaded, x = host.compile(code), host.put(X)
     for count in (0, 1, 3):
-        with pytest.raises(Refused, match=f"the program expects 2 arguments, got {count}"):
+        with pytest.raises(Refused, match=f"2 arguments, got {count}"):
             host.run(loaded, [x] * count)
     others = {
         "5xf32": np.zeros(5, np.float32), "4xi32": np.zeros(4, np.int32), "2x2xf32": np.zeros((2, 2), np.float32),
@@ -152,7 +152,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
             assert str(caught.value) == message and caught.value.code == interface.INVALID_ARGUMENT
         host.destroy(wrong)
     for devices in ([], [[x, x]] * 2):
-        with pytest.raises(Refused, match=f"the program is for one device, not {len(devices)}"):
+        with pytest.raises(Refused, match=f"one device, not {len(devices)}"):
             host.run(loaded, *devices)
     dims = [0] + [10**18] * 63  # more text than a message has room for
     many = host.put(np.zeros(0, np.float32), dims=numbers(dims), num_dims=len(dims), byte_strides=None)
@@ -169,7 +169,7 @@ def test_deleted_arguments(host: Host) -> None:
     loaded, x, gone = host.compile(ADD), host.put(X), host.put(X)
     host.call("Buffer_Delete", buffer=gone)
     for row in ([x, gone], [gone, x], [gone, gone]):
-        with pytest.raises(Refused, match="an argument has been deleted or donated"):
+        with pytest.raises(Refused, match="argument.*deleted or donated"):
             host.run(loaded, row)
     host.destroy(x, gone)
     host.call("LoadedExecutable_Destroy", executable=loaded)

@@ -213,7 +213,7 @@ def test_bad_arguments(add, args, error, message):
 
 
 def test_keywords_that_are_no_names_are_refused(add):
-    with pytest.raises(TypeError, match="there is no argument"):
+    with pytest.raises(TypeError, match="no argument"):
         add(x=X, out=X)
 
 
@@ -314,7 +314,7 @@ def test_the_slow_way_is_the_same(monkeypatch, add):
 
 
 def test_unknown_stage(add):
-    with pytest.raises(ValueError, match="only programs that were compiled from StableHLO here have texts"):
+    with pytest.raises(ValueError, match="texts"):
         add.text("llvm")
     exe = build(
         callback(),
@@ -324,7 +324,7 @@ def test_unknown_stage(add):
         remake=Remake({"llvm": lambda: "text"}, pytest.fail, pytest.fail),
     )
     assert exe.text("llvm") == "text"
-    with pytest.raises(ValueError, match="unknown stage 'x': expected one of llvm"):
+    with pytest.raises(ValueError, match="stage 'x'.*llvm"):
         exe.text("x")
 
 
@@ -371,12 +371,12 @@ def test_arrays_of_libraries_that_fail(add):
         def __array__(self, dtype=None, copy=None):
             raise RuntimeError("it is on another device; call .cpu()")
 
-    with pytest.raises(TypeError, match=r"argument 0 \(x\): cannot take Remote as an array: it is on another device"):
+    with pytest.raises(TypeError, match=r"argument 0 \(x\): .*Remote.*device"):
         add(Remote(), X)
 
 
 def test_numbers_that_python_does_not_write(identity):
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): an integer of 33220 bits is out of range for int32"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*33220 bits.*int32"):
         identity((), "i32")(10**10000)
-    with pytest.raises(ValueError, match=r"expected int32\[2\], got the number an integer of 33220 bits"):
+    with pytest.raises(ValueError, match=r"int32\[2\].*33220 bits"):
         identity((2,), "i32")(10**10000)

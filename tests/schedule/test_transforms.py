@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from decisions import AVX512, decides, main, note, schedules, tensor, the_schedule
+from refusing import refused
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError
@@ -181,7 +182,7 @@ def test_a_registered_call_comes_first() -> None:
 
 
 def test_a_call_nobody_implements_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no callable is registered for target @mine"):
+    with refused(UnsupportedError, "unregistered-call", (2, 6), shows="@mine"):
         schedules(call("mine"))
 
 
@@ -229,5 +230,5 @@ def test_lapack_works_in_blocks_of_columns() -> None:
 
 
 def test_without_a_lapack_the_call_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="@lapack_sgeqrf_ffi"):
+    with refused(UnsupportedError, "lapack-missing", (2, 18), shows="@lapack_sgeqrf_ffi"):
         schedules(geqrf(30, 20), lapack=False)
