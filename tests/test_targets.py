@@ -177,21 +177,21 @@ def test_llvm_uses_what_is_required(cpu: str) -> None:
 
 
 UNKNOWN = {
-    "pentium": "unknown target 'pentium': ",
-    "znver": "unknown target 'znver': did you mean znver",
-    "aarch64:neoverse": "unknown CPU 'neoverse' in target 'aarch64:neoverse': did you mean neoverse-",
-    "x86-64-v3+avx512": "unknown feature 'avx512' in target 'x86-64-v3+avx512': did you mean avx512",
-    "x86-64-v3+aes": "unknown feature 'aes' in target",
-    "riscv64+zba": "unknown feature 'zba' in target 'riscv64+zba': known are v",
-    "arm64:generic": "unknown architecture 'arm64' in target 'arm64:generic': did you mean aarch64",
-    "aarch64-bsd:generic": "unknown system 'bsd' in target 'aarch64-bsd:generic': known are linux, macos, none, windows",
-    "x86_64-linux-bionic": "unknown C library 'bionic' in target 'x86_64-linux-bionic': known are gnu, musl",
+    "pentium": "target 'pentium'",
+    "znver": "'znver'.*znver",
+    "aarch64:neoverse": "CPU 'neoverse'.*'aarch64:neoverse'.*neoverse-",
+    "x86-64-v3+avx512": r"feature 'avx512'.*'x86-64-v3\+avx512'.*avx512",
+    "x86-64-v3+aes": "feature 'aes'",
+    "riscv64+zba": r"feature 'zba'.*'riscv64\+zba'.* v",
+    "arm64:generic": "architecture 'arm64'.*'arm64:generic'.*aarch64",
+    "aarch64-bsd:generic": "system 'bsd'.*'aarch64-bsd:generic'.*linux, macos, none, windows",
+    "x86_64-linux-bionic": "C library 'bionic'.*'x86_64-linux-bionic'.*gnu, musl",
 }
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_target(name: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(UNKNOWN[name])):
+    with pytest.raises(ValueError, match=UNKNOWN[name]):
         resolve(name)
 
 

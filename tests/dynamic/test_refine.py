@@ -59,14 +59,14 @@ def test_a_static_program_stays_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("shapes", "error", "message"),
     [
-        ([(3, 17), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .* \(dimension 1 is 16, and 17\)"),
-        ([(3,), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3xf32>"),
-        (["3x16xf64", (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3x16xf64>"),
-        ([(3, 16), (16, 8)], ValueError, "the program takes 3 arguments, got 2"),
-        (["3x16", (16, 8), (8,)], ValueError, r"argument 0 \(%x\): expected extents and an element type"),
-        ([3, (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents, a type's text or an array, got 3"),
-        ([(-1, 16), (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents"),
-        ("3x16xf32", TypeError, "expected one for each argument"),
+        ([(3, 17), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*dimension 1 .*16.* 17"),
+        ([(3,), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*tensor<3xf32>"),
+        (["3x16xf64", (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*tensor<3x16xf64>"),
+        ([(3, 16), (16, 8)], ValueError, "3 arguments.*got 2"),
+        (["3x16", (16, 8), (8,)], ValueError, r"argument 0 \(%x\): .*element type"),
+        ([3, (16, 8), (8,)], TypeError, r"argument 0 \(%x\): .*got 3"),
+        ([(-1, 16), (16, 8), (8,)], TypeError, r"argument 0 \(%x\): .*extents"),
+        ("3x16xf32", TypeError, "one for each argument"),
     ],
 )
 def test_shapes_that_do_not_fit(shapes, error: type[Exception], message: str) -> None:

@@ -96,12 +96,12 @@ def test_the_shapes_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda x, w, b: (x[:, :15], w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got float32\[3,15\]"),
-        (lambda x, w, b: (x[0], w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got float32\[16\]"),
-        (lambda x, w, b: (x.astype(int), w, b), TypeError, r"argument 0 \(x\): expected float32\[\?,16\], got int64\[3,16\]"),
-        (lambda x, w, b: (x, w), TypeError, r"expected 3 arguments \(float32\[\?,16\], .*, got 2"),
-        (lambda x, w, b: (x, w, w), ValueError, r"argument 2 \(b\): expected float32\[8\], got float32\[16,8\]"),
-        (lambda x, w, b: (3.0, w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got the number 3.0"),
+        (lambda x, w, b: (x[:, :15], w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*float32\[3,15\]"),
+        (lambda x, w, b: (x[0], w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*float32\[16\]"),
+        (lambda x, w, b: (x.astype(int), w, b), TypeError, r"argument 0 \(x\): .*float32\[\?,16\].*int64\[3,16\]"),
+        (lambda x, w, b: (x, w), TypeError, r"3 arguments .*got 2"),
+        (lambda x, w, b: (x, w, w), ValueError, r"argument 2 \(b\): .*float32\[8\].*float32\[16,8\]"),
+        (lambda x, w, b: (3.0, w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*3.0"),
     ],
 )  # fmt: skip
 def test_arguments_that_do_not_fit(change, error: type[Exception], message: str) -> None:

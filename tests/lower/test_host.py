@@ -86,7 +86,7 @@ def test_nothing_waits_for_ever() -> None:
 @pytest.mark.parametrize(
     ("item", "error", "message"),
     [
-        ((X,), TypeError, "infeed: expected 2 tensors, got 1"),
+        ((X,), TypeError, "infeed: .*2 tensors.*1"),
         ((X[:2], np.int32(0)), ValueError, r"infeed: argument 0"),
         ((X, np.float32(0)), TypeError, r"infeed: argument 1"),
     ],

@@ -82,25 +82,25 @@ def test_an_array_that_may_stay_is_not_copied(host: Host) -> None:
 
 @pytest.mark.parametrize("fields, text", [
     ({"type": 0}, "no array of type 0 with 2 dimensions, the first of which is 2"),
-    ({"type": 99}, "no array of type 99 with 2"),
-    ({"type": -1}, "no array of type -1 with 2"),
-    ({"type": 2**31 - 1}, "no array of type 2147483647"),
-    ({"dims": numbers([-1, 3])}, "the first of which is -1"),
-    ({"dims": numbers([2**62, 4])}, "the first of which is 4611686018427387904"),
-    ({"dims": numbers([-(2**63), -(2**63)])}, "the first of which is -9223372036854775808"),
-    ({"dims": None}, "no array of type 11 with 2 dimensions"),
-    ({"num_dims": 2**40}, "with 1099511627776 dimensions"),
-    ({"dims": numbers([1] * 65), "num_dims": 65, "byte_strides": None}, "with 65 dimensions"),
-    ({"num_byte_strides": 1}, "num_byte_strides: expected one stride for each of 2 dimensions, got 1"),
-    ({"num_byte_strides": 3}, "num_byte_strides: expected one stride for each of 2 dimensions, got 3"),
-    ({"host_buffer_semantics": 4}, "host_buffer_semantics: expected 0 to 3, got 4"),
-    ({"host_buffer_semantics": -1}, "host_buffer_semantics: expected 0 to 3, got -1"),
-    ({"data": None}, "data is null, of an array of 24 bytes"),
-    ({"device": None}, "neither a device nor a memory is given"),
+    ({"type": 99}, "type 99 "),
+    ({"type": -1}, "type -1 "),
+    ({"type": 2**31 - 1}, "type 2147483647"),
+    ({"dims": numbers([-1, 3])}, "is -1"),
+    ({"dims": numbers([2**62, 4])}, "4611686018427387904"),
+    ({"dims": numbers([-(2**63), -(2**63)])}, "-9223372036854775808"),
+    ({"dims": None}, "type 11 .*2 dimensions"),
+    ({"num_dims": 2**40}, "1099511627776 dimensions"),
+    ({"dims": numbers([1] * 65), "num_dims": 65, "byte_strides": None}, "65 dimensions"),
+    ({"num_byte_strides": 1}, "num_byte_strides: .*got 1"),
+    ({"num_byte_strides": 3}, "num_byte_strides: .*got 3"),
+    ({"host_buffer_semantics": 4}, "host_buffer_semantics: .*got 4"),
+    ({"host_buffer_semantics": -1}, "host_buffer_semantics: .*got -1"),
+    ({"data": None}, "data .*24 bytes"),
+    ({"device": None}, "device nor a memory"),
     ({"device_layout": record("MemoryLayout", minor_to_major=numbers([0, 1]), minor_to_major_size=2)},
-     "device_layout: arrays lie in row-major order"),
+     "device_layout: .*row-major"),
     ({"device_layout": record("MemoryLayout", minor_to_major=numbers([0]), minor_to_major_size=1)},
-     "a layout of 1 dimensions, for an array of 2"),
+     "layout of 1 dimensions.* 2"),
 ])  # fmt: skip
 def test_arrays_that_are_refused(host: Host, fields: dict[str, Any], text: str) -> None:
     array = np.ones((2, 3), np.float32)
@@ -130,13 +130,13 @@ def test_null_where_there_is_nothing(host: Host) -> None:
 
 
 @pytest.mark.parametrize("words, text", [
-    ({"minor_to_major": numbers([0, 0])}, "minor_to_major: expected each dimension of 2 once, got 0"),
-    ({"minor_to_major": numbers([2, 0])}, "minor_to_major: expected each dimension of 2 once, got 2"),
-    ({"minor_to_major": numbers([-1, 0])}, "minor_to_major: expected each dimension of 2 once, got -1"),
-    ({"minor_to_major_size": 3}, "a layout of 3 dimensions, for an array of 2"),
-    ({"num_tiles": 1}, "layouts with tiles"),
-    ({"type": 2}, "a layout of the unknown type 2"),
-    ({"type": -1}, "a layout of the unknown type -1"),
+    ({"minor_to_major": numbers([0, 0])}, "minor_to_major: .*got 0"),
+    ({"minor_to_major": numbers([2, 0])}, "minor_to_major: .*got 2"),
+    ({"minor_to_major": numbers([-1, 0])}, "minor_to_major: .*got -1"),
+    ({"minor_to_major_size": 3}, "layout of 3 dimensions.* 2"),
+    ({"num_tiles": 1}, "tiles"),
+    ({"type": 2}, "layout.* type 2"),
+    ({"type": -1}, "layout.* type -1"),
 ])  # fmt: skip
 def test_layouts_that_are_none(host: Host, words: dict[str, Any], text: str) -> None:
     layout = record("MemoryLayout", **{"minor_to_major": numbers([0, 1]), "minor_to_major_size": 2, **words})

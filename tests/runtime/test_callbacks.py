@@ -71,10 +71,10 @@ def test_number_of_results(results):
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda x, y: None, TypeError, "custom call 'f' returned 0 results, expected 1"),
-        (lambda x, y: (x, y), TypeError, "custom call 'f' returned 2 results, expected 1"),
-        (lambda x, y: x[:2], ValueError, r"result 0 of custom call 'f': expected float32\[4\], got float32\[2\]"),
-        (lambda x, y: x.astype("f8"), TypeError, r"result 0 of custom call 'f': expected float32\[4\], got float64"),
+        (lambda x, y: None, TypeError, "'f'.* 0 results.* 1"),
+        (lambda x, y: (x, y), TypeError, "'f'.* 2 results.* 1"),
+        (lambda x, y: x[:2], ValueError, r"result 0 .*'f': .*float32\[4\].*float32\[2\]"),
+        (lambda x, y: x.astype("f8"), TypeError, r"result 0 .*'f': .*float32\[4\].*float64"),
         (lambda x: x, TypeError, "positional argument"),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_call_that_still_runs_is_left_out(path: Path) -> None:
 def test_without_a_call_there_is_nothing_to_write(path: Path) -> None:
     exe = shlo_jit.compile(LAYER)
     path.write_text("the last one")
-    expected = r"nothing to write to .*t\.json: no call of the program ended inside the `with`"
+    expected = r"t\.json: no call"
     with pytest.raises(ValueError, match=expected), exe.trace(path):
         pass
     with pytest.raises(KeyError), exe.trace(path):
