@@ -327,7 +327,7 @@ def check_text(text: str, name: str) -> str:
     except UnicodeEncodeError as e:
         shown = Source(text.encode("utf-8", "replace").decode("utf-8"), name)
         message = f"the text is not Unicode: U+{ord(text[e.start]):04X} is half of a character"
-        raise ParseError(diagnose(message, Span(shown, e.start, e.start + 1))) from None
+        raise ParseError(diagnose(message, Span(shown, e.start, e.start + 1), label="encoding")) from None
     return text
 
 
@@ -338,4 +338,4 @@ def decode_text(data: bytes, name: str) -> str:
     except UnicodeDecodeError as e:
         shown = Source(data.decode("utf-8", "replace"), name)
         at = len(data[: e.start].decode("utf-8"))
-        raise ParseError(diagnose("the text is not UTF-8", Span(shown, at, at + 1))) from None
+        raise ParseError(diagnose("the text is not UTF-8", Span(shown, at, at + 1), label="encoding")) from None

@@ -322,5 +322,5 @@ def verified(module: Module, options: CompileOptions) -> Op:
     if function is None:
         raise StableHLOError(_no_entry(module, entry))
     if is_declaration(function):
-        raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
+        raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span, label="no-body"))
     return function

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple, NoReturn, cast
 class NotSymbolic(Exception):
     """Something would have to be known of a size that is known at the call only."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
+        self.code = code
+        """A reason code (see `reasons.py`)."""
         self.where = ""
         """The op that asked, and its line, where somebody knew it."""
 
@@ -30,7 +32,7 @@ class NotSymbolic(Exception):
         self.where = self.where or where
 
     def __str__(self) -> str:
-        what = super().__str__()
+        what = f"{super().__str__()} [{self.code}]"
         return f"{self.where}: {what}" if self.where else what
 
 
@@ -143,7 +145,7 @@ class Size:
         if isinstance(other, Size):
             return self._divide_by_size(other)
         if not isinstance(other, int) or isinstance(other, bool) or other <= 0:
-            raise NotSymbolic(f"{self} cannot be divided by {other}")
+            raise NotSymbolic("division-unknown", f"{self} cannot be divided by {other}")
         if all(c < 0 for atoms, c in self.terms.items() if atoms):
             quotient = -((-self + (other - 1)) // other)  # rounded up, so that what is divided is not negative
             return quotient, self - quotient * other
@@ -167,15 +169,15 @@ class Size:
             for mine, d in self.terms.items():
                 left = list(mine)
                 if d % c or not all(_removed(left, a) for a in atoms):
-                    raise NotSymbolic(f"{self} cannot be divided by {other}")
+                    raise NotSymbolic("division-unknown", f"{self} cannot be divided by {other}")
                 quotient[tuple(left)] = d // c
             return _made(quotient), 0
-        raise NotSymbolic(f"{self} cannot be divided by {other}")
+        raise NotSymbolic("division-unknown", f"{self} cannot be divided by {other}")
 
     def __rdivmod__(self, other: object) -> tuple[int, int]:
         if isinstance(other, int) and 0 <= other < self.low:
             return 0, other
-        raise NotSymbolic(f"{other} cannot be divided by {self}")
+        raise NotSymbolic("division-unknown", f"{other} cannot be divided by {self}")
 
     def __floordiv__(self, other: object) -> int:
         return divmod(self, other)[0]
@@ -203,7 +205,7 @@ class Size:
             return difference == 0
         if difference.low > 0 or difference.high < 0:
             return False
-        raise NotSymbolic(f"it is not known whether {self} is {other}")
+        raise NotSymbolic("comparison-unknown", f"it is not known whether {self} is {other}")
 
     def __hash__(self) -> int:
         return hash(("a size", self._key))
@@ -231,17 +233,17 @@ class Size:
         low, high = (holds(end, 0) for end in ends)
         if low == high:
             return low
-        raise NotSymbolic(f"it is not known whether {self} is {words} {other}")
+        raise NotSymbolic("comparison-unknown", f"it is not known whether {self} is {words} {other}")
 
     def __index__(self) -> NoReturn:
-        raise NotSymbolic(f"the number {self} is not known")
+        raise NotSymbolic("number-unknown", f"the number {self} is not known")
 
     __int__ = __float__ = __complex__ = __round__ = __index__
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise NotSymbolic(f"{name} of {self} is not known")
+        raise NotSymbolic("number-unknown", f"{name} of {self} is not known")
 
     def __str__(self) -> str:
         return " + ".join(_term_text(atoms, c) for atoms, c in sorted(self.terms.items(), key=str, reverse=True))

@@ -98,9 +98,9 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
             try:
                 found = refined(marked, {})
             except NeedsValues:
-                raise NotSymbolic("shapes follow from the values of arguments") from None
+                raise NotSymbolic("shape-from-arguments", "shapes depend on the values of arguments") from None
             if has_unknown(found):
-                raise NotSymbolic("shapes follow from data")
+                raise NotSymbolic("shape-from-data", "shapes depend on data")
             return found
 
         how = f"any {tuple(symbol)} {shapes}".encode()
@@ -226,7 +226,9 @@ def _type_of(index: int, argument: Value, given: object) -> Type:
 
 def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
     if not isinstance(type, TensorType):
-        raise UnsupportedError(diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span))
+        raise UnsupportedError(
+            diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span, label="not-a-tensor")
+        )
     return DynamicPort(name, type.shape, type.storage, type.bounds)
 
 

@@ -21,40 +21,40 @@ TEXT = """func.func @main(%x: tensor<2xf32>, %y: tensor<2xf32>) -> tensor<2xf32>
 X = np.ones(2, np.float32)
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"entry": 3}, TypeError, "entry: expected a string, got 3"),
-    ({"entry": None}, TypeError, "entry: expected a string, got None"),
-    ({"entry": "other"}, shlo_jit.StableHLOError, "no function @other; the program has @main"),
-    ({"target": 3}, TypeError, "target: expected a string, got 3"),
-    ({"target": "foo"}, ValueError, "unknown target 'foo'; write native, x86-64, x86-64-v3"),
-    ({"target": "foo:bar"}, ValueError, "unknown architecture 'foo' in target 'foo:bar'; known are aarch64"),
-    ({"cache": "yes"}, TypeError, "cache: expected True or False, got 'yes'"),
-    ({"cache": None}, TypeError, "cache: expected True or False, got None"),
-    ({"fold_scales": 1}, TypeError, "fold_scales: expected True or False, got 1"),
-    ({"custom_calls": ["f"]}, TypeError, "custom_calls: expected a dictionary of names and callables, got list"),
-    ({"custom_calls": {"f": 3.5}}, TypeError, "custom call 'f': expected a callable, .* got float"),
-    ({"custom_calls": {"f": None}}, TypeError, "custom call 'f': expected a callable, .* got NoneType"),
-    ({"custom_calls": {3: abs}}, TypeError, "custom call: expected its name, got 3"),
-    ({"composites": "f"}, TypeError, "composites: expected a dictionary of names and callables, got str"),
-    ({"composites": {"f": "g"}}, TypeError, "composite 'f': expected a callable, .* got str"),
-    ({"composites": {b"f": abs}}, TypeError, "composite: expected its name, got b'f'"),
-    ({"donate": 7}, TypeError, "donate: expected a sequence of argument indices, or 'program', got 7"),
-    ({"donate": "01"}, TypeError, "donate: expected a sequence of argument indices, or 'program', got '01'"),
-    ({"donate": None}, TypeError, "donate: expected a sequence of argument indices, or 'program', got None"),
-    ({"donate": ["a"]}, TypeError, "donate: expected argument indices, got 'a'"),
-    ({"donate": [0.0]}, TypeError, "donate: expected argument indices, got 0.0"),
-    ({"donate": [True]}, TypeError, "donate: expected argument indices, got True"),
-    ({"donate": [[0]]}, TypeError, r"donate: expected argument indices, got \[0\]"),
-    ({"donate": [0, 0]}, ValueError, "donate: argument 0 is given twice"),
+    ({"entry": 3}, TypeError, "entry: .*got 3"),
+    ({"entry": None}, TypeError, "entry: .*got None"),
+    ({"entry": "other"}, shlo_jit.StableHLOError, "@other.*@main"),
+    ({"target": 3}, TypeError, "target: .*got 3"),
+    ({"target": "foo"}, ValueError, "target 'foo'.*native, .*x86-64-v3"),
+    ({"target": "foo:bar"}, ValueError, "architecture 'foo'.*'foo:bar'.*aarch64"),
+    ({"cache": "yes"}, TypeError, "cache: .*got 'yes'"),
+    ({"cache": None}, TypeError, "cache: .*got None"),
+    ({"fold_scales": 1}, TypeError, "fold_scales: .*got 1"),
+    ({"custom_calls": ["f"]}, TypeError, "custom_calls: .*got list"),
+    ({"custom_calls": {"f": 3.5}}, TypeError, "custom call 'f': .*got float"),
+    ({"custom_calls": {"f": None}}, TypeError, "custom call 'f': .*got NoneType"),
+    ({"custom_calls": {3: abs}}, TypeError, "custom call: .*got 3"),
+    ({"composites": "f"}, TypeError, "composites: .*got str"),
+    ({"composites": {"f": "g"}}, TypeError, "composite 'f': .*got str"),
+    ({"composites": {b"f": abs}}, TypeError, "composite: .*got b'f'"),
+    ({"donate": 7}, TypeError, "donate: .*got 7"),
+    ({"donate": "01"}, TypeError, "donate: .*got '01'"),
+    ({"donate": None}, TypeError, "donate: .*got None"),
+    ({"donate": ["a"]}, TypeError, "donate: .*got 'a'"),
+    ({"donate": [0.0]}, TypeError, "donate: .*got 0.0"),
+    ({"donate": [True]}, TypeError, "donate: .*got True"),
+    ({"donate": [[0]]}, TypeError, r"donate: .*got \[0\]"),
+    ({"donate": [0, 0]}, ValueError, "donate: argument 0.*twice"),
     (
         {"donate": [7]},
         ValueError,
-        "donate: there is no argument 7: the program takes 2 arguments, numbered from 0 to 1",
+        "donate: .*argument 7.*2 arguments.*0 to 1",
     ),
-    ({"donate": [-1]}, ValueError, "donate: there is no argument -1"),
-    ({"threads": 0}, ValueError, "threads must be a positive integer, got 0"),
-    ({"threads": 2.5}, ValueError, "threads must be a positive integer, got 2.5"),
-    ({"threads": 10**6}, ValueError, "threads must be at most 1024, got 1000000"),
-    ({"threads": 10**30}, ValueError, "threads must be at most 1024, got 1000"),
+    ({"donate": [-1]}, ValueError, "donate: .*argument -1"),
+    ({"threads": 0}, ValueError, "threads.*got 0"),
+    ({"threads": 2.5}, ValueError, "threads.*got 2.5"),
+    ({"threads": 10**6}, ValueError, "threads.*1024.*1000000"),
+    ({"threads": 10**30}, ValueError, "threads.*1024.*1000"),
 ]
 
 
@@ -77,16 +77,16 @@ def test_options_in_all_their_forms() -> None:
 
 def test_donations_of_programs_with_few_arguments() -> None:
     none = "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<1> : tensor<i32> return %0 : tensor<i32> }"
-    with pytest.raises(ValueError, match=r"there is no argument 0: the program takes 0 arguments$"):
+    with pytest.raises(ValueError, match=r"argument 0: .* 0 arguments$"):
         shlo_jit.compile(none, donate=[0])
     one = "func.func @main(%x: tensor<i32>) -> tensor<i32> { return %x : tensor<i32> }"
-    with pytest.raises(ValueError, match=r"there is no argument 1: the program takes 1 argument$"):
+    with pytest.raises(ValueError, match=r"argument 1: .* 1 argument$"):
         shlo_jit.compile(one, donate=[1])
 
 
 def test_targets_of_other_machines() -> None:
     other = "aarch64:generic" if shlo_jit.codegen.target.resolve().is_x86 else "x86_64:haswell"
-    with pytest.raises(ValueError, match=f"target '{other}' is for another machine than this one"):
+    with pytest.raises(ValueError, match=f"target '{other}'.*machine"):
         shlo_jit.compile(TEXT, target=other)
 
 
@@ -96,7 +96,7 @@ def test_a_target_with_more_than_this_machine_has(monkeypatch: pytest.MonkeyPatc
     real = target.resolve
     host = dataclasses.replace(real("x86_64-linux:haswell"), name="native")
     monkeypatch.setattr(target, "resolve", lambda name="native": host if name == "native" else real(name))
-    with pytest.raises(ValueError, match=r"target 'x86-64-v4' needs avx512bw, .*, which this machine does not have"):
+    with pytest.raises(ValueError, match=r"'x86-64-v4' .*avx512bw"):
         target.check_runs_here(real("x86-64-v4"))
     target.check_runs_here(real("x86-64-v3"))
 
@@ -104,13 +104,13 @@ def test_a_target_with_more_than_this_machine_has(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", [3, None, "", b"f", ["f"]])
 def test_names_of_custom_calls(name: Any) -> None:
     for target in (abs, None):
-        with pytest.raises(TypeError, match="custom call: expected its name, got"):
+        with pytest.raises(TypeError, match="custom call: .*name"):
             shlo_jit.register_custom_call(name, target)
 
 
 @pytest.mark.parametrize("target", [3.5, "g", 0, -1, True, [], {}, ctypes.c_int(3)])
 def test_targets_of_custom_calls(target: Any) -> None:
-    with pytest.raises(TypeError, match="custom call 'f': expected a callable, a ctypes function"):
+    with pytest.raises(TypeError, match="'f'.*callable, a ctypes function"):
         shlo_jit.register_custom_call("f", target)
 
 
@@ -120,28 +120,26 @@ F32 = "tensor<2xf32>"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((3, [F32, F32]), "op_name: expected a string, got 3"),
-        ((None, None), "op_name: expected a string, got None"),
-        (("add", 3), "operand_types: expected a list of types or their texts, got 3"),
-        (("add", F32), "operand_types: expected a list of types or their texts, got 'tensor<2xf32>'"),
-        (("add", [3]), r"operand_types: expected a list of types or their texts, got \[3\]"),
-        (("add", [F32, F32], [1]), r"attributes: expected a dictionary, got \[1\]"),
-        (("add", [F32, F32], {}, 3), "regions: expected a list of Regions, got 3"),
-        (("add", [F32, F32], {}, [3]), r"regions: expected a list of Regions, got \[3\]"),
+        ((3, [F32, F32]), "op_name: .*got 3"),
+        ((None, None), "op_name: .*got None"),
+        (("add", 3), "operand_types: .*got 3"),
+        (("add", F32), "operand_types: .*got 'tensor<2xf32>'"),
+        (("add", [3]), r"operand_types: .*got \[3\]"),
+        (("add", [F32, F32], [1]), r"attributes: .*got \[1\]"),
+        (("add", [F32, F32], {}, 3), "regions: .*got 3"),
+        (("add", [F32, F32], {}, [3]), r"regions: .*got \[3\]"),
     ],
 )
 def test_infer(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         shlo_jit.infer(*arguments)
-    with pytest.raises(TypeError, match="result_types: expected a list of types or their texts, got 3"):
+    with pytest.raises(TypeError, match="result_types: .*got 3"):
         shlo_jit.infer("add", [F32, F32], result_types=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("stage", ["foo", "", 3, None, ["plan"]])
 def test_stages(stage: Any) -> None:
-    with pytest.raises(
-        ValueError, match="unknown stage .*: expected one of module, core, plan, schedule, memory, lowered, llvm, asm"
-    ):
+    with pytest.raises(ValueError, match="stage .*module, core, plan, schedule, memory, lowered, llvm, asm"):
         shlo_jit.compile(TEXT).text(stage)
 
 
@@ -151,7 +149,7 @@ def test_stages(stage: Any) -> None:
 def test_times_to_wait(seconds: Any, error: type[Exception]) -> None:
     exe = shlo_jit.compile(TEXT)
     for call in (lambda: exe.outfeed.get(seconds), lambda: setattr(exe.infeed, "time_out", seconds)):
-        with pytest.raises(error, match="time_out: expected a number of seconds"):
+        with pytest.raises(error, match="time_out"):
             call()
     exe.outfeed.queue.append((X,))
     assert exe.outfeed.get(float("inf")) is X
@@ -159,7 +157,7 @@ def test_times_to_wait(seconds: Any, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize("handle", ["3", None, 3.0, True])
 def test_channels(handle: Any) -> None:
-    with pytest.raises(TypeError, match="channel: expected its handle, an integer, got"):
+    with pytest.raises(TypeError, match="channel: .*integer"):
         shlo_jit.compile(TEXT).channel(handle)
 
 
@@ -180,7 +178,7 @@ def test_sizes(text: str, expected: int) -> None:
 def test_bad_sizes(variable: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, text)
     read = cache.default_cache if "CACHE" in variable else lambda: pool.BlockPool().limit
-    with pytest.raises(ValueError, match=f"{variable} must be a number of bytes such as 500M or 2GiB, got '{text}'"):
+    with pytest.raises(ValueError, match=f"{variable}.*'{text}'"):
         read()
 
 
@@ -204,12 +202,12 @@ def test_flags(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SHLO_JIT_GDB", text)
         assert environment.flag("SHLO_JIT_GDB") is expected
     monkeypatch.setenv("SHLO_JIT_GDB", "maybe")
-    with pytest.raises(ValueError, match="SHLO_JIT_GDB must be 0 or 1, got 'maybe'"):
+    with pytest.raises(ValueError, match="SHLO_JIT_GDB.*'maybe'"):
         environment.flag("SHLO_JIT_GDB")
 
 
 @pytest.mark.parametrize("text", ["1.5", "2x", "٣", "5000"])
 def test_thread_counts(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_NUM_THREADS", text)
-    with pytest.raises(ValueError, match="SHLO_JIT_NUM_THREADS must be (a positive integer|at most 1024), got"):
+    with pytest.raises(ValueError, match="SHLO_JIT_NUM_THREADS.*(positive|1024)"):
         shlo_jit.compile(TEXT)

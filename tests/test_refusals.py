@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 
@@ -102,19 +103,19 @@ def test_refused_at_its_line(case: str) -> None:
 
 
 def test_missing_entry() -> None:
-    with pytest.raises(shlo_jit.StableHLOError, match="no function @other; the program has @main"):
+    with refused(shlo_jit.StableHLOError, "entry", shows="@other"):
         shlo_jit.compile(GOOD, entry="other", cache=False)
 
 
 @pytest.mark.parametrize("source", [3, None, ["text"]])
 def test_not_a_program(source: object) -> None:
-    with pytest.raises(TypeError, match="StableHLO text, a path, bytes, a Module, or an object with"):
+    with pytest.raises(TypeError, match="text, a path, bytes, a Module"):
         shlo_jit.compile(source)
 
 
 @pytest.mark.parametrize("compiles", [shlo_jit.compile, shlo_jit.parse])
 def test_half_a_character(compiles: Any) -> None:
-    with pytest.raises(shlo_jit.ParseError, match="D800") as caught:
+    with refused(shlo_jit.ParseError, "encoding", (2, 6), shows="D800") as caught:
         compiles(GOOD.replace("return", "// \ud800\n  return"))
     assert (caught.value.line, caught.value.column) == (2, 6)
 
@@ -143,5 +144,5 @@ def test_more_memory_than_there_is(text: str, times: int) -> None:
     """The system may promise it all the same; the process is not to find out by using it."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     exe = shlo_jit.compile(text.format(n=times * physical // 4), cache=False)
-    with pytest.raises(MemoryError, match=r"\d+ bytes of memory are available"):
+    with pytest.raises(MemoryError, match=r"\d+ bytes of memory"):
         exe(np.float32(1))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit import sources
@@ -101,7 +102,7 @@ def test_files_that_are_not_there(call: Any, tmp_path: Path, monkeypatch: pytest
     for source in (tmp_path, str(tmp_path), Path("")):
         with pytest.raises(IsADirectoryError):
             call(source)
-    with pytest.raises(OSError, match="a program is read from a file or a pipe, and this is a device: '/dev/zero'"):
+    with pytest.raises(OSError, match="device: '/dev/zero'"):
         call(Path("/dev/zero"))
 
 
@@ -121,7 +122,7 @@ def test_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sources.read_source(path) == (large, str(path), ())
     writer.join()
     monkeypatch.setattr(sources, "PIPE_WAIT", 0.05)
-    with pytest.raises(TimeoutError, match="nobody wrote to the pipe"):
+    with pytest.raises(TimeoutError, match="pipe"):
         shlo_jit.compile(path)
 
 
@@ -239,7 +240,7 @@ def test_what_is_no_text_at_all() -> None:
                 f"got {type(source).__name__}",
             ):
                 call(source)
-    with pytest.raises(TypeError, match=r"got StringIO; pass its .read\(\)"):
+    with pytest.raises(TypeError, match=r"StringIO; .*\.read\(\)"):
         shlo_jit.compile(io.StringIO(TEXT))
 
 
@@ -291,7 +292,7 @@ def test_objects_that_have_a_text(tmp_path: Path) -> None:
     shlo_jit.export(source, tmp_path / "model.o")
     with pytest.raises(shlo_jit.ParseError, match="^<HasText>:1:1: "):
         shlo_jit.parse(HasText("no program"))
-    with pytest.raises(shlo_jit.ParseError, match="this is HLO text, not StableHLO"):
+    with refused(shlo_jit.ParseError, "syntax", (1, 1), shows="HLO"):
         shlo_jit.compile(HasText("HloModule f"))
     for wrong in (HasText(None), HasText(b"text"), HasText):
         with pytest.raises(TypeError, match="^expected StableHLO text"):
@@ -308,5 +309,5 @@ def test_what_jax_has_for_programs() -> None:
         assert shlo_jit.compile(source)(x).tolist() == [-1, -1]
     for artifact in (exported.mlir_module_serialized, exported.serialize()):
         assert shlo_jit.compile(artifact)(x).tolist() == [-1, -1]
-    with pytest.raises(shlo_jit.ParseError, match="this is HLO text, not StableHLO"):
+    with refused(shlo_jit.ParseError, "syntax", (1, 1), shows="HLO"):
         shlo_jit.compile(lowered.compile().as_text())

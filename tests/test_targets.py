@@ -195,7 +195,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_target(name: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(UNKNOWN[name])):
+    with pytest.raises(ValueError, match=UNKNOWN[name]):
         resolve(name)
 
 
@@ -204,9 +204,7 @@ def test_check_runs_here() -> None:
     check_runs_here(resolve("native"))
     check_runs_here(resolve("x86-64"))
     for name in ("aarch64", "x86_64-windows"):
-        with pytest.raises(ValueError, match="is for another machine than this one, x86_64-"):
+        with pytest.raises(ValueError, match="machine.*x86_64-"):
             check_runs_here(resolve(name))
-    with pytest.raises(
-        ValueError, match=r"'x86-64-v2\+xop' needs fma4, (sse4a, )?xop, which this machine does not have"
-    ):
+    with pytest.raises(ValueError, match=r"'x86-64-v2\+xop' .*fma4, (sse4a, )?xop"):
         check_runs_here(resolve("x86-64-v2+xop"))

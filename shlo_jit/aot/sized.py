@@ -121,7 +121,9 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
         first = next(i for i, a in enumerate(arguments) if is_dynamic(a))
         what = f"argument {first} (%{arguments[first].name}) is of type {type_text(arguments[first].type)}"
         hint = "say for which shapes there shall be code: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
-        raise UnsupportedError(diagnose(f"{what}: its dimensions are not all known", function.span, hint=hint))
+        raise UnsupportedError(
+            diagnose(f"{what}: its dimensions are not all known", function.span, hint=hint, label="unknown-dimensions")
+        )
     return _refined(module, function, options, shapes)
 
 
@@ -211,7 +213,7 @@ def _refuse_computed(module: Module, options: CompileOptions) -> None:
         return  # lowering says what is unknown, and where
     message = f"{op.name}: its result's shape follows from values, which are not known when a library is made"
     hint = "give the value of {} in shapes" if (names := _names(module, options)) else ""
-    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint.format(names)))
+    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint.format(names), label="shape-from-values"))
 
 
 def _names(module: Module, options: CompileOptions) -> str:
@@ -225,5 +227,5 @@ def _names(module: Module, options: CompileOptions) -> str:
 def _port(name: str, type: Type, what: str, function: Op) -> SizedPort:
     if not isinstance(type, TensorType) or type.shape is None:
         message = f"{what} is of type {type_text(type)}; a function of a library has tensors of known rank"
-        raise UnsupportedError(diagnose(message, function.span))
+        raise UnsupportedError(diagnose(message, function.span, label="not-a-tensor"))
     return SizedPort(name, type.shape, type.storage, type.bounds)

@@ -47,7 +47,7 @@ def scalar_text(code: LLVMFunction, operands: Sequence[DType], results: Sequence
     whole = made[0] if len(made) == 1 else f"{{ {', '.join(made)} }}"
     if params != wanted or returned != whole:
         expected = f"{whole} ({', '.join(wanted)})"
-        raise Refused(f"it is {returned} ({', '.join(params)}), and the call needs {expected}")
+        raise Refused("signature-mismatch", f"it is {returned} ({', '.join(params)}), and the call needs {expected}")
     convention = _convention(text, code.symbol)
     lines = [f'%r = call {convention}{whole} @"{code.symbol}"({", ".join(f"{t} %a{i}" for i, t in enumerate(wanted))})']
     struct = "{ " + ", ".join(["i64", *made]) + " }"
@@ -70,7 +70,9 @@ def kernel_text(code: LLVMFunction, target: Target) -> str:
     text = _checked(code.source, target)
     returned, params = _signature(text, code.symbol)
     if params != ["ptr", "ptr"] or returned not in ("void", "i32"):
-        raise Refused(f"it is {returned} ({', '.join(params)}), and not void (ptr, ptr) or i32 (ptr, ptr)")
+        raise Refused(
+            "signature-mismatch", f"it is {returned} ({', '.join(params)}), and not void (ptr, ptr) or i32 (ptr, ptr)"
+        )
     call = f'call {_convention(text, code.symbol)}{returned} @"{code.symbol}"(ptr %operands, ptr %results)'
     if returned == "void":
         body = f"{call}\n  ret i64 0"
@@ -88,15 +90,15 @@ def _checked(source: str | bytes, target: Target) -> str:
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise Refused(f"LLVM was not done with it after {SECONDS} s") from None
+        raise Refused("llvm-timeout", f"LLVM did not finish within {SECONDS} s") from None
     read, _, made = done.stdout.partition(b"\0")
     text = read.decode()
     if text:
         _check(text, target)
     if done.returncode == 1:
-        raise Refused(f"LLVM refuses it: {done.stderr.decode(errors='replace').strip()}")
+        raise Refused("llvm-rejects", f"LLVM rejects it: {done.stderr.decode(errors='replace').strip()}")
     if done.returncode:
-        raise Refused(f"LLVM fails on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
+        raise Refused("llvm-fails", f"LLVM crashed on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
     _check_helpers(made)
     return text
 
@@ -123,20 +125,22 @@ def _check(text: str, target: Target) -> None:
     plain = _STRING.sub('c""', text)
     for what, pattern in _REFUSED.items():
         if pattern.search(plain):
-            raise Refused(f"it has {what}")
+            raise Refused("unusable-definition", f"it has {what}")
     triple = _TRIPLE.search(text)
     if triple is not None and machine_of_triple(triple[1])[0] != target.arch:
-        raise Refused(f"it is for {triple[1]}, and the program for {target.triple}")
+        raise Refused("other-target", f"it is for {triple[1]}, and the program for {target.triple}")
     layout = _LAYOUT.search(text)
     if layout is not None:
         own = {"p": f":{target.pointer_bits}:{target.pointer_bits}"} | _parts(str(target_machine(target).target_data))
         other = [f"{key}{value}" for key, value in _parts(layout[1]).items() if own.get(key, value) != value]
         if other:
-            raise Refused(f"its data layout has {', '.join(other)}, which is not as {target.triple} has it")
+            raise Refused(
+                "other-data-layout", f"its data layout has {', '.join(other)}, which {target.triple} does not have"
+            )
     module = parse(text)
     missing = [v.name for v in module.global_variables if v.is_declaration]
     if missing:
-        raise Refused(f"it has no definition of the variable {missing[0]}")
+        raise Refused("undefined-variable", f"it has no definition of the variable {missing[0]}")
 
 
 def _parts(layout: str) -> dict[str, str]:
@@ -164,9 +168,9 @@ def _signature(text: str, symbol: str) -> tuple[str, list[str]]:
     try:
         function = module.get_function(symbol)
     except NameError:
-        raise Refused("there is no function of that name in it") from None
+        raise Refused("no-such-function", "there is no function of that name in it") from None
     if function.is_declaration:
-        raise Refused("that function has no body")
+        raise Refused("function-without-body", "that function has no body")
     type = str(function.global_value_type)
     returned, _, params = type.removesuffix(")").rpartition(" (")
     assert fields_of(returned) is None or returned.endswith("}")

@@ -19,6 +19,7 @@ from shlo_jit.codegen import optimize
 from shlo_jit.custom.reader_process import without_target
 from shlo_jit.custom.run_time import RUN_TIME, run_time_text
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 
 SCALAR, KERNEL = "shlo_custom_scalar", "shlo_custom_kernel"
 
@@ -37,7 +38,11 @@ _COMDAT = re.compile(r"^\$[^\n]* = comdat [^\n]*\n|(?<=[\w}\]]), comdat(?:\(\$[^
 
 
 class Refused(Exception):
-    """Why code cannot be compiled, in words that follow its name."""
+    """Code that cannot be compiled, or lifted to ops: the reason, in words that follow the code's name."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = Reason(code, text)
 
 
 def parse(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
@@ -46,7 +51,7 @@ def parse(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
         module = llvm.parse_assembly(text, context or llvm.create_context())
         module.verify()
     except RuntimeError as error:
-        raise Refused(f"LLVM refuses it: {_first_line(error)}") from None
+        raise Refused("llvm-rejects", f"LLVM rejects it: {_first_line(error)}") from None
     return module
 
 
@@ -65,14 +70,16 @@ def check_calls(names: Iterable[str], target: Target | None = None) -> None:
     has_libc = target is None or target.system != "none"
     for name in names:
         if name not in LIBRARY and not (has_libc and name in MEMORY):
-            raise Refused(f"it calls {name}, which compiled programs do not have")
+            raise Refused("unknown-callee", f"it calls {name}, which compiled programs do not have")
 
 
 def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) -> str:
     """The text optimized for a target, with nothing to be seen of it but `entry`, which is called `symbol`. Raises
     Refused."""
     if target.pointer_bits != 64:
-        raise Refused(f"code of arrays is made for 64 bits, and {target.name} has {target.pointer_bits}")
+        raise Refused(
+            "pointer-width", f"array code needs pointers of 64 bits, and {target.name} has {target.pointer_bits}"
+        )
     module = parse(without_target(text))
     missing = called(module)
     if any(name in RUN_TIME for name in missing):
@@ -91,7 +98,7 @@ def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) ->
         builder.getModulePassManager().run(module, builder)
     check_calls(called(module), target)
     if any(v.is_declaration for v in module.global_variables):
-        raise Refused("it refers to objects of this process by their addresses")
+        raise Refused("refers-to-process", "it refers to objects of this process by their addresses")
     module.verify()
     done = _COMDAT.sub("", str(module))
     return _without_module_lines(_ENDS.sub(r"\1 {", done))

@@ -86,14 +86,14 @@ def _numba_types() -> Any:
     try:
         from numba.core import types
     except ImportError as error:
-        raise Refused(f"Numba is not installed ({error}): pip install numba") from None
+        raise Refused("numba-missing", f"Numba is not installed ({error}): pip install numba") from None
     return types
 
 
 def _type(dtype: DType) -> Any:
     types = _numba_types()
     if dtype.name not in NAMES:
-        raise Refused(f"Numba has no numbers of type {dtype.name}")
+        raise Refused("numba-type", f"Numba has no scalars of type {dtype.name}")
     return getattr(types, NAMES[dtype.name])
 
 
@@ -123,9 +123,9 @@ def _compile(
             _write_wrapper(found.target_context, library, found.fndesc, constants, write)
             library.finalize()
         except (NumbaError, NotImplementedError) as error:
-            raise Refused(f"Numba refuses it: {_short(error)}") from None
+            raise Refused("numba-rejects", f"Numba rejects it: {_short(error)}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
-            raise Refused(f"Numba fails on it: {_short(error)}") from error
+            raise Refused("numba-fails", f"Numba crashed on it: {_short(error)}") from error
         text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
         return _numbered(_INLINE.sub("nounwind", text))
 
@@ -272,15 +272,18 @@ def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Se
     several = isinstance(type, types.BaseTuple)
     given: list[Any] = [*type] if several else [type]  # type: ignore[misc]  a tuple's types
     if len(given) != len(results):
-        raise Refused(f"it returns {type}, and the call has {len(results)} results")
+        raise Refused("result-mismatch", f"it returns {type}, and the call has {len(results)} results")
     i1, i64 = ir.IntType(1), ir.IntType(64)
     fits = i1(1)
     for i, (each, typed) in enumerate(zip(given, results, strict=True)):
         wanted = types.Array(_type(typed.dtype), len(typed.shape), "C")
         if not isinstance(each, types.Array) or (each.dtype, each.ndim) != (wanted.dtype, wanted.ndim):
-            raise Refused(f"it returns {each} where the call has {wanted}")
+            raise Refused("result-mismatch", f"it returns {each} where the call has {wanted}")
         if each.layout != "C":
-            raise Refused(f"it returns {each}, which need not be contiguous: np.ascontiguousarray makes it so")
+            raise Refused(
+                "result-not-contiguous",
+                f"it returns {each}, which may not be contiguous: return np.ascontiguousarray of it",
+            )
         own = builder.extract_value(value, i) if several else value
         array = make_array(each)(context, builder, own)
         size = context.get_abi_sizeof(context.get_data_type(each.dtype))

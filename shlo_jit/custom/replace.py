@@ -26,6 +26,7 @@ from shlo_jit.ops.known_calls import CODE
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.passes.frontend.inline import COMPOSITE
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import NotSymbolic, equal
 
 LAYOUTS = ("operand_layouts", "result_layouts")
@@ -46,20 +47,23 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
             return _call(rw, op, operands, _machine_code(code, target, op, text, by_elements=False))
         return _by_elements(code, target, rw, op, operands)
     except Refused as refusal:
-        name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
-        raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {refusal}", op.span)) from None
+        reason = refusal.reason
     finally:
         rw.current = outside
+    # Outside of the handler, so that the error does not keep the frames of the refusal: these have objects of LLVM's,
+    # which have to be freed in order, and the garbage collector has none.
+    name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
+    raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {reason.text}", op.span, label=reason.code))
 
 
 def _check_types(op: Op, operands: Sequence[Value]) -> None:
     for value in (*operands, *op.results):
         if not isinstance(value.type, TensorType) or isinstance(value.type.dtype, QuantizedType):
-            raise Refused("code takes and gives tensors of numbers")
+            raise Refused("not-tensors", "custom code takes and returns tensors of numbers")
     if not op.results:
-        raise Refused("code without results would do nothing")
+        raise Refused("no-results", "code without results would do nothing")
     if op.attributes.get(ALIASES):
-        raise Refused("code has no results in the memory of operands")
+        raise Refused("aliased-results", "custom code cannot write results into the memory of operands")
 
 
 # ---------------------------------------------------------------------- elements
@@ -76,7 +80,7 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
     for value in (*operands, *op.results):
         number = value.tensor.rank == 0 and value in operands
         if not number and not equal(value.tensor.extents, shape):
-            raise Refused("elementwise code takes tensors of the result's shape, and numbers")
+            raise Refused("shape-mismatch", "elementwise code takes scalars and tensors of the result's shape")
     types = [v.tensor.storage for v in operands]
     results = [r.tensor.storage for r in op.results]
     made = _scalars(code, target, op, types, results)
@@ -87,7 +91,7 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
     except Refused as refusal:
         del rw.blocks[depth:]  # the regions of loops that it was in
         del rw.block.ops[before:]
-        why = str(refusal)
+        why = refusal.reason
     numbers = [v.tensor.rank == 0 for v in operands]
     if op.result.tensor.rank == 0:
         numbers = [False] * len(operands)
@@ -144,13 +148,13 @@ def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands:
         op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
     )
     return _call(
-        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, "", made.errors)
+        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, None, made.errors)
     )
 
 
 def _require_fixed(code: CustomCode, op: Op, operands: Sequence[Value]) -> None:
     if not all(v.tensor.is_fixed for v in (*operands, *op.results)):
-        raise NotSymbolic(f"{code.name} is compiled for arrays of shapes that are fixed")
+        raise NotSymbolic("fixed-shapes-only", f"{code.name} takes arrays of fixed shapes only")
 
 
 def _without(op: Op, names: Sequence[str]) -> dict[str, Any]:
@@ -163,16 +167,19 @@ def _literals(function: Any, op: Op, taken: int) -> list[Any]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     if len(names) < taken:
-        raise Refused(f"it takes {len(names)} arguments, and the call has {taken}")
+        raise Refused("argument-mismatch", f"it takes {len(names)} arguments, and the call has {taken}")
     defaults = dict(zip(reversed(names), reversed(function.__defaults__ or ()), strict=False))
     attributes = attributes_of(op)
     found = []
     for name in names[taken:]:
         if name not in attributes and name not in defaults:
-            raise Refused(f"it takes {len(names)} arguments, and the call has {taken} and no attribute {name}")
+            raise Refused(
+                "argument-mismatch",
+                f"it takes {len(names)} arguments, and the call has {taken} and no attribute {name}",
+            )
         value = attributes.get(name, defaults.get(name))
         if not isinstance(value, bool | int | float | complex):
-            raise Refused(f"its parameter {name} is no number but {value!r}")
+            raise Refused("parameter-not-number", f"its parameter {name} is {value!r}, not a number")
         found.append(value)
     return found
 
@@ -187,7 +194,13 @@ def _once(code: Any, key: Any, make: Callable[[], Any]) -> Any:
 
 
 def _machine_code(
-    code: CustomCode, target: Target, op: Op, text: str, by_elements: bool, why: str = "", errors: tuple[str, ...] = ()
+    code: CustomCode,
+    target: Target,
+    op: Op,
+    text: str,
+    by_elements: bool,
+    why: Reason | None = None,
+    errors: tuple[str, ...] = (),
 ) -> MachineCode:
     name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
     routine = routine_of(text, target)

@@ -57,7 +57,7 @@ def compile_distributed(
         if local is not None:
             if options.num_replicas > 1:
                 what = f"a program on global arrays has one replica, not {options.num_replicas}"
-                raise UnsupportedError(diagnose(what, function.span))
+                raise UnsupportedError(diagnose(what, function.span, label="several-replicas"))
             arrays = _global_arrays(function, local, options)
             source = module = local.module
     grid = options.num_replicas, options.num_partitions

@@ -74,7 +74,7 @@ class Forming:
         places = [self.place[id(s)] for s in (*parts, second)]
         start, end = min(places), max(places)
         if end - start > tuning.EPILOGUE_DISTANCE:
-            return Refusal(f"the product that follows is more than {tuning.EPILOGUE_DISTANCE} steps away")
+            return Refusal("reader-too-far", f"the next product is more than {tuning.EPILOGUE_DISTANCE} steps later")
         inside = {id(s) for s in (*parts, second)}
         between = [s for s in self.steps[start:end] if s is not None and id(s) not in inside]
         late: set[int] = set()
@@ -82,7 +82,9 @@ class Forming:
             if self.before(s) & (inside | late):
                 late.add(id(s))
         if any(self.before(s) & late for s in (*parts, second)):
-            return Refusal("a step between the two products needs the first and is needed by the second")
+            return Refusal(
+                "step-between-products", "a step between the two products needs the first and is needed by the second"
+            )
         order = [*(s for s in between if id(s) not in late), second, *(s for s in between if id(s) in late)]
         self.steps[start : end + 1] = [*order, *[None] * (end + 1 - start - len(order))]
         self.place |= {id(s): i for i, s in enumerate(order, start)}
@@ -138,7 +140,7 @@ class _Forming(Forming):
     def unfit(self, attention: Attention, second: OpStep) -> Refusal | None:
         first, nest = attention.first, attention.rows.nest
         if not self.is_private(first.op.result) or first.epilogue is not None:
-            return Refusal("other steps read the product")
+            return Refusal("product-not-private", "other steps read the product")
         return (
             unfit_nest(nest, first.op.result, attention.weights)
             or unfit_products(first.op, attention, second.op)
@@ -160,14 +162,14 @@ def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
     places, index = [at for v, at in nest.loads if v is scores], store_of(nest, weights).index
     syms = [s.value for _, at in (*nest.nodes, *nest.loads) for e in at.index for s in e.syms]
     if len(places) != 1 or scores in syms:
-        return Refusal("the row program reads it at several places")
+        return Refusal("read-at-several-indices", "the row program reads it at several indices")
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     if any(covers(nest, at, v.tensor.extents) != wide for v, at in ((scores, places[0]), (weights, At(index)))):
-        return Refusal("the row program does not go over each of its elements once")
+        return Refusal("not-each-element-once", "the row program does not visit each of its elements exactly once")
     if ix.linearize(places[0].index, scores.tensor.extents) != ix.linearize(index, weights.tensor.extents):
-        return Refusal("the row program changes the order of dimensions")
+        return Refusal("transposes-dimensions", "the row program changes the order of dimensions")
     if any(n.op.name == "stablehlo.reduce" and len(n.op.block().ops) > 2 for n in nest.nodes.values()):
-        return Refusal("the row program reduces by more than one op")
+        return Refusal("compound-reduction", "the row program reduces with a body of several ops")
     return None
 
 
@@ -181,20 +183,23 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
     nest = attention.rows.nest
     two = roles_of(second)
     if is_split(first) or is_split(second):
-        return Refusal("dimensions of an operand lie on both sides of what is summed over")
+        return Refusal("split-dimensions", "free dimensions of an operand lie on both sides of the contracted ones")
     batch, m, n, k = extents_of(first)
     batches, rows, depth, columns = extents_of(second)
     if any(isinstance(x, Size) for x in (m, n, k, depth)):
-        return Refusal("its rows or columns are known at the call only")
+        return Refusal("dynamic-size", "its rows or columns are known only when the program is called")
     if equal(batch * m * n * k * depth, 0):
-        return Refusal("there is nothing to compute")
+        return Refusal("empty-product", "the products have no elements")
     offset = ix.linearize(store_of(nest, attention.weights).index, attention.weights.tensor.extents)
     along = all(offset.coefficient(v) < n for v in nest.reduce_vars)
     if n < tuning.ATTENTION_LEAST_COLUMNS or not equal(nest.reduced, n) or not along:
-        return Refusal("the row program's rows are not those of the product, or are very short")
+        return Refusal(
+            "rows-differ",
+            f"the row program's rows are not the product's, or shorter than {tuning.ATTENTION_LEAST_COLUMNS}",
+        )
     order = [d for d in (*two.lhs_batch, *two.lhs_free, *two.lhs_contracting) if is_wide(_lhs(second)[d])]
     if order != sorted(order) or not equal((batch, m, n), (batches, rows, columns)):
-        return Refusal("the product that follows goes over its rows in another order")
+        return Refusal("other-row-order", "the next product reads the rows in another order")
     return None
 
 
@@ -212,7 +217,9 @@ def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
             places = [at for v, at in epilogue.nest.loads if v is value]
             same = all(not at.conditions and ix.linearize(at.index, value.tensor.extents) == here for at in places)
         if not same:
-            return Refusal("the product that follows reads what the row program returns")
+            return Refusal(
+                "next-product-reads-row-results", "the next product also reads another result of the row program"
+            )
     return None
 
 
@@ -232,12 +239,13 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
     nbytes = sum(hint_of(op.operands[1].tensor.nbytes) for op in (first, second)) // max(1, batch)
     if nbytes > tuning.ATTENTION_OPERAND_BYTES:
         return Refusal(
-            f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
+            "large-operands",
+            f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
         )
     rows = least_rows(k + extents_of(second)[2])
     # The matrices of a layer, which few rows meet, take as long for one row as for some.
     least = tuning.GEMM_LEAST_ROWS if equal(batch, 1) else 1
     tasks, work = batch * -(-m // rows), batch * max(m, least) * n * max(k, hint_of(extents_of(second)[2]))
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
-        return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")
+        return Refusal("too-few-tasks", f"{tasks} blocks of {rows} rows are too few tasks for {work:,} multiply-adds")
     return None

@@ -81,16 +81,20 @@ class _Forming(Forming):
             if refusal is not None:
                 return refusal
         if len(places) != 1 or set(made) != set(attention.inside):
-            return Refusal("the row program writes its results in several orders")
+            return Refusal(
+                "several-write-orders", "the row program writes its results in different orders of dimensions"
+            )
         if any(extents_of(step.op)[:3] != extents_of(first)[:3] for step in attention.firsts):
-            return Refusal("the products that it reads have other rows")
+            return Refusal("products-have-other-rows", "the products that the row program reads differ in their rows")
         if any(step.pieces is not None for step in (*attention.firsts, *behind)):
-            return Refusal("a product reads a concatenation in pieces")
+            return Refusal("reads-segments", "a product reads a concatenation in segments")
         written = [v for v in attention.rows.writes if v not in made]
         if any(v in step.reads for v in written for step in behind):
-            return Refusal("a product that follows reads what the row program returns")
+            return Refusal(
+                "next-product-reads-row-results", "a following product also reads another result of the row program"
+            )
         if any(v in step.reads for other in behind for v in other.writes for step in behind if step is not other):
-            return Refusal("a product that follows reads what another one returns")
+            return Refusal("next-product-reads-another", "a following product reads the result of another one")
         return unfit_work(attention, second)
 
 
@@ -109,14 +113,15 @@ def unfit_work(attention: Attention, second: OpStep) -> Refusal | None:
     """Why it would be slower."""
     batch, m, n, k = extents_of(attention.first.op)
     if any(isinstance(x, Size) for x in (batch, m, n, k)):
-        return Refusal("its rows are known at the call only")
+        return Refusal("dynamic-size", "its rows are known only when the program is called")
     nbytes = sum(v.tensor.nbytes for step in attention.firsts for v in step.op.operands[1:]) // max(1, batch)
     if nbytes > tuning.ATTENTION_OPERAND_BYTES:
         return Refusal(
-            f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
+            "large-operands",
+            f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
         )
     features = k + extents_of(second.op)[2]
     if are_few_tasks(batch, m, n, k, features):
         tasks = batch * parts_of_rows(batch, m, features)
-        return Refusal(f"there are {tasks} tasks, too few for {batch * m * n * k:,} multiply-adds")
+        return Refusal("too-few-tasks", f"{tasks} tasks are too few for {batch * m * n * k:,} multiply-adds")
     return None

@@ -51,23 +51,27 @@ class _Attaching:
         (value,) = host.op.results
         readers = self.readers.get(value, {})
         if value in self.returned:
-            return Refusal("the product is returned")
+            return Refusal("product-returned", "the product itself is returned")
         if len(readers) != 1:
-            return Refusal(f"{len(readers)} steps read the product")
+            return Refusal("product-readers", f"{len(readers)} steps read the product, not one")
         (step,) = readers
         if not isinstance(step, NestStep):
-            return Refusal(f"a {step.title} reads the product")
+            return Refusal("reader-is-kernel", f"a {step.title} reads the product, not a loop")
         nest = unrolled_copies(step.nest, value)
         refusal = unfit(nest, value)
         if refusal is not None:
             return refusal
         index, at = self.place[id(host)], self.place[id(step)]
         if at - index > tuning.EPILOGUE_DISTANCE:
-            return Refusal(f"the loop that reads it is more than {tuning.EPILOGUE_DISTANCE} steps away")
+            return Refusal(
+                "reader-too-far", f"the loop that reads it is more than {tuning.EPILOGUE_DISTANCE} steps later"
+            )
         between = [s for s in self.steps[index + 1 : at] if s is not None]
         wanted = needed(step, between)
         if any(value in s.reads or depends(s, host, between) for s in wanted):
-            return Refusal("the loop that reads it also reads what is made of the product")
+            return Refusal(
+                "reader-depends-on-product", "the loop that reads it also needs a value computed from the whole product"
+            )
         step.nest = nest
         host.epilogue = step
         for v in step.reads:
@@ -113,17 +117,19 @@ def unrolled_copies(nest: Nest, value: Value) -> Nest:
 def unfit(nest: Nest, value: Value) -> Refusal | None:
     """Why a nest is no plain loop that reads the value at each element once, in the order of its memory."""
     if nest.reduce_vars:
-        return Refusal("what reads it passes over its rows several times")
+        return Refusal("reader-reduces", "the loop that reads it reduces over rows and passes over them several times")
     if nest.overwrites is not None or nest.after is not None:
-        return Refusal("what reads it writes a part of a buffer")
+        return Refusal("writes-part", "the loop that reads it writes only a part of a buffer")
     places = [at for v, at in nest.loads if v is value]
     if len(places) != 1 or value.tensor.size == 0:
-        return Refusal("the loop reads it at several places")
+        return Refusal("read-at-several-indices", "the loop that reads it does so at several indices")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     stores = [covers(nest, ix.At(s.index), s.target.tensor.extents, of_part=True) for s in nest.stores]
     if seen is None or seen != wide or any(s != wide for s in stores):
-        return Refusal("the loop does not go over each of its elements once")
+        return Refusal(
+            "not-each-element-once", "the loop that reads it does not visit each of its elements exactly once"
+        )
     return None
 
 

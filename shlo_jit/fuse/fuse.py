@@ -28,6 +28,7 @@ from shlo_jit.fuse.segments import pieces_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
 
@@ -70,7 +71,7 @@ class _Fusion(Grouping):
             op = self.block.ops[position]
             if op.name in TERMINATORS:
                 results = list(op.operands)
-                self.memory.update(dict.fromkeys(results, "returned"))
+                self.memory.update(dict.fromkeys(results, Reason("returned", "the program or region returns it")))
             elif op.name == "stablehlo.constant":
                 self.constant(op, position)
             elif op.name == "stablehlo.reduce" and has_plain_body(op):
@@ -122,7 +123,7 @@ class _Fusion(Grouping):
         for r in op.results:
             for nest in self.nests_wanting(r):
                 self.load(nest, r)
-            self.write(step, r, f"a {step.title} writes memory")
+            self.write(step, r, Reason("kernel-result", f"a {step.title} writes its result to memory"))
         for o in op.operands:
             for part in step.parts_of(o) if isinstance(step, OpStep) else [o]:
                 self.read(step, part)
@@ -139,7 +140,7 @@ class _Fusion(Grouping):
         if wanted and self.choices.chooses(op) and self.inline_everywhere(op, nests) is None:
             return
         found = self.pieces.get(op.result)
-        why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
+        why = Reason("not-in-segments", "products read it as a whole", found) if isinstance(found, Refusal) else None
         fuse_concatenate(self, op, position, why)
 
     def has_places(self, op: Op, nest: Nest) -> bool:
@@ -168,7 +169,7 @@ class _Fusion(Grouping):
         self.steps.append(step)
         for nest in self.nests_wanting(op.result):
             self.load(nest, op.result)
-        self.write(step, op.result, "")
+        self.write(step, op.result, None)
         self.read(step, op.operands[0])
 
     # ------------------------------------------------------------------ ops that can be computed anywhere
@@ -182,7 +183,7 @@ class _Fusion(Grouping):
             refusal = self.inline_everywhere(op, nests)
             if refusal is None:
                 return
-            why = refusal.reason
+            why = refusal
         self.materialize(op, position, self.nests_wanting(value), why)
 
     def inline_everywhere(self, op: Op, nests: list[Nest]) -> Refusal | None:
@@ -193,7 +194,7 @@ class _Fusion(Grouping):
         return refusal
 
     # ------------------------------------------------------------------ values in memory
-    def materialize(self, op: Op, position: int, nests: list[Nest], why: str) -> None:
+    def materialize(self, op: Op, position: int, nests: list[Nest], why: Reason) -> None:
         """Write the value to memory, from a nest that visits each of its elements once, or from a new one. `why` it has
         to be in memory."""
         value = op.result
@@ -218,8 +219,8 @@ class _Fusion(Grouping):
             nest = self.new_nest(position)
             at = space_of(nest, value.tensor.extents)
             nest.pending[value] = [at]
-            own = f"; a loop of its own, since its reader {refusal.reason}" if refusal is not None else ""
-            self.store(nest, value, at, why + own)
+            own = Reason("separate-loop", "computed by a separate loop", refusal) if refusal is not None else None
+            self.store(nest, value, at, why.then(own))
             refused = self.inline(op, nest)
             assert refused is None, f"{op.name} has no index map over its own elements"
 

@@ -16,6 +16,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.reasons import Reason
 
 TERMINATORS = {"stablehlo.return", "func.return"}
 
@@ -62,7 +63,7 @@ class Grouping:
         self.choices = Choices(block)
         self.steps: list[Step] = []
         self.of_nest: dict[Nest, NestStep] = {}
-        self.memory: dict[Value, str] = {}
+        self.memory: dict[Value, Reason] = {}
         """Values that must be in memory, and why."""
         self.producers: dict[Value, list[Step]] = {}
         self.readers: dict[Value, list[Step]] = {}
@@ -114,7 +115,10 @@ class Grouping:
             except Split as split:
                 nest.split(split.var, split.factor)
             except NotAffine:
-                return Refusal(f"no affine map leads from a reader's loops through the {op.name.partition('.')[2]}")
+                return Refusal(
+                    "not-affine",
+                    f"no affine map leads from the indices of its reader through the {op.name.partition('.')[2]}",
+                )
         del nest.pending[value]
         for at, operands in found:
             nest.nodes[(value, at)] = Node(op, list(operands))
@@ -129,18 +133,19 @@ class Grouping:
             self.reading.add((step, value))
             step.reads.append(value)
             self.readers.setdefault(value, []).append(step)
-        self.memory.setdefault(value, f"read by a {step.title}")
+        self.memory.setdefault(value, Reason("read-by-step", f"read by a {step.title}"))
 
-    def write(self, step: Step, value: Value, why: str) -> None:
+    def write(self, step: Step, value: Value, why: Reason | None) -> None:
         """Note that a step writes a value to memory, and why that is so."""
         step.writes.append(value)
-        step.why.setdefault(value, why)
+        if why is not None:
+            step.why.setdefault(value, why)
         self.producers.setdefault(value, []).append(step)
         for reader in self.readers.get(value, []):
             if reader is not step:
                 reader.after.append(step)
 
-    def store(self, nest: Nest, value: Value, at: At, why: str) -> None:
+    def store(self, nest: Nest, value: Value, at: At, why: Reason) -> None:
         """Let a nest write a value that it computes at `at` to the same place of its memory."""
         nest.stores.append(Store(value, at, value, at.index))
         self.write(self.of_nest[nest], value, why)

@@ -74,7 +74,10 @@ class _Forming:
             found = self.next(step)
             step = found if found is not None and self.may_wait(chain, found) else None
         while len(chain) > 1 and (bad := self.written_twice(chain)):
-            chain[bad - 1].no_bands = Refusal("it writes lines for others that two bands of its reader need")
+            chain[bad - 1].no_bands = Refusal(
+                "lines-needed-twice",
+                "other steps read its lines too, and consecutive line tiles of its reader share some",
+            )
             chain = chain[:bad] if bad > 1 else chain[:1]
         return chain
 
@@ -88,7 +91,9 @@ class _Forming:
             return None
         maker.no_bands = unfit(maker, image, reader)
         if maker.no_bands is None and reader.op.name != WINDOW and self.outside(maker, reader):
-            maker.no_bands = Refusal("others read what it makes, too, so it is written to memory in any case")
+            maker.no_bands = Refusal(
+                "other-readers", "other steps read its result too, so it is written to memory in any case"
+            )
         return reader if maker.no_bands is None else None
 
     def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:
@@ -196,22 +201,34 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
             return found
     assert isinstance(lines, Lines)
     if reader.epilogue is not None and not same_places(reader):
-        return Refusal("the loop on the tiles of what reads it writes elsewhere")
+        return Refusal(
+            "epilogue-writes-elsewhere",
+            "the epilogue of its reader writes to other indices than those of the reader's result",
+        )
     for op in (maker.op, reader.op):
         nbytes = op.operands[1].tensor.nbytes if op.name in MAKERS else 0
         if nbytes > tuning.BANDS_KERNEL_BYTES:
-            return Refusal(f"{nbytes:,} bytes of weights, more than {tuning.BANDS_KERNEL_BYTES:,}, meet each band")
+            return Refusal(
+                "large-weights",
+                f"{nbytes:,} bytes of weights, more than {tuning.BANDS_KERNEL_BYTES:,}, are re-read by every line tile",
+            )
     batch, height = image.tensor.extents[:2]
     line = image.tensor.nbytes // (batch * height)
     kept = max(0, lines.reach - lines.stride)
     if kept and reader.op.name == CONVOLUTION and not is_depthwise(reader.op):
-        return Refusal("its reader's windows overlap, and it does more with each element than reading it takes")
+        return Refusal(
+            "overlapping-windows",
+            "its reader is a convolution with overlapping windows, and computes more than reading costs",
+        )
     if (least := line * max(lines.reach + lines.stride, kept * tuning.BANDS_KEPT)) > tuning.BANDS_BUFFER:
         return Refusal(
-            f"bands that are long beside what they share have {least:,} bytes, more than {tuning.BANDS_BUFFER:,}"
+            "line-buffer-too-large",
+            f"line tiles worth their shared lines need {least:,} bytes, more than {tuning.BANDS_BUFFER:,}",
         )
     if batch * reader.op.result.tensor.extents[1] < (few := tuning.BANDS_TASKS * tuning.BANDS_LINES):
-        return Refusal(f"its reader has fewer than {few} lines, too few for {tuning.BANDS_TASKS} tasks")
+        return Refusal(
+            "too-few-lines", f"its reader has fewer than {few} lines, too few for {tuning.BANDS_TASKS} tasks"
+        )
     return None
 
 
@@ -219,13 +236,15 @@ def lines_of(op: Op) -> Lines | Refusal:
     """How an op goes over images [image, line, pixel, feature], line by line."""
     shapes = op.operands[0].tensor.extents, op.result.tensor.extents
     if any(len(s) != 4 or not all(isinstance(n, int) and n > 0 for n in s) for s in shapes) or shapes[1][3] < 2:
-        return Refusal("it does not go over images of several features")
+        return Refusal(
+            "not-images", "it does not compute images [batch, line, pixel, channel] of several channels and known size"
+        )
     of = {CONVOLUTION: _of_convolution, PRODUCT: _of_product, WINDOW: _of_window}[op.name]
     found = of(op)
     if isinstance(found, Lines):
         (_, height, *_), (_, lines, *_) = shapes
         if not 0 <= found.low < found.reach or (lines - 1) * found.stride - found.low >= height:
-            return Refusal("there are windows without any line of the image")
+            return Refusal("window-all-padding", "some windows have only padding, and no line of the image")
     return found
 
 
@@ -233,7 +252,7 @@ def _of_product(op: Op) -> Lines | Refusal:
     r, w = roles_of(op), op.operands[1]
     plain = not r.lhs_batch and r.lhs_contracting == (3,) and r.rhs_contracting == (0,) and w.tensor.rank == 2
     if not plain or not _is_constant(w):
-        return Refusal("the product is not one of features by a constant matrix")
+        return Refusal("product-not-by-channels", "the product does not multiply the channels by a constant matrix")
     return Lines(1, 0, 1)
 
 
@@ -246,9 +265,13 @@ def _of_convolution(op: Op) -> Lines | Refusal:
     groups = op.int("feature_group_count", 1)
     dilated = op.ints("lhs_dilation", (1, 1)) != (1, 1) or op.int("batch_group_count", 1) != 1
     if inputs != last or outputs != last or dilated:
-        return Refusal("the convolution's features are not last, or its input is dilated")
+        return Refusal(
+            "channels-not-last", "the channels are not the last dimension, or the input is dilated or grouped by batch"
+        )
     if not is_depthwise(op) and (groups != 1 or not _is_constant(w)):
-        return Refusal("the convolution has several groups, or weights that are no constant")
+        return Refusal(
+            "grouped-or-variable-weights", "the convolution has several groups, or weights that are not constant"
+        )
     size = w.tensor.extents[d.kernel_spatial_dimensions[0]]
     reach = (size - 1) * op.ints("rhs_dilation", (1, 1))[0] + 1
     return Lines(op.ints("window_strides", (1, 1))[0], op.ints("padding", (0, 0, 0, 0))[0], reach)
@@ -267,7 +290,10 @@ def _of_window(op: Op) -> Lines | Refusal:
     plain = all((window[k], strides[k], tuple(padding[k])) == (1, 1, (0, 0)) for k in (0, 3))
     dilated = op.ints("base_dilations", ones) != ones
     if len(op.results) != 1 or not plain or dilated or not has_plain_body(op) or 1 in window[1:3]:
-        return Refusal("the windows are not of lines and pixels")
+        return Refusal(
+            "windows-not-spatial",
+            "the windows cover the batch or channel dimension, or are not plain windows of lines and pixels",
+        )
     reach = (window[1] - 1) * op.ints("window_dilations", ones)[1] + 1
     return Lines(strides[1], padding[1][0], reach)
 

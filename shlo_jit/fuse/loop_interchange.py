@@ -22,6 +22,7 @@ from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import ORIGIN
 from shlo_jit.ir.types import TensorType
 from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import surely
 
 
@@ -43,21 +44,24 @@ def unfit(op: Op) -> Refusal | None:
     """What is plain to see before a nest is made."""
     cond, body = op.block(0), op.block(1)
     if len(body.ops) > tuning.NEST_OPS:
-        return Refusal(f"its body has more than {tuning.NEST_OPS} ops")
+        return Refusal("body-too-large", f"its body has {len(body.ops)} ops, more than {tuning.NEST_OPS}")
     for inner in body.ops:
         if inner.name not in TERMINATORS and inner.name != "stablehlo.constant" and not is_fusible(inner):
-            return Refusal(f"a {inner.name.partition('.')[2]} in its body")
+            return Refusal(
+                "body-not-elementwise",
+                f"its body has a {inner.name.partition('.')[2]}, which is not computed element by element",
+            )
     types = [op.operands[i].type for i in changing(op)]
     if not types or not all(isinstance(t, TensorType) for t in types):
-        return Refusal("its states are no tensors")
+        return Refusal("no-tensor-states", "it changes no state, or one that is not a tensor")
     shapes = dict.fromkeys(t.extents for t in types if isinstance(t, TensorType) and t.rank)
     if len(shapes) > 1:
-        return Refusal("its states differ in shape")
+        return Refusal("states-differ-in-shape", "its states differ in shape")
     if any(not surely(lambda n=n: n >= 1) for shape in shapes for n in shape):
-        return Refusal("its states may be empty")
+        return Refusal("states-may-be-empty", "its states may have no elements")
     numbers = any(isinstance(t, TensorType) and not t.rank for t in types)
     if any(inner.operands and not _of_numbers(inner) for inner in cond.ops) and (numbers or still_turning(op) is None):
-        return Refusal("its condition does not follow from numbers alone")
+        return Refusal("condition-reads-tensor", "its condition depends on more than scalars")
     return None
 
 
@@ -87,7 +91,7 @@ class _Body(Grouping):
             self.request(nest, block.arguments[i], at)
             results[i] = Value(value.type, None, i, "next")
             nest.stores.append(Store(value, at, results[i], at.index))
-            self.write(self.of_nest[nest], results[i], "the loop's next state")
+            self.write(self.of_nest[nest], results[i], Reason("next-state", "the loop's next state"))
         states = [block.arguments[i] for i in (*self.states, *self.numbers)]
         each = still_turning(self.op) if not self.numbers else None
         again = self.condition(nest, self.op.block(0)) if each is None else (each, place)
@@ -137,14 +141,18 @@ def reads_on(nest: Nest, states: int) -> Refusal | None:
     """Whether turns read other parts of operands, as many as there are states: that a tile has these in registers is
     less than what it costs to read a few elements here and there, of each part in turn."""
     parts = [at for _, at in nest.loads if any(e.terms for e in at.index) and any(e.syms for e in at.index)]
-    return Refusal("every turn reads another part of an operand") if states and len(parts) >= states else None
+    return (
+        Refusal("reads-part-per-iteration", "each iteration reads another part of an operand")
+        if states and len(parts) >= states
+        else None
+    )
 
 
 def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:
     """Why a state is not read where it is written alone, or a number follows from more than numbers."""
     place = dict(zip(states, (s.at for s in nest.stores), strict=True))
     if any(place.get(value, at) != at for value, at in nest.loads):
-        return Refusal("a state is read at other places than it is written")
+        return Refusal("state-read-elsewhere", "a state is read at other indices than it is written")
     todo: list[Key] = [(s.value, s.at) for s in nest.stores if not s.target.tensor.rank]
     seen: set[Key] = set()
     while todo:
@@ -153,6 +161,6 @@ def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:
             continue
         seen.add(key)
         if key[0] in place and key[0].tensor.rank:
-            return Refusal("a number follows from a state")
+            return Refusal("scalar-from-state", "a scalar is computed from a tensor state")
         todo += nest.nodes[key].operands if key in nest.nodes else []
     return None

@@ -10,10 +10,11 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
 from shlo_jit.ops import is_elementwise
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
 
-def store_beside(g: Grouping, op: Op, why: str) -> bool:
+def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
     """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
     that, or a transpose of it, where products alone read it: the weights of attention beside their gradient."""
     value, order, made = op.result, tuple(range(op.result.tensor.rank)), op
@@ -89,7 +90,7 @@ def _sources(g: Grouping, value: Value, never: set[Value]) -> set[Value]:
     return found
 
 
-def store_in(g: Grouping, nest: Nest, op: Op, nests: list[Nest], why: str) -> Refusal | None:
+def store_in(g: Grouping, nest: Nest, op: Op, nests: list[Nest], why: Reason) -> Refusal | None:
     """Let a nest that reads a value compute and write it."""
     value = op.result
     refusal = _cannot_store(g, nest, value, nests) or g.inline(op, nest)
@@ -102,17 +103,17 @@ def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> R
     """Why the nest does not have the value at each of its elements once, or may not run before other readers."""
     places = nest.pending[value]
     if len(nest.nodes) > tuning.NEST_OPS:
-        return Refusal(f"has {tuning.NEST_OPS} ops already")
+        return Refusal("loop-full", f"its reader already has more than {tuning.NEST_OPS} ops")
     if len(places) != 1 or value in g.of_nest[nest].reads:
-        return Refusal("reads it at several places")
+        return Refusal("read-at-several-indices", "its reader reads it at several indices")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
-        return Refusal("does not go over each of its elements once")
+        return Refusal("not-each-element-once", "its reader does not visit each of its elements exactly once")
     step = g.of_nest[nest]
     others = [g.of_nest[n] for n in nests] + g.readers.get(value, [])
     if depends(step, *(o for o in others if o is not step)):
-        return Refusal("has to wait for another one")
+        return Refusal("waits-for-reader", "its reader must run after another one")
     return None
 
 

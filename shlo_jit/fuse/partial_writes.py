@@ -7,9 +7,10 @@ from shlo_jit.fuse.nest import Nest, Store, space_of
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr
+from shlo_jit.reasons import Reason
 
 
-def _nest(g: Grouping, position: int, target: Value, why: str) -> Nest:
+def _nest(g: Grouping, position: int, target: Value, why: Reason) -> Nest:
     for nest in g.nests_wanting(target):
         g.load(nest, target)
     nest = g.new_nest(position)
@@ -28,7 +29,7 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
     if _is_dead(g, target):
         return
     operand, update, *starts = op.operands
-    nest = _nest(g, position, target, "writes a part of a buffer in place")
+    nest = _nest(g, position, target, Reason("updates-in-place", "updates a part of a buffer in place"))
     nest.overwrites = operand
     g.read(g.of_nest[nest], operand)
     for p in g.producers.get(operand, []):
@@ -47,8 +48,8 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
     g.request(nest, update, at)
 
 
-def fuse_concatenate(g: Grouping, op: Op, position: int, why: str = "") -> None:
-    """A nest an operand, each writing its part of the result. `why`: what there is to say about that."""
+def fuse_concatenate(g: Grouping, op: Op, position: int, why: Reason | None = None) -> None:
+    """A nest an operand, each writing its part of the result. `why`: the cause of that, where it is known."""
     target = op.result
     if _is_dead(g, target):
         return
@@ -56,7 +57,7 @@ def fuse_concatenate(g: Grouping, op: Op, position: int, why: str = "") -> None:
     for o in op.operands:
         n = o.tensor.extents[dim]
         if o.tensor.size or (target.tensor.size == 0 and offset == 0):
-            nest = _nest(g, position, target, f"writes a part of a concatenation{why}")
+            nest = _nest(g, position, target, Reason("concatenation-part", "a part of a concatenation", why))
             at = space_of(nest, o.tensor.extents)
             index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))
             nest.stores.append(Store(o, at, target, index))
@@ -71,8 +72,12 @@ def fuse_spread(g: Grouping, op: Op, position: int) -> None:
         return
     operand, value = op.operands
     low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
-    put = _nest(g, position, target, "spreads a tensor over a padded one")
-    fill = _nest(g, position, target, "fills what a pad leaves free")
+    put = _nest(
+        g, position, target, Reason("interior-padding", "the operand's elements, spread over the padded tensor")
+    )
+    fill = _nest(
+        g, position, target, Reason("padding-fill", "the padding value, before the operand is written over it")
+    )
     put.after = target
     g.of_nest[put].after.append(g.of_nest[fill])
     g.of_nest[fill].after = [s for s in g.of_nest[fill].after if s is not g.of_nest[put]]

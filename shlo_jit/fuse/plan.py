@@ -15,6 +15,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value, place_text
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL
+from shlo_jit.reasons import Reason
 
 
 @dataclass(eq=False)
@@ -26,7 +27,7 @@ class Step:
     position: int = 0
     after: list[Step] = field(default_factory=list)
     """Steps that must run before this one."""
-    why: dict[Value, str] = field(default_factory=dict)
+    why: dict[Value, Reason] = field(default_factory=dict)
     """Why each value it writes is in memory."""
 
     @property
@@ -46,9 +47,10 @@ class NestStep(Step):
 
     @property
     def title(self) -> str:
-        """loop; turns: of a loop's states; reduce; row: several passes over the same rows."""
+        """loop; interchanged: the iterations of a `while` run inside the loop over its states; reduce; row: several
+        passes over the same rows."""
         if self.nest.turns is not None:
-            return "turns"
+            return "interchanged"
         if not self.nest.reduce_vars:
             return "loop"
         inner = set(self.nest.reduce_vars)
@@ -61,7 +63,7 @@ class NestStep(Step):
         """A telling name: the ops that do the most, last first."""
         words = [n.op.name.partition(".")[2] for n in self.nest.nodes.values()]
         words = [w for w in dict.fromkeys(words) if w not in ("constant", "broadcast_in_dim", "reshape", "convert")]
-        return "_".join([self.title, *words[:3]])
+        return "_".join(["turns" if self.nest.turns is not None else self.title, *words[:3]])
 
 
 class Attention(NamedTuple):
@@ -165,7 +167,9 @@ class OpStep(Step):
     @property
     def title(self) -> str:
         """The op's name; of a call that stands for an op of ours, that one's."""
-        if self.attention is not None or self.bands:
+        if self.bands:
+            return "line_tiles"
+        if self.attention is not None:
             return self.kind
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]

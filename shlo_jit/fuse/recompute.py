@@ -21,26 +21,48 @@ def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
     price = cost(op)
     places = max(len(n.pending[op.result]) for n in nests)
     if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
-        return Refusal(f"its reader has {tuning.NEST_OPS} ops already")
+        return Refusal("loop-full", f"the loop that reads it already has more than {tuning.NEST_OPS} ops")
     visits, size = hint_of(_visits(op.result, nests)), hint_of(op.result.tensor.size)
     if op.name == "stablehlo.gather" and visits > 2 * size:
-        return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
+        return Refusal(
+            "gather-repeated",
+            f"its readers need {visits:,} gathered elements and it has {size:,}: gathering once is cheaper",
+        )
     near = op.name in NEAR and _moves_memory(g, op)
     if price == 0 and (op.name != "stablehlo.pad" or near):
         most = tuning.NEAR_PLACES if near else tuning.FREE_PLACES
-        return None if places <= most or not op.operands else Refusal(f"read at {places} places")
+        return (
+            None
+            if places <= most or not op.operands
+            else Refusal("read-at-several-indices", f"a loop reads it at {places} different indices")
+        )
     if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
-        return None if places == 1 else Refusal(f"read at {places} places")
+        return (
+            None
+            if places == 1
+            else Refusal("read-at-several-indices", f"a loop reads it at {places} different indices")
+        )
     if places > 1 and price > 1:
-        return Refusal(f"read at {places} places, and computing it again costs {price}")
+        return Refusal(
+            "expensive-to-recompute",
+            f"read at {places} different indices, and recomputing costs {price} additions per element",
+        )
     if price >= tuning.DEAR_COST and (times := max(_repeats(op.result, n) for n in nests)) > 1:
-        return Refusal(f"its reader would compute it {times} times over, for {price} each")
+        return Refusal(
+            "recomputed-in-inner-loop",
+            f"its reader would compute each element {times} times, for {price} additions each",
+        )
     if places > 2:
-        return Refusal(f"read at {places} places")
+        return Refusal("read-at-several-indices", f"a loop reads it at {places} different indices")
     if places > 1 and any(len(n.nodes) > tuning.NEST_TWICE_OPS for n in nests):
-        return Refusal(f"read at {places} places of a loop with more than {tuning.NEST_TWICE_OPS} ops")
+        return Refusal(
+            "reader-too-large-to-duplicate",
+            f"a loop of more than {tuning.NEST_TWICE_OPS} ops reads it at {places} different indices",
+        )
     if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not _is_made_of_little(g, op):
-        return Refusal(f"{len(nests)} kernels read it, and computing it again costs {price}")
+        return Refusal(
+            "several-readers", f"{len(nests)} loops read it, and recomputing costs {price} additions per element"
+        )
     return None
 
 

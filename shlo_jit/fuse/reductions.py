@@ -14,6 +14,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
 
 
@@ -47,9 +48,11 @@ def _alone(g: Grouping, op: Op, results: list[Value], nest: Nest, refusal: Refus
     source = op.operands[0].tensor.extents
     reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in sorted(op.ints("dimensions"))))
     nest.reduce_vars = tuple(range(len(first.tensor.extents), len(nest.extents)))
-    own = f"its reader does not take the reduction in: {refusal.reason}" if refusal is not None else ""
+    own = None
+    if refusal is not None:
+        own = Reason("reduction-not-fused", "the loop that reads it does not take in the reduction", refusal)
     for r in results:
-        g.memory.setdefault(r, own or "a reduction writes all its results")
+        g.memory.setdefault(r, own or Reason("reduction-result", "a reduction writes all of its results"))
     _add_nodes(g, op, results, nest, at, reduced.index)
     g.store(nest, first, at, own or g.memory[first])
 
@@ -74,32 +77,32 @@ def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[
     """Take the reduce into a nest that reads its results: an epilogue, or a row program."""
     places = {at for r in results for at in nest.pending.get(r, [])}
     if len(places) != 1:
-        return Refusal("it reads the result at several places")
+        return Refusal("read-at-several-indices", "it reads the result at several indices")
     if nest.overwrites is not None or nest.after is not None:
-        return Refusal("it writes a part of a buffer")
+        return Refusal("writes-part", "it writes only a part of a buffer")
     (at,) = places
     rows = covers(nest, at, results[0].tensor.extents)
     if rows is None:
-        return Refusal("it does not read each element of the result once")
+        return Refusal("not-each-element-once", "it does not read each element of the result exactly once")
     if len(nest.nodes) > tuning.NEST_OPS:
-        return Refusal(f"it has {tuning.NEST_OPS} ops already")
+        return Refusal("loop-full", f"it already has more than {tuning.NEST_OPS} ops")
     step = g.of_nest[nest]
     others = [g.of_nest[n] for n in nests if n is not nest]
     for r in results:
         others += [s for s in g.readers.get(r, []) if s is not step]
     if depends(step, *others):
-        return Refusal("it has to wait for another reader of the result")
+        return Refusal("waits-for-reader", "it must run after another reader of the result")
     source = op.operands[0].tensor.extents
     extents = [source[d] for d in sorted(op.ints("dimensions"))]
     free = [v for v, e in enumerate(nest.extents) if is_wide(e) and v not in rows]
     if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if is_wide(nest.extents[v])}:
-        return Refusal("it reduces over other loops")
+        return Refusal("other-reduction-loops", "it already reduces over different loops")
     total = math.prod(extents)
     if total == 0:
-        return Refusal("there is nothing to reduce")
+        return Refusal("empty-reduction", "the reduction has no elements")
     if not free:
         if not equal(total, 1) and nest.reduce_vars:
-            return Refusal("it reduces over other loops")
+            return Refusal("other-reduction-loops", "it already reduces over different loops")
         reduced = tuple(ix.variable(nest.add_var(e), e) for e in extents)
         nest.reduce_vars = tuple(v for e in reduced for v, _ in e.terms)
     else:
@@ -117,13 +120,20 @@ def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Ex
     total = math.prod(extents)
     rows = hint_of(nest.rows) if nest.reduce_vars else hint_of(nest.rows) // max(1, hint_of(total))
     if not equal(math.prod(nest.extents[v] for v in free), total):
-        return Refusal("its loops are not those of the reduced row")
+        return Refusal("other-row-loops", "its loops do not iterate over the reduced row")
     if hint_of(total) > longest_row(op):
-        return Refusal(f"a row of {total:,} elements does not stay in the cache")
+        return Refusal("row-exceeds-cache", f"a row of {total:,} elements does not fit in the cache")
     if rows < tuning.FEW_ROWS and hint_of(total) > tuning.FEW_ROWS_ELEMENTS:
-        return Refusal(f"there are {rows} long rows: fewer than {tuning.FEW_ROWS}")
+        return Refusal(
+            "few-long-rows",
+            f"there are {rows} long rows, and at least {tuning.FEW_ROWS} are needed to keep threads busy",
+        )
     found = _match(nest, free, extents)
-    return Refusal("its loops do not line up with the reduced dimensions") if found is None else found
+    return (
+        Refusal("unaligned-loops", "its loops cannot be matched with the reduced dimensions")
+        if found is None
+        else found
+    )
 
 
 def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from shlo_jit.reasons import Reason
 
 
-class Refusal(NamedTuple):
-    """What stands in the way; the plan prints it."""
+class Refusal(Reason):
+    """A reason against fusing two steps, or against working in place; the plan prints it."""
 
-    reason: str
+    __slots__ = ()

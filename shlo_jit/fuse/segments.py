@@ -38,7 +38,11 @@ def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
     for value, products in readers.items():
         if id(value.op) in here:
             alone = uses[value] == len(products)
-            found[value] = _pieces(value, products, here) if alone else Refusal("others read it too")
+            found[value] = (
+                _pieces(value, products, here)
+                if alone
+                else Refusal("other-readers", "steps other than products read it too")
+            )
     return found
 
 
@@ -48,7 +52,7 @@ def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusa
     assert op is not None
     parts, dimension = [v for v in op.operands if not equal(v.tensor.size, 0)], op.int("dimension")
     if any(isinstance(n, Size) for v in (value, *parts) for n in v.tensor.extents):
-        return Refusal("its size is known at the call only")
+        return Refusal("dynamic-size", "its size is known only when the program is called")
     for product in products:
         refusal = _unfit(value, product, parts, dimension, here)
         if refusal is not None:
@@ -63,19 +67,26 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
     batch, contracting, free = _dimensions(r, side)
     rows = math.prod(product.operands[1 - side].tensor.extents[d] for d in _dimensions(r, 1 - side)[2])
     if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
-        return Refusal("the rows that meet it are known at the call only")
+        return Refusal("dynamic-size", "the number of rows multiplied by it is known only when the program is called")
     # Pieces of the first operand are those of the second of the transposed product, whose result is one row.
     if rows > (tuning.PIECE_ROWS if side == 1 else 1):
-        return Refusal(f"{rows} {'rows' if side == 1 else 'columns'} meet it")
+        return Refusal(
+            "many-rows",
+            f"{rows} {'rows' if side == 1 else 'columns'} are multiplied by it; segments pay only for skinny products",
+        )
     cut = next((dims for dims in (contracting, free) if dimension in dims), None)
     if cut is None or any(shape[d] != 1 for d in cut[: cut.index(dimension)]):
-        return Refusal("a piece is no block of rows or columns")
+        return Refusal("segment-not-block", "a segment is not a block of rows or columns")
     if any(run_of(v.tensor.extents, dims) is None for v in parts for dims in (contracting, free)):
-        return Refusal("the rows or columns of a piece form no run")
+        return Refusal("segment-not-strided", "the rows or columns of a segment are not a constant stride apart")
     calls = len(parts) * math.prod(shape[d] for d in batch)
     kept = sum(v.tensor.nbytes for v in parts if _is_written(v, here))
     least = calls * tuning.PIECE_BYTES
-    return Refusal(f"it would save {kept:,} bytes for {calls} products, less than {least:,}") if kept < least else None
+    return (
+        Refusal("saves-too-little", f"segments would save {kept:,} bytes for {calls} products, less than {least:,}")
+        if kept < least
+        else None
+    )
 
 
 def _dimensions(r: Roles, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

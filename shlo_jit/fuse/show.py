@@ -2,7 +2,7 @@
 
 1 row        8 over 32   divide broadcast_in_dim exponential subtract ...
     reads   %x 8x32xf32
-    writes  %y 8x32xf32   (returned)
+    writes  %y 8x32xf32   (the program or region returns it [returned])
 """
 
 from __future__ import annotations
@@ -21,13 +21,22 @@ from shlo_jit.fuse.plan import (
     lines_of,
     source_ops,
 )
+from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
+from shlo_jit.reasons import Reason
+
+EPILOGUE_INPUT = Reason("epilogue-input", "each tile stays in the cache until the epilogue has read it")
+SEGMENTS = Reason("read-in-segments", "never in memory as a whole: the product reads its segments")
+LINES = Reason("line-buffer", "never in memory as a whole: the next stage reads its lines from a line buffer")
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
     """The steps of a plan."""
-    lines, labels = [f"{summary(plan)}; values are called as in the stage core"], labels_of(plan)
+    lines, labels = (
+        [f"{summary(plan)}; value names are those of the stage core, not of the program's text"],
+        labels_of(plan),
+    )
     for step in all_steps(plan):
         lines += _step(step, labels[id(step)], names)
     return "\n".join(lines)
@@ -49,23 +58,36 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     reads = "  ".join(f"{names(v)} {type_text(v)}" for v in step.reads)
     lines.append(f"{pad}      reads   {reads or '-'}")
     for value in _in_pieces(step):
-        lines.append(f"{pad}      pieces  {names(value)} {type_text(value)}   (never in memory as a whole)")
+        lines.append(f"{pad}      segments  {names(value)} {type_text(value)}   ({SEGMENTS})")
     for part in step.bands if isinstance(step, OpStep) else ():
-        lines.append(f"{pad}      in bands {part.title} {_body(part)}".rstrip())
+        lines.append(f"{pad}      line tiles  {part.title} {_body(part)}".rstrip())
         inside = [v for v in part.writes if v not in step.writes and not (part.epilogue and v is part.op.result)]
-        lines += [f"{pad}      lines   {names(v)} {type_text(v)}   (never in memory as a whole)" for v in inside]
+        lines += [f"{pad}      line buffer  {names(v)} {type_text(v)}   ({LINES})" for v in inside]
     for value in step.writes:
-        why = step.why.get(value, "")
+        why = _why_written(step, value)
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
-    if isinstance(step, OpStep) and step.no_epilogue is not None:
-        lines.append(f"{pad}      no loop on its tiles   ({step.no_epilogue.reason})")
-    if isinstance(step, ControlStep) and step.no_turns is not None:
-        lines.append(f"{pad}      turn by turn   ({step.no_turns.reason})")
-    if isinstance(step, OpStep) and step.no_bands is not None:
-        lines.append(f"{pad}      not in bands with its reader   ({step.no_bands.reason})")
-    if isinstance(step, OpStep) and step.no_attention is not None:
-        lines.append(f"{pad}      not by blocks of rows   ({step.no_attention.reason})")
-    return lines
+    return lines + [f"{pad}      {what}   ({refusal})" for what, refusal in _refusals(step)]
+
+
+def _why_written(step: Step, value: Value) -> Reason | None:
+    """Why a value is in memory; the product under an epilogue is there a tile at a time."""
+    if isinstance(step, OpStep) and step.epilogue is not None and value is step.op.result:
+        return EPILOGUE_INPUT
+    return step.why.get(value)
+
+
+def _refusals(step: Step) -> list[tuple[str, Refusal]]:
+    """What was not done with a step, and why."""
+    found: list[tuple[str, Refusal | None]] = []
+    if isinstance(step, OpStep):
+        found = [
+            ("no epilogue", step.no_epilogue),
+            ("no line tiles", step.no_bands),
+            ("no attention", step.no_attention),
+        ]
+    elif isinstance(step, ControlStep):
+        found = [("no interchange", step.no_turns)]
+    return [(what, refusal) for what, refusal in found if refusal is not None]
 
 
 def _in_pieces(step: Step) -> list[Value]:

@@ -173,7 +173,7 @@ class Builder:
     def _define(self, sizes: list[str]) -> None:
         """Compute sizes at the function's entry, behind what finds `dims`."""
         if self.dims is None:
-            raise NotSymbolic(f"{sizes[0]} in {self.name}")
+            raise NotSymbolic("size-in-routine", f"{sizes[0]} in {self.name}")
         for size in sizes:
             self._names.claim(size)
         found = next((i + 1 for i, line in enumerate(self._entry) if line.startswith(f"  {self.dims.text} =")), 0)

@@ -101,7 +101,7 @@ def const(type: str, value: int | float) -> V:
 def vector_literal(element: str, values: Sequence[int | float]) -> V:
     """A constant vector with the given elements."""
     if any(isinstance(v, Size) for v in values):
-        raise NotSymbolic(f"the constants {values} are not known")
+        raise NotSymbolic("number-unknown", f"the constants {values} are not known")
     body = ", ".join(f"{element} {const(element, v).text}" for v in values)
     return V(f"<{len(values)} x {element}>", f"<{body}>")
 

@@ -20,18 +20,18 @@ def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
     """Why a value's memory may not be overwritten by a step: it is read later, or not ours."""
     storage = p.storage.get(value)
     if storage is None or not is_ours(p, storage):
-        return Refusal("it is an argument or a constant, which must stay")
+        return Refusal("not-overwritable", "it is an argument or a constant, which must not change")
     end = p.finish[id(step)]
     if p.loops:
         loop = p.loops[-1]
         if id(storage) in loop.states:
             # The state of the loop we are in: what the turn made of it counts, not what it was outside.
-            return Refusal("the turn reads it later") if loop.states[id(storage)] > end else None
+            return Refusal("read-later", "the iteration reads it later") if loop.states[id(storage)] > end else None
         if storage.first < loop.start:
-            return Refusal("the next turn of the loop reads it again")
+            return Refusal("read-by-next-iteration", "the next iteration of the loop reads it again")
     elif storage.last > end:
-        return Refusal("it is read later")
-    return Refusal("it is read later") if storage.last_read > end else None
+        return Refusal("read-later", "it is read later")
+    return Refusal("read-later", "it is read later") if storage.last_read > end else None
 
 
 def is_ours(p: Planner, storage: Storage) -> bool:
@@ -70,9 +70,9 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
     if refusal is not None:
         return refusal
     if result in p.storage:
-        return Refusal("the result has memory of its own already")
+        return Refusal("result-has-memory", "the result already has its own memory")
     if result in p.wanted and not (storage is p.wanted[result] or storage.kind == "argument"):
-        return Refusal("the result is wanted elsewhere")
+        return Refusal("result-placed-elsewhere", "the result must be written to other memory")
     if isinstance(step, NestStep):
         same = {r for r in step.reads if p.storage.get(r) is storage}
         single = step.nest.rows == 1 and not step.nest.reduce_vars
@@ -83,9 +83,9 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
                 continue
             if equal(v.tensor.extents, shape) and are_apart(step.nest, at.index, index):
                 continue
-            return Refusal("the update reads it at other places than it writes")
+            return Refusal("update-reads-elsewhere", "the update reads it at other indices than it writes")
     if isinstance(step, OpStep):
         others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]
         if others or step.op.operands.count(operand) != 1:
-            return Refusal("it is also another operand")
+            return Refusal("operand-used-twice", "it is also another operand")
     return None

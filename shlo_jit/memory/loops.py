@@ -12,6 +12,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
 from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
+from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
         if target in swapped:
             continue
         if p.of(r) is not p.storage[target]:
-            why = refusals[r].reason if r in refusals else "it is computed elsewhere"
-            ends.append(Copy(r, target, f"the next turn's state: {why}"))
+            why = refusals.get(r) or Reason("computed-elsewhere", "it is computed in other memory")
+            ends.append(Copy(r, target, Reason("next-state", "the loop's next state", why)))
     ends = _exchanged(p, step, ends)
     p.block_end[id(body)] = p.ordered(ends, p.finish[id(body)])
 
@@ -128,13 +129,13 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
     result = step.op.results[i]
     storage = p.storage.get(init)
     if storage is None or taken is None or id(storage) in taken:
-        refusal: Refusal | None = Refusal("another state or the loop's regions need it")
+        refusal: Refusal | None = Refusal("needed-by-loop", "another state or the loop's regions need it")
     else:
         refusal = kept_alive(p, init, step)
     if result in p.storage:
-        refusal = refusal or Refusal("the loop around wants it in its own state")
+        refusal = refusal or Refusal("outer-state", "it becomes a state of the enclosing loop")
     if result in p.wanted:
-        refusal = refusal or Refusal("the loop's result is returned")
+        refusal = refusal or Refusal("result-returned", "the loop's result is returned")
     if refusal is None:
         assert storage is not None
         return storage
@@ -147,7 +148,9 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
         p.arena.append(fresh)
     home = Value(init.type, None, i, "state")
     p.bind(home, fresh)
-    p.before.setdefault(id(step), []).append(Copy(init, home, f"the loop's first state: {refusal.reason}"))
+    p.before.setdefault(id(step), []).append(
+        Copy(init, home, Reason("initial-state", "the loop's initial state", refusal))
+    )
     return fresh
 
 
@@ -166,13 +169,13 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
     for i, r in enumerate(body.results):
         step = writers[r][-1] if r in writers else None
         if step is None or times[r] > 1 or equal(nbytes(r), 0) or r in p.storage:
-            refusals[r] = Refusal("the body does not compute it, or not for this state alone")
+            refusals[r] = Refusal("not-computed-for-state", "the body does not compute it, or not for this state alone")
             continue
         views = view_closure(views_made, body.block.arguments[i])
         reading = [s for v in views for s in readers.get(v, ())]
         refusal = _unclaimed(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
         if refusal is None and len(writers[r]) > 1:
-            refusal = Refusal("several steps write it")
+            refusal = Refusal("several-writers", "several steps write it")
         if refusal is None:
             p.bind(r, states[i])
         else:
@@ -183,11 +186,11 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
 def _unclaimed(step: Step, result: Value, state: Storage) -> Refusal | None:
     """What about the writing step keeps it from writing into the state."""
     if isinstance(step, ViewStep):
-        return Refusal("it is a view of other memory")
+        return Refusal("view", "it is a view of other memory")
     if _overwrites(step, result):
-        return Refusal("it is an update of another buffer")
+        return Refusal("updates-other-buffer", "it is an update of another buffer")
     if state.kind == "argument" and isinstance(step, OpStep) and step.op.name == "func.call":
-        return Refusal("functions take their results' memory to be aligned")
+        return Refusal("function-result-alignment", "a called function expects aligned memory for its results")
     return None
 
 
@@ -197,16 +200,16 @@ def _read_late(
     """What reads the old state once the new one is being written."""
     begin = p.begin[id(step)]
     if any(v in times for v in views):
-        return Refusal("the old state is a result of the turn too")
+        return Refusal("old-state-returned", "the old state is also a result of the iteration")
     if any(p.begin[id(s)] > begin for s in reading):
-        return Refusal("the old state is read later")
+        return Refusal("old-state-read-later", "the old state is read later")
     if step not in reading:
         return None
     if not isinstance(step, NestStep):
-        return Refusal("what writes it reads the old state")
+        return Refusal("writer-reads-old-state", "the step that writes it reads the old state")
     (store, *more) = [s for s in step.nest.stores if s.target is result]
     if more or not all(pointwise(step.nest, v, store.index, result) for v in step.reads if v in views):
-        return Refusal("what writes it reads the old state at other places")
+        return Refusal("old-state-read-elsewhere", "the step that writes it reads the old state at other indices")
     return None
 
 

@@ -25,6 +25,7 @@ from shlo_jit.memory.storage import (
     pointwise,
 )
 from shlo_jit.ops.known_calls import function_of_call
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.sizes import Size, equal
@@ -210,9 +211,8 @@ class Planner:
                 continue
             home = Value(r.type, None, i, f"result{i}")
             self.bind(home, Storage("result", nbytes(r), i))
-            self.block_end.setdefault(id(self.plan), []).append(
-                Copy(r, home, "the program's result is an argument, a constant, another result or a loop's number")
-            )
+            text = "the program's result is an argument, a constant, another result or a loop's scalar"
+            self.block_end.setdefault(id(self.plan), []).append(Copy(r, home, Reason("result-elsewhere", text)))
 
     def took_over(self, result: Value, storage: Storage) -> bool:
         """A result that has been computed in a donated argument's memory, the first to be so."""
@@ -318,7 +318,7 @@ class Planner:
             self.share(result, self.of(operand), at)
             return
         self.define(result, at)
-        why = f"what is updated: {refusal.reason}"
+        why = Reason("copied-before-update", "an update must not overwrite its operand", refusal)
         self.before.setdefault(id(step), []).append(Copy(operand, result, why))
 
     # ------------------------------------------------------------------ control flow
@@ -329,7 +329,10 @@ class Planner:
             self.storage[r].live(self.finish[id(step)])
         for block in step.blocks:
             self.assign(block)
-            ends = [Copy(v, r, "the branch's result") for v, r in zip(block.results, step.op.results, strict=True)]
+            ends = [
+                Copy(v, r, Reason("branch-result", "the branch's result"))
+                for v, r in zip(block.results, step.op.results, strict=True)
+            ]
             self.block_end[id(block)] = ends
             for v in block.results:
                 self.of(v).live(self.finish[id(block)])
@@ -343,7 +346,9 @@ class Planner:
                 temp = Value(c.source.type, None, 0, "swap")
                 self.new(temp, at)
                 out.append(Copy(c.source, temp, c.why))
-                late.append(Copy(temp, c.target, "it was overwritten meanwhile"))
+                late.append(
+                    Copy(temp, c.target, Reason("saved-first", "its memory is overwritten by a copy before this one"))
+                )
             else:
                 late.append(c)
             self.of(c.source).live(at)

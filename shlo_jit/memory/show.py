@@ -29,7 +29,7 @@ def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
             rows.append(("scratch", f"{s.nbytes:,}", _place(s), labels[key], f"of step {labels[key]}"))
     lines = [_summary(memory), "", *_table(rows)]
     if shared:
-        lines.append(f"behind the arena, for as many threads as a call may use: scratch of steps {', '.join(shared)}")
+        lines.append(f"after the arena, for each thread of a call: scratch of steps {', '.join(shared)}")
     return "\n".join([*lines, *_copies(plan, memory, labels, names)])
 
 
@@ -57,7 +57,7 @@ def _sharers(s: Storage, storages: list[Storage], values: dict[int, list[Value]]
 
 def _summary(memory: MemoryPlan) -> str:
     behind = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
-    more = f" and {behind.fixed:,} + {behind.per_thread:,} a thread" if behind is not None else ""
+    more = f" and {behind.fixed:,} + {behind.per_thread:,} per thread" if behind is not None else ""
     count = len(memory.constants)
     return f"arena {memory.arena_bytes:,} bytes{more}, {count} constant{'' if count == 1 else 's'}"
 
@@ -104,7 +104,7 @@ def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: 
         for c in memory.before.get(id(step), []):
             lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
         for s, t in memory.exchanges.get(id(step), []):
-            lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, change places every turn")
+            lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, swapped every iteration")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):
             where = "at the end" if block is plan else "at the end of a region"

@@ -13,6 +13,7 @@ from shlo_jit.fuse.plan import PlanBlock, ViewStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.scratch import ALIGN, ScratchBytes
 from shlo_jit.sizes import Size, degree_of, per_unit, room_for, size_of, surely
 
@@ -42,7 +43,7 @@ class Copy:
 
     source: Value
     target: Value
-    why: str
+    why: Reason
 
 
 @dataclass

@@ -337,7 +337,7 @@ def _reduce_window(op: Op) -> Op | None:
         if known is None:
             return None
         if any(isinstance(number, Size) for number in known):
-            raise NotSymbolic(f"a reduce_window whose {name} has {known}")
+            raise NotSymbolic("parameters-unknown", f"a reduce_window whose {name} has {known}")
         attributes[name] = DenseArray("i64", known)
     if len(window[-1] or ()) % 2:
         raise _wrong(op, f"operand 'padding' must be pairs, got '{type_text(op.operands[-1].type)}'")

@@ -7,6 +7,7 @@ from typing import Any
 
 from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.kernels.routine import Routine
+from shlo_jit.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class MachineCode(OpaqueAttr):
     """The user's function, for people: `wave (model.py:12)`."""
     routine: Routine
     by_elements: bool
-    why: str = ""
-    """Of elementwise code, why it is no ops."""
+    why: Reason | None = None
+    """Why elementwise code was not lifted to ops."""
     errors: tuple[str, ...] = ()
     """What each number from 1 on means; none where a number is all that is known."""
     cost: int = 1

@@ -100,7 +100,9 @@ def window_counts(shape: tuple[int | None, ...], window: Window) -> tuple[int | 
         padded = low + ((n - 1) * base + 1 if n else 0) + high
         reach = (size - 1) * dilation + 1 if size else 0
         if isinstance(padded, Size) and not surely(lambda padded=padded, reach=reach: reach <= padded):
-            raise NotSymbolic(f"it is not known whether a window of {reach} fits into {padded} elements")
+            raise NotSymbolic(
+                "comparison-unknown", f"it is not known whether a window of {reach} fits into {padded} elements"
+            )
         counts.append((padded - reach) // stride + 1 if padded > 0 and reach <= padded else 0)
     return tuple(counts)
 

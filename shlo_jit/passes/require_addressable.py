@@ -35,12 +35,12 @@ def require_addressable(function: Op, _: Context) -> Op:
     for i, argument in enumerate(function.block().arguments):
         if too_large(argument.type):
             what = f"argument {i} (%{argument.name}) of type {type_text(argument.type)}"
-            raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", function.span))
+            raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", function.span, label="too-large"))
     for op in walk(function.block()):
         for result in op.results:
             if too_large(result.type):
                 what = f"{op.name}: the result of type {type_text(result.type)}"
-                raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", op.span))
+                raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", op.span, label="too-large"))
     return function
 
 

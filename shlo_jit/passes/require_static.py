@@ -22,10 +22,10 @@ def require_static(function: Op, _: Context) -> Op:
     for i, argument in enumerate(function.block().arguments):
         if not isinstance(argument.type, TensorType):
             what = f"argument {i} (%{argument.name}) is of type {type_text(argument.type)}, not a tensor"
-            raise UnsupportedError(diagnose(what, function.span))
+            raise UnsupportedError(diagnose(what, function.span, label="not-a-tensor"))
         if is_dynamic(argument):
             message = f"argument {i} (%{argument.name}) has dynamic dimensions; only static shapes can be compiled yet"
-            raise UnsupportedError(diagnose(message, function.span))
+            raise UnsupportedError(diagnose(message, function.span, label="dynamic-dimensions"))
     # Ops of other dialects, those that compute something first: a constant beside them is not what is wrong.
     for op in sorted((op for op in walk(function.block()) if op.name not in OPS), key=lambda op: not op.operands):
         from shlo_jit.text.foreign_dialects import dialect_hint
@@ -36,7 +36,7 @@ def require_static(function: Op, _: Context) -> Op:
         for result in op.results:
             if not isinstance(result.type, TensorType):
                 what = f"{op.name}: the result is of type {type_text(result.type)}, not a tensor"
-                raise UnsupportedError(diagnose(what, op.span))
+                raise UnsupportedError(diagnose(what, op.span, label="not-a-tensor"))
         require_known_shapes(op)
         require_expanded(op)
     return function
@@ -55,7 +55,7 @@ def require_known_shapes(op: Op) -> None:
     for what, values in (("result", op.results), ("operand", op.operands)):
         if any(map(is_dynamic, values)):
             message = f"{op.name}: the {what} has dynamic dimensions; only static shapes can be compiled yet"
-            raise UnsupportedError(diagnose(message, op.span))
+            raise UnsupportedError(diagnose(message, op.span, label="dynamic-dimensions"))
 
 
 def is_dynamic(value: Value) -> bool:

@@ -24,8 +24,8 @@ MEMORY = "memory"
 NAMED = 0.08
 """Share of the time from which a point has its label beside it."""
 KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "gradient": "product",
-         "bands": "product",
-         "loop": "loop", "turns": "loop", "row": "row", "reduce": "row"}  # fmt: skip
+         "line_tiles": "product",
+         "loop": "loop", "interchanged": "loop", "row": "row", "reduce": "row"}  # fmt: skip
 
 
 class Point(NamedTuple):

@@ -167,13 +167,13 @@ def _kind(step: Step) -> str:
     if isinstance(step, ControlStep):
         return "control"
     if isinstance(step, NestStep):
-        return "loop" if step.title in ("loop", "turns") else "row"
+        return "loop" if step.title in ("loop", "interchanged") else "row"
     is_product = isinstance(step, OpStep) and step.title in (
         "dot_general",
         "convolution",
         "attention",
         "gradient",
-        "bands",
+        "line_tiles",
     )
     return "product" if is_product else "other"
 

@@ -95,7 +95,7 @@ class Interpreter:
             return self.custom_call(op, arrays)
         record = OPS.get(op.name)
         if record is None or record.reference is None:
-            raise UnsupportedError(diagnose(f"{op.name} has no reference", op.span))
+            raise UnsupportedError(diagnose(f"{op.name} has no reference", op.span, label="no-reference"))
         wants_run, wants_call = _extras(record.reference)
         extras: dict[str, Any] = {}
         if wants_run:
@@ -115,7 +115,7 @@ class Interpreter:
         target = op.attributes["call_target_name"]
         function = self.custom_calls.get(target) or known_custom_call(op, target)
         if function is None:
-            raise UnsupportedError(diagnose(f"custom call '{target}' has no reference", op.span))
+            raise UnsupportedError(diagnose(f"custom call '{target}' has no reference", op.span, label="no-reference"))
         out = function(*arrays)
         results = () if out is None else out if isinstance(out, tuple | list) else (out,)
         return tuple(as_array(x, v.type) for x, v in zip(results, op.results, strict=True))

@@ -72,4 +72,5 @@ class SymbolicCode:
             log().warning("code for any size: %s", error)
             return str(error)
         except StableHLOError as error:
-            return f"of any size, the program is refused: {error.diagnostics[0].message}"
+            first = error.diagnostics[0]
+            return f"for any size the program is not supported: {first.message} [{first.label}]"

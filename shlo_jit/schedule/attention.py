@@ -25,6 +25,7 @@ from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.attention_rows import least_rows
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
@@ -96,16 +97,26 @@ class AttentionSchedule(KernelSchedule):
             return f"{self.m} x {p.n} x {p.k}"
 
         of = f"{count(self.each, 'product')}" if self.task_rows >= self.m else f"{self.task_rows} rows"
-        right = ", ".join("packed once for a task" if p else "read in place" for p in self.packed)
-        right = "of a product each" if self.few else f"right operands: {right}"
+        right = ", ".join("packed once per task" if p else "read in place" for p in self.packed)
+        right = "each batch is two plain products" if self.few else f"right operands: {right}"
         pieces = tuple(len(p.parts) for p in (self.first, self.second))
         read = f"{pieces[0]} of the first matrix, {pieces[1]} of the second"
-        why = f"scores of {tuning.ATTENTION_BLOCK_BYTES:,} bytes, about"
+        why = Reason("block-bytes", f"a block of scores has about {tuning.ATTENTION_BLOCK_BYTES:,} bytes")
         return [
             Note("products", f"{self.batch} x {size(self.first)}, then {size(self.second)}"),
-            Note("blocks", f"{count(self.block, 'row')}; {right}", why),
-            *([Note("pieces", read, "of concatenations that few rows meet")] if max(pieces) > 1 else []),
-            Note("weights", "in the memory of the scores" if self.in_place else "beside the scores"),
+            Note("row blocks", f"{count(self.block, 'row')}; {right}", why),
+            *(
+                [
+                    Note(
+                        "segments",
+                        read,
+                        Reason("skinny-concatenation", "few rows are multiplied by the concatenations"),
+                    )
+                ]
+                if max(pieces) > 1
+                else []
+            ),
+            Note("weights", "overwrite the scores" if self.in_place else "in a separate buffer"),
             Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
             *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
             *(self.epilogue.notes if self.epilogue is not None else []),
@@ -196,15 +207,20 @@ def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, i
     one = m * n * features
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
-        return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
+        return m, batch, Tasks(batch, 1, _serial(batch * one, serial))
     groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
     rows = even(m, groups, tile)
-    why = f"about {tuning.ATTENTION_TASKS}, of {least_rows(features)} rows at least"
+    text = f"about {tuning.ATTENTION_TASKS} tasks, of at least {least_rows(features)} rows each"
+    why = Reason("tasks-by-rows", text)
     if rows < m:
         tasks = batch * -(-m // rows)
         return rows, 1, Tasks(tasks, tasks, why, 1)
     each = max(1, serial // 4 // one)
     return m, each, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
+
+
+def _serial(work: int, serial: int) -> Reason:
+    return Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {serial:,} alone")
 
 
 def schedule_rows(

@@ -19,6 +19,7 @@ from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_byte
 from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
 from shlo_jit.ops.attention_rows import parts_of_rows
 from shlo_jit.ops.runs import extents_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.attention import Product, even, may_overwrite, product_of, schedule_rows
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
@@ -84,16 +85,17 @@ class GradientSchedule(KernelSchedule):
             return ", ".join(f"{m} x {p.n} x {p.k}" for p in products)
 
         read = ", ".join("packed" if p else "read in place" for p in self.packed)
-        homes = ", ".join("beside the scores" if home is None else "in the memory of scores" for home in self.homes)
-        how = "block after block"
+        homes = ", ".join("in a separate buffer" if home is None else "overwrite scores" for home in self.homes)
+        how = Reason("sums-over-blocks", "added up block after block")
         of = count(self.each, "product")
         if self.parts_of_rows > 1:
-            how, of = f"those of {self.parts_of_rows} parts apart, then added up in order", count(self.task_rows, "row")
-        why = f"scores of {tuning.GRADIENT_BLOCK_BYTES:,} bytes, about"
+            text = f"{self.parts_of_rows} parts of the rows are summed separately, then added up in order"
+            how, of = Reason("sums-in-parts", text), count(self.task_rows, "row")
+        why = Reason("block-bytes", f"a block of scores has about {tuning.GRADIENT_BLOCK_BYTES:,} bytes")
         return [
             Note("products", f"{self.batch} x {sizes(self.m, self.firsts)}, then {sizes(self.m, self.seconds)}"),
-            Note("sums", sizes(self.firsts[0].n, self.sums), f"over rows, {how}"),
-            Note("blocks", f"{count(self.block, 'row')}; right operands: {read}", why),
+            Note("sums", sizes(self.firsts[0].n, self.sums), how),
+            Note("row blocks", f"{count(self.block, 'row')}; right operands: {read}", why),
             Note("weights", homes),
             Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
             *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
@@ -129,16 +131,23 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     rows_of = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (*scores, *own)]
     buffers, inner = _fields("rows", rows_of), Field("work", max(block_bytes(p.types, target) for p in products))
     each = batch if is_alone else 1 if cuts > 1 else max(1, tuning.GEMM_SERIAL // 4 // work)
-    tasks = Tasks(batch, -(-batch // each), "each sums over all rows", each)
+    tasks = Tasks(
+        batch, -(-batch // each), Reason("task-per-batch", "each task sums over all rows of its batches"), each
+    )
     if cuts > 1:
-        tasks = Tasks(batch * cuts, batch * cuts, "as there are few batches, each sums over a part of the rows", 1)
+        why = Reason("few-batches", "there are few batches, so each task sums over a part of the rows")
+        tasks = Tasks(batch * cuts, batch * cuts, why, 1)
     partial = _fields("partial", [(cuts - 1) * batch * n * p.n * itemsize(p.types.acc) for p in sums])
     late = [
-        schedule_epilogue(s, target, Placed.dense(batch, m, p.n), "it is not the step's own product")
+        schedule_epilogue(
+            s, target, Placed.dense(batch, m, p.n), Reason("other-product", "it is not the step's last product")
+        )
         for s, p in zip(parts.besides, seconds[1:], strict=True)
     ]
     late += [
-        schedule_epilogue(s, target, Placed.dense(batch, n, p.n), "sums end with the last rows")
+        schedule_epilogue(
+            s, target, Placed.dense(batch, n, p.n), Reason("sums-end-last", "the sums end with the last rows")
+        )
         for s, p in zip(parts.sums, sums, strict=True)
     ]
     return GradientSchedule(

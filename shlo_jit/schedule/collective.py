@@ -29,6 +29,7 @@ from shlo_jit.kernels.collective.board import PAYLOAD_BYTES, POINTERS
 from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.collective import WRITTEN_ALONG
 from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -98,12 +99,12 @@ class CollectiveSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         hears = self.sources
         out = [
-            Note("meets", f"{self.most_sources} of {len(self.meetings)} ranks" if hears is None else f"{hears} ranks"),
+            Note("ranks", f"up to {self.most_sources} of {len(self.meetings)}" if hears is None else f"{hears}"),
             Note("message", f"{self.site.nbytes:,} bytes {'inline' if self.inline.value else 'in place'}",
                  self.inline.why),
         ]  # fmt: skip
         if self.in_parts.value:
-            out.append(Note("way", "each rank reduces a part", self.in_parts.why))
+            out.append(Note("strategy", "each rank reduces a part", self.in_parts.why))
         return out
 
 
@@ -121,12 +122,14 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     op, kind = step.op, kind_of(step.op)
     operands = data_operands(op)
     if not all(v.tensor.is_fixed for v in operands):
-        raise NotSymbolic(f"{kind} among processes")
+        raise NotSymbolic("fixed-shapes-only", f"{kind} among processes takes arrays of fixed shapes only")
     nbytes = sum(v.tensor.nbytes for v in operands)
     if nbytes == 0:
         return NOTHING
     if 2 * len(operands) > POINTERS:
-        raise UnsupportedError(diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span))
+        raise UnsupportedError(
+            diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span, label="too-many-operands")
+        )
     groups = groups_of(op)
     ranks = range(context.processes)
     inline = _inline(operands, nbytes)
@@ -264,18 +267,18 @@ def _types_text(operands: list[Value]) -> str:
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     if sum(aligned(v.tensor.nbytes) for v in operands) <= PAYLOAD_BYTES:
-        return Choice(True, f"{PAYLOAD_BYTES:,} bytes are copied faster than waited for")
-    return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
+        return Choice(True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are copied faster than waited for"))
+    return Choice(False, Reason("large-message", f"more than {PAYLOAD_BYTES:,} bytes"))
 
 
 def _in_parts(kind: str, inline: Choice[bool], groups: list[list[int]]) -> Choice[bool]:
     if kind != "all_reduce":
-        return Choice(False, "")
+        return Choice(False, Reason("not-all-reduce", "only an all_reduce is reduced in parts"))
     if len(set(map(len, groups))) > 1:
-        return Choice(False, "the groups are of different sizes")
+        return Choice(False, Reason("uneven-groups", "the groups differ in size"))
     if inline.value:
-        return Choice(False, "the message is small")
-    return Choice(True, "the message is large")
+        return Choice(False, Reason("small-message", "the message is small"))
+    return Choice(True, Reason("large-message", "the message is large"))
 
 
 def _width(op: Op, context: Context) -> int:

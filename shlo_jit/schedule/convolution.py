@@ -20,10 +20,10 @@ from shlo_jit.kernels.convolution.decision import kernel_blocks, table_scratch_b
 from shlo_jit.kernels.convolution.edge_tiles import has_idle_taps
 from shlo_jit.kernels.convolution.padding_terms import has_padding_terms
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
-from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
-from shlo_jit.kernels.gemm.precision import GemmTypes
-from shlo_jit.schedule.choice import Note, count
+from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
+from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.convolution_notes import convolution_notes, tasks_note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import PanelsSchedule
@@ -31,7 +31,7 @@ from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import NotSymbolic, Size, equal, surely
+from shlo_jit.sizes import NotSymbolic, Size, surely
 
 MAX_SPATIAL = 3
 """Spatial dimensions that the routine has loops for."""
@@ -43,6 +43,8 @@ class ConvolutionSchedule(PanelsSchedule):
 
     shape: ConvShape
     types: GemmTypes
+    plan: GemmPlan
+    """The register tile of its products."""
     table: tuple[int, ...]
     """The routine's parameters; see `kernels/convolution/decision.py`."""
     tests_kernel: bool
@@ -51,7 +53,7 @@ class ConvolutionSchedule(PanelsSchedule):
 
     @property
     def kind(self) -> int:
-        """The way it goes."""
+        """The strategy, a number of `shape.py`."""
         return self.table[FIELDS.index("kind")]
 
     @property
@@ -61,38 +63,15 @@ class ConvolutionSchedule(PanelsSchedule):
         return conv_symbol(self.types, self.kind, made_for, ends, self.tests_kernel)
 
     @property
+    def kernel_notes(self) -> list[Note]:
+        """What is decided about the kernel itself, without tasks and epilogue."""
+        table = dict(zip(FIELDS, self.table, strict=True))
+        return convolution_notes(self.shape, self.plan, self.symbol, table, tests_kernel=self.tests_kernel)
+
+    @property
     def notes(self) -> list[Note]:
-        t = dict(zip(FIELDS, self.table, strict=True))
-        window = " x ".join(map(str, self.shape.window)) or "1"
-        symbol = self.symbol
-        out = [
-            Note("product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {symbol}"),
-            Note("way", *WAYS[self.kind]),
-        ]
-        if not equal(t["copy_tasks"], 0):
-            out.append(
-                Note(
-                    "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
-                )
-            )
-        if t["leaves_padding"]:
-            out.append(
-                Note("window", "lines that meet padding alone are left out", "the kernel is constant and finite")
-            )
-        if t["ends"]:
-            value = "columns that meet padding alone are left out at the ends of lines"
-            out.append(Note("window", value, "the kernel is constant and finite"))
-        if self.tests_kernel:
-            value = "positions in the padding are left out, and made up for where the kernel is not finite"
-            out.append(Note("window", value, "the kernel may have NaN or infinities, and 0 * NaN is NaN"))
-        if t["margin_line"]:
-            out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
-        if self.prepacked is not None:
-            out.append(Note("weights", WORDS[PREPACKED], "they are a constant"))
-        if not equal(t["weight_tasks"], 0):
-            out.append(Note("weights", f"packed, {count(t['weight_tasks'], 'task')}"))
-        out.append(Note("tasks", count(t["main_tasks"], "task")))
-        return out + (self.epilogue.notes if self.epilogue is not None else [])
+        tasks = tasks_note(self.shape, dict(zip(FIELDS, self.table, strict=True)))
+        return [*self.kernel_notes, tasks, *(self.epilogue.notes if self.epilogue is not None else [])]
 
 
 def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
@@ -128,6 +107,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     return ConvolutionSchedule(
         shape=shape,
         types=types,
+        plan=conv_plan(types, target),
         table=table,
         prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
         tests_kernel=tests_kernel,
@@ -184,7 +164,11 @@ def conv_shape(op: Op) -> ConvShape:
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
     if n > MAX_SPATIAL:
-        raise UnsupportedError(diagnose(f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span))
+        raise UnsupportedError(
+            diagnose(
+                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span, label="too-many-dimensions"
+            )
+        )
     x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents
     xs, ws, ys = strides_of(x), strides_of(w), strides_of(y)
     feature_groups, batch_groups = op.int("feature_group_count", 1), op.int("batch_group_count", 1)
@@ -201,7 +185,7 @@ def conv_shape(op: Op) -> ConvShape:
     output = tuple(y[i] for i in d.output_spatial_dimensions)
     for extent in output:
         if isinstance(extent, Size):
-            raise NotSymbolic(f"it is not known how many windows lie along {extent} pixels")
+            raise NotSymbolic("windows-unknown", f"the number of windows along {extent} pixels is not known")
     return ConvShape(
         batch=batch,
         groups=groups,

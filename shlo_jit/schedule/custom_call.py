@@ -12,6 +12,7 @@ from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, JAX_CALLBACK, 
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.type_algebra import constant_value
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
@@ -32,9 +33,17 @@ class CallbackSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        out = [Note("call", f"the implementation of @{self.target}", "it has been registered")]
-        pairs = ", ".join(f"result {result} in that of operand {operand}" for result, operand in self.aliases.items())
-        return [*out, Note("memory", pairs)] if pairs else out
+        out = [
+            Note(
+                "call",
+                f"the implementation of @{self.target}",
+                Reason("registered", "a function is registered for this target"),
+            )
+        ]
+        pairs = ", ".join(
+            f"result {result} in the memory of operand {operand}" for result, operand in self.aliases.items()
+        )
+        return [*out, Note("aliases", pairs)] if pairs else out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +116,7 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     operands, results = _tensors(op.operands), _tensors(op.results)
     if not all(v.tensor.is_fixed for v in (*operands, *results)):
-        raise NotSymbolic(f"the implementation of @{target} is called with arrays of shapes that are fixed")
+        raise NotSymbolic("fixed-shapes-only", f"the implementation of @{target} takes arrays of fixed shapes only")
     return CallbackSchedule(
         target=target,
         operands=operands,

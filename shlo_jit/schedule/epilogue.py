@@ -12,6 +12,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops import OPS
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import Placed
@@ -25,12 +26,12 @@ class Epilogue(NamedTuple):
 
     step: NestStep
     schedule: NestSchedule
-    why_late: str = ""
-    """Why it is not called for rectangles; empty where it is."""
+    why_late: Reason | None = None
+    """Why it is not called for rectangles; None where it is."""
 
     @property
     def is_late(self) -> bool:
-        return bool(self.why_late)
+        return self.why_late is not None
 
     @property
     def notes(self) -> list[Note]:
@@ -38,20 +39,26 @@ class Epilogue(NamedTuple):
         return [head, *(Note(f"  {n.what}", n.value, n.why) for n in self.schedule.notes)]
 
 
-def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: str = "") -> Epilogue | None:
+def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Reason | None = None) -> Epilogue | None:
     """Of a step whose product has this result; None when it has none. `why_late`: what is known to be in the way of
     tiles."""
     if step.epilogue is None:
         return None
     nest = step.epilogue.nest
-    tile = None if why_late else tile_of(nest, step.op.result, result)
+    tile = None if why_late is not None else tile_of(nest, step.op.result, result)
     if tile is None:
-        why = why_late or "one of its loops spans rows and columns of the product"
+        why = why_late or Reason(
+            "loop-spans-rows-and-columns", "one of its loops spans rows and columns of the product"
+        )
         return Epilogue(step.epilogue, schedule_nest(nest, target), why)
     if _goes_across(nest, tile):
         late = schedule_nest(nest, target)
         if late.crossing is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
-            return Epilogue(step.epilogue, late, "what it writes does not lie along the product's columns")
+            return Epilogue(
+                step.epilogue,
+                late,
+                Reason("writes-across-columns", "its results are not contiguous along the product's columns"),
+            )
     found = schedule_nest(nest, target, tile)
     return Epilogue(step.epilogue, replace(found, streams=_streams(step, found)))
 
@@ -86,7 +93,11 @@ class Written(NamedTuple):
 
     @property
     def note(self) -> Note:
-        return Note("result", "written where it belongs", "the loop that reads the product only moves it")
+        return Note(
+            "result",
+            "written to its final place",
+            Reason("epilogue-only-moves", "the loop that reads the product only moves it"),
+        )
 
 
 def written_by_product(step: OpStep, result: Placed) -> Written | None:

@@ -17,6 +17,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.kernels.fft.fft import Step
 from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, scratch_numbers
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
@@ -74,13 +75,17 @@ class Axis:
         if isinstance(self.units, Size):
             return cut(self.units, self.size * (tuning.PARALLEL_WORK // tuning.FFT_PARALLEL))
         if self.size < tuning.FFT_PARALLEL:
-            return Tasks(self.units, 1, f"{self.size:,} elements; from {tuning.FFT_PARALLEL:,} on threads pay")
-        return shared(self.units, tuning.MAX_TASKS, f"{self.size:,} elements")
+            return Tasks(
+                self.units,
+                1,
+                Reason("too-little-work", f"{self.size:,} elements; threads pay off from {tuning.FFT_PARALLEL:,} on"),
+            )
+        return shared(self.units, tuning.MAX_TASKS, Reason("tasks-by-work", f"{self.size:,} elements"))
 
     @property
     def pass_tasks(self) -> list[Tasks]:
         """Of each pass by itself."""
-        return [shared(step.units, tuning.MAX_TASKS, "there is one block") for step in self.passes]
+        return [shared(step.units, tuning.MAX_TASKS, Reason("one-unit", "there is one block")) for step in self.passes]
 
     @property
     def notes(self) -> list[Note]:
@@ -90,7 +95,14 @@ class Axis:
         out = [Note("axis", f"{t.kind} of [outer, n, inner] = {size}"), Note("passes", routines)]
         if self.is_cut_in_passes:
             tasks = ", ".join(str(tasks.tasks) for tasks in self.pass_tasks)
-            return [*out, Note("tasks", f"{tasks} of the passes", "one large block is cut inside of its passes")]
+            return [
+                *out,
+                Note(
+                    "tasks",
+                    f"{tasks} of the passes",
+                    Reason("passes-cut", "there is one large block: each pass over it is cut"),
+                ),
+            ]
         unit = f"block of {count(t.lanes, 'sequence')}" if t.block else f"block of {count(t.columns, 'column')}"
         return [*out, self.tasks.note(unit)]
 
@@ -116,7 +128,9 @@ def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
     if op.result.tensor.size == 0:
         return NOTHING
     if 0 in op.operands[0].tensor.extents:
-        raise UnsupportedError(diagnose("fft: an empty operand with a result that is not", op.span))
+        raise UnsupportedError(
+            diagnose("fft: an empty operand with a result that is not", op.span, label="empty-operand")
+        )
     axes = _axes_of(op, context.target)
     needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1
     copy = (Field("copy", op.operands[0].tensor.nbytes),) if needs_copy else ()

@@ -70,7 +70,9 @@ def schedule_lapack(step: OpStep, context: Context) -> KernelSchedule:
     call = read_call(step.op)
     if not context.has_lapack():
         target = step.op.attributes["call_target_name"]
-        raise UnsupportedError(diagnose(f"custom_call: @{target} {LAPACK_MISSING}", step.op.span))
+        raise UnsupportedError(
+            diagnose(f"custom_call: @{target} {LAPACK_MISSING}", step.op.span, label="lapack-missing")
+        )
     workspaces = {w.name: w for w in WORKSPACES[call.routine](call)}
     _check_numbers(call, workspaces)
     if call.count == 0:
@@ -87,7 +89,7 @@ def _check_numbers(call: Call, workspaces: dict[str, Workspace]) -> None:
         if number > LARGEST:
             target = call.op.attributes["call_target_name"]
             message = f"custom_call: @{target} needs numbers up to {number} for these sizes, and LAPACK's have 32 bits"
-            raise UnsupportedError(diagnose(message, call.op.span))
+            raise UnsupportedError(diagnose(message, call.op.span, label="too-large"))
 
 
 # ---------------------------------------------------------------------------- workspaces, routine by routine

@@ -19,11 +19,12 @@ from shlo_jit.kernels.substitution import (
     strip_columns,
     symbol,
 )
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
-from shlo_jit.schedule.tasks import Tasks, cut, shared
+from shlo_jit.schedule.tasks import Tasks, cut, enough_work, shared
 from shlo_jit.sizes import at_most, equal, hint_of
 
 
@@ -48,7 +49,7 @@ class CholeskySchedule(KernelSchedule):
         head = Note("matrices", f"{self.count} of {self.n} x {self.n} by {self.symbol}")
         if self.together.value:
             return [head, Note("threads", "together on each matrix", self.together.why)]
-        return [head, Note("threads", "each on matrices of its own", self.together.why), self.tasks.note("matrix")]
+        return [head, Note("threads", "each on its own matrices", self.together.why), self.tasks.note("matrix")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class SolveSchedule(KernelSchedule):
         way = "from the last row up" if self.x_row < 0 else "from the first row down"
         return [
             Note("matrices", f"{self.n} x {self.n}, {self.m} right-hand sides by {self.symbol}"),
-            Note("way", way),
+            Note("strategy", way),
             self.tasks.note(f"strip of {self.width} columns"),
         ]
 
@@ -108,16 +109,16 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
 
 def _together(count: int, n: int) -> Choice[bool]:
     if equal(count, 1):
-        return Choice(True, "there is one matrix")
+        return Choice(True, Reason("one-matrix", "there is one matrix"))
     if hint_of(n) >= tuning.MATRIX_TOGETHER:
-        return Choice(True, f"its order is {tuning.MATRIX_TOGETHER} at least")
-    return Choice(False, f"{count} matrices of order {n}, which is less than {tuning.MATRIX_TOGETHER}")
+        return Choice(True, Reason("large-matrix", f"matrices of order {tuning.MATRIX_TOGETHER} or more"))
+    return Choice(False, Reason("small-matrices", f"{count} matrices of order {n}, below {tuning.MATRIX_TOGETHER}"))
 
 
 def _matrices_cut(count: int, n: int) -> Tasks:
     work = count * n * n * (n + 8) // 48
     most = work // tuning.TASK_WORK
-    return shared(count, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}")
+    return shared(count, most, enough_work(work, most))
 
 
 def schedule_triangular_solve(step: OpStep, context: Context) -> KernelSchedule:

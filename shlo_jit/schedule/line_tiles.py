@@ -15,6 +15,7 @@ from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, line
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
@@ -49,6 +50,15 @@ class Stage(NamedTuple):
         return self.step.op.result.tensor.extents[1]
 
     @property
+    def notes(self) -> list[Note]:
+        """How the stage runs on a line tile; the tasks are those of the whole chain."""
+        where = f", {count(self.most, 'line')} in a line buffer" if self.image_place is not None else ""
+        kernel = self.how.notes if isinstance(self.how, Windows) else self.how.kernel_notes
+        inner = [n for n in kernel if n.what != "tasks"] + (self.epilogue.notes if self.epilogue is not None else [])
+        head = Note("stage", f"{self.step.op.name.partition('.')[2]}{where}")
+        return [head, *(Note(f"  {n.what}", n.value, n.why) for n in inner)]
+
+    @property
     def products(self) -> list[Value]:
         """What only its epilogue reads."""
         return [v for v in (self.step.op.result,) if v is not self.image]
@@ -80,18 +90,15 @@ class BandsSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         last = self.stages[-1]
-        why = "bands need lines of the ones before" if self.each == 1 else "bands share no lines"
-        out = [
-            Note("bands", f"{count(self.band, 'line')} of {last.height}", f"{tuning.BANDS_BUFFER:,} bytes in between"),
-            Note("tasks", f"{self.each} for each thread, up to {self.most} of an image", why),
+        why = Reason("tiles-share-lines", "line tiles re-use lines of the tile before")
+        if self.each != 1:
+            why = Reason("tiles-share-no-lines", "line tiles share no lines")
+        size = Reason("line-buffer-bytes", f"line buffers of up to {tuning.BANDS_BUFFER:,} bytes")
+        return [
+            Note("line tiles", f"{count(self.band, 'line')} of {last.height}", size),
+            Note("tasks", f"{self.each} per thread, up to {self.most} per image", why),
+            *(note for stage in self.stages for note in stage.notes),
         ]
-        for stage in self.stages:
-            is_inside = stage.image_field is not None
-            where = f", {count(stage.most, 'line')} in memory of the task's" if is_inside else ""
-            out.append(Note("stage", f"{stage.step.op.name.partition('.')[2]}{where}"))
-            if stage.epilogue is not None:
-                out += [Note(f"  {n.what}", n.value, n.why) for n in stage.epilogue.notes]
-        return out
 
 
 def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.space import Space
 from shlo_jit.sizes import hint_of
@@ -33,13 +34,13 @@ class TimeBlocks(NamedTuple):
     """Lines that a turn does before the next one follows."""
     periodic: bool
     """The last lines are neighbours of the first."""
-    why: str
+    why: Reason
 
     @property
     def note(self) -> Note:
         fronts = "each" if self.nests == 1 else f"each of {self.nests} loops"
-        text = f"{count(self.turns, 'turn')} at a time, {fronts} {count(self.reach, 'line')} behind the last"
-        return Note("in time", text, self.why)
+        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} behind the one before"
+        return Note("temporal tiling", text, self.why)
 
 
 def most_turns(nest: Nest, space: Space, heavy: int) -> int:

@@ -15,10 +15,12 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.interior import Usual, usual_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
+from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.row_batching import rows_together
@@ -110,86 +112,13 @@ class NestSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        space = self.space
-        out = [Note("loops", _loops(space))]
-        lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
-        why = f"{space.why_vector}; {space.why_width}" if space.vector is not None else space.why_vector
-        out.append(Note("lanes", lanes, why))
-        if self.tile is None and space.vector is not None:
-            out.append(Note("unroll", count(self.unroll.value, "vector"), self.unroll.why))
-        if self.written_out:
-            turns = " x ".join(str(space.extents[v]) for v in self.written_out)
-            variables = ", ".join(f"v{v}" for v in self.written_out)
-            out.append(Note("writes out", f"{turns} turns", f"of {variables}: few, of few ops"))
-        if self.together is not None:
-            out.append(Note("combines", f"{space.width} rows together", f"v{self.together} runs along the lanes then"))
-        if self.nest.turns is not None:
-            whole = self.most_turns == self.nest.turns.count
-            why = (
-                "all of the loop's" if whole else f"{tuning.TURNS_WORK:,} vector operations, then signals are looked at"
-            )
-            out.append(Note("turns", f"{self.most_turns:,} on a tile in registers", why))
-        if self.crossing is not None:
-            side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
-            why = f"{loads} run along v{self.crossing.across}, across the lanes"
-            out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
-        out += self._interleaving
-        if space.inner:
-            done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
-            out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
-        if self.tile is None:
-            of = "chunk of the row" if self.split else f"chunk of {self.chunk}" if self.chunk else "row"
-            of = "stripe" if self.crossing is not None else of
-            out.append(self.tasks.note(of))
-        if self.blocks is not None:
-            out.append(self.blocks.note)
-        if self.no_blocks is not None:
-            out.append(Note("in time", "turn by turn", self.no_blocks.reason))
-        if self.usual is not None:
-            box = ", ".join(f"v{v} in [{low}, {high})" for v, (low, high) in self.usual.box.items())
-            known = count(len(self.usual.truth), "condition")
-            out.append(Note("inside", box or "everywhere", f"{known} decided there"))
-        if self.stash:
-            ops = ", ".join(self.nest.nodes[key].op.name.partition(".")[2] for key in self.stash)
-            kept = f"{ops}: {count(sum(self.stash.values()), 'byte')}"
-            out.append(Note("keeps", kept, f"dear ones (cost {tuning.STASH_COST} or more) that several passes need"))
-        if self.ahead:
-            distances = ", ".join(f"{n:,}" for n in sorted(set(self.ahead.values())))
-            far = f"{count(len(self.ahead), 'load')}, {distances} bytes ahead"
-            out.append(Note("fetches", far, f"operands of {tuning.PREFETCH_BYTES:,} bytes or more come from memory"))
-        if self.streams:
-            why = f"{tuning.STREAM_BYTES:,} bytes or more: no cache holds them"
-            out.append(Note("streams", count(len(self.streams), "result"), why))
-        return out
-
-    @property
-    def _interleaving(self) -> list[Note]:
-        if self.interleaved is None:
-            return []
-        vectors = f"{self.space.extents[self.interleaved]} vectors"
-        out = [Note("interleaves", vectors, f"v{self.interleaved} runs between the lanes in memory")]
-        if self.batches_rows:
-            out.append(Note("row batch", f"{vectors} of rows", "their elements are stored as one run"))
-        return out
+        return nest_notes(self)
 
 
 def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None, by_rows: bool = False) -> NestSchedule:
     """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it. `by_rows`: units are to
     be whole rows, one after the other."""
     return _Scheduler(nest, target, tile, by_rows).run()
-
-
-def _pass_text(passes: Passes, p: int) -> str:
-    """What a pass over the row makes."""
-    made = [op.name.partition(".")[2] for r in passes.reductions(p) for op in r.op.block().ops[:-1]]
-    made += ["results"] if passes.inner_stores(p) else []
-    return " and ".join(dict.fromkeys(made))
-
-
-def _loops(space: Space) -> str:
-    rows = " ".join(f"v{v}={space.extents[v]}" for v in space.rows) or "1 row"
-    inner = " ".join(f"v{v}={space.extents[v]}" for v in space.inner)
-    return f"{rows} over {inner}" if inner else rows
 
 
 class _Scheduler:
@@ -302,11 +231,11 @@ class _Scheduler:
         """Several vectors a turn for small bodies, to hide latency."""
         space, passes = self.space, self.passes
         if space.vector is None:
-            return Choice(1, "no vectors")
+            return Choice(1, Reason("no-vectors", "no vectors"))
         if self.tile is not None:
-            return Choice(1, "rectangles of a product have few columns")
+            return Choice(1, Reason("few-columns-per-tile", "tiles of a product have few columns"))
         if self.interleaved is not None:
-            return Choice(1, f"the turns of v{self.interleaved} are written out")
+            return Choice(1, Reason("already-unrolled", f"the iterations of v{self.interleaved} are unrolled"))
         turns = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.turns is not None:
@@ -319,10 +248,10 @@ class _Scheduler:
             limit = 4 if size <= 24 else 2
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
-        why = f"{size} ops and loads in the body"
+        why = Reason("body-size", f"{size} ops and loads in the body")
         while limit > 1 and turns < limit:
             limit //= 2
-            why = f"the loop has {count(turns, 'vector')}"
+            why = Reason("short-loop", f"the loop has {count(turns, 'vector')}")
         return Choice(limit, why)
 
     def choose_written_out(self) -> tuple[int, ...]:
@@ -410,7 +339,7 @@ class _Scheduler:
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:
-                why = f"{work:,} element operations in {count(units, 'row')}: the row itself is cut"
+                why = Reason("row-cut", f"{work:,} element operations in {count(units, 'row')}: the row itself is cut")
                 return Tasks(chunks, chunks, why, 1), self.split_of(chunk, chunks)
         return cut(units, work), None
 

@@ -10,6 +10,7 @@ import numpy as np
 from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import KernelSchedule
 
@@ -62,4 +63,4 @@ class LoopSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         sizes = ", ".join(f"{m.batch} x {m.k} x {m.n}" if m.batch > 1 else f"{m.k} x {m.n}" for m in self.fields)
-        return [Note("packs", sizes, "products meet these matrices in every turn")]
+        return [Note("packs", sizes, Reason("loop-invariant", "products read these matrices in every iteration"))]

@@ -55,7 +55,7 @@ def layout_of(op: Op) -> ProductLayout:
     splits = outer_of(lhs, r.lhs_free), outer_of(rhs, r.rhs_free)
     along = run_of(lhs, r.lhs_contracting), run_of(rhs, r.rhs_contracting)
     if None in splits or None in along or (any(splits) and (all(splits) or r.lhs_batch)):
-        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
+        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span, label="no-lowering"))
     steps = [run.stride for run in along if run is not None]
     k = math.prod(lhs[d] for d in r.lhs_contracting)
     if splits[0]:

@@ -24,6 +24,7 @@ from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.kernels.gemm.strategy import way_of
 from shlo_jit.ops.runs import Roles, roles_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -54,13 +55,20 @@ class ProductSchedule(PanelsSchedule):
     """What the routine decides from these extents and strides."""
 
     @property
-    def notes(self) -> list[Note]:
+    def kernel_notes(self) -> list[Note]:
+        """What is decided about the product itself, without an epilogue."""
         r = self.result
         size = f"{r.batch} x " if r.batch > 1 else ""
-        calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
         head = Note("product", f"{size}{r.m} x {r.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
+        if not self.looped:
+            return [head, *self.blocking]
+        why = Reason("batch-not-strided", "the batch dimensions are not a constant stride apart")
+        return [head, Note("calls", "one per index of the outer batch dimensions", why), *self.blocking]
+
+    @property
+    def notes(self) -> list[Note]:
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        return [head, *(calls if self.looped else []), *self.blocking, *after]
+        return [*self.kernel_notes, *after]
 
 
 def gemm_types(op: Op) -> GemmTypes:
@@ -77,7 +85,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     layout = layout_of(op)
     strides, looped, result = layout.operands, layout.looped, layout.result
     batch, m, n, k = layout.extents
-    why_late = "the product is several calls" if looped else ""
+    why_late = Reason("several-calls", "the product is several calls") if looped else None
     plan = gemm_plan(types, target)
     numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_FEW_BYTES
     way, prepacked, first_block = _way(plan, numbers, is_near=near), None, 0

@@ -16,6 +16,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
 from shlo_jit.ops.contract import dims_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -145,16 +146,20 @@ class ScatterSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         s = self.shape
-        groups = [("moved out", s.outer), ("positions", s.scatter), ("window", s.window)]
+        groups = [("hoisted", s.outer), ("positions", s.scatter), ("window", s.window)]
         loops = ", ".join(f"{name} {' x '.join(str(x.extent) for x in part)}" for name, part in groups if part)
         lanes = f"{self.width}, along a window dimension of {s.lanes.extent}" if s.lanes else "none"
-        why = "contiguous in the result and in the updates" if s.lanes else "no window dimension is contiguous in both"
-        safe = "turns touch different elements" if self.split else "updates of one element happen in order"
-        tasks = self.tasks.note("turn")
+        why = Reason("no-contiguous-window", "no window dimension is contiguous in the result and in the updates")
+        if s.lanes:
+            why = Reason("contiguous-window", "contiguous in the result and in the updates")
+        safe = Reason("ordered-updates", "updates of one element happen in order")
+        if self.split:
+            safe = Reason("disjoint-updates", "iterations update different elements")
+        tasks = self.tasks.note("iteration")
         return [
             Note("loops", loops or "one element"),
             Note("lanes", lanes, why),
-            tasks._replace(why=f"{safe}; {tasks.why}"),
+            tasks._replace(why=safe.then(tasks.why)),
         ]
 
 
@@ -191,4 +196,6 @@ def _check(op: Op) -> None:
     """The results share the inputs' memory, so both have the body's types."""
     for operand, argument, result in zip(op.operands, op.block().arguments, op.results, strict=False):
         if not operand.tensor.storage == argument.tensor.storage == result.tensor.storage:
-            raise UnsupportedError(diagnose("scatter: a region of other element types than the inputs'", op.span))
+            raise UnsupportedError(
+                diagnose("scatter: a region of other element types than the inputs'", op.span, label="region-types")
+            )

@@ -147,7 +147,7 @@ def _schedule_step(step: Step, context: Context) -> KernelSchedule:
         return NOTHING
     place = SCHEDULERS.get(step.kind)
     if place is None:
-        raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
+        raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span, label="no-lowering"))
     module, name = place
     return getattr(import_module(f"shlo_jit.schedule.{module}"), name)(step, context)
 

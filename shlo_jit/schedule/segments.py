@@ -23,7 +23,8 @@ from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.strategy import way_of_any
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
-from shlo_jit.schedule.choice import Note, count
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.product_layout import Placed
@@ -107,7 +108,11 @@ class PiecesSchedule(KernelSchedule):
         pieces = ", ".join(f"{p.k} x {p.n}" for p in self.parts)
         return [
             Note("product", f"{size}{self.m} x {self.n} x {k} by {gemm_symbol(self.types, self.way)}"),
-            Note("matrix", f"{count(len(self.parts), 'piece')}: {pieces}", "a concatenation that few rows meet"),
+            Note(
+                "segments",
+                f"{len(self.parts)}: {pieces}",
+                Reason("skinny-concatenation", "few rows are multiplied by the concatenation"),
+            ),
             *(self.epilogue.notes if self.epilogue else []),
         ]
 
@@ -145,7 +150,9 @@ def schedule_pieces(step: OpStep, context: Context) -> PiecesSchedule:
         parts=parts,
         b_strides=tuple(b_bs),
         way=way,
-        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, n), "the product is several calls"),
+        epilogue=schedule_epilogue(
+            step, target, Placed.dense(batch, m, n), Reason("several-calls", "the product is several calls")
+        ),
         scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
         routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )

@@ -58,7 +58,7 @@ class SelectSchedule(KernelSchedule):
         s = self.selection
         if s is not None:
             windows = " x ".join(f"{d.out} of {d.size}" for d, _, _ in s.windowed)
-            out += [Note("windows", windows or "none"), Note("lanes", f"{s.width} of {s.columns} columns")]
+            out += [Note("windows", windows or "none"), Note("lanes", f"{s.width}, along {s.columns} columns")]
             out.append(s.tasks.note(f"{s.block} columns"))
         return out
 
@@ -69,7 +69,9 @@ def schedule_select_and_scatter(step: OpStep, context: Context) -> KernelSchedul
     for region in op.regions:
         for inner in region.block.ops[:-1]:
             if not is_elementwise(inner) and not is_inline_constant_op(inner):
-                raise UnsupportedError(diagnose(f"select_and_scatter: {inner.name} in a region", inner.span))
+                raise UnsupportedError(
+                    diagnose(f"select_and_scatter: {inner.name} in a region", inner.span, label="region-op")
+                )
     size = op.result.tensor.size
     if size == 0:
         return NOTHING

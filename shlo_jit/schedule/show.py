@@ -30,5 +30,5 @@ def _step(step: Step, label: str, found: KernelSchedule, names: Names) -> list[s
     lines += [f"{pad}      {note}" for note in found.notes]
     if any(found.scratch.bytes):
         s = found.scratch
-        lines.append(f"{pad}      {'scratch':<10} {s.fixed:,} bytes and {s.per_thread:,} a thread")
+        lines.append(f"{pad}      {'scratch':<15} {s.fixed:,} bytes and {s.per_thread:,} per thread")
     return lines

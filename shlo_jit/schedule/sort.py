@@ -26,6 +26,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.sort import INDEX_BITS, SLACK, Records, rank_limit, records_for
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.top_k import array_bytes
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
@@ -107,12 +108,14 @@ class RecordSort:
         how = "by rank" if self.is_ranked else f"by {count(self.records.passes, 'digit')}"
         how = "by partition" if self.is_partitioned else how
         keys = f"{count(len(self.keys), 'key')}, {sum(k.bits for k in self.keys)} bits"
-        why = f"{self.lines.n:,} elements a line; up to {rank_limit(self.records):,} by rank"
+        text = f"{self.lines.n:,} elements per line; up to {rank_limit(self.records):,} are sorted by rank"
+        why = Reason("line-length", text)
         moved = "the values themselves" if self.moves_values else "indices, by which the operands are moved"
         found = [Note("sort", f"records of {keys}, {how}", why), Note("records", f"hold {moved}")]
         if self.alone:
-            why = f"keys of {self.alone} bits by partition, where no element of a line has another one's key but bits"
-            found.append(Note("alone", why, "records where one has: -0.0 and 0.0, and NaNs"))
+            how = f"keys of {self.alone} bits by partition, for lines whose elements with equal keys have equal bits"
+            why = Reason("keys-tell-all", "the key determines the element, except 0.0 from -0.0 and NaNs")
+            found.append(Note("keys only", how, why))
         return found
 
 
@@ -136,14 +139,14 @@ class SortSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         lines = Note("lines", f"{count(self.lines.count, 'line')} of {count(self.lines.n, 'element')}")
         if self.records is None:
-            why = "the comparator is no lexicographic order of keys that fit a record"
+            why = Reason("comparator-not-keys", "the comparator is not a lexicographic order of keys that fit a record")
             return [
                 lines,
-                Note("sort", "merge sort of indices that calls the comparator", why),
+                Note("sort", "merge sort of indices, which calls the comparator", why),
                 self.tasks.note("line"),
             ]
         if self.records.chunks:
-            why = f"{tuning.SORT_LONG_LINE:,} elements or more, and few lines"
+            why = Reason("few-long-lines", f"few lines, of at least {tuning.SORT_LONG_LINE:,} elements each")
             return [lines, *self.records.notes, Note("tasks", f"{self.records.chunks} chunks of each line", why)]
         return [lines, *self.records.notes, self.tasks.note("line")]
 
@@ -179,7 +182,7 @@ class TopKSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         lines = self.records.lines
-        how = "a sorted array of the best" if self.inserts.value else "sort each line"
+        how = "insert into a sorted array of the best" if self.inserts.value else "sort each line"
         return [
             Note("lines", f"{count(lines.count, 'line')} of {count(lines.n, 'element')}"),
             Note("top_k", how, self.inserts.why),
@@ -228,7 +231,7 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
     key = Key(operand, descending=True, total=True)
     fitting = records_for(key.bits, n)
     if fitting is None or dtype.is_complex:
-        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
+        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span, label="unsupported-element-type"))
     quick = has_quicksort(context.target, fitting.bits)
     how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting, quick)
     inserts = _inserts(how, k)
@@ -241,12 +244,12 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
 
 def _inserts(how: RecordSort, k: int) -> Choice[bool]:
     if how.records.bits != 64:
-        return Choice(False, "records are wider than 64 bits")
+        return Choice(False, Reason("wide-records", "records are wider than 64 bits"))
     if k > tuning.TOP_K_INSERTED:
-        return Choice(False, f"k is above {tuning.TOP_K_INSERTED}")
+        return Choice(False, Reason("large-k", f"k is above {tuning.TOP_K_INSERTED}"))
     if k > 16 and 8 * k > hint_of(how.lines.n):
-        return Choice(False, "k is a large part of the line")
-    return Choice(True, "k is small")
+        return Choice(False, Reason("large-k", "k is a large part of the line"))
+    return Choice(True, Reason("small-k", "k is small"))
 
 
 def routines_of(how: RecordSort, target: Target) -> tuple[Routine, ...]:
@@ -304,4 +307,6 @@ def _check_body(op: Op, body: Block) -> None:
         for o in inner.operands:
             known = o.owner is body or (o.op is not None and (id(o.op) in inside or o.op.name == "stablehlo.constant"))
             if not known or inner.regions:
-                raise UnsupportedError(diagnose("sort: a comparator of other than elementwise ops", op.span))
+                raise UnsupportedError(
+                    diagnose("sort: a comparator of other than elementwise ops", op.span, label="region-op")
+                )

@@ -14,6 +14,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.sizes import Size, equal, hint_of, surely
 
@@ -40,9 +41,9 @@ class Space(NamedTuple):
     """The variable that runs along lanes; None: no vectors."""
     width: int
     """Lanes."""
-    why_vector: str
+    why_vector: Reason
     """Why the lanes run along that variable."""
-    why_width: str
+    why_width: Reason
 
     def collapse(self, e: Expr) -> Expr:
         """An expression over the merged variables: a merged outer variable's term is implied by the inner one's."""
@@ -83,7 +84,7 @@ def make_space(
     inner = merged.part([v for v in order if v in nest.reduce_vars])
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
     if not by_rows and has_few_elements(nest):
-        vector = Choice[int | None](None, "few elements, of few ops: loops keep them in registers one by one")
+        vector = Choice[int | None](None, Reason("few-elements", "few elements and few ops: kept in scalar registers"))
     else:
         vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
     return merged.space(rows, inner, vector, target, narrow)
@@ -106,9 +107,13 @@ def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
     accesses = [linear(k) for k in nest.loads]
     accesses += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
     contiguous = sum(_collapse(e, merged.dropped).coefficient(v) == 1 for e in accesses for v in columns[-1:])
-    whose = "it is the columns of the product" if len(columns) == 1 else "it is the innermost of the product's columns"
-    why = f"{whose}; {contiguous} of {len(accesses)} accesses are contiguous along it"
-    vector = Choice[int | None](columns[-1], why) if columns else Choice[int | None](None, "there is one column")
+    whose = "the product's columns" if len(columns) == 1 else "the innermost loop over the product's columns"
+    why = Reason("product-columns", f"{whose}; {contiguous} of {len(accesses)} accesses are contiguous along it")
+    vector = (
+        Choice[int | None](columns[-1], why)
+        if columns
+        else Choice[int | None](None, Reason("one-column", "the product has one column"))
+    )
     space = merged.space([*batch, *rows, *columns], [], vector, target)
     return space, Tile(tuple(batch), tuple(rows), tuple(columns))
 
@@ -146,7 +151,7 @@ class _Merging:
     ) -> Space:
         """With the vector variable innermost of its part."""
         v, why_vector = vector.value, vector.why
-        width = Choice(1, "")
+        width = Choice(1, Reason("no-vectors", "no vectors"))
         if v is not None:
             width = _choose_width(self.nest, self.extents[v], target, narrow)
             if width.value == 1:
@@ -211,9 +216,11 @@ def _choose_vector(
         if score > best_score:
             best, best_score, contiguous = v, score, adjacent
     if best is None:
-        why = "the reducer takes its elements in order" if inner else "there is one element"
-        return Choice(None, why)
-    return Choice(best, f"{contiguous} of {len(accesses)} accesses are contiguous along it")
+        if inner:
+            return Choice(None, Reason("ordered-reduction", "the reduction takes its elements in order"))
+        return Choice(None, Reason("one-element", "there is one element"))
+    why = f"{contiguous} of {len(accesses)} accesses are contiguous along it"
+    return Choice(best, Reason("contiguous-accesses", why))
 
 
 def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:
@@ -291,14 +298,14 @@ def _choose_width(nest: Nest, extent: int, target: Target, narrow: frozenset[Val
     widest = _element_bits(nest, narrow)
     full = target.lanes(widest)
     if extent >= 2 * full and _is_mostly_narrow(nest, target, full):
-        return Choice(
-            2 * full, f"few elements have {widest} bits: two registers of {target.vector_bits} for each of those"
-        )
+        text = f"few values have {widest} bits: each of those takes two registers of {target.vector_bits}"
+        return Choice(2 * full, Reason("mostly-narrow", text))
     if extent >= full:
-        return Choice(full, f"the widest element has {widest} bits, a register {target.vector_bits}")
+        text = f"the widest element has {widest} bits, a register {target.vector_bits}"
+        return Choice(full, Reason("full-register", text))
     width = 1
     while width < extent:
         width *= 2
     if width > extent and not target.has_masks:
         width //= 2
-    return Choice(max(1, min(width, full)), f"the loop has {extent} turns")
+    return Choice(max(1, min(width, full)), Reason("short-loop", f"the loop has {extent} iterations"))

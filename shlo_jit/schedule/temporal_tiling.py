@@ -32,6 +32,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks
 from shlo_jit.schedule.nest import NestSchedule
@@ -64,7 +65,7 @@ def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling 
     for stage, blocks in zip(blocking.stages, found, strict=True):
         grain = -(-blocks.lines // blocks.stripes) * blocks.line
         units = stage.schedule.tasks.units
-        tasks = Tasks(units, -(-units // grain), "stripes of several turns", grain)
+        tasks = Tasks(units, -(-units // grain), Reason("stripes", "one stripe of several iterations each"), grain)
         tiled.append(replace(stage.schedule, blocks=blocks, tasks=tasks, streams=()))
     return Tiling(nests, tiled)
 
@@ -93,15 +94,19 @@ class _Stage:
         s, nest = self.schedule, self.nest
         plain = s.split is None and s.crossing is None and s.interleaved is None and s.space.vector is not None
         if nest.reduce_vars or nest.after is not None or not plain:
-            return Refusal("its loop is no plain one along lanes")
+            return Refusal("not-simple-vector-loop", "its loop is not a simple vectorized loop")
         if not s.chunk and not s.row_loops:
-            return Refusal("it has one line")
+            return Refusal("single-line", "it has only one line")
         if any(isinstance(n, Size) for n in (*nest.extents, *s.space.extents.values())):
-            return Refusal("sizes are known at the call only")
+            return Refusal("dynamic-size", "sizes are known only when the program is called")
         extents = self.lead.target.tensor.extents
         if any(s.index != self.lead.index or s.target.tensor.extents != extents for s in nest.stores):
-            return Refusal("states differ in shape")
-        return Refusal("its lines are not those of the arrays") if self.step_of_line < 1 else None
+            return Refusal("states-differ-in-shape", "states differ in shape")
+        return (
+            Refusal("not-over-lines", "its outermost loop does not iterate over the lines of the arrays")
+            if self.step_of_line < 1
+            else None
+        )
 
     @property
     def lead(self) -> Store:
@@ -209,15 +214,15 @@ class _Blocking:
         stores = [s for stage in self.stages for s in stage.nest.stores]
         targets = {s.target for s in stores}
         if len(targets) != len(stores) or (len(self.stages) == 1 and self.stages[0].nest.overwrites is not None):
-            return Refusal("a value is written in parts")
+            return Refusal("written-in-parts", "a value is written in several parts")
         for result in self.body.results:
             if result.tensor.rank and result not in targets and result not in self.body.block.arguments:
-                return Refusal("a state is not what its loop makes")
+                return Refusal("state-from-elsewhere", "a state is not computed by a loop of the body")
         if not all(is_of_numbers(s) for s in self.step.blocks[0].steps):
-            return Refusal("its condition does not follow from numbers alone")
+            return Refusal("condition-reads-tensor", "its condition depends on more than scalars")
         for s in self.body.steps:
             if is_of_numbers(s) and any(v in targets for v in s.reads):
-                return Refusal("a number follows from a state")
+                return Refusal("scalar-from-state", "a scalar is computed from a tensor state")
         return None
 
     def unfit_states(self) -> Refusal | None:
@@ -228,16 +233,18 @@ class _Blocking:
             if not result.tensor.rank or result is old:
                 continue
             if results.count(result) > 1:
-                return Refusal("one value is two states")
+                return Refusal("shared-state", "one value is the next value of two states")
             if result not in number:
                 continue
             new = results[number[result]]
             stage = next((stage for stage in self.stages if new in stage.step.writes), None)
             if stage is None or old in results:
-                return Refusal("states go round")
+                return Refusal("states-permuted", "states are permuted cyclically")
             readers = [other for other in self.stages if old in other.step.reads]
             if not self.is_read_where_written(old, stage) or readers not in ([], [stage]):
-                return Refusal("a state that goes is read at other places than its successor is written")
+                return Refusal(
+                    "old-state-read-elsewhere", "a state is read at other indices than its successor is written"
+                )
         return None
 
     @staticmethod
@@ -251,13 +258,13 @@ class _Blocking:
         size = self.stages[0].lead.target.tensor.size
         for stage in self.stages:
             if stage.lead.target.tensor.extents != extents:
-                return Refusal("states differ in shape")
+                return Refusal("states-differ-in-shape", "states differ in shape")
             for value, at in stage.nest.loads:
                 if value not in self.changing or not value.tensor.rank:
                     continue
                 away = stage.distances(at) if value.tensor.extents == extents else None
                 if away is None:
-                    return Refusal("a state is read at places that are no neighbours")
+                    return Refusal("not-neighbours", "a state is read at indices that are not a fixed distance away")
                 for far in away:
                     periodic = periodic or 2 * abs(far) > size
                     most = max(most, min(abs(far), abs(abs(far) - size)))
@@ -300,12 +307,12 @@ class _Blocking:
         size, elements = self.stages[0].lead.target.tensor.size, self.elements()
         self.stages = [stage.in_lines(elements) for stage in self.stages]
         if not all(stage.fits(elements) for stage in self.stages):
-            return Refusal("the loops of a turn have lines that do not meet")
+            return Refusal("lines-do-not-align", "the loops of an iteration have lines of incompatible lengths")
         lines = -(-size // elements)
         reach = max(1, -(-far // elements) + (periodic and size % elements > 0))
         nbytes = self.nbytes()
         if nbytes < tuning.TIME_BLOCKS_BYTES:
-            return Refusal(f"states and operands have {nbytes:,} bytes, which stay in the caches")
+            return Refusal("fits-in-cache", f"states and operands have {nbytes:,} bytes, which stay in the caches")
         a_line = nbytes // lines
         front = max(1, tuning.TIME_BLOCKS_FRONT // a_line)
         turns = 0
@@ -317,9 +324,12 @@ class _Blocking:
         if known is not None and known and turns > 0:
             turns = -(-known // -(-known // turns))
         if turns < 1 or turns * count < 2:
-            return Refusal(f"two turns of {lines:,} lines of {a_line:,} bytes do not stay in a cache")
+            return Refusal(
+                "iterations-exceed-cache",
+                f"two iterations over {lines:,} lines of {a_line:,} bytes do not fit in a cache",
+            )
         stripes = max(tuning.TIME_BLOCKS_STRIPES, min(tuning.MAX_TASKS, lines // (8 * turns * reach * count)))
-        why = f"lines of {a_line:,} bytes; {nbytes:,} bytes stay in no cache"
+        why = Reason("exceeds-cache", f"lines of {a_line:,} bytes; no cache holds {nbytes:,} bytes")
         return [
             TimeBlocks(
                 turns=turns,

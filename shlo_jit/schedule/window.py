@@ -12,8 +12,9 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.window import padding_pairs
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
-from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.schedule import Context
@@ -129,18 +130,27 @@ class Windows:
         if not self.is_sparse:
             return []
         meets = " x ".join(str(d.meets) for d in self.dims)
-        return [Note("padding", "counted, not visited", f"a window has {meets} elements of the input at most")]
+        why = Reason("mostly-padding", f"a window has at most {meets} elements of the input")
+        return [Note("padding", "counted, not visited", why)]
 
     @property
     def notes(self) -> list[Note]:
         inside = " x ".join(f"{d.interior[1] - d.interior[0]} of {d.out}" for d in self.dims if not d.is_plain)
-        how = "written out" if self.is_unrolled else "a loop"
+        how = "unrolled" if self.is_unrolled else "a loop"
         return [
-            Note("windows", f"{self.positions} elements each, {how}", f"{tuning.WINDOW_UNROLLED} are written out"),
+            Note(
+                "windows",
+                f"{count(self.positions, 'element')} each, {how}",
+                Reason("window-size", f"up to {tuning.WINDOW_UNROLLED} are unrolled"),
+            ),
             *self._padding,
-            Note("inside", f"outputs without tests: {inside or 'all'}"),
-            Note("lanes", f"{self.width}, outputs of the last dimension ({self.last.out})"),
-            Note("unroll", f"{self.unroll}", f"{self.positions} positions; up to {tuning.WINDOW_SMALL} side by side"),
+            Note("interior", f"outputs without bounds checks: {inside or 'all'}"),
+            Note("lanes", f"{self.width}, along the last dimension ({count(self.last.out, 'output')})"),
+            Note(
+                "unroll",
+                count(self.unroll, "vector"),
+                Reason("window-size", f"{self.positions} window positions; up to {tuning.WINDOW_SMALL} allow several"),
+            ),
             self.tasks.note("row of outputs" if equal(self.blocks, 1) else f"block of {tuning.WINDOW_BLOCK}"),
         ]
 
@@ -179,14 +189,16 @@ class WindowSchedule(KernelSchedule):
 
     windows: Windows | None
     scan: Scan | None
-    why: str
+    why: Reason
 
     @property
     def notes(self) -> list[Note]:
         ways = [w for w in (self.scan, self.windows) if w is not None]
         return [
             Note(
-                "way", "a scan or windows, told apart at run time" if len(ways) == 2 else _WAYS[type(ways[0])], self.why
+                "strategy",
+                "a scan or windows, chosen at run time" if len(ways) == 2 else _WAYS[type(ways[0])],
+                self.why,
             ),
             *(n for w in ways for n in w.notes),
         ]
@@ -199,21 +211,29 @@ def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
     """Of a reduce_window. Raises UnsupportedError for a body of other than elementwise ops."""
     op, target = step.op, context.target
     if not has_plain_body(op):
-        raise UnsupportedError(diagnose("reduce_window: a region of other than elementwise ops", op.span))
+        raise UnsupportedError(
+            diagnose("reduce_window: a region of other than elementwise ops", op.span, label="region-op")
+        )
     if op.result.tensor.size == 0:
         return NOTHING
     dims = dims_of_window(op)
     k = scan_dim(dims)
     if k is None:
-        return WindowSchedule(windows=_windows(op, dims, target), scan=None, why="no window covers all before it")
+        return WindowSchedule(
+            windows=_windows(op, dims, target),
+            scan=None,
+            why=Reason("not-cumulative", "the windows do not cover all elements before or after an output"),
+        )
     absorbed = absorbs_initial(op)
     if absorbed is None:
-        why = "the body may or may not change the initial value when it is folded twice"
+        why = Reason("initial-value-unknown", "only a run shows whether reducing the initial value twice changes it")
         return WindowSchedule(windows=_windows(op, dims, target), scan=_scan(op, dims, k, target), why=why)
     if absorbed:
-        why = "windows cover all before, and folding the initial value twice changes nothing"
+        why = Reason(
+            "cumulative", "windows cover all elements up to an output, and the initial value may be reduced twice"
+        )
         return WindowSchedule(windows=None, scan=_scan(op, dims, k, target), why=why)
-    why = "padding counts as initial values, which change the result"
+    why = Reason("padding-changes-result", "padding counts as initial values, which change the result")
     return WindowSchedule(windows=_windows(op, dims, target), scan=None, why=why)
 
 

@@ -99,7 +99,7 @@ def test_several_functions(tmp_path: Path) -> None:
     header = (tmp_path / "model.h").read_text()
     assert "model_double(" in header
     assert "model_create_(" in header  # `create` is the interface's own
-    with pytest.raises(shlo_jit.LibraryError, match=r"has no function @main; it has @double, @create"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"@main.*@double, @create"):
         shlo_jit.load(path)
 
 
@@ -169,7 +169,7 @@ def test_custom_calls_in_python(ending: str, tmp_path: Path) -> None:
 
     with pytest.raises(ArithmeticError, match="no"):
         shlo_jit.load(path, custom_calls={**calls, "other": fails})(x)
-    with pytest.raises(shlo_jit.ExecutionError, match=r"custom call 'my.op' is not registered"):
+    with pytest.raises(shlo_jit.ExecutionError, match=r"'my.op'.*registered"):
         shlo_jit.load(path)
 
 
@@ -429,7 +429,7 @@ def test_weights_that_are_not_ours(tmp_path: Path) -> None:
     data = weights.read_bytes()
     for wrong in (b"", data[:-1], data + b"\0", data[:40] + bytes([data[40] ^ 1]) + data[41:]):
         weights.write_bytes(wrong)
-        with pytest.raises(shlo_jit.LibraryError, match="is not the one that was exported"):
+        with pytest.raises(shlo_jit.LibraryError, match="exported"):
             shlo_jit.load(path)
     weights.rename(tmp_path / "elsewhere")
     with pytest.raises(shlo_jit.LibraryError, match=r"cannot be read \(/.*/model.weights\)"):

@@ -26,7 +26,7 @@ def test_a_call_within_a_call(tmp_path: Path) -> None:
     def again(x):
         if not seen:
             seen.append("")
-            with pytest.raises(shlo_jit.ExecutionError, match="is in a call already"):
+            with pytest.raises(shlo_jit.ExecutionError, match="in a call"):
                 loaded(x)
         return x + 1
 
@@ -123,7 +123,7 @@ def test_replaced_while_it_is_loaded(tmp_path: Path) -> None:
     """Code is not called as another file said that it is to be."""
     file = read_library(exported(SQUARE, tmp_path))
     exported(SQUARE.replace("4xf32", "400xf32"), tmp_path)
-    with pytest.raises(shlo_jit.LibraryError, match="its code and its metadata do not agree"):
+    with pytest.raises(shlo_jit.LibraryError, match="metadata"):
         OpenLibrary(file, None)
 
 

@@ -88,14 +88,14 @@ def test_a_custom_call_of_several_shapes(tmp_path: Path) -> None:
 
 @needs_cc
 def test_libraries_with_names_that_are_taken(tmp_path: Path) -> None:
-    with pytest.raises(shlo_jit.ExportError, match="define pthread_create, which there is already"):
+    with pytest.raises(shlo_jit.ExportError, match="pthread_create"):
         exported(SQUARE, tmp_path, ".o", name="pthread")
     with pytest.raises(ValueError, match="and not 'shlo'"):
         exported(SQUARE, tmp_path, ".o", name="shlo")
     shlo_jit.export(SQUARE, tmp_path / "shlo.o", header=tmp_path / "model.h")
     check_header(tmp_path)
     assert "shlo__main(" in (tmp_path / "model.h").read_text()
-    with pytest.raises(shlo_jit.ExportError, match="define shlo_pool_create, which"):
+    with pytest.raises(shlo_jit.ExportError, match="shlo_pool_create"):
         exported(SQUARE, tmp_path, ".o", name="shlo_pool")
 
 

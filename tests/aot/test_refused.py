@@ -19,25 +19,25 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
     data = path.read_bytes()
     wrong = tmp_path / "wrong.so"
     for content, message in (
-        (b"", "was not made by shlo_jit"),
-        (b"hello" * 100, "was not made by shlo_jit"),
-        (data[: len(data) // 2], "is cut off"),
-        (data[:-1], "is cut off"),
-        (data.replace(b'"interface":1', b'"interface":9'), "version 9 of the library interface"),
-        (data.replace(b'"functions":', b'"functiens":'), "metadata are damaged"),
-        (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata are damaged"),
+        (b"", "shlo_jit"),
+        (b"hello" * 100, "shlo_jit"),
+        (data[: len(data) // 2], "cut off"),
+        (data[:-1], "cut off"),
+        (data.replace(b'"interface":1', b'"interface":9'), "version 9 "),
+        (data.replace(b'"functions":', b'"functiens":'), "metadata.*damaged"),
+        (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata.*damaged"),
         (data.replace(b'{"', b'<"', 1), "damaged"),
-        (data[:18] + b"\xb7\0" + data[20:], "it is for aarch64, and this is"),
+        (data[:18] + b"\xb7\0" + data[20:], "aarch64"),
     ):
         wrong.write_bytes(content)
         with pytest.raises(shlo_jit.LibraryError, match=message):
             shlo_jit.load(wrong)
     with pytest.raises(FileNotFoundError):
         shlo_jit.load(tmp_path / "nothing.so")
-    with pytest.raises(shlo_jit.LibraryError, match="was not made by shlo_jit"):
+    with pytest.raises(shlo_jit.LibraryError, match="shlo_jit"):
         shlo_jit.load(_libc())
     shlo_jit.export(AFFINE, tmp_path / "model.a")
-    with pytest.raises(shlo_jit.LibraryError, match=r"of format archive; a \.so or \.o for Linux can be loaded"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"archive; .*\.so or \.o"):
         shlo_jit.load(tmp_path / "model.a")
 
 
@@ -67,7 +67,7 @@ def _libc() -> str:
 def test_another_processor(tmp_path: Path) -> None:
     """A library for a processor that this one is not is refused by itself, and by name."""
     path = exported(AFFINE, tmp_path, target="x86-64-v2+sse4a+xop+fma4+tbm")
-    with pytest.raises(shlo_jit.LibraryError, match=r"lacks features .*\(it is for x86-64-v2\+"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"features.*x86-64-v2\+"):
         shlo_jit.load(path)
 
 
@@ -77,20 +77,20 @@ def test_another_processor(tmp_path: Path) -> None:
     [
         ({"path": "model.xyz"}, shlo_jit.ExportError, "expected a file that ends in one of"),
         ({"path": "model.dll"}, shlo_jit.ExportError, r"has libraries that end in \.so"),
-        ({"path": 3}, TypeError, "path: expected a path"),
-        ({"weights": "nowhere"}, ValueError, "weights: expected 'embedded' or 'file'"),
-        ({"threads": 2}, TypeError, "threads: expected True or False"),
-        ({"name": "a b"}, ValueError, "name: expected an identifier"),
-        ({"target": "x86-64-v3,aarch64"}, ValueError, "are for different machines"),
-        ({"target": "x86-64-v3,x86-64-v3"}, ValueError, "names one target twice"),
+        ({"path": 3}, TypeError, "path: "),
+        ({"weights": "nowhere"}, ValueError, "weights: .*'embedded'.*'file'"),
+        ({"threads": 2}, TypeError, "threads: "),
+        ({"name": "a b"}, ValueError, "name: .*identifier"),
+        ({"target": "x86-64-v3,aarch64"}, ValueError, "different machines"),
+        ({"target": "x86-64-v3,x86-64-v3"}, ValueError, "twice"),
         ({"target": "zx81"}, ValueError, "zx81"),
-        ({"entry": "other"}, shlo_jit.StableHLOError, "no function @other; the program has @main"),
-        ({"entry": []}, ValueError, "entry: expected different functions"),
-        ({"custom_calls": "my_op"}, TypeError, "custom_calls: expected names"),
-        ({"donate": [9]}, ValueError, "there is no argument 9"),
-        ({"linker": 1}, TypeError, "linker: expected a string"),
-        ({"header": "./model.so"}, shlo_jit.ExportError, "the same path twice"),
-        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "the same path twice"),
+        ({"entry": "other"}, shlo_jit.StableHLOError, "@other.*@main"),
+        ({"entry": []}, ValueError, "entry: .*different"),
+        ({"custom_calls": "my_op"}, TypeError, "custom_calls: .*names"),
+        ({"donate": [9]}, ValueError, "argument 9"),
+        ({"linker": 1}, TypeError, "linker: "),
+        ({"header": "./model.so"}, shlo_jit.ExportError, "twice"),
+        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "twice"),
         ({"path": "no/such/folder/model.so"}, FileNotFoundError, "no/such/folder"),
     ],
 )
@@ -103,7 +103,7 @@ def test_options(options: dict, error: type[Exception], message: str, tmp_path: 
 
 def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.so")
-    with pytest.raises(OSError, match=r"pipe\.so is no regular file"):
+    with pytest.raises(OSError, match=r"pipe\.so.*regular"):
         shlo_jit.export(AFFINE, tmp_path / "pipe.so")
     assert (tmp_path / "pipe.so").is_fifo()
 
@@ -111,6 +111,6 @@ def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
 def test_without_a_linker(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("shlo_jit.aot.linking._has_zig", lambda: False)
-    with pytest.raises(shlo_jit.ExportError, match=r"no linker .* was found: install a C compiler .*shlo_jit\[link\]"):
+    with pytest.raises(shlo_jit.ExportError, match=r"shlo_jit\[link\]"):
         exported(AFFINE, tmp_path)
     assert shlo_jit.load(exported(AFFINE, tmp_path, ".o"))(*affine_arguments())[0].tolist() == [1, 3, 5, 7]

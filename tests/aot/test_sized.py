@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from building import SQUARE, Host, build, dense, exported, needs_cc, run, same
+from refusing import refused
 from test_names import check_header
 
 import shlo_jit
@@ -89,7 +90,7 @@ def test_shapes_that_there_are_not(tmp_path: Path) -> None:
         loaded(rows(2))
     there = ", ".join(f"float32[{n},160]" for n in SIZES)
     assert str(raised.value) == f"the library has code for x = {there}; got float32[2,160]"
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,160\], got float32\[3,159\]"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,160\].*float32\[3,159\]"):
         loaded(rows(3)[:, 1:])
     assert same(loaded(rows(3)), shlo_jit.compile(NETWORK)(rows(3)))
 
@@ -141,7 +142,7 @@ def test_custom_calls_and_donated_arguments(tmp_path: Path) -> None:
       return %1 : tensor<?xf32>
     }
     """
-    with pytest.raises(shlo_jit.UnsupportedError, match="custom_call: the result has dynamic dimensions"):
+    with refused(shlo_jit.UnsupportedError, "dynamic-dimensions", (3, 12), shows="custom_call"):
         exported(text, tmp_path, custom_calls=["op"], shapes=[[(2,)]])
     calls = """
     func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -155,7 +156,7 @@ def test_custom_calls_and_donated_arguments(tmp_path: Path) -> None:
     }
     """
     path = exported(calls, tmp_path, custom_calls=["op"], donate=[0], shapes=[[(200,)], [(300,)]])
-    with pytest.raises(shlo_jit.ExecutionError, match="custom call 'op' is not registered"):
+    with pytest.raises(shlo_jit.ExecutionError, match="'op'.*registered"):
         shlo_jit.load(path)
     loaded = shlo_jit.load(path, custom_calls={"op": lambda c: np.float32(c.sum())})
     for n in (200, 300):
@@ -390,26 +391,26 @@ def test_sizes_that_are_no_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "error", "message"),
     [
-        (ADD, {}, shlo_jit.UnsupportedError, r"2:1: .*argument 0 \(%x\) is of type tensor<\?x4xf32>: its dimensions are not all known"),
-        (ADD, {"shapes": []}, TypeError, r"shapes: expected a list of calls, each the shapes of all arguments, got \[\]"),
-        (ADD, {"shapes": "1x4xf32"}, TypeError, "shapes: expected a list of calls"),
-        (ADD, {"shapes": ["1x4xf32"]}, TypeError, "call 0 of shapes: expected one for each argument, got '1x4xf32'"),
-        (ADD, {"shapes": [*ADD_CALLS, [(1, 4)]]}, ValueError, "call 2 of shapes: the program takes 2 arguments, got 1"),
-        (ADD, {"shapes": [[(1, 4), 4]]}, TypeError, r"call 0 of shapes: shape of argument 1 \(%y\): expected extents"),
-        (ADD, {"shapes": [[(1, 4), "x4"]]}, ValueError, r"call 0 of shapes: shape of argument 1 \(%y\): expected extents"),
-        (ADD, {"shapes": [[(1, 5), (1, 5)]]}, shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit the program: .*dimension 1 is 4, and 5.* \(for call 0 of shapes\)"),
-        (ADD, {"shapes": [*ADD_CALLS, [(2, 4), (3, 4)]]}, shlo_jit.VerifyError, r"3:8: .*stablehlo.add.*\(for call 2 of shapes\)"),
-        (ADD, {"shapes": [*ADD_CALLS, ADD_CALLS[0]]}, ValueError, "shapes: call 2 is call 0 again"),
-        (ADD, {"shapes": {"other": ADD_CALLS}}, ValueError, "shapes: @other is not exported; expected one of @main"),
-        (ADD, {"shapes": {3: ADD_CALLS}}, TypeError, "shapes: expected a string, got 3"),
-        (SQUARE, {"shapes": [[(4,)]]}, ValueError, "shapes: @main has no unknown dimensions"),
-        (ADD + SQUARE.replace("@main", "@f"), {"entry": ["main", "f"], "shapes": ADD_CALLS}, ValueError, "several functions are exported: expected a dictionary of calls by function"),
-        (COUNT, {"shapes": [[(), (3,)]]}, shlo_jit.UnsupportedError, r"4:8: .*stablehlo.dynamic_iota: its result's shape follows from values, which are not known when a library is made(.|\n)*hint: give the value of argument 0 \(%n\) in shapes"),
-        (COUNT, {"shapes": [[np.int32(3), (3,)], [(), (3,)]]}, ValueError, r"call 1 of shapes: argument 0 \(%n\): expected an array with its value, as in other calls"),
-        (COUNT, {"shapes": [[np.float32(3), (3,)]]}, TypeError, r"call 0 of shapes: shape of argument 0 \(%n\): expected an array of int32, got float32\[\]"),
-        (POSITIVE, {"shapes": [[(3,)]]}, shlo_jit.UnsupportedError, r"7:8: .*stablehlo.dynamic_iota: its result's shape follows from values"),
-        (POSITIVE.replace("?xi32>)", "3xi32>)", 1).replace("x: tensor<?x", "x: tensor<3x").replace("(tensor<?xi32>,", "(tensor<3xi32>,"), {}, shlo_jit.UnsupportedError, r"7:8: .*stablehlo.dynamic_iota: its result's shape follows from values"),
-        ("func.func @main(%x: tensor<*xf32>) -> tensor<*xf32> {\n  return %x : tensor<*xf32>\n}", {"shapes": [[(3,)]]}, shlo_jit.UnsupportedError, r"argument 0 \(%x\) is of type tensor<\*xf32>; a function of a library has tensors of known rank"),
+        (ADD, {}, shlo_jit.UnsupportedError, r"2:1: .*argument 0 \(%x\).*tensor<\?x4xf32>"),
+        (ADD, {"shapes": []}, TypeError, r"shapes: .*got \[\]"),
+        (ADD, {"shapes": "1x4xf32"}, TypeError, "shapes: .*list of calls"),
+        (ADD, {"shapes": ["1x4xf32"]}, TypeError, "call 0 of shapes: .*'1x4xf32'"),
+        (ADD, {"shapes": [*ADD_CALLS, [(1, 4)]]}, ValueError, "call 2 of shapes: .*2 arguments.*got 1"),
+        (ADD, {"shapes": [[(1, 4), 4]]}, TypeError, r"call 0 of shapes: .*argument 1 \(%y\): .*extents"),
+        (ADD, {"shapes": [[(1, 4), "x4"]]}, ValueError, r"call 0 of shapes: .*argument 1 \(%y\): .*extents"),
+        (ADD, {"shapes": [[(1, 5), (1, 5)]]}, shlo_jit.VerifyError, r"argument 0 \(%x\).*dimension 1 .*4.* 5.*call 0 of shapes"),
+        (ADD, {"shapes": [*ADD_CALLS, [(2, 4), (3, 4)]]}, shlo_jit.VerifyError, r"3:8: .*stablehlo.add.*call 2 of shapes"),
+        (ADD, {"shapes": [*ADD_CALLS, ADD_CALLS[0]]}, ValueError, "shapes: call 2 .*call 0"),
+        (ADD, {"shapes": {"other": ADD_CALLS}}, ValueError, "shapes: @other.*@main"),
+        (ADD, {"shapes": {3: ADD_CALLS}}, TypeError, "shapes: .*got 3"),
+        (SQUARE, {"shapes": [[(4,)]]}, ValueError, "shapes: @main"),
+        (ADD + SQUARE.replace("@main", "@f"), {"entry": ["main", "f"], "shapes": ADD_CALLS}, ValueError, "several functions.*dictionary"),
+        (COUNT, {"shapes": [[(), (3,)]]}, shlo_jit.UnsupportedError, r"4:8: .*stablehlo.dynamic_iota: (.|\n)*hint: .*argument 0 \(%n\)"),
+        (COUNT, {"shapes": [[np.int32(3), (3,)], [(), (3,)]]}, ValueError, r"call 1 of shapes: argument 0 \(%n\): .*value"),
+        (COUNT, {"shapes": [[np.float32(3), (3,)]]}, TypeError, r"call 0 of shapes: .*argument 0 \(%n\): .*int32.*float32\[\]"),
+        (POSITIVE, {"shapes": [[(3,)]]}, shlo_jit.UnsupportedError, r"7:8: .*stablehlo.dynamic_iota"),
+        (POSITIVE.replace("?xi32>)", "3xi32>)", 1).replace("x: tensor<?x", "x: tensor<3x").replace("(tensor<?xi32>,", "(tensor<3xi32>,"), {}, shlo_jit.UnsupportedError, r"7:8: .*stablehlo.dynamic_iota"),
+        ("func.func @main(%x: tensor<*xf32>) -> tensor<*xf32> {\n  return %x : tensor<*xf32>\n}", {"shapes": [[(3,)]]}, shlo_jit.UnsupportedError, r"argument 0 \(%x\).*tensor<\*xf32>.*known rank"),
     ],
 )  # fmt: skip
 def test_refused(text: str, options: dict, error: type[Exception], message: str, tmp_path: Path) -> None:
@@ -429,7 +430,7 @@ def test_results_in_the_memory_of_arguments_for_some_shapes_only(tmp_path: Path)
       return %1 : tensor<400xf32>
     }
     """
-    message = "donate: @main has results in the memory of its arguments for some of the shapes only"
+    message = "donate: @main.*some of the shapes"
     with pytest.raises(ValueError, match=message):
         exported(text, tmp_path, donate=[0], shapes=[[(1, 400)], [(2, 400)]])
 

@@ -106,7 +106,7 @@ def test_rules_of_the_specification_are_named() -> None:
 
 
 def test_nothing_is_open() -> None:
-    with pytest.raises(b.BuilderError, match="no function is open") as caught:
+    with pytest.raises(b.BuilderError, match="function.*open") as caught:
         b.iota("f32[3]")
     assert caught.value.diagnostics[0].file == THIS
 
@@ -114,19 +114,19 @@ def test_nothing_is_open() -> None:
 def test_values_of_other_functions() -> None:
     with b.function("main", x="f32[2]") as f:
         f.returns(f.x)
-    with pytest.raises(b.BuilderError, match="another function, function main"), b.function("main", y="f32[2]") as g:
+    with pytest.raises(b.BuilderError, match="function main"), b.function("main", y="f32[2]") as g:
         g.returns(g.y + f.x)
 
 
 def test_values_of_regions_that_have_ended() -> None:
     kept = []
-    with pytest.raises(b.BuilderError, match="computation, which has ended"), b.function("main", x="f32[2]") as f:
+    with pytest.raises(b.BuilderError, match="computation.*ended"), b.function("main", x="f32[2]") as f:
         b.reduce(f.x, 0.0, lambda a, c: kept.append(a) or a + c, (0,))
         f.returns(kept[0] + 1.0)
 
 
 def test_nothing_comes_after_the_end() -> None:
-    with pytest.raises(b.BuilderError, match="has returned already"), b.function("main", x="f32[2]") as f:
+    with pytest.raises(b.BuilderError, match="returned"), b.function("main", x="f32[2]") as f:
         f.returns(f.x)
         f.x + 1.0
     with pytest.raises(b.BuilderError, match="returns nothing"), b.function("main", x="f32[2]"):

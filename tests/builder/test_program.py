@@ -95,7 +95,7 @@ def test_a_function_within_a_function_is_part_of_its_module() -> None:
             g.returns(-g.y)
         f.returns(b.call(g, f.x))
     assert [op.attributes["sym_name"] for op in f.module.functions()] == ["inner", "main"]
-    with pytest.raises(b.BuilderError, match="is part of a module"):
+    with pytest.raises(b.BuilderError, match="module"):
         g.module  # noqa: B018
 
 
@@ -104,14 +104,14 @@ def test_call_of_a_function_with_other_types() -> None:
         with b.function("f", x="f32[2]") as f:
             f.returns(f.x)
         for arguments, says in (
-            ((np.ones(3, np.float32),), "takes f32.2., got f32.3."),
-            ((), "takes 1 arguments, got 0"),
+            ((np.ones(3, np.float32),), "f32.2..*f32.3."),
+            ((), "1 arguments.*got 0"),
         ):
             with pytest.raises(b.BuilderError, match=says), b.function("main") as g:
                 g.returns(b.call(f, *arguments))
         with b.function("main", y="f32[2]") as g:
             g.returns(b.call(f, g.y))
-    with pytest.raises(b.BuilderError, match="is of another module"), b.function("main", z="f32[2]") as h:
+    with pytest.raises(b.BuilderError, match="another module"), b.function("main", z="f32[2]") as h:
         h.returns(b.call(f, h.z))
     assert len(list(m.module.functions())) == 2
 
@@ -120,22 +120,22 @@ def test_names() -> None:
     with b.module():
         with b.function("f") as f:
             f.returns()
-        with pytest.raises(b.BuilderError, match="has a function f already"):
+        with pytest.raises(b.BuilderError, match="function f "):
             b.function("f")
     with pytest.raises(b.BuilderError, match="expected a name"):
         b.function("")
     with b.function("main", x="f32[]") as g:
-        with pytest.raises(AttributeError, match="no argument 'y'; its arguments: x"):
+        with pytest.raises(AttributeError, match="'y'.*: x"):
             g.y  # noqa: B018
         g.returns(g.x)
     assert repr(g) == "<function main(f32[])>"
-    with pytest.raises(b.BuilderError, match="has been built already"), g:
+    with pytest.raises(b.BuilderError, match="built"), g:
         pass
 
 
 def test_a_module_is_there_at_its_end() -> None:
     with b.module() as m:
-        with pytest.raises(b.BuilderError, match="when its `with` has ended"):
+        with pytest.raises(b.BuilderError, match="`with`"):
             m.module  # noqa: B018
         with b.function("main") as f:
             f.returns()

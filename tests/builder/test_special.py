@@ -42,7 +42,7 @@ def test_any_operation() -> None:
     np.testing.assert_array_equal(f(x), x @ x.T)
     f = shlo_jit.jit(lambda x: b.op("stablehlo.transpose", [x], {"permutation": [1, 0]})[0])
     np.testing.assert_array_equal(f(x), x.T)
-    with pytest.raises(b.BuilderError, match="there is no operation"), b.function("main", x="f32[2]") as g:
+    with pytest.raises(b.BuilderError, match="operation"), b.function("main", x="f32[2]") as g:
         b.op("stablehlo.tanhh", [g.x])
     with pytest.raises(b.BuilderError, match="do not follow"), b.function("main", x="f32[2]") as g:
         b.op("stablehlo.reshape", [g.x])

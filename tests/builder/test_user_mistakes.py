@@ -128,7 +128,7 @@ def test_arrays_of_other_libraries() -> None:
     half = shlo_jit.jit(lambda p: p["x"] * 2.0)({"x": jnp.ones(3, jnp.bfloat16)})
     assert half.dtype == ml_dtypes.bfloat16 and (half == 2).all()
     assert "tensor<3xf32>" in str(f.lower(jax.ShapeDtypeStruct((3,), np.float32)))
-    with pytest.raises(b.BuilderError, match="x: cannot take .*Tracer as an array"):
+    with pytest.raises(b.BuilderError, match="x: .*Tracer"):
         jax.jit(shlo_jit.jit(lambda x: x))(X)
 
 
@@ -311,7 +311,7 @@ def test_tuples_of_the_program_are_results() -> None:
         np.testing.assert_array_equal(got["pair"][0], X)
         np.testing.assert_array_equal(got["pair"][1][0], X + 1)
         np.testing.assert_array_equal(got["y"], 2 * X)
-    with pytest.raises(b.BuilderError, match="expected tensors, got token"):
+    with pytest.raises(b.BuilderError, match="tensors, got token"):
         shlo_jit.jit(lambda x: (x, b.create_token()))(X)
 
 

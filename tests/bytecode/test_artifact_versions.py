@@ -67,7 +67,7 @@ def test_versions_that_are_none(version: str) -> None:
 
 
 def test_a_version_of_another_kind() -> None:
-    with pytest.raises(TypeError, match="version: expected a text"):
+    with pytest.raises(TypeError, match="version: .*text"):
         shlo_jit.parse("module {}").serialize(1.17)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from one_call import call
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
@@ -58,9 +59,7 @@ def test_memory_is_freed():
 
 def test_exceptions_name_the_call_and_the_line():
     exe = compiled(OUTER, returned)
-    with pytest.raises(
-        ExecutionError, match=r"custom call 'f' \(line 2.*\): ValueError: too large \(in returned, test_arrays"
-    ):
+    with pytest.raises(ExecutionError, match=r"'f' \(line 2.*ValueError: too large.*test_arrays"):
         exe(X + 10, Y)
     np.testing.assert_array_equal(exe(X, Y), np.outer(X, Y))
 
@@ -79,14 +78,12 @@ def test_results_of_another_shape_are_refused_when_they_come():
         return x[:3].copy()
 
     exe = compiled(call(["5xf64"], ["5xf64"]), shorter)
-    with pytest.raises(ExecutionError, match="array of another shape"):
+    with pytest.raises(ExecutionError, match="another shape"):
         exe(np.arange(5.0))
 
 
 def test_results_of_another_type_are_refused():
-    with pytest.raises(
-        UnsupportedError, match=r"returns array\(float64, 1d, C\) where the call has array\(float32, 1d, C\)"
-    ):
+    with refused(UnsupportedError, "result-mismatch", (2, 8), shows="float64"):
         compiled(call(["5xf64"], ["5xf32"]), lambda x: x + 1)
 
 
@@ -105,7 +102,7 @@ def test_attributes_are_parameters():
 
     exe = compiled(call(["3xf64"], ["3xf64"], "{backend_config = {factor = 3 : i64}, api_version = 4 : i32}"), power)
     np.testing.assert_array_equal(exe(np.arange(3.0)), [1, 4, 7])
-    with pytest.raises(UnsupportedError, match="no attribute factor"):
+    with refused(UnsupportedError, "argument-mismatch", (2, 8), shows="factor"):
         compiled(call(["3xf64"], ["3xf64"]), power)
 
 
@@ -122,7 +119,7 @@ def test_types(dtype):
 
 
 def test_types_that_numba_does_not_have():
-    with pytest.raises(UnsupportedError, match="Numba has no numbers of type bf16"):
+    with refused(UnsupportedError, "numba-type", (2, 8), shows="bf16"):
         compiled(call(["4xbf16"], ["4xbf16"]), lambda x, out: None)
 
 
@@ -130,9 +127,7 @@ def test_what_numba_refuses_names_the_function():
     def wrong(x, out):
         out[:] = x.no_such_thing
 
-    with pytest.raises(
-        UnsupportedError, match=r"custom call @f: .*wrong \(test_arrays.py:\d+\): Numba refuses it: Unknown attribute"
-    ):
+    with refused(UnsupportedError, "numba-rejects", (2, 8), shows="wrong (test_arrays.py:"):
         compiled(call(["4xf32"], ["4xf32"]), wrong)
 
 
@@ -144,7 +139,7 @@ def test_calls_of_python_are_refused_by_name():
             print(x)
         out[:] = x
 
-    with pytest.raises(UnsupportedError, match="Numba fails on it|it calls Py"):
+    with refused(UnsupportedError, ("numba-fails", "unknown-callee"), (2, 8)):
         compiled(call(["4xf32"], ["4xf32"]), told)
 
 
@@ -156,7 +151,7 @@ def test_addresses_of_this_process_are_refused():
     def roots(x, out):
         out[0] = function(x[0])
 
-    with pytest.raises(UnsupportedError, match="objects of this process by their addresses|Numba refuses it"):
+    with refused(UnsupportedError, ("refers-to-process", "numba-rejects"), (2, 8)):
         compiled(call(["4xf64"], ["4xf64"]), roots)
 
 

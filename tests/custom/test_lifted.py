@@ -217,7 +217,7 @@ def test_numbers_beside_tensors():
     x = np.arange(7, dtype=np.float32)
     for n in (0, 1, 5, -3):
         np.testing.assert_array_equal(exe(x, np.int32(n)), [f(np.float64(v), n) for v in x])
-    assert "turns " in exe.text("plan")
+    assert "interchanged " in exe.text("plan")
 
 
 def test_numbers_alone():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
+
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from one_call import call, chain
+from printed_codes import codes
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
@@ -51,7 +55,7 @@ def test_numbers_are_fused(as_bitcode):
 
 def test_what_is_no_op_is_a_loop():
     exe = compiled(chain(), MULTIPLY_ADD)
-    assert "it calls llvm.fma.f32, which is no op" in exe.text("schedule")
+    assert "calls-non-op" in codes(exe.text("schedule"))
     a = (X + Y).astype(np.float64)
     np.testing.assert_array_equal(exe(X, Y), (a * a + Y).astype(np.float32) * X)
 
@@ -59,7 +63,7 @@ def test_what_is_no_op_is_a_loop():
 def test_arrays_and_status():
     exe = compiled(call(["1xf32"], ["1xf32"]), ARRAYS, elementwise=False)
     assert exe(np.ones(1, np.float32))[0] == 2
-    with pytest.raises(ExecutionError, match=r"custom call 'f' \(line 2, @g \(LLVM\)\) failed with status 7"):
+    with pytest.raises(ExecutionError, match=r"'f' \(line 2, @g.*status 7"):
         exe(np.full(1, 4, np.float32))
 
 
@@ -113,7 +117,7 @@ define float @g(float %a, float %b) {
 
 def test_functions_that_call_themselves_are_not_those_of_libm():
     exe = compiled(call(["3xf32"] * 2, ["3xf32"]), ITSELF)
-    assert "it has a function that calls itself" in exe.text("schedule")
+    assert "recursive-function" in codes(exe.text("schedule"))
     x = np.array([-1, 2, 2.5], np.float32)
     np.testing.assert_array_equal(exe(x, x), [1, 0, 2.5 * 1.5 * 0.5])
 
@@ -186,7 +190,7 @@ attributes #0 = { "target-features"="+avx512f" }
 def test_the_machine_is_the_programs_and_not_the_functions():
     np.testing.assert_array_equal(compiled(chain(), FOR_ANOTHER)(X, Y), compiled(chain(), NUMBERS)(X, Y))
     code = shlo_jit.LLVMFunction(WIDE, "g")
-    with pytest.raises(UnsupportedError, match="LLVM fails on it|LLVM refuses it"):
+    with refused(UnsupportedError, ("llvm-fails", "llvm-rejects")):
         shlo_jit.compile(call(["16xf32"], ["16xf32"]), custom_calls={"f": code}, target="x86-64-v2")
 
 
@@ -197,36 +201,36 @@ def test_names_in_quotes_and_texts_that_look_like_code():
 
 
 BAD = {
-    "": "there is no function of that name in it",
-    "no code": "LLVM refuses it",
-    NUMBERS.replace("%d\n}", "%e\n}"): "use of undefined value '%e'",
-    NUMBERS.replace("ret float %d", "ret float %d, !x"): "LLVM refuses it",
-    "declare float @g(float, float)": "that function has no body",
-    'target triple = "aarch64-unknown-linux-gnu"\n' + NUMBERS: "it is for aarch64-unknown-linux-gnu",
-    'target datalayout = "E-m:e"\n' + NUMBERS: "endianness E",
-    'target datalayout = "e-p:32:32"\n' + NUMBERS: "data layout",
-    NUMBERS.replace("float %b)", "double %b)").replace("%b\n", "%a\n"): r"it is float \(float, double\)",
-    'module asm "hlt"\n' + NUMBERS: "it has module asm",
-    "@v = thread_local global i32 0\n" + NUMBERS: "variables of threads",
-    "@v = external global float\n" + NUMBERS.replace("%a, %b", "%a, %a"): "no definition of the variable v",
-    MULTIPLY_ADD.replace("llvm.fma.f32", "getpid"): "it calls getpid",
+    "": "no-such-function",
+    "no code": "llvm-rejects",
+    NUMBERS.replace("%d\n}", "%e\n}"): "llvm-rejects",
+    NUMBERS.replace("ret float %d", "ret float %d, !x"): "llvm-rejects",
+    "declare float @g(float, float)": "function-without-body",
+    'target triple = "aarch64-unknown-linux-gnu"\n' + NUMBERS: "other-target",
+    'target datalayout = "E-m:e"\n' + NUMBERS: "other-data-layout",
+    'target datalayout = "e-p:32:32"\n' + NUMBERS: "other-data-layout",
+    NUMBERS.replace("float %b)", "double %b)").replace("%b\n", "%a\n"): "signature-mismatch",
+    'module asm "hlt"\n' + NUMBERS: "unusable-definition",
+    "@v = thread_local global i32 0\n" + NUMBERS: "unusable-definition",
+    "@v = external global float\n" + NUMBERS.replace("%a, %b", "%a, %a"): "undefined-variable",
+    MULTIPLY_ADD.replace("llvm.fma.f32", "getpid"): "unknown-callee",
     "define float @g(float %a, float %b) {\n  %v = insertelement <vscale x 4 x float> undef, float %a, i32 0\n"
-    "  %r = extractelement <vscale x 4 x float> %v, i32 0\n  ret float %r\n}": "vectors without a length",
+    "  %r = extractelement <vscale x 4 x float> %v, i32 0\n  ret float %r\n}": "unusable-definition",
     "define float @g(float %a, float %b) {\n  %w = fpext float %a to fp128\n  %v = fmul fp128 %w, %w\n"
-    "  %r = fptrunc fp128 %v to float\n  ret float %r\n}": "it calls __extendsftf2, which compiled programs do not have",
+    "  %r = fptrunc fp128 %v to float\n  ret float %r\n}": "unknown-callee",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("source", BAD)
 def test_bad_text(source):
-    with pytest.raises(UnsupportedError, match=BAD[source]):
+    with refused(UnsupportedError, BAD[source], (3, 8)):
         compiled(chain(), source)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 40, 300, -5])
 def test_damaged_bitcode(cut):
     data = llvm.parse_assembly(NUMBERS).as_bitcode()
-    with pytest.raises(UnsupportedError, match="LLVM "):
+    with refused(UnsupportedError, ("llvm-fails", "llvm-rejects"), (3, 8)):
         compiled(chain(), data[:cut])
 
 
@@ -246,12 +250,24 @@ def test_code_without_instructions_for_it_is_refused():
     source = (
         'define float @g(float %a, float %b) {\n  call void asm sideeffect "no such thing", ""()\n  ret float %a\n}'
     )
-    with pytest.raises(UnsupportedError, match="LLVM fails on it|LLVM refuses it"):
+    with refused(UnsupportedError, ("llvm-fails", "llvm-rejects")):
         compiled(chain(), source)
 
 
 def test_arguments_are_checked():
-    with pytest.raises(TypeError, match="text or the bytes of bitcode"):
+    with pytest.raises(TypeError, match="bitcode"):
         shlo_jit.LLVMFunction(3, "g")
     with pytest.raises(TypeError, match="name of a function"):
         shlo_jit.LLVMFunction("", "")
+
+
+def test_an_error_that_is_kept_keeps_nothing_of_llvm():
+    """Objects of LLVM's have to be freed in order, and the garbage collector has none."""
+    with pytest.raises(UnsupportedError) as caught:
+        compiled(chain(), "no code")
+    errors = [caught.value]
+    while (before := errors[-1].__context__) is not None:
+        errors.append(before)
+    frames = [frame for e in errors for frame, _ in traceback.walk_tb(e.__traceback__)]
+    kept = [v for frame in frames for v in frame.f_locals.values() if type(v).__module__.startswith("llvmlite")]
+    assert kept == []

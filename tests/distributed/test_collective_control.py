@@ -103,7 +103,7 @@ def test_a_branch_that_some_of_a_group_do_not_take_is_an_error() -> None:
     x = np.zeros(2, np.float32)
     with shlo_jit.compile(text, num_replicas=4, transport="threads", time_out=20.0) as exe:
         assert len(exe([(x, np.array(r < 2)) for r in range(4)])) == 4
-        with pytest.raises(WorkerError, match=r"rank 3 is at all_reduce.*line 3.*, but rank 2 has ended") as caught:
+        with pytest.raises(WorkerError, match=r"rank 3.*all_reduce.*line 3.*rank 2.*ended") as caught:
             exe([(x, np.array(r != 2)) for r in range(4)])
         assert (caught.value.rank, caught.value.op) == (2, "all_reduce")
 

@@ -37,7 +37,7 @@ def failing(exe: Any, error: type[Exception] = WorkerError, ranks: int = 3, with
     with pytest.raises(error) as caught:
         exe(arguments(ranks))
     assert time.monotonic() - begun < within
-    with pytest.raises(ExecutionError, match="its processes have ended .*: compile the program again"):
+    with pytest.raises(ExecutionError, match="processes.*ended.*compile"):
         exe(arguments(ranks))
     return caught.value
 
@@ -269,7 +269,7 @@ def test_nothing_is_left_of_what_is_closed_or_dropped(transport: str) -> None:
             results = exe(arguments(3))
             exe.close()
             exe.close()
-            with pytest.raises(ExecutionError, match=r"its processes have ended \(closed\)"):
+            with pytest.raises(ExecutionError, match=r"ended \(closed\)"):
                 exe(arguments(3))
             exe = compiled(3, transport=transport)
             del exe
@@ -291,7 +291,7 @@ def test_closing_stops_the_call_of_another_thread() -> None:
         thread = threading.Thread(target=call, args=(exe,))
         thread.start()
         time.sleep(0.3)
-        with pytest.raises(ExecutionError, match="another thread is in a call"):
+        with pytest.raises(ExecutionError, match="another thread"):
             exe(arguments(2))
         begun = time.monotonic()
         exe.close()
@@ -327,7 +327,7 @@ if __name__ == "__main__":
 # ---------------------------------------------------------------------- beginnings that fail
 def test_a_start_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 3.0)
-    with nothing_left(), pytest.raises(ExecutionError, match=r"the process of rank 1 did not start within 3 s"):
+    with nothing_left(), pytest.raises(ExecutionError, match=r"rank 1.*start.*3 s"):
         compiled(3, failing_calls.StopsWhileLoading())
 
 
@@ -338,14 +338,14 @@ def test_a_worker_that_ends_while_it_loads_is_an_error() -> None:
 
 def test_a_custom_call_that_cannot_be_imported_is_an_error_with_the_workers_traceback() -> None:
     with nothing_left():
-        with pytest.raises(WorkerError, match="rank 1: ImportError: not in this process") as caught:
+        with pytest.raises(WorkerError, match="rank 1: ImportError") as caught:
             compiled(3, failing_calls.CannotLoad())
         assert "in boom" in caught.value.remote
         del caught
 
 
 def test_a_custom_call_without_a_name_is_an_error_before_anything_starts() -> None:
-    with nothing_left(), pytest.raises(TypeError, match=r"import them by name.*transport='threads'"):
+    with nothing_left(), pytest.raises(TypeError, match=r"transport='threads'"):
         compiled(2, lambda x: x)
 
 
@@ -358,12 +358,12 @@ def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch
         return start(target, rank, needs_main)
 
     monkeypatch.setattr(processes.starting, "start", second_fails)
-    with nothing_left(), pytest.raises(ExecutionError, match="cannot start the process of rank 2: .*unavailable"):
+    with nothing_left(), pytest.raises(ExecutionError, match="rank 2: .*unavailable"):
         compiled(3)
 
 
 def test_no_memory_is_a_memory_error_and_leaves_no_file() -> None:
-    with nothing_left(), pytest.raises(MemoryError, match="cannot share .* bytes with other processes"):
+    with nothing_left(), pytest.raises(MemoryError, match="share .* bytes"):
         Segment(1 << 60)
 
 
@@ -507,7 +507,7 @@ def test_killed_at_any_time() -> None:
             given, rank = arguments(4), int(rng.integers(1, 4))
             killer = later(rng.uniform(0, 0.03), lambda pid=exe.pids[rank]: os.kill(pid, signal.SIGKILL))
             begun = time.monotonic()
-            with pytest.raises(WorkerError, match=f"the process of rank {rank} was ended by SIGKILL"):
+            with pytest.raises(WorkerError, match=f"rank {rank}.*SIGKILL"):
                 while time.monotonic() - begun < SOON:
                     assert [r[0] for r in exe(given)] == [sums(4)] * 4
             assert time.monotonic() - begun < SOON

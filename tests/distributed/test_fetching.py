@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_an_error_that_says_so() -> None:
         ones = np.ones(EXTENT, np.float32)
         assert_same(exe([(hidden,), (ones,)]), [[0 * ones], [ones]])  # nobody reads that of rank 0
         protect(pages.address, pages.nbytes, NONE)
-        with pytest.raises(WorkerError, match="rank 1: it could not read an argument in the memory of the process"):
+        with pytest.raises(WorkerError, match="rank 1: .*read"):
             exe([(ones,), (hidden,)])
         with pytest.raises(shlo_jit.ExecutionError, match="could not read"):
             exe([(ones,), (ones,)])

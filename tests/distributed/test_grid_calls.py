@@ -69,12 +69,12 @@ def test_options_that_cannot_be(options: dict[str, Any], kind: type[Exception], 
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ((), TypeError, r"expected one sequence with the arguments of each of 2 processes"),
-        ((np.zeros(3, np.float32),), TypeError, "expected one sequence"),
-        (([[np.zeros(3, np.float32)]],), TypeError, "arguments of each of 2 processes, got 1"),
+        ((), TypeError, r"one sequence.*2 processes"),
+        ((np.zeros(3, np.float32),), TypeError, "one sequence"),
+        (([[np.zeros(3, np.float32)]],), TypeError, "2 processes, got 1"),
         (([[np.zeros(3, np.float32)], []],), TypeError, "rank 1: .*1 argument"),
-        (([[np.zeros(3, np.float32)], 7],), TypeError, "rank 1: expected a sequence of arguments, got int"),
-        (([[np.zeros(4, np.float32)], [np.zeros(3, np.float32)]],), ValueError, r"rank 0: argument 0.*expected float32\[3\], got float32\[4\]"),
+        (([[np.zeros(3, np.float32)], 7],), TypeError, "rank 1: .*got int"),
+        (([[np.zeros(4, np.float32)], [np.zeros(3, np.float32)]],), ValueError, r"rank 0: argument 0.*float32\[3\].*float32\[4\]"),
         (([[np.zeros(3, np.float32)], [np.zeros(3, np.complex64)]],), TypeError, "rank 1: .*complex64"),
     ],
 )  # fmt: skip
@@ -91,7 +91,7 @@ def test_calls_after_the_end(transport: str) -> None:
     with shlo_jit.compile(pair_text(), num_replicas=2, transport=transport, time_out=20.0) as exe:
         kept = exe([[x], [x]])
     exe.close()
-    with pytest.raises(ExecutionError, match=r"its processes have ended \(closed\)"):
+    with pytest.raises(ExecutionError, match=r"ended \(closed\)"):
         exe([[x], [x]])
     assert_same(kept, [[x + x]] * 2)
 

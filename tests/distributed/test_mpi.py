@@ -160,7 +160,7 @@ def test_the_command_prints_once(tmp_path: Path) -> None:
 def test_local_is_for_mpi_alone(transport: str) -> None:
     with (
         shlo_jit.compile(PROGRAM, num_partitions=2, transport=transport) as exe,
-        pytest.raises(shlo_jit.ExecutionError, match=f"^local: the transport is {transport}: every process of mpi"),
+        pytest.raises(shlo_jit.ExecutionError, match=f"^local: .*{transport}.*mpi"),
     ):
         exe.local(np.zeros(2, np.float32))
 
@@ -170,13 +170,13 @@ def test_without_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
     from shlo_jit.runtime.transport.world import world
 
     world.cache_clear()
-    with pytest.raises(ImportError, match=r"needs mpi4py and an MPI library \(pip install shlo_jit\[mpi\]"):
+    with pytest.raises(ImportError, match=r"mpi4py.*shlo_jit\[mpi\]"):
         shlo_jit.compile(PROGRAM, num_partitions=2, transport="mpi")
 
 
 def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_TRANSPORT", "pigeons")
-    with pytest.raises(ValueError, match="^SHLO_JIT_TRANSPORT: expected processes, threads or mpi, got 'pigeons'$"):
+    with pytest.raises(ValueError, match="^SHLO_JIT_TRANSPORT: .*'pigeons'$"):
         shlo_jit.compile(PROGRAM, num_partitions=2)
     monkeypatch.setenv("SHLO_JIT_TRANSPORT", "threads")
     with shlo_jit.compile(PROGRAM, num_partitions=2) as exe:

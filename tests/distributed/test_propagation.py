@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.distributed.dimension_maps import dimension_maps
@@ -161,7 +162,7 @@ def test_parts_that_would_not_be_equal_are_not_made() -> None:
 
 def test_a_sharding_of_another_rank_is_an_error_at_its_op() -> None:
     text = program('%r = sdy.sharding_constraint %x <@mesh, [{"a"}]> : tensor<8x4xf32>', "8x4")
-    with pytest.raises(StableHLOError, match=r"a sharding of 1 dimensions is given for .*8x4xf32"):
+    with refused(StableHLOError, "sharding", (8, 8), shows="8x4xf32"):
         propagated(text)
 
 
@@ -173,7 +174,7 @@ def test_a_computation_on_parts_that_does_not_fit_is_refused(out: str) -> None:
         " : (tensor<8x4xf32>) -> tensor<8x4xf32>",
         "8x4",
     )
-    with pytest.raises(StableHLOError, match=r"sharding"):
+    with refused(StableHLOError, "sharding", (8, 8)):
         propagation(text)
         shlo_jit.compile(text, num_partitions=8)
 

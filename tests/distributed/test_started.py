@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from printed_codes import codes
 
 import shlo_jit
 
@@ -60,7 +61,7 @@ func.func @plain(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{
 }}"""
     x, w = np.arange(n, dtype=np.float32), np.eye(64, dtype=np.float32)
     with shlo_jit.compile(started + plain, programs=[["started"], ["plain"]], transport=transport) as exe:
-        assert "reduces a part" in exe.text("schedule", 1)
+        assert codes(exe.text("schedule", 1), "strategy") == ["large-message"]
         for _ in range(3):
             (one, _), two = exe([(x, w), (2 * x,)])
             np.testing.assert_array_equal(one, 3 * x)

@@ -65,13 +65,13 @@ def test_first_replica_is_taken() -> None:
 
 def test_refused() -> None:
     cut = TileAssignment((2, 1), (0, 1))
-    with pytest.raises(ValueError, match="expected an array of rank 2, got shape \\(4,\\)"):
+    with pytest.raises(ValueError, match=r"rank 2.*\\(4,\\)"):
         cut.part(np.zeros(4), 0)
-    with pytest.raises(ValueError, match="dimension 0 has size 3, which cannot be cut into 2 equal parts"):
+    with pytest.raises(ValueError, match="dimension 0.* 3.* 2 "):
         cut.part(np.zeros((3, 4)), 0)
-    with pytest.raises(ValueError, match="expected one of 2 devices, got device 2"):
+    with pytest.raises(ValueError, match="2 devices.*device 2"):
         cut.part(np.zeros((4, 4)), 2)
-    with pytest.raises(ValueError, match="expected 2 parts, one a device, got 1"):
+    with pytest.raises(ValueError, match="2 parts.*got 1"):
         cut.assemble([np.zeros((2, 4))])
     with pytest.raises(ValueError, match=r"float64\[2, 4\] as device 0 has, got float32\[2, 4\] of device 1"):
         cut.assemble([np.zeros((2, 4)), np.zeros((2, 4), np.float32)])

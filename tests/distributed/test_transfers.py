@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from collective_programs import assert_same, type_text
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.errors import WorkerError
@@ -151,9 +152,7 @@ def test_one_side_gets_ahead_of_the_other() -> None:
 def test_pairs_that_name_nobody_are_refused() -> None:
     t, pairs = type_text((4,), "f32"), ", source_target_pairs = dense<[[0, 3]]> : tensor<1x2xi64>"
     text = function("main", [f"%x: {t}"], [], [], send(["%x"], [t], 5, "%t", "%s", pairs))
-    with pytest.raises(
-        shlo_jit.UnsupportedError, match=r"3:6: error: stablehlo.send names partition 3, but there are 2"
-    ):
+    with refused(shlo_jit.UnsupportedError, "process-groups", (3, 6), shows="partition 3"):
         shlo_jit.compile(text, num_partitions=2)
 
 
@@ -161,5 +160,5 @@ def test_transfers_of_different_types_are_named() -> None:
     text = function("a", ["%x: tensor<3xf32>"], [], [], send(["%x"], ["tensor<3xf32>"], 1, "%t", "%s"))
     text += function("b", [], ["%y"], ["tensor<4xf32>"], recv(["%y"], ["tensor<4xf32>"], 1, "%t", "%s"))
     exe = shlo_jit.compile(text, programs=[["a"], ["b"]], transport="threads", time_out=5.0)
-    with exe, pytest.raises(WorkerError, match=r"do not agree: rank 1 is at recv of f32\[4\].*send of f32\[3\]"):
+    with exe, pytest.raises(WorkerError, match=r"rank 1.*recv of f32\[4\].*send of f32\[3\]"):
         exe([[np.zeros(3, np.float32)], []])

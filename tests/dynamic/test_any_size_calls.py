@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.runtime import pool
@@ -112,25 +112,25 @@ def test_arrays_of_other_libraries() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "got"),
     [
-        ([[1, 2], [3]], TypeError, "float32[?,3], got list; use numpy.asarray"),
-        ("abc", TypeError, "float32[?,3], got str"),
-        (None, TypeError, "float32[?,3], got NoneType"),
-        (2.5, ValueError, "float32[?,3], got the number 2.5"),
-        (np.ones((4, 3)), TypeError, "float32[?,3], got float64[4,3]; cast it with .astype"),
-        (np.float32(1), ValueError, "float32[?,3] with 2 to 1,048,576 in dimension 0, got float32[]"),
-        (np.ones((1, 3), "f4"), ValueError, "float32[?,3] with 2 to 1,048,576 in dimension 0, got float32[1,3]"),
+        ([[1, 2], [3]], TypeError, r"float32\[\?,3\].*list"),
+        ("abc", TypeError, r"float32\[\?,3\].*str"),
+        (None, TypeError, r"float32\[\?,3\].*NoneType"),
+        (2.5, ValueError, r"float32\[\?,3\].*2.5"),
+        (np.ones((4, 3)), TypeError, r"float32\[\?,3\].*float64\[4,3\]"),
+        (np.float32(1), ValueError, r"float32\[\?,3\].*2 to 1,048,576.*dimension 0.*float32\[\]"),
+        (np.ones((1, 3), "f4"), ValueError, r"float32\[\?,3\].*2 to 1,048,576.*dimension 0.*float32\[1,3\]"),
     ],
 )
 def test_what_the_code_does_not_take(given: object, error: type[Exception], got: str) -> None:
     _, code = added()
-    with pytest.raises(error, match=re.escape(f"argument 0 (x): expected {got}") + "$"):
+    with pytest.raises(error, match=rf"argument 0 \(x\): .*{got}"):
         code(given, np.ones((4, 3), np.float32))
 
 
 def test_the_wrong_number_of_arguments() -> None:
     for exe in added():
-        message = "expected 2 arguments (float32[?,3], float32[?,3]), got 1"
-        with pytest.raises(TypeError, match=re.escape(message)):
+        message = r"2 arguments \(float32\[\?,3\], float32\[\?,3\]\).*got 1"
+        with pytest.raises(TypeError, match=message):
             exe(np.ones((4, 3), np.float32))
 
 
@@ -157,7 +157,7 @@ def test_assertions_about_the_size() -> None:
         else:
             np.testing.assert_array_equal(exe(x), x)
     assert exe.specialisations == 0
-    with pytest.raises(shlo_jit.VerifyError, match="1 are too few"):
+    with refused(shlo_jit.VerifyError, "assertion", (6, 3), shows="1 are too few"):
         exe(np.ones(1, np.float32))
 
 

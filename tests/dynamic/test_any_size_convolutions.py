@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from any_size import check
+from printed_codes import codes
 
 import shlo_jit
 from shlo_jit.sizes import Symbol
@@ -82,8 +85,8 @@ ALONG = """func.func @main(%x: tensor<?x4xf32>, %w: tensor<3x4x8xf32>) -> tensor
 
 def test_windows_along_the_batch_are_for_fixed_sizes() -> None:
     plan = shlo_jit.compile(ALONG, dynamic="symbolic").text("plan", [(64, 4), (3, 4, 8)])
-    reason = "stablehlo.convolution in line 9: it is not known how many windows lie along n pixels"
-    assert plan.splitlines()[0] == f"code for these shapes alone: {reason}"
+    first = plan.splitlines()[0]
+    assert "convolution in line 9" in first and codes(first) == ["windows-unknown"]
 
 
 @pytest.mark.parametrize("name", ["pixels", "no dimension"])
@@ -157,7 +160,7 @@ def test_an_epilogue_runs_on_the_tiles(shape: str, numbers: str, feature: int, g
     check(text)
     shapes = [tuple(64 if e == "?" else int(e) for e in s.split("x")) for s in (shape, kernel, "8")]
     schedule = shlo_jit.compile(text, dynamic="symbolic").text("schedule", shapes=shapes)
-    assert "epilogue   on the product's tiles" in schedule
+    assert re.search("epilogue +on the product's tiles", schedule)
 
 
 def test_convolutions_in_a_loop() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.runtime.dynamic import DynamicExecutable
@@ -410,13 +411,13 @@ def test_one_element_is_repeated(case: str) -> None:
     for n, m in ((1, 8), (8, 8), (1, 1), (1, 3), (3, 3)) if case == "dynamic" else ((1, 8), (8, 8)):
         want = np.broadcast_to(x[:n], m).tolist()
         assert executable(x, np.float32(n), np.float32(m), np.bool_(True)).tolist() == want
-    with pytest.raises(shlo_jit.VerifyError, match=r"broadcast_in_dim: a dimension of 3 is no dimension of 8"):
+    with refused(shlo_jit.VerifyError, "size", shows="broadcast_in_dim"):
         executable(x, np.float32(3), np.float32(8), np.bool_(True))
 
 
 def test_export(tmp_path: Path) -> None:
     """A library has code for shapes, and none that cuts results."""
-    with pytest.raises(shlo_jit.UnsupportedError, match="the result has dynamic dimensions") as refusal:
+    with refused(shlo_jit.UnsupportedError, "dynamic-dimensions", (6, 10)) as refusal:
         shlo_jit.export(SHRINKS, tmp_path / "shrinks.so")
     assert refusal.value.line > 0
 

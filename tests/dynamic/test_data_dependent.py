@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 
@@ -92,7 +93,7 @@ def test_beyond_a_bound() -> None:
     assert str(refusal.value) == (
         "argument 0 (x): expected float32[<=4,3], got float32[5,3]: dimension 0 has 5, and may have 4 at most"
     )
-    with pytest.raises(shlo_jit.VerifyError, match="dimension 0 is 5, and at most 4"):
+    with refused(shlo_jit.VerifyError, "type", (2, 1), shows="dimension 0 is 5"):
         shlo_jit.refine(BOUNDED, [(5, 3)])
 
 
@@ -119,9 +120,7 @@ def test_set_dimension_size(n: int) -> None:
 
 @pytest.mark.parametrize("n", [-1, 5])
 def test_sizes_that_a_dimension_cannot_have(n: int) -> None:
-    with pytest.raises(
-        shlo_jit.VerifyError, match=f"set_dimension_size: {n} is not a size of dimension 0, which has 4"
-    ) as e:
+    with refused(shlo_jit.VerifyError, "dimension-size", (3, 8), shows=f"{n} ") as e:
         shlo_jit.compile(SET_SIZE)(np.zeros(4, np.float32), np.int32(n))
     assert e.value.line == 3
 

@@ -90,11 +90,11 @@ def test_shapes_that_are_none(given, error: type[Exception], message: str) -> No
 
 def test_shapes_that_the_program_does_not_have() -> None:
     dynamic = shlo_jit.compile(MLP)
-    with pytest.raises(ValueError, match=r"argument 1 \(w\): expected float32\[16,8\], got float32\[8,16\]"):
+    with pytest.raises(ValueError, match=r"argument 1 \(w\): .*float32\[16,8\].*float32\[8,16\]"):
         dynamic.executable([(3, 16), (8, 16), (8,)])
-    with pytest.raises(TypeError, match=r"expected 3 arguments \(float32\[\?,16\], .*, got 1"):
+    with pytest.raises(TypeError, match=r"3 arguments \(float32\[\?,16\].*got 1"):
         dynamic.executable([(3, 16)])
-    with pytest.raises(TypeError, match="shapes: expected one for each argument, got '3x16xf32'"):
+    with pytest.raises(TypeError, match="shapes: .*'3x16xf32'"):
         dynamic.executable("3x16xf32")
 
 
@@ -135,7 +135,7 @@ def test_trace(tmp_path: Path) -> None:
         dynamic(*arrays(3))
         dynamic(*arrays(4))  # other code
     (call,) = (e for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "call")
-    with pytest.raises(ValueError, match="no call of the program ended inside"), dynamic.trace(path, SHAPES):
+    with pytest.raises(ValueError, match="no call"), dynamic.trace(path, SHAPES):
         dynamic(*arrays(4))
     assert str(call["ts"]) in path.read_text()
 
@@ -163,7 +163,7 @@ def test_infeed_is_the_same_for_all_shapes() -> None:
 def test_copies_and_signatures() -> None:
     dynamic = shlo_jit.compile(MLP)
     assert copy.copy(dynamic) is copy.deepcopy(dynamic) is dynamic
-    with pytest.raises(TypeError, match="a DynamicExecutable is machine code in this process and cannot be pickled"):
+    with pytest.raises(TypeError, match="DynamicExecutable.*pickled"):
         pickle.dumps(dynamic)
     assert str(inspect.signature(dynamic)) == (
         "(x: 'float32[?,16]', w: 'float32[16,8]', b: 'float32[8]') -> 'float32[?,8]'"
@@ -176,7 +176,7 @@ def test_before_sizes_are_known() -> None:
     assert repr(staged) == "<StagedExecutable (float32[6]) -> (int32[?], float32[?])>"
     assert "dynamic_iota" not in staged.text("module")
     for ask in (staged.profile, lambda: staged.trace("t.json"), lambda: staged.memory):
-        with pytest.raises(ValueError, match="this depends on sizes that the program computes: call it first"):
+        with pytest.raises(ValueError, match="call it first"):
             ask()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.reference.compare import difference
@@ -177,7 +178,7 @@ def test_two_sizes(c: int) -> None:
 def test_no_elements(function: Callable) -> None:
     """JAX asserts that sizes are at least 1; without that the programs are what they are for no elements."""
     text, given = exported(function), arrays(function, b=0, c=5)
-    with pytest.raises(shlo_jit.VerifyError, match="Expected value >= 1 for dimension variable") as refusal:
+    with refused(shlo_jit.VerifyError, "assertion", shows=">= 1 for dimension variable") as refusal:
         shlo_jit.compile(text)(*given)
     assert refusal.value.diagnostics[0].label == "assertion"
     assert re.search(r"argument \d \(%arg\d\) has 0 in dimension \d", str(refusal.value))

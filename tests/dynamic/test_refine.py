@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 
@@ -58,14 +59,14 @@ def test_a_static_program_stays_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("shapes", "error", "message"),
     [
-        ([(3, 17), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .* \(dimension 1 is 16, and 17\)"),
-        ([(3,), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3xf32>"),
-        (["3x16xf64", (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3x16xf64>"),
-        ([(3, 16), (16, 8)], ValueError, "the program takes 3 arguments, got 2"),
-        (["3x16", (16, 8), (8,)], ValueError, r"argument 0 \(%x\): expected extents and an element type"),
-        ([3, (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents, a type's text or an array, got 3"),
-        ([(-1, 16), (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents"),
-        ("3x16xf32", TypeError, "expected one for each argument"),
+        ([(3, 17), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*dimension 1 .*16.* 17"),
+        ([(3,), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*tensor<3xf32>"),
+        (["3x16xf64", (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .*tensor<3x16xf64>"),
+        ([(3, 16), (16, 8)], ValueError, "3 arguments.*got 2"),
+        (["3x16", (16, 8), (8,)], ValueError, r"argument 0 \(%x\): .*element type"),
+        ([3, (16, 8), (8,)], TypeError, r"argument 0 \(%x\): .*got 3"),
+        ([(-1, 16), (16, 8), (8,)], TypeError, r"argument 0 \(%x\): .*extents"),
+        ("3x16xf32", TypeError, "one for each argument"),
     ],
 )
 def test_shapes_that_do_not_fit(shapes, error: type[Exception], message: str) -> None:
@@ -103,7 +104,7 @@ func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 def test_assertions() -> None:
     assert "shape_assertion" not in refined(ASSERTION, (4,))
-    with pytest.raises(shlo_jit.VerifyError, match="5 elements are not even") as refusal:
+    with refused(shlo_jit.VerifyError, "assertion", (8, 3), shows="5 elements") as refusal:
         shlo_jit.refine(ASSERTION, [(5,)])
     assert refusal.value.line == 8
 
@@ -266,7 +267,7 @@ def test_slices_whose_starts_follow_from_data_have_known_lengths(sum: str) -> No
 
 @pytest.mark.parametrize("width", [11, -1])
 def test_slices_that_are_longer_than_what_they_are_of(width: int) -> None:
-    with pytest.raises(shlo_jit.VerifyError, match=f"a slice of {width} is not inside of dimension 1 of extent 10"):
+    with refused(shlo_jit.VerifyError, "C3", (12, 8), shows=f"slice of {width} "):
         refined(SLICE.format(width=width, sum="%start, %length"), (4, 10), ())
 
 

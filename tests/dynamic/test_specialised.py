@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from refusing import refused
 from test_data_dependent import POSITIVE
 from test_refine import MLP
 
@@ -76,7 +77,7 @@ def test_specialize(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == dynamic.specialisations == 3
     dynamic(*arguments(2))
     assert len(made) == 3
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,16\], got float32\[2,15\]"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,16\].*float32\[2,15\]"):
         dynamic.specialize([(2, 15), (16, 8), (8,)])
 
 
@@ -95,12 +96,12 @@ def test_the_shapes_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda x, w, b: (x[:, :15], w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got float32\[3,15\]"),
-        (lambda x, w, b: (x[0], w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got float32\[16\]"),
-        (lambda x, w, b: (x.astype(int), w, b), TypeError, r"argument 0 \(x\): expected float32\[\?,16\], got int64\[3,16\]"),
-        (lambda x, w, b: (x, w), TypeError, r"expected 3 arguments \(float32\[\?,16\], .*, got 2"),
-        (lambda x, w, b: (x, w, w), ValueError, r"argument 2 \(b\): expected float32\[8\], got float32\[16,8\]"),
-        (lambda x, w, b: (3.0, w, b), ValueError, r"argument 0 \(x\): expected float32\[\?,16\], got the number 3.0"),
+        (lambda x, w, b: (x[:, :15], w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*float32\[3,15\]"),
+        (lambda x, w, b: (x[0], w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*float32\[16\]"),
+        (lambda x, w, b: (x.astype(int), w, b), TypeError, r"argument 0 \(x\): .*float32\[\?,16\].*int64\[3,16\]"),
+        (lambda x, w, b: (x, w), TypeError, r"3 arguments .*got 2"),
+        (lambda x, w, b: (x, w, w), ValueError, r"argument 2 \(b\): .*float32\[8\].*float32\[16,8\]"),
+        (lambda x, w, b: (3.0, w, b), ValueError, r"argument 0 \(x\): .*float32\[\?,16\].*3.0"),
     ],
 )  # fmt: skip
 def test_arguments_that_do_not_fit(change, error: type[Exception], message: str) -> None:
@@ -120,7 +121,7 @@ def test_a_failure_is_not_kept() -> None:
     dynamic = shlo_jit.compile(text)
     x, y = np.ones(3, np.float32), np.ones(4, np.float32)
     for _ in range(2):
-        with pytest.raises(shlo_jit.VerifyError, match="tensor<4xf32>"):
+        with refused(shlo_jit.VerifyError, "C1", (3, 12), shows="tensor<4xf32>"):
             dynamic(x, y)
     assert dynamic.specialisations == 0
     assert dynamic(x, x).tolist() == [2, 2, 2]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from printed_codes import codes
+from refusing import refused
 
 import shlo_jit
 from shlo_jit import tuning
@@ -96,16 +98,16 @@ def test_the_plan_says_which_op_cannot() -> None:
     exe = symbolic(SORTED)
     for n in (2, 3, 9):
         assert exe(np.zeros(n, np.int32)).tolist() == list(range(min(n, 4)))
-    expected = "stablehlo.minimum in line 7: it is not known whether n is at least 4"
-    assert exe.text("plan", [(9,)]).startswith(f"code for these shapes alone: {expected}\n")
+    first = exe.text("plan", [(9,)]).splitlines()[0]
+    assert "minimum in line 7" in first and codes(first) == ["comparison-unknown"]
 
 
 def test_what_is_refused_is_said_as_for_other_programs() -> None:
     exe = symbolic(ROWS)
     x, w = rows(6)
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,5\], got float32\[6,4\]"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,5\].*float32\[6,4\]"):
         exe(np.zeros((6, 4), np.float32), w)
-    with pytest.raises(TypeError, match=r"argument 0 \(x\): expected float32\[\?,5\], got float64\[6,5\]"):
+    with pytest.raises(TypeError, match=r"argument 0 \(x\): .*float32\[\?,5\].*float64\[6,5\]"):
         exe(x.astype(np.float64), w)
     with pytest.raises(TypeError, match="expected 2 arguments"):
         exe(x)
@@ -246,7 +248,7 @@ def test_sizes_as_data() -> None:
 def test_a_call_of_ours_cannot_be_written(tmp_path: Path) -> None:
     text = ("func.func @main() -> tensor<i32> {\n %0 = stablehlo.custom_call @shlo_jit.size() : () -> tensor<i32>\n"
             " return %0 : tensor<i32>\n}")  # fmt: skip
-    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.size: the call is the compiler's own"):
+    with refused(shlo_jit.VerifyError, "target", (2, 7), shows="@shlo_jit.size"):
         shlo_jit.compile(text)
 
 

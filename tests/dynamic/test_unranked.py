@@ -45,7 +45,7 @@ def test_what_is_known_of_them() -> None:
     dynamic = shlo_jit.compile(ERF)
     assert repr(dynamic) == "<DynamicExecutable (float32[*], float32[*]) -> (float32[*])>"
     assert dynamic.inputs[0].shape is None
-    with pytest.raises(TypeError, match=r"argument 0 \(x\): expected float32\[\*\], got int64\[2\]; cast it"):
+    with pytest.raises(TypeError, match=r"argument 0 \(x\): .*float32\[\*\].*int64\[2\]"):
         dynamic(np.ones(2, int), np.ones(2, np.float32))
     with pytest.raises(shlo_jit.VerifyError) as refusal:
         dynamic(np.ones(2, np.float32), np.ones(3, np.float32))

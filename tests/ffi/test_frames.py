@@ -152,7 +152,7 @@ def test_element_types_that_handlers_do_not_know(handlers: ctypes.CDLL, name: st
     text = program(
         call("copy", types=f"(tensor<2x{name}>) -> tensor<2x{name}>"), f"%x: tensor<2x{name}>", f"tensor<2x{name}>"
     )
-    with pytest.raises(ExecutionError, match=rf"custom call 'copy' \(line 2\): handlers know no tensors of {name}"):
+    with pytest.raises(ExecutionError, match=rf"'copy' \(line 2\).*{name}"):
         compiled(text, {"copy": handlers.copy})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from printed_codes import codes
 
 from shlo_jit import parse, tuning
 from shlo_jit.codegen.target import resolve
@@ -62,7 +63,7 @@ THREE = [ROWS, KEYS, DEPTH]
 def test_formed() -> None:
     text = plan(THREE, [("%y", RESULT)], FIRST, softmax("%p", "%s", *SCORES), SECOND)
     assert text.splitlines()[0].startswith("1 step: 1 attention")
-    assert "not by blocks" not in text
+    assert not codes(text, "no attention")
 
 
 def test_steps_between_keep_their_order() -> None:
@@ -106,23 +107,23 @@ SORTED = f"""%o = "stablehlo.sort"(%sum) ({{
 %spread = stablehlo.broadcast_in_dim %first, dims = [0, 1] : (tensor<3x1xf32>) -> {t(*DEPTH)}
 %v = stablehlo.multiply %c, %spread : {t(*DEPTH)}"""
 REFUSED = {
-    "other steps read the product": ([("%y", RESULT), ("%s", SCORES)], [FIRST, softmax("%p", "%s", *SCORES), SECOND]),
-    "the row program reads it at several places": (
+    "product-not-private": ([("%y", RESULT), ("%s", SCORES)], [FIRST, softmax("%p", "%s", *SCORES), SECOND]),
+    "read-at-several-indices": (
         [("%y", RESULT)],
         [FIRST, f"%r = stablehlo.reverse %s, dims = [2] : {t(*SCORES)}", f"%x = stablehlo.add %s, %r : {t(*SCORES)}",
          softmax("%p", "%x", *SCORES), SECOND],
     ),
-    "the row program does not go over each of its elements once": (
+    "not-each-element-once": (
         [("%y", RESULT)],
         [FIRST, f"%x = stablehlo.reverse %s, dims = [1] : {t(*SCORES)}", softmax("%p", "%x", *SCORES), SECOND],
     ),
-    "the row program changes the order of dimensions": (
+    "transposes-dimensions": (
         [("%y", RESULT)],
         [FIRST, f"%x = stablehlo.transpose %s, dims = [1, 0, 2] : ({t(*SCORES)}) -> {t(*SWAPPED)}",
          softmax("%p", "%x", *SWAPPED),
          dot("%y", "%p", "%c", SWAPPED, DEPTH, RESULT, "batching_dims = [1] x [0], contracting_dims = [2] x [1]")],
     ),
-    "the row program reduces by more than one op": (
+    "compound-reduction": (
         [("%y", RESULT)],
         [FIRST, f"""%sum = "stablehlo.reduce"(%s, %zero) <{{dimensions = array<i64: 2>}}> ({{
            ^bb0(%x: tensor<f32>, %z: tensor<f32>):
@@ -133,29 +134,29 @@ REFUSED = {
            %total = stablehlo.broadcast_in_dim %sum, dims = [0, 1] : ({t(3, 40)}) -> {t(*SCORES)}
            %p = stablehlo.divide %s, %total : {t(*SCORES)}""", SECOND],
     ),
-    "the product that follows goes over its rows in another order": (
+    "other-row-order": (
         [("%y", (3, 50, 16))],
         [FIRST, softmax("%p", "%s", *SCORES),
          dot("%y", "%p", "%a", SCORES, ROWS, (3, 50, 16), "batching_dims = [0] x [0], contracting_dims = [1] x [1]")],
     ),
-    "a step between the two products needs the first and is needed by the second": (
+    "step-between-products": (
         [("%y", RESULT)], [FIRST, softmax("%p", "%s", *SCORES), SORTED, SECOND.replace("%c", "%v")],
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_refused(reason: str) -> None:
-    results, lines = REFUSED[reason]
+@pytest.mark.parametrize("code", REFUSED)
+def test_refused(code: str) -> None:
+    results, lines = REFUSED[code]
     text = plan(THREE, results, *lines)
     assert "attention" not in text.splitlines()[0]
-    assert f"not by blocks of rows   ({reason})" in text
+    assert codes(text, "no attention") == [code]
 
 
 def test_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "EPILOGUE_DISTANCE", 1)
     text = plan(THREE, [("%y", RESULT)], FIRST, softmax("%p", "%s", *SCORES), SECOND)
-    assert "not by blocks of rows   (the product that follows is more than 1 steps away)" in text
+    assert codes(text, "no attention") == ["reader-too-far"]
 
 
 def layer(m: int, n: int, k: int) -> str:
@@ -172,19 +173,19 @@ def layer(m: int, n: int, k: int) -> str:
 def test_operands_that_no_cache_holds() -> None:
     n = tuning.ATTENTION_OPERAND_BYTES // 4 // 2 // 64
     assert "1 attention" in layer(2048, n, 64)
-    assert "bytes of other operands" in layer(2048, n + 1, 64)
+    assert "large-operands" in codes(layer(2048, n + 1, 64))
 
 
 def test_too_few_tasks() -> None:
     """Many rows are cut into tasks of some each; a few with much work go another way."""
     m = tuning.ATTENTION_LEAST_TASKS * tuning.ATTENTION_TASK_ROWS
     assert "1 attention" in layer(m, 2048, 64)
-    assert "too few tasks" in layer(m - tuning.ATTENTION_TASK_ROWS, 2048, 64)
-    assert "too few tasks" in layer(4, 512, 2048), "few rows of a layer, which has most to do with its matrices"
+    assert "too-few-tasks" in codes(layer(m - tuning.ATTENTION_TASK_ROWS, 2048, 64))
+    assert "too-few-tasks" in codes(layer(4, 512, 2048)), "few rows of a layer, which has most to do with its matrices"
     assert "1 attention" in layer(m // 8, 128, 32)
 
 
 def test_short_rows() -> None:
     least = tuning.ATTENTION_LEAST_COLUMNS
     assert "1 attention" in layer(200, least, 32)
-    assert "are very short" in layer(200, least - 1, 32)
+    assert "rows-differ" in codes(layer(200, least - 1, 32))

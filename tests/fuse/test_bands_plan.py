@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from image_chains import Program, bottleneck, pooled, skipped
+from printed_codes import codes
 
 from shlo_jit import parse, tuning
 from shlo_jit.codegen.target import resolve
@@ -39,66 +40,69 @@ def pool(p: Program) -> None:
 
 def inside(text: str) -> int:
     """How many tensors there are a few lines of only."""
-    return text.count("(never in memory as a whole)")
+    return codes(text).count("line-buffer")
 
 
 def test_three_steps() -> None:
     """More features, a window over each, fewer features: the images between are no tensors any more."""
     text = plan(bottleneck)
-    assert text.startswith("1 step: 1 bands") and inside(text) == 2
+    assert text.startswith("1 step: 1 line_tiles") and inside(text) == 2
 
 
 def test_pooling() -> None:
     text = plan(pooled)
-    assert "1 bands" in text.splitlines()[0] and inside(text) == 1
+    assert "1 line_tiles" in text.splitlines()[0] and inside(text) == 1
 
 
 def test_what_others_read_is_written() -> None:
     text = plan(skipped)
-    assert "1 bands" in text.splitlines()[0] and inside(text) == 0
+    assert "1 line_tiles" in text.splitlines()[0] and inside(text) == 0
 
 
 def test_what_others_read_and_bands_share() -> None:
     """Every task would write some lines of its neighbours."""
     text = plan(dense, Program.keep, lambda p: p.pool(3, 2, (1, 1)))
-    assert "1 bands" not in text.splitlines()[0]
-    assert "it writes lines for others that two bands of its reader need" in text
+    assert "1 line_tiles" not in text.splitlines()[0]
+    assert codes(text, "no line tiles") == ["lines-needed-twice"]
 
 
 def test_a_product_of_what_others_read() -> None:
     text = plan(dense, Program.keep, lambda p: p.product(4))
-    assert "others read what it makes, too, so it is written to memory in any case" in text
+    assert codes(text, "no line tiles") == ["other-readers"]
 
 
 def test_dense_convolution_of_overlapping_lines() -> None:
-    assert "does more with each element than reading it takes" in plan(dense, dense)
+    assert codes(plan(dense, dense), "no line tiles") == ["overlapping-windows"]
 
 
 def test_patches_do_not_overlap() -> None:
-    assert plan(dense, lambda p: p.convolution(2, 2, (0, 0), 8)).startswith("1 step: 1 bands")
+    assert plan(dense, lambda p: p.convolution(2, 2, (0, 0), 8)).startswith("1 step: 1 line_tiles")
 
 
 def test_small_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "BANDS_BYTES", 48 * 48 * 8 * 4 + 1)
-    assert "bands" not in plan(dense, pool)
+    assert "line" not in plan(dense, pool).splitlines()[0]
+    assert not codes(plan(dense, pool), "no line tiles")
 
 
 def test_few_lines() -> None:
-    assert "its reader has fewer than 16 lines, too few for 4 tasks" in plan(dense, pool, shape=(1, 30, 60, 8))
+    assert codes(plan(dense, pool, shape=(1, 30, 60, 8)), "no line tiles") == ["too-few-lines"]
 
 
 def test_many_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "BANDS_KERNEL_BYTES", 9 * 8 * 8 * 4 - 1)
-    assert "2,304 bytes of weights, more than 2,303, meet each band" in plan(dense, pool)
+    text = plan(dense, pool)
+    assert codes(text, "no line tiles") == ["large-weights"] and "2,304" in text and "2,303" in text
 
 
 def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "BANDS_BUFFER", 48 * 8 * 4 * 4 - 1)
-    assert "bands that are long beside what they share have 6,144 bytes, more than 6,143" in plan(dense, pool)
+    text = plan(dense, pool)
+    assert codes(text, "no line tiles") == ["line-buffer-too-large"] and "6,144" in text and "6,143" in text
     monkeypatch.setattr(tuning, "BANDS_BUFFER", 48 * 8 * 4 * 4)
-    assert "1 bands" in plan(dense, pool).splitlines()[0]
+    assert "1 line_tiles" in plan(dense, pool).splitlines()[0]
 
 
 def test_windows_of_one_line() -> None:
     """What goes along lines only may be a scan."""
-    assert "the windows are not of lines and pixels" in plan(dense, lambda p: p.pool(1, 1, (0, 0)))
+    assert codes(plan(dense, lambda p: p.pool(1, 1, (0, 0))), "no line tiles") == ["windows-not-spatial"]

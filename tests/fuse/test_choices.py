@@ -141,7 +141,7 @@ def test_what_is_written_in_parts() -> None:
 
 def test_the_inside_of_a_loop_has_no_conditions() -> None:
     exe = check(lambda u: u + jnp.roll(u, 1, 0) + jnp.roll(u, 1, 1), numbers((50, 100), np.float32))
-    (line,) = (line for line in exe.text("schedule").splitlines() if " inside " in line)
+    (line,) = (line for line in exe.text("schedule").splitlines() if line.lstrip().startswith("interior "))
     assert "v0 in [1, 50)" in line and "v1 in [1, 100)" in line
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from printed_codes import codes
 from test_attention_plan import dot, plan, reduce, t
 
 from shlo_jit import tuning
@@ -83,7 +84,7 @@ def test_one_reads_what_another_returns() -> None:
         dot("%dv", "%w", "%d", square, ROWS, ROWS, BY_ROWS),
         f"%sum = stablehlo.add %dq, %dv : {t(*ROWS)}",
     )
-    assert "gradient" in text.splitlines()[0] or "what another one returns" in text
+    assert "gradient" in text.splitlines()[0] or "next-product-reads-another" in codes(text)
 
 
 NOT_FORMED = {
@@ -110,9 +111,9 @@ def test_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "ATTENTION_LEAST_TASKS", B + 1)
         patch.setattr(tuning, "GEMM_TASK", 1)
-        assert f"not by blocks of rows   (there are {B} tasks, too few for" in refused()
+        assert {*codes(refused(), "no attention")} == {"too-few-tasks"}
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "ATTENTION_OPERAND_BYTES", 1)
-        assert "bytes of other operands" in refused()
+        assert {*codes(refused(), "no attention")} == {"large-operands"}
     monkeypatch.setattr(tuning, "EPILOGUE_DISTANCE", 1)
-    assert "the product that follows is more than 1 steps away" in refused()
+    assert "reader-too-far" in codes(refused(), "no attention")

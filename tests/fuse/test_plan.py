@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from printed_codes import codes
 
 import shlo_jit
 from shlo_jit import parse
@@ -146,7 +147,7 @@ def test_plan_prints_reasons() -> None:
     text = exe.text("plan")
     assert text.startswith("1 step: 1 row")
     assert "8 over 32" in text
-    assert "(returned)" in text
+    assert codes(text, "writes") == ["returned"]
 
 
 def test_a_long_chain_is_cut_into_loops() -> None:

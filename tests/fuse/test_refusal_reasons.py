@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from printed_codes import codes
 
 from shlo_jit import parse, tuning
 from shlo_jit.codegen.target import resolve
@@ -39,61 +40,61 @@ def cholesky(of: str, name: str) -> str:
 
 
 PLANS = {
-    "the product is returned": (DOT.replace("%d", "%y"), T),
-    "2 steps read the product": (
+    ("no epilogue", "product-returned"): (DOT.replace("%d", "%y"), T),
+    ("no epilogue", "product-readers"): (
         f"{DOT}\n{cholesky('%d', '%c')}\n%s = stablehlo.reverse %d, dims = [0] : {T}\n%y = stablehlo.add %c, %s : {T}", T),
-    "a cholesky reads the product": (f"{DOT}\n{cholesky('%d', '%y')}", T),
-    "what reads it passes over its rows several times": (f"{DOT}\n{add('%d', '%y')}", ROW),
-    "what reads it writes a part of a buffer": (
+    ("no epilogue", "reader-is-kernel"): (f"{DOT}\n{cholesky('%d', '%y')}", T),
+    ("no epilogue", "reader-reduces"): (f"{DOT}\n{add('%d', '%y')}", ROW),
+    ("no epilogue", "writes-part"): (
         f"%d = stablehlo.dot_general %p, %w, contracting_dims = [1] x [0] : (tensor<8x32xf32>, {T}) -> tensor<8x32xf32>\n"
         f"{update('%x', '%d', '%y')}", T),
-    "the loop reads it at several places": (
+    ("no epilogue", "read-at-several-indices"): (
         f"{DOT}\n%t = stablehlo.transpose %d, dims = [1, 0] : ({T}) -> {T}\n%y = stablehlo.add %d, %t : {T}", T),
-    "the loop does not go over each of its elements once": (
+    ("no epilogue", "not-each-element-once"): (
         f"{DOT}\n%y = stablehlo.broadcast_in_dim %d, dims = [1, 2] : ({T}) -> {WIDE}", WIDE),
-    "it reads the result at several places": (
+    ("writes", "read-at-several-indices"): (
         f"{add('%x', '%s')}\n%r = stablehlo.reverse %s, dims = [0] : {ROW}\n%y = stablehlo.add %s, %r : {ROW}", ROW),
-    "it writes a part of a buffer": (
+    ("writes", "writes-part"): (
         f"{add('%x', '%s')}\n%r = stablehlo.reshape %s : ({ROW}) -> tensor<1x32xf32>\n"
         f"{update('%x', '%r', '%y', 'tensor<1x32xf32>')}", T),
-    "it does not read each element of the result once": (
+    ("writes", "not-each-element-once"): (
         f"{add('%x', '%s')}\n%y = stablehlo.slice %s [1:32] : ({ROW}) -> tensor<31xf32>", "tensor<31xf32>"),
-    "it reduces over other loops": (
+    ("writes", "other-reduction-loops"): (
         f"{add('%x', '%s')}\n%e = stablehlo.exponential %s : {ROW}\n{add('%e', '%y', 0, ROW, 'tensor<f32>')}",
         "tensor<f32>"),
-    "its loops are not those of the reduced row": (
+    ("writes", "other-row-loops"): (
         f"{add('%x', '%s')}\n%y = stablehlo.broadcast_in_dim %s, dims = [0] : ({ROW}) -> tensor<32x16xf32>",
         "tensor<32x16xf32>"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", PLANS)
-def test_what_a_plan_says(reason: str) -> None:
-    body, result = PLANS[reason]
+@pytest.mark.parametrize(("label", "code"), PLANS)
+def test_what_a_plan_says(label: str, code: str) -> None:
+    body, result = PLANS[label, code]
     printed = text_of("plan", body, ("%y",), (result,))
-    assert reason in printed, printed
+    assert code in codes(printed, label), printed
 
 
 MEMORIES = {
-    "what is updated: it is an argument or a constant, which must stay": (update("%x", "%p", "%y"), ("%y",)),
-    "what is updated: it is read later": (
+    ("copied-before-update", "not-overwritable"): (update("%x", "%p", "%y"), ("%y",)),
+    ("copied-before-update", "read-later"): (
         f"{cholesky('%x', '%c')}\n{update('%c', '%p', '%u')}\n{cholesky('%u', '%e')}\n"
         f"%y = stablehlo.add %c, %e : {T}", ("%y",)),
-    "what is updated: the result is wanted elsewhere": (
+    ("copied-before-update", "result-placed-elsewhere"): (
         f"{cholesky('%x', '%c')}\n{update('%c', '%p', '%y')}", ("%y",)),
-    "the program's result is an argument, a constant, another result or a loop's number": ("", ("%x",)),
+    ("result-elsewhere",): ("", ("%x",)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", MEMORIES)
-def test_what_a_memory_plan_says(reason: str) -> None:
-    body, results = MEMORIES[reason]
+@pytest.mark.parametrize("chain", MEMORIES, ids=lambda chain: chain[-1])
+def test_what_a_memory_plan_says(chain: tuple[str, ...]) -> None:
+    body, results = MEMORIES[chain]
     printed = text_of("memory", body, results, (T,) * len(results))
-    assert f"({reason})" in printed, printed
+    assert any(codes(line) == [*chain] for line in printed.splitlines()), printed
 
 
 def test_a_reduction_does_not_join_a_full_loop() -> None:
     chain = [add("%x", "%v0"), *(f"%v{i + 1} = stablehlo.add %v{i}, %v{i} : {ROW}" for i in range(tuning.NEST_OPS + 1))]
     body = "\n".join(chain)
-    assert "it has" not in text_of("plan", "\n".join(chain[:-1]), (f"%v{tuning.NEST_OPS}",), (ROW,))
-    assert f"it has {tuning.NEST_OPS} ops already" in text_of("plan", body, (f"%v{tuning.NEST_OPS + 1}",), (ROW,))
+    assert "loop-full" not in codes(text_of("plan", "\n".join(chain[:-1]), (f"%v{tuning.NEST_OPS}",), (ROW,)))
+    assert "loop-full" in codes(text_of("plan", body, (f"%v{tuning.NEST_OPS + 1}",), (ROW,)))

@@ -8,6 +8,7 @@ from typing import Any
 import guarded
 import numpy as np
 import pytest
+from printed_codes import codes
 
 import shlo_jit
 from shlo_jit import tuning
@@ -210,7 +211,7 @@ def test_the_reference_says_the_same(step: Step, shape: tuple[int, ...]) -> None
 
 def blocks_of(text: str) -> list[str]:
     exe = shlo_jit.compile(text, cache=False)
-    return [line.strip() for line in exe.text("schedule").splitlines() if "in time" in line]
+    return [line.strip() for line in exe.text("schedule").splitlines() if line.lstrip().startswith("temporal tiling")]
 
 
 @pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
@@ -220,7 +221,7 @@ def test_several_turns_at_a_time(step: Step) -> None:
     text = text_of(step, states)
     lines = blocks_of(text)
     assert len(lines) > 1 if step in SEVERAL else len(lines) == 1
-    assert all("turns at a time" in line for line in lines), lines
+    assert all("iterations at a time" in line for line in lines), lines
     assert ".triangles." in shlo_jit.compile(text, cache=False).text("lowered")
 
 
@@ -228,7 +229,7 @@ def test_chunks_of_several_loops_have_one_size() -> None:
     """Arrays of one dimension: each loop alone would have chunks of its own."""
     states = values((200_000,), 1)
     text = text_of(lambda u: midpoint(u) * u, states)
-    assert all("turns at a time" in line for line in blocks_of(text)), blocks_of(text)
+    assert all("iterations at a time" in line for line in blocks_of(text)), blocks_of(text)
     check(text, np.int32(5), *states)
 
 
@@ -250,39 +251,39 @@ def test_other_targets_and_profiles(step: Step) -> None:
 
 
 @pytest.mark.parametrize(
-    "step,why",
+    "step,code",
     [
-        (lambda u: u + u.T, "no plain one along lanes"),
-        (lambda u: u + jnp.flip(u, 0), "no neighbours"),
-        (lambda u: u + u[5], "do not stay in a cache"),
-        (lambda u: u + u[jnp.int32(u[0, 0]) % 7], "no neighbours"),
-        (lambda u: u + jnp.roll(u, 30, 0), "do not stay in a cache"),
+        (lambda u: u + u.T, "not-simple-vector-loop"),
+        (lambda u: u + jnp.flip(u, 0), "not-neighbours"),
+        (lambda u: u + u[5], "iterations-exceed-cache"),
+        (lambda u: u + u[jnp.int32(u[0, 0]) % 7], "not-neighbours"),
+        (lambda u: u + jnp.roll(u, 30, 0), "iterations-exceed-cache"),
     ],
 )
-def test_what_goes_turn_by_turn(step: Step, why: str) -> None:
+def test_what_goes_turn_by_turn(step: Step, code: str) -> None:
     states = values((64, 64), 1)
     text = text_of(step, states)
     check(text, np.int32(3), *states)
     found = blocks_of(text)
-    assert all(why in line for line in found), found
+    assert all(code in codes(line) for line in found), found
 
 
 @pytest.mark.parametrize(
-    "step,why",
+    "step,code",
     [
-        (lambda u, v, w: (u + rolled(v, 1, 0) - w, u, v), "states go round"),
+        (lambda u, v, w: (u + rolled(v, 1, 0) - w, u, v), "states-permuted"),
         (lambda u, v, w: (u + v, rolled(u, 1, 0), u), ""),
-        (lambda u, v, w: (rolled(u, 1, 0) - rolled(v, 1, 0), u, w), "a state that goes"),
-        (lambda u, v, w: ((rolled(u, 1, 0) - v),) * 2 + (w,), "one value is two states"),
+        (lambda u, v, w: (rolled(u, 1, 0) - rolled(v, 1, 0), u, w), "old-state-read-elsewhere"),
+        (lambda u, v, w: ((rolled(u, 1, 0) - v),) * 2 + (w,), "shared-state"),
         (lambda u, v, w: (rolled(u, 1, 0) + jnp.sum(v), v + w, u), ""),
     ],
 )
-def test_states_without_two_places(step: Step, why: str) -> None:
+def test_states_without_two_places(step: Step, code: str) -> None:
     states = tuple(np.round(x) for x in values((150, 32), 3))
     text = text_of(step, states)
     for turns in (1, 2, 5):
         check(text, np.int32(turns), *states)
-    assert [line for line in blocks_of(text) if why in line] or not why, blocks_of(text)
+    assert not code or any(code in codes(line) for line in blocks_of(text)), blocks_of(text)
 
 
 def smooth(u: State) -> State:
@@ -338,7 +339,7 @@ def test_small_arrays_and_few_turns() -> None:
     """What the caches keep goes turn by turn."""
     tuning.TIME_BLOCKS_BYTES = 1 << 20
     (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
-    assert "which stay in the caches" in line
+    assert codes(line) == ["fits-in-cache"]
 
 
 @pytest.mark.parametrize("step", [periodic, zeros_around, wave], ids=lambda f: f.__name__)

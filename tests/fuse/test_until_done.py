@@ -57,7 +57,7 @@ def batched(one: Callable[[Any], Any], rank: int) -> Callable[[Any], Any]:
 def check(text: str, *given: Any, by_tiles: bool = True) -> None:
     wants = evaluate(shlo_jit.parse(text), *given)
     exe = guarded.compile(text, cache=False)
-    assert (" turns " in exe.text("plan")) is by_tiles, exe.text("plan")
+    assert (" interchanged " in exe.text("plan")) is by_tiles, exe.text("plan")
     for got, want in zip(guarded.outputs(exe(*given)), wants, strict=True):
         np.testing.assert_array_equal(got, want)
 

@@ -71,7 +71,7 @@ def test_pytorch() -> None:
     back = torch.from_numpy(result.view(np.int16)).view(torch.bfloat16)
     assert back.data_ptr() == result.ctypes.data
     assert torch.equal(back, -b.T)
-    with pytest.raises(TypeError, match="cannot take Parameter as an array: .*requires grad"):
+    with pytest.raises(TypeError, match="Parameter.*requires grad"):
         exe(torch.nn.Parameter(b))
 
 

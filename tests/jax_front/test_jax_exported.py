@@ -37,9 +37,9 @@ def test_trees_and_arguments_that_are_not_used(serialized: bool) -> None:
     assert jax.tree.structure(got) == jax.tree.structure(expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), got, expected)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(got))
-    with pytest.raises(TypeError, match="model was exported for arguments"):
+    with pytest.raises(TypeError, match="exported for arguments"):
         f(PARAMS, X)
-    with pytest.raises(TypeError, match="argument 1 of 4: expected float32, got int32"):
+    with pytest.raises(TypeError, match="argument 1 .*float32, got int32"):
         f(PARAMS, X.astype(np.int32), scale=2.0, unused=np.ones(3))
 
 
@@ -68,7 +68,7 @@ def test_several_platforms(platforms: list[str]) -> None:
 
 
 def test_programs_for_others() -> None:
-    with pytest.raises(ValueError, match=r"model was exported for tpu, cuda: export it with platforms=\['cpu'\]"):
+    with pytest.raises(ValueError, match=r"tpu, cuda: .*platforms=\['cpu'\]"):
         sj.from_exported(exported(platforms=["tpu", "cuda"]))
 
 
@@ -84,11 +84,11 @@ def test_keys() -> None:
 
 
 def test_what_is_no_exported_program() -> None:
-    with pytest.raises(TypeError, match="expected a jax.export.Exported, or its bytes, got str"):
+    with pytest.raises(TypeError, match="jax.export.Exported.*got str"):
         sj.from_exported("text")
     data = exported().serialize()
     for wrong in (b"", b"garbage", data[:40], data[:-2000]):
-        with pytest.raises(ValueError, match="these bytes are no program of jax.export, or damaged: byte "):
+        with pytest.raises(ValueError, match="bytes.*jax.export"):
             sj.from_exported(bytes(wrong))
 
 
@@ -109,7 +109,7 @@ def test_objects_of_jax_as_sources(tmp_path: Any) -> None:
     loaded = shlo_jit.load(tmp_path / "model.o")
     got = loaded(X.T.copy(), scale=np.float32(2), x=X)
     np.testing.assert_allclose(got[1], np.tanh(X @ PARAMS["w"]) * 2, rtol=1e-6)
-    with pytest.raises(TypeError, match=r"argument 2 \(scale\) is missing"):
+    with pytest.raises(TypeError, match=r"argument 2 \(scale\).*missing"):
         loaded(X.T.copy(), x=X)
 
 

@@ -134,7 +134,7 @@ def test_static_arguments() -> None:
     ours(2, X + 1)
     assert ours.signatures == 4
     np.testing.assert_allclose(sj.jit(lambda x, n: x[:n], static_argnums=-1)(X, 2), X[:2])
-    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+    with pytest.raises(ValueError, match="Non-hashable"):
         ours([2], X)
 
 
@@ -155,7 +155,7 @@ def test_names_in_signatures_and_errors() -> None:
     executable = sj.jit(lambda p, x: {"y": p["w"] + x}).lower({"w": X}, X).compile().executable
     assert [port.name for port in executable.inputs] == ["p['w']", "x"]
     assert [port.name for port in executable.outputs] == ["result['y']"]
-    with pytest.raises(ValueError, match=r"^argument 1 \(x\): expected float32\[3,4\], got float32\[2,4\]"):
+    with pytest.raises(ValueError, match=r"^argument 1 \(x\): .*float32\[3,4\].*float32\[2,4\]"):
         executable(X, X[:2])
     np.testing.assert_array_equal(executable(**{"p['w']": X, "x": X}), X + X)
 
@@ -214,7 +214,7 @@ def test_functions_within_functions() -> None:
 def test_transformations_outside_are_refused() -> None:
     f = sj.jit(lambda x: (x * x).sum())
     for call in (lambda: jax.grad(f)(X), lambda: jax.vmap(f)(X), lambda: jax.jit(f)(X)):
-        with pytest.raises(TypeError, match=r"write shlo_jit.jax.jit\(jax.grad\(f\)\), not"):
+        with pytest.raises(TypeError, match=r"shlo_jit.jax.jit\(jax.grad\(f\)\)"):
             call()
 
 
@@ -222,7 +222,7 @@ def test_closures_over_what_is_traced_are_refused() -> None:
     def closed(x: Any) -> Any:
         return sj.jit(lambda y: x + y)(1.0)
 
-    with pytest.raises(NotImplementedError, match="closes over a value that JAX is tracing"):
+    with pytest.raises(NotImplementedError, match="closes over"):
         jax.jit(closed)(2.0)
 
 
@@ -314,24 +314,22 @@ def test_lowered_and_compiled() -> None:
     compiled = lowered.compile()
     np.testing.assert_array_equal(compiled(X), X * 2)
     assert isinstance(compiled.executable, type(shlo_jit.compile(lowered.as_text())))
-    with pytest.raises(TypeError, match=r"argument 0 of 1: compiled for float32\[3,4\], got float32\[2,4\]"):
+    with pytest.raises(TypeError, match=r"argument 0 .*float32\[3,4\].*float32\[2,4\]"):
         compiled(X[:2])
-    with pytest.raises(TypeError, match=r"compiled for float32\[3,4\], got int32\[3,4\]"):
+    with pytest.raises(TypeError, match=r"float32\[3,4\].*int32\[3,4\]"):
         compiled(X.astype(np.int32))
-    with pytest.raises(TypeError, match="was compiled for arguments"):
+    with pytest.raises(TypeError, match="compiled for arguments"):
         compiled(X, X)
-    with pytest.raises(TypeError, match="JAX cannot transform compiled code"):
+    with pytest.raises(TypeError, match="transform compiled code"):
         jax.jit(compiled)(X)
 
 
 def test_options_of_compile() -> None:
     f = sj.jit(lambda x: x + 1, threads=1, cache=False)
     assert f.lower(X).compile().executable.threads == 1
-    with pytest.raises(ValueError, match="threads must be a positive integer"):
+    with pytest.raises(ValueError, match="threads.*positive"):
         sj.jit(lambda x: x, threads="many")(X)
-    with pytest.raises(
-        TypeError, match="jit has no option 'donate': expected some of cache, composites, custom_calls, "
-    ):
+    with pytest.raises(TypeError, match="'donate': .*cache, composites, custom_calls"):
         sj.jit(lambda x: x, donate=(0,))
 
 

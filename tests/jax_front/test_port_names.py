@@ -56,9 +56,9 @@ def test_calls_by_name() -> None:
     expected = X * W + B
     np.testing.assert_array_equal(exe(X, W, last=LAST, **{"params['b']": B})[0], expected)
     np.testing.assert_array_equal(exe(arg0=X, arg1=W, arg3=LAST, arg2=B)[0], expected)
-    with pytest.raises(TypeError, match=r"^argument 0 \(x\), argument 3 \(last\) are missing$"):
+    with pytest.raises(TypeError, match=r"^argument 0 \(x\), argument 3 \(last\).*missing$"):
         exe(w=W, arg2=B)
-    with pytest.raises(TypeError, match=r"^argument 0 \(x\) is given twice$"):
+    with pytest.raises(TypeError, match=r"^argument 0 \(x\).*twice$"):
         exe(x=X, arg0=X, w=W, arg2=B, last=LAST)
 
 
@@ -84,9 +84,9 @@ def test_names_of_programs_with_unknown_dimensions(dynamic: str) -> None:
         for _ in range(2):
             np.testing.assert_array_equal(exe(x, w=W), x * W)
             np.testing.assert_array_equal(exe(w=W, x=x), x * W)
-        with pytest.raises(TypeError, match=r"argument 1 \(w\) is missing"):
+        with pytest.raises(TypeError, match=r"argument 1 \(w\).*missing"):
             exe(x=x)
-        with pytest.raises(ValueError, match=r"argument 1 \(w\): expected float32\[2\], got float32\[1\]"):
+        with pytest.raises(ValueError, match=r"argument 1 \(w\): .*float32\[2\].*float32\[1\]"):
             exe(x, W[:1])
     assert names(exe.executable([(3, 2), (2,)]).outputs) == ["y"]
 
@@ -182,7 +182,7 @@ func.func @main(%a: tensor<64xf32> {tf.aliasing_output = 0 : i32}) -> tensor<64x
 
 def test_what_donate_may_be() -> None:
     assert compile_options("main", donate="program").donate == "program"
-    with pytest.raises(TypeError, match="expected a sequence of argument indices, or 'program', got 'all'"):
+    with pytest.raises(TypeError, match="'program'.*'all'"):
         shlo_jit.compile(NAMED, donate="all")
 
 

@@ -30,10 +30,10 @@ def check(program: Program, patch: pytest.MonkeyPatch, target: str = "native") -
     """The bits of bands are those of steps one by one, and all of the program is one of bands."""
     patch.setattr(tuning, "BANDS_LINES", 2)
     one_by_one, plan = outcome(program, patch, 1 << 60, target=target)
-    assert "in bands" not in plan
+    assert "line_tiles" not in plan
     for threads in (1, 2, 3):
         in_bands, plan = outcome(program, patch, 1, threads, target)
-        assert "1 bands" in plan.splitlines()[0], plan
+        assert "1 line_tiles" in plan.splitlines()[0], plan
         for a, b in zip(in_bands, one_by_one, strict=True):
             np.testing.assert_array_equal(a, b)
 

@@ -117,7 +117,7 @@ def test_one_row_and_a_cache(form: str) -> None:
     values = [q, k, v, new_k, new_v]
     exe = guarded.compile(text_of(decode, values), cache=False)
     plan = exe.text("plan")
-    assert plan.count("pieces  %") == 2 and "loop" not in plan.splitlines()[0]
+    assert plan.count("segments  %") == 2 and "loop" not in plan.splitlines()[0]
     near(exe(*values), exact(decode, values))
 
 

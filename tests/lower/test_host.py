@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
@@ -73,7 +74,7 @@ def test_nothing_waits_for_ever() -> None:
     exe = echo()
     exe.infeed.time_out = 0.05
     start = time.monotonic()
-    with pytest.raises(HostTimeoutError, match=r"infeed: nothing came for 0.05 s"):
+    with pytest.raises(HostTimeoutError, match=r"infeed: .*0.05 s"):
         exe(X)
     with pytest.raises(TimeoutError):
         exe.outfeed.get(0.05)
@@ -85,7 +86,7 @@ def test_nothing_waits_for_ever() -> None:
 @pytest.mark.parametrize(
     ("item", "error", "message"),
     [
-        ((X,), TypeError, "infeed: expected 2 tensors, got 1"),
+        ((X,), TypeError, "infeed: .*2 tensors.*1"),
         ((X[:2], np.int32(0)), ValueError, r"infeed: argument 0"),
         ((X, np.float32(0)), TypeError, r"infeed: argument 1"),
     ],
@@ -168,7 +169,7 @@ def test_cached_programs_feed_too(tmp_path, monkeypatch) -> None:
 
 
 def test_device_transfers_need_more_processes() -> None:
-    with pytest.raises(UnsupportedError, match="one process") as caught:
+    with refused(UnsupportedError, "process-groups", shows="one process") as caught:
         compiled(
             f"""
   %t = stablehlo.create_token : {TOKEN}
@@ -267,7 +268,7 @@ def call(target: str, more: str, signature: str = "(tensor<4xf32>) -> tensor<4xf
 
 
 def test_unknown_target_is_named_with_its_line() -> None:
-    with pytest.raises(UnsupportedError, match="@nobody_knows") as caught:
+    with refused(UnsupportedError, "unregistered-call", (3, 8), shows="@nobody_knows") as caught:
         compiled(call("nobody_knows", "") + "  return %r : tensor<4xf32>", "%x: tensor<4xf32>", "tensor<4xf32>")
     assert caught.value.line == 3
 
@@ -428,7 +429,7 @@ def test_collectives_of_one(op: str, factor: int) -> None:
 
 def test_collectives_of_more_are_refused() -> None:
     op = COLLECTIVES[0][0].replace("dense<0> : tensor<1x1xi64>", "dense<[[0, 1]]> : tensor<1x2xi64>")
-    with pytest.raises(UnsupportedError, match="process 1"):
+    with refused(UnsupportedError, "process-groups", (3, 8), shows="process 1"):
         compiled(f"  %r = {op} : ({T}) -> {T}\n  return %r : {T}", f"%x: {T}", T)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.runtime import lapack
@@ -181,12 +182,12 @@ def test_object_code_holds_no_address(tmp_path) -> None:
 
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lapack, "is_available", lambda: False)
-    with pytest.raises(shlo_jit.StableHLOError, match=r"pip install 'shlo_jit\[lapack\]'"):
+    with refused(shlo_jit.StableHLOError, "lapack-missing", (3, 10), shows="shlo_jit[lapack]"):
         shlo_jit.compile(TEXT, cache=False)
 
 
 def test_missing_option() -> None:
-    with pytest.raises(shlo_jit.StableHLOError, match="needs attribute 'uplo'"):
+    with refused(shlo_jit.StableHLOError, "target", (3, 10), shows="'uplo'"):
         shlo_jit.compile(TEXT.replace("uplo = 76 : ui8", ""), cache=False)
 
 

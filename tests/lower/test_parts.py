@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusing import refused
 
 import shlo_jit
 from benchmarks.growth_shapes import SHAPES
@@ -283,7 +284,7 @@ def test_calls_in_the_body_of_a_reduction_are_written_out() -> None:
         }}"""
 
     check_against_reference(text(2))
-    with pytest.raises(UnsupportedError, match="with its calls written out"):
+    with refused(UnsupportedError, "too-many-ops"):
         shlo_jit.compile(text(25), cache=False)
 
 

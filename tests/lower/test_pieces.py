@@ -11,6 +11,7 @@ import guarded
 import ml_dtypes
 import numpy as np
 import pytest
+from printed_codes import codes
 
 import shlo_jit
 from shlo_jit import tuning
@@ -135,8 +136,8 @@ def check(case: Product, target: str = "native") -> None:
     """Read in pieces, near the exact result, and with the bits of the matrix that is in memory, where that is so."""
     exe = guarded.compile(case.text(), cache=False, target=target)
     whole = guarded.compile(case.text(whole=True), cache=False, target=target)
-    assert "pieces  %" in exe.text("plan"), exe.text("plan")
-    assert "pieces  %" not in whole.text("plan")
+    assert "segments  %" in exe.text("plan"), exe.text("plan")
+    assert "segments  %" not in whole.text("plan")
     values = case.values()
     y = exe(*values)
     if case.same_bits:
@@ -161,7 +162,7 @@ def test_matrices_that_come_first(columns: int, dim: int) -> None:
     rng = np.random.default_rng(columns)
     values = [numbers(rng, "f32", s) for s in (*parts, (17, columns))]
     exe = guarded.compile(text, cache=False)
-    assert columns == 1 or "pieces  %m" not in exe.text("plan")
+    assert columns == 1 or "segments  %m" not in exe.text("plan")
     wide = np.concatenate([v.astype(np.float64) for v in values[:2]], dim) @ values[2].astype(np.float64)
     np.testing.assert_allclose(exe(*values), wide, rtol=1e-4, atol=1e-5)
 
@@ -221,7 +222,7 @@ def test_random_products() -> None:
             bool(batch) and pick.random() < 0.4,
             pick.random() < 0.3,
         )
-        if "pieces  %" in shlo_jit.compile(case.text(), cache=False).text("plan"):
+        if "segments  %" in shlo_jit.compile(case.text(), cache=False).text("plan"):
             check(case)
 
 
@@ -301,8 +302,8 @@ def test_attention_to_a_cache(case: Cache) -> None:
     exe = guarded.compile(case.text(), cache=False)
     whole = guarded.compile(case.text(whole=True), cache=False)
     plan = exe.text("plan")
-    assert "1 attention" in plan.splitlines()[0] and plan.count("pieces  %") == 2
-    assert "1 attention" in whole.text("plan").splitlines()[0] and "pieces  %" not in whole.text("plan")
+    assert "1 attention" in plan.splitlines()[0] and plan.count("segments  %") == 2
+    assert "1 attention" in whole.text("plan").splitlines()[0] and "segments  %" not in whole.text("plan")
     values = case.values()
     if case.features >= 64:  # else tiles add up the steps of a piece by themselves
         assert bits(exe(*values)) == bits(whole(*values)[0])
@@ -341,7 +342,7 @@ def test_in_a_loop() -> None:
       return %r#1 : {x}
     }}"""
     exe = guarded.compile(text, cache=False)
-    assert exe.text("plan").count("pieces  %") == 2
+    assert exe.text("plan").count("segments  %") == 2
     rng = np.random.default_rng(0)
     h, old = (0.1 * rng.standard_normal(shape).astype(np.float32) for shape in ((1, 64), (300, 64)))
     found = exe(h, old)
@@ -381,5 +382,5 @@ def test_bytes_that_a_call_saves() -> None:
     few, enough = (
         shlo_jit.compile(Product((n - 1, 1), 64, "k", (4,), "bf16").text(), cache=False) for n in (length - 1, length)
     )
-    assert "pieces  %" in enough.text("plan")
-    assert "not read in pieces: it would save" in few.text("plan")
+    assert "segments  %" in enough.text("plan")
+    assert "saves-too-little" in codes(few.text("plan"))

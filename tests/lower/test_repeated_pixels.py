@@ -66,4 +66,4 @@ def test_copies_in_a_concatenation(window: int) -> None:
 
 def test_too_many_copies_are_a_loop_of_their_own() -> None:
     plan = check(program((3, 2)))
-    assert "no loop on its tiles" in plan and " loop " in plan
+    assert "no epilogue" in plan and " loop " in plan

@@ -444,7 +444,5 @@ def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ):
         run_passes(function, context)
     monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")
-    with pytest.raises(
-        shlo_jit.InternalError, match=r"after combine_collectives: chlo.square breaks the rule 'no compound op'"
-    ):
+    with pytest.raises(shlo_jit.InternalError, match=r"combine_collectives: chlo.square.*'no compound op'"):
         run_passes(function, context)

@@ -82,25 +82,25 @@ def test_an_array_that_may_stay_is_not_copied(host: Host) -> None:
 
 @pytest.mark.parametrize("fields, text", [
     ({"type": 0}, "no array of type 0 with 2 dimensions, the first of which is 2"),
-    ({"type": 99}, "no array of type 99 with 2"),
-    ({"type": -1}, "no array of type -1 with 2"),
-    ({"type": 2**31 - 1}, "no array of type 2147483647"),
-    ({"dims": numbers([-1, 3])}, "the first of which is -1"),
-    ({"dims": numbers([2**62, 4])}, "the first of which is 4611686018427387904"),
-    ({"dims": numbers([-(2**63), -(2**63)])}, "the first of which is -9223372036854775808"),
-    ({"dims": None}, "no array of type 11 with 2 dimensions"),
-    ({"num_dims": 2**40}, "with 1099511627776 dimensions"),
-    ({"dims": numbers([1] * 65), "num_dims": 65, "byte_strides": None}, "with 65 dimensions"),
-    ({"num_byte_strides": 1}, "num_byte_strides: expected one stride for each of 2 dimensions, got 1"),
-    ({"num_byte_strides": 3}, "num_byte_strides: expected one stride for each of 2 dimensions, got 3"),
-    ({"host_buffer_semantics": 4}, "host_buffer_semantics: expected 0 to 3, got 4"),
-    ({"host_buffer_semantics": -1}, "host_buffer_semantics: expected 0 to 3, got -1"),
-    ({"data": None}, "data is null, of an array of 24 bytes"),
-    ({"device": None}, "neither a device nor a memory is given"),
+    ({"type": 99}, "type 99 "),
+    ({"type": -1}, "type -1 "),
+    ({"type": 2**31 - 1}, "type 2147483647"),
+    ({"dims": numbers([-1, 3])}, "is -1"),
+    ({"dims": numbers([2**62, 4])}, "4611686018427387904"),
+    ({"dims": numbers([-(2**63), -(2**63)])}, "-9223372036854775808"),
+    ({"dims": None}, "type 11 .*2 dimensions"),
+    ({"num_dims": 2**40}, "1099511627776 dimensions"),
+    ({"dims": numbers([1] * 65), "num_dims": 65, "byte_strides": None}, "65 dimensions"),
+    ({"num_byte_strides": 1}, "num_byte_strides: .*got 1"),
+    ({"num_byte_strides": 3}, "num_byte_strides: .*got 3"),
+    ({"host_buffer_semantics": 4}, "host_buffer_semantics: .*got 4"),
+    ({"host_buffer_semantics": -1}, "host_buffer_semantics: .*got -1"),
+    ({"data": None}, "data .*24 bytes"),
+    ({"device": None}, "device nor a memory"),
     ({"device_layout": record("MemoryLayout", minor_to_major=numbers([0, 1]), minor_to_major_size=2)},
-     "device_layout: arrays lie in row-major order"),
+     "device_layout: .*row-major"),
     ({"device_layout": record("MemoryLayout", minor_to_major=numbers([0]), minor_to_major_size=1)},
-     "a layout of 1 dimensions, for an array of 2"),
+     "layout of 1 dimensions.* 2"),
 ])  # fmt: skip
 def test_arrays_that_are_refused(host: Host, fields: dict[str, Any], text: str) -> None:
     array = np.ones((2, 3), np.float32)
@@ -130,13 +130,13 @@ def test_null_where_there_is_nothing(host: Host) -> None:
 
 
 @pytest.mark.parametrize("words, text", [
-    ({"minor_to_major": numbers([0, 0])}, "minor_to_major: expected each dimension of 2 once, got 0"),
-    ({"minor_to_major": numbers([2, 0])}, "minor_to_major: expected each dimension of 2 once, got 2"),
-    ({"minor_to_major": numbers([-1, 0])}, "minor_to_major: expected each dimension of 2 once, got -1"),
-    ({"minor_to_major_size": 3}, "a layout of 3 dimensions, for an array of 2"),
-    ({"num_tiles": 1}, "layouts with tiles"),
-    ({"type": 2}, "a layout of the unknown type 2"),
-    ({"type": -1}, "a layout of the unknown type -1"),
+    ({"minor_to_major": numbers([0, 0])}, "minor_to_major: .*got 0"),
+    ({"minor_to_major": numbers([2, 0])}, "minor_to_major: .*got 2"),
+    ({"minor_to_major": numbers([-1, 0])}, "minor_to_major: .*got -1"),
+    ({"minor_to_major_size": 3}, "layout of 3 dimensions.* 2"),
+    ({"num_tiles": 1}, "tiles"),
+    ({"type": 2}, "layout.* type 2"),
+    ({"type": -1}, "layout.* type -1"),
 ])  # fmt: skip
 def test_layouts_that_are_none(host: Host, words: dict[str, Any], text: str) -> None:
     layout = record("MemoryLayout", **{"minor_to_major": numbers([0, 1]), "minor_to_major_size": 2, **words})
@@ -149,11 +149,11 @@ def test_layouts_that_are_none(host: Host, words: dict[str, Any], text: str) -> 
 def test_views_that_are_refused(host: Host) -> None:
     home = np.arange(64, dtype=np.int32)
     data = home[(-home.__array_interface__["data"][0] % 64) // 4 :]
-    with pytest.raises(Refused, match="expected at a multiple of 16 bytes, got"):
+    with pytest.raises(Refused, match="multiple of 16"):
         view(host, data[1:], [3])
-    with pytest.raises(Refused, match="device_buffer_ptr is null, of an array of 12 bytes"):
+    with pytest.raises(Refused, match="device_buffer_ptr.*12 bytes"):
         view(host, None, [3])
-    with pytest.raises(Refused, match="neither a device nor a memory"):
+    with pytest.raises(Refused, match="device nor a memory"):
         view(host, data, [3], device=None)
     columns = record("MemoryLayout", minor_to_major=numbers([0, 1]), minor_to_major_size=2)
     for shape in ([2**60, 0], [0, 2**60]):
@@ -165,18 +165,18 @@ def test_views_that_are_refused(host: Host) -> None:
 def test_reading_what_is_not_there(host: Host) -> None:
     buffer = host.put(np.arange(4, dtype=np.float32))
     room = numbers([0] * 2)
-    with pytest.raises(Refused, match="the array has 16 bytes, the host's memory for it 15"):
+    with pytest.raises(Refused, match="16 bytes.*15"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=15)
     turned = record("MemoryLayout", type=interface.STRIDES, minor_to_major=numbers([-4]), minor_to_major_size=1)
-    with pytest.raises(Refused, match="host_layout: arrays lie in row-major order"):
+    with pytest.raises(Refused, match="host_layout: .*row-major"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16, host_layout=turned)
     plain = record("MemoryLayout", minor_to_major=numbers([0]), minor_to_major_size=1)
     host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16, host_layout=plain)
     assert room.view(np.float32).tolist() == [0, 1, 2, 3]
     for offset, size in ((0, 17), (17, 0), (16, 1), (-1, 1), (8, -1), (2**62, 2**62)):
-        with pytest.raises(Refused, match=f"an array of 16 bytes has no {size} bytes from byte {offset} on"):
+        with pytest.raises(Refused, match=f"16 bytes.*{size} bytes.*byte {offset}"):
             host.call("Buffer_CopyRawToHost", buffer=buffer, dst=room, offset=offset, transfer_size=size)
-    with pytest.raises(Refused, match="there is no external reference to the array"):
+    with pytest.raises(Refused, match="external reference"):
         host.call("Buffer_DecreaseExternalReferenceCount", buffer=buffer)
     host.call("Buffer_Delete", buffer=buffer)
     deleted = {"Buffer_UnsafePointer": {}, "Buffer_OpaqueDeviceMemoryDataPointer": {}}
@@ -186,8 +186,8 @@ def test_reading_what_is_not_there(host: Host) -> None:
         "Buffer_CopyRawToHost": {"dst": room, "transfer_size": 4},
     }
     for name, fields in deleted.items():
-        with pytest.raises(Refused, match="the array has been deleted or donated"):
+        with pytest.raises(Refused, match="deleted or donated"):
             host.call(name, buffer=buffer, **fields)
-    with pytest.raises(Refused, match="the array has been deleted or donated"):
+    with pytest.raises(Refused, match="deleted or donated"):
         host.call("Buffer_ToHostBuffer", src=buffer, dst=room, dst_size=16)
     host.destroy(buffer)

@@ -99,7 +99,7 @@ def test_devices_are_looked_up(host: Host, name: str, given: str, found: str) ->
     for i, device in enumerate(host.devices):
         assert getattr(host.call(name, client=host.client, **{given: i}), found) == device
     for i in (-1, DEVICES, 2**31 - 1, -(2**31)):
-        with pytest.raises(Refused, match=f"there is no device {i} of {DEVICES}"):
+        with pytest.raises(Refused, match=f"device {i} of {DEVICES}"):
             host.call(name, client=host.client, **{given: i})
 
 
@@ -114,9 +114,9 @@ def test_default_assignment(host: Host) -> None:
     assert ask(1, 4, 4) == [0, 1, 2, 3]
     assert ask(2, 1, 3) == [0, 1, -1]
     for replicas, partitions in ((0, 1), (-2, -2), (5, 1), (2**31 - 1, 2**31 - 1)):
-        with pytest.raises(Refused, match=f"{replicas} replicas of {partitions} partitions are wanted of 4 devices"):
+        with pytest.raises(Refused, match=f"{replicas} replicas.*{partitions} partitions.*4 devices"):
             ask(replicas, partitions, 4)
-    with pytest.raises(Refused, match="there are 4 devices to name, and there is room for 3"):
+    with pytest.raises(Refused, match="4 devices.*room for 3"):
         ask(4, 1, 3)
 
 
@@ -330,13 +330,13 @@ def test_programs(host: Host) -> None:
     assert host.call("Buffer_Device", buffer=made).device == host.devices[2]
     assert host.call("Buffer_Memory", buffer=made).memory == host.memories[6]
     [[again]] = host.run(loaded, [x, y], execute_device=host.devices[2])
-    with pytest.raises(Refused, match="execute_device: the program was compiled for another device"):
+    with pytest.raises(Refused, match="execute_device"):
         host.run(loaded, [x, y], execute_device=host.devices[1])
     host.destroy(x, y, made, again)
     assert not host.call("LoadedExecutable_IsDeleted", executable=loaded).is_deleted
     host.call("LoadedExecutable_Delete", executable=loaded)
     assert host.call("LoadedExecutable_IsDeleted", executable=loaded).is_deleted
-    with pytest.raises(Refused, match="the executable has been deleted"):
+    with pytest.raises(Refused, match="executable.*deleted"):
         host.run(loaded, [])
     host.call("Executable_Destroy", executable=executable)
     host.call("LoadedExecutable_Destroy", executable=loaded)
@@ -392,9 +392,9 @@ def test_donation(host: Host) -> None:
     assert host.call("Buffer_IsDeleted", buffer=x).is_deleted
     assert host.call("Buffer_UnsafePointer", buffer=made).buffer_pointer == place
     np.testing.assert_array_equal(host.get(made), X + Y)
-    with pytest.raises(Refused, match="an argument has been deleted or donated"):
+    with pytest.raises(Refused, match="argument.*deleted or donated"):
         host.run(loaded, [x, y])
-    with pytest.raises(Refused, match="an array is donated, and is an argument a second time"):
+    with pytest.raises(Refused, match="donated.*second time"):
         host.run(loaded, [y, y])
     kept = record("ExecuteOptions", non_donatable_input_indices=numbers([0]), num_non_donatable_input_indices=1)
     [[second]] = host.run(loaded, [y, y], options=kept)
@@ -419,7 +419,7 @@ def test_several_devices(host: Host) -> None:
         assert host.get(made).tolist() == [6]
         assert host.call("Buffer_Device", buffer=made).device == device
         host.destroy(made)
-    with pytest.raises(Refused, match="expected 1 arguments on 4 devices, got 1 on 1"):
+    with pytest.raises(Refused, match="1 arguments on 4 devices.*1 on 1"):
         host.run(loaded, [parts[0]])
     wide = host.put(X)
     with pytest.raises(Refused, match="argument 0: the program expects 1xf32, got 4xf32"):
@@ -464,7 +464,7 @@ def test_the_extension_for_layouts(host: Host) -> None:
         host.destroy(buffer)
         found = call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=len(shape))
         assert text(found.layout) == order
-    with pytest.raises(Refused, match="arrays have up to 64 dimensions, not 65"):
+    with pytest.raises(Refused, match="64 dimensions.*65"):
         call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=65)
     loaded = host.compile(ON_PARTS, options(partitions=4))
     outputs = call(extension.output_layouts, "Executable_GetOutputLayouts", executable=loaded)

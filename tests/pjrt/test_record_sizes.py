@@ -38,7 +38,7 @@ def test_records_of_extensions_that_are_too_small(host: Host) -> None:
     extension = interface.structure("Shardings_Extension").from_address(host.head[1])
     for name, at in zip(EXTENSIONS[:2], (extension.parameter_shardings, extension.output_shardings), strict=True):
         args = record(name, 47)
-        with pytest.raises(Refused, match=f"{name}: expected a record of 48 bytes or more, got 47"):
+        with pytest.raises(Refused, match=f"{name}: .*48 bytes.*got 47"):
             host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
 
 
@@ -59,7 +59,7 @@ def test_older_hosts(host: Host) -> None:
     shorter = record("ExecuteOptions", nbytes=interface.needed_bytes("ExecuteOptions"))
     [[made]] = host.run(again, [x, x], options=shorter)
     assert host.get(made).tolist() == [2] * 4
-    with pytest.raises(Refused, match="ExecuteOptions: expected a record of 72 bytes or more, got 64"):
+    with pytest.raises(Refused, match="ExecuteOptions: .*72 bytes.*got 64"):
         host.run(again, [x, x], options=record("ExecuteOptions", nbytes=64))
     host.destroy(x, made)
     for executable in (loaded, again):

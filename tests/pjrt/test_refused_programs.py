@@ -19,12 +19,12 @@ X = np.arange(4, dtype=np.float32)
 
 def test_programs_of_other_formats(host: Host) -> None:
     for format in (b"hlo", b"", b"hlo_with_config", b"\xff\xfe"):
-        with pytest.raises(Refused, match="programs are StableHLO in the format mlir, not ") as caught:
+        with pytest.raises(Refused, match="format mlir, not ") as caught:
             host.compile(ADD, format=format)
         assert caught.value.code == interface.UNIMPLEMENTED
     for program, what in (
         (None, "Program is null"),
-        (record("Program", 40), "expected a record of 48 bytes or more, got 40"),
+        (record("Program", 40), "48 bytes.*got 40"),
     ):
         with pytest.raises(Refused, match=what):
             host.call("Client_Compile", client=host.client, program=program)
@@ -34,7 +34,7 @@ def test_programs_of_other_formats(host: Host) -> None:
     (b"", "an empty file"),
     (b"not a program", "not"),
     (b"\xff\xfe\x00\x01", "UTF-8|utf-8|text"),
-    (b"module {}", "the program has no function @main"),
+    (b"module {}", "@main"),
     (ADD.replace(b"stablehlo.add", b"stablehlo.frobnicate"), "frobnicate"),
     (ADD.replace(b"%b : tensor<4xf32>", b"%b : tensor<5xf32>"), "tensor<5xf32>"),
     (b"MLIR" + ARTIFACT[4:40], "."),
@@ -84,19 +84,19 @@ def test_options_that_are_damaged(host: Host, place: int, byte: int, cut: bool) 
 
 
 @pytest.mark.parametrize("data, what", [
-    (options(partitions=5), "a program of 1 replicas of 5 partitions, for 4 devices"),
-    (options(replicas=2**40), "a program of 1099511627776 replicas of 1 partitions, for 4 devices"),
-    (options(2**62, 2**62), "for 4 devices"),
-    (options(devices=[[4]]), "a program is for device 4, and there are 4"),
-    (options(partitions=2, devices=[[1], [1]]), r"a device for each of 1 replicas and 2 partitions, got \[\[1\], \[1\]\]"),
-    (options(partitions=2, devices=[[1]]), r"a device for each of 1 replicas and 2 partitions, got \[\[1\]\]"),
-    (options(devices=[[]]), r"a device for each of 1 replicas and 1 partitions, got \[\[\]\]"),
-    (proto.write(3, proto.write(4, b"two")), "no CompileOptionsProto: field 4 is expected to be a number"),
-    (b"\x1a\xff", "no CompileOptionsProto: a number without an end"),
-    (b"\x1a\x05\x20", "no CompileOptionsProto: a field ends behind the last byte"),
-    (b"\x1b", "no CompileOptionsProto: a field of the unknown kind 3"),
-    (options(an_option=proto.write(2, 1)), "No such compile option: 'an_option'"),
-    (options(xla_x=b"\x21\x00"), "no CompileOptionsProto: "),
+    (options(partitions=5), "1 replicas.*5 partitions.*4 devices"),
+    (options(replicas=2**40), "1099511627776 replicas.*1 partitions.*4 devices"),
+    (options(2**62, 2**62), "4 devices"),
+    (options(devices=[[4]]), "device 4.* 4"),
+    (options(partitions=2, devices=[[1], [1]]), r"1 replicas.*2 partitions.*\[\[1\], \[1\]\]"),
+    (options(partitions=2, devices=[[1]]), r"1 replicas.*2 partitions.*\[\[1\]\]"),
+    (options(devices=[[]]), r"1 replicas.*1 partitions.*\[\[\]\]"),
+    (proto.write(3, proto.write(4, b"two")), "CompileOptionsProto: .*field 4"),
+    (b"\x1a\xff", "CompileOptionsProto: .*number"),
+    (b"\x1a\x05\x20", "CompileOptionsProto: .*last byte"),
+    (b"\x1b", "CompileOptionsProto: .*kind 3"),
+    (options(an_option=proto.write(2, 1)), "compile option: 'an_option'"),
+    (options(xla_x=b"\x21\x00"), "CompileOptionsProto: "),
 ])  # fmt: skip
 def test_options_that_mean_nothing(host: Host, data: bytes, what: str) -> None:
     with pytest.raises(Refused, match=what) as caught:
@@ -105,13 +105,13 @@ def test_options_that_mean_nothing(host: Host, data: bytes, what: str) -> None:
 
 
 @pytest.mark.parametrize("change, what", [
-    (lambda data: data[:0], "the bytes are no program that shlo_jit has serialized"),
-    (lambda data: data[:10], "the bytes are no program"),
-    (lambda data: data[:22], "the bytes are no program"),
-    (lambda data: b"x" + data[1:], "the bytes are no program"),
-    (lambda data: data[:19] + b"\xff" * 8 + data[27:], "the bytes are no program"),
+    (lambda data: data[:0], "serialized"),
+    (lambda data: data[:10], "serialized"),
+    (lambda data: data[:22], "serialized"),
+    (lambda data: b"x" + data[1:], "serialized"),
+    (lambda data: data[:19] + b"\xff" * 8 + data[27:], "serialized"),
     (lambda data: data[:-20], "."),
-    (lambda data: data[:27] + b"\x1b" + data[28:], "no CompileOptionsProto"),
+    (lambda data: data[:27] + b"\x1b" + data[28:], "CompileOptionsProto"),
 ])  # fmt: skip
 def test_serialized_programs_that_are_damaged(host: Host, change, what: str) -> None:
     loaded = host.compile(ADD, GOOD)
@@ -126,7 +126,7 @@ def test_serialized_programs_that_are_damaged(host: Host, change, what: str) -> 
 def test_room_for_a_program(host: Host) -> None:
     loaded = host.compile(ADD)
     room = text(b"\0" * 10)
-    with pytest.raises(Refused, match=f"the program has {len(ADD)} bytes, the host's memory for it 10"):
+    with pytest.raises(Refused, match=f"{len(ADD)} bytes.* 10"):
         host.call("Executable_OptimizedProgram", executable=loaded, program=record("Program", code=room, code_size=10))
     assert not room.any()
     host.call("LoadedExecutable_Destroy", executable=loaded)
@@ -137,7 +137,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
     """All are refused before anything is done: what would have been donated is there, and a right call works."""
     loaded, x = host.compile(code), host.put(X)
     for count in (0, 1, 3):
-        with pytest.raises(Refused, match=f"the program expects 2 arguments, got {count}"):
+        with pytest.raises(Refused, match=f"2 arguments, got {count}"):
             host.run(loaded, [x] * count)
     others = {
         "5xf32": np.zeros(5, np.float32), "4xi32": np.zeros(4, np.int32), "2x2xf32": np.zeros((2, 2), np.float32),
@@ -152,7 +152,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
             assert str(caught.value) == message and caught.value.code == interface.INVALID_ARGUMENT
         host.destroy(wrong)
     for devices in ([], [[x, x]] * 2):
-        with pytest.raises(Refused, match=f"the program is for one device, not {len(devices)}"):
+        with pytest.raises(Refused, match=f"one device, not {len(devices)}"):
             host.run(loaded, *devices)
     dims = [0] + [10**18] * 63  # more text than a message has room for
     many = host.put(np.zeros(0, np.float32), dims=numbers(dims), num_dims=len(dims), byte_strides=None)
@@ -169,7 +169,7 @@ def test_deleted_arguments(host: Host) -> None:
     loaded, x, gone = host.compile(ADD), host.put(X), host.put(X)
     host.call("Buffer_Delete", buffer=gone)
     for row in ([x, gone], [gone, x], [gone, gone]):
-        with pytest.raises(Refused, match="an argument has been deleted or donated"):
+        with pytest.raises(Refused, match="argument.*deleted or donated"):
             host.run(loaded, row)
     host.destroy(x, gone)
     host.call("LoadedExecutable_Destroy", executable=loaded)

@@ -165,22 +165,22 @@ def test_nan(identity):
 @pytest.mark.parametrize(
     ("dtype", "value", "error", "message"),
     [
-        ("i8", 300, ValueError, r"argument 0 \(x\): 300 is out of range for int8 \(-128 to 127\)"),
-        ("ui8", -1, ValueError, r"argument 0 \(x\): -1 is out of range for uint8 \(0 to 255\)"),
-        ("i4", 8, ValueError, r"argument 0 \(x\): 8 is out of range for int4 \(-8 to 7\)"),
-        ("i64", 2**63, ValueError, r"argument 0 \(x\): 9223372036854775808 is out of range"),
-        ("i1", 2, ValueError, r"argument 0 \(x\): 2 is out of range for bool \(0 to 1\)"),
-        ("i32", 2.5, TypeError, r"argument 0 \(x\): expected int32\[\], got the float 2.5"),
-        ("i32", float("nan"), TypeError, r"argument 0 \(x\): expected int32\[\], got the float nan"),
-        ("f32", 1e300, ValueError, r"argument 0 \(x\): 1e\+300 is out of range for float32"),
-        ("f64", 10**400, ValueError, r"argument 0 \(x\): 1000.* is out of range for float64"),
-        ("f16", 70000, ValueError, r"argument 0 \(x\): 70000 is out of range for float16"),
-        ("f8E4M3FN", 1e4, ValueError, r"argument 0 \(x\): 10000.0 is out of range for float8_e4m3fn"),
-        ("f32", 1j, TypeError, r"argument 0 \(x\): expected float32\[\], got the complex number 1j"),
-        ("f32", np.float64(1), TypeError, r"argument 0 \(x\): expected float32\[\], got float64\[\]"),
-        ("f32", "1", TypeError, r"argument 0 \(x\): expected float32\[\], got str"),
-        ("f32", None, TypeError, r"argument 0 \(x\): expected float32\[\], got NoneType"),
-        ("f32", np.ones(1, np.float32), ValueError, r"argument 0 \(x\): expected float32\[\], got float32\[1\]"),
+        ("i8", 300, ValueError, r"argument 0 \(x\): 300.*int8"),
+        ("ui8", -1, ValueError, r"argument 0 \(x\): -1.*uint8"),
+        ("i4", 8, ValueError, r"argument 0 \(x\): 8.*int4"),
+        ("i64", 2**63, ValueError, r"argument 0 \(x\): 9223372036854775808"),
+        ("i1", 2, ValueError, r"argument 0 \(x\): 2.*bool"),
+        ("i32", 2.5, TypeError, r"argument 0 \(x\): .*int32\[\].*2.5"),
+        ("i32", float("nan"), TypeError, r"argument 0 \(x\): .*int32\[\].*nan"),
+        ("f32", 1e300, ValueError, r"argument 0 \(x\): 1e\+300.*float32"),
+        ("f64", 10**400, ValueError, r"argument 0 \(x\): 1000.*.*float64"),
+        ("f16", 70000, ValueError, r"argument 0 \(x\): 70000.*float16"),
+        ("f8E4M3FN", 1e4, ValueError, r"argument 0 \(x\): 10000.0.*float8_e4m3fn"),
+        ("f32", 1j, TypeError, r"argument 0 \(x\): .*float32\[\].*1j"),
+        ("f32", np.float64(1), TypeError, r"argument 0 \(x\): .*float32\[\].*float64\[\]"),
+        ("f32", "1", TypeError, r"argument 0 \(x\): .*float32\[\].*str"),
+        ("f32", None, TypeError, r"argument 0 \(x\): .*float32\[\].*NoneType"),
+        ("f32", np.ones(1, np.float32), ValueError, r"argument 0 \(x\): .*float32\[\].*float32\[1\]"),
     ],
 )
 def test_bad_numbers(identity, dtype, value, error, message):
@@ -192,19 +192,19 @@ def test_bad_numbers(identity, dtype, value, error, message):
 @pytest.mark.parametrize(
     ("args", "error", "message"),
     [
-        ((), TypeError, r"expected 2 arguments \(float32\[4\], float32\[4\]\), got 0"),
-        ((X,), TypeError, r"expected 2 arguments \(float32\[4\], float32\[4\]\), got 1"),
-        ((X, X, X), TypeError, r"expected 2 arguments .*, got 3"),
-        ((X, X[:3]), ValueError, r"argument 1 \(y\): expected float32\[4\], got float32\[3\]"),
-        ((X, X.reshape(2, 2)), ValueError, r"argument 1 \(y\): expected float32\[4\], got float32\[2,2\]"),
-        ((X.astype("f8"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got float64\[4\]"),
-        ((X.astype(">f8"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got byte-swapped float64\[4\]"),
-        ((X.astype("i4"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got int32\[4\]"),
-        ((X.astype(ml_dtypes.bfloat16), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got bfloat16\[4\]"),
-        (([1, 2, 3, 4], X), TypeError, r"argument 0 \(x\): expected float32\[4\], got list; use numpy.asarray"),
-        ((1.0, X), ValueError, r"argument 0 \(x\): expected float32\[4\], got the number 1.0"),
-        ((X, np.array(["a"] * 4)), TypeError, r"argument 1 \(y\): expected float32\[4\], got str32\[4\]"),
-        ((X, np.array([None] * 4)), TypeError, r"argument 1 \(y\): expected float32\[4\], got object\[4\]"),
+        ((), TypeError, r"2 arguments .*got 0"),
+        ((X,), TypeError, r"2 arguments .*got 1"),
+        ((X, X, X), TypeError, r"2 arguments .*got 3"),
+        ((X, X[:3]), ValueError, r"argument 1 \(y\): .*float32\[4\].*float32\[3\]"),
+        ((X, X.reshape(2, 2)), ValueError, r"argument 1 \(y\): .*float32\[4\].*float32\[2,2\]"),
+        ((X.astype("f8"), X), TypeError, r"argument 0 \(x\): .*float32\[4\].*float64\[4\]"),
+        ((X.astype(">f8"), X), TypeError, r"argument 0 \(x\): .*float32\[4\].*byte-swapped float64\[4\]"),
+        ((X.astype("i4"), X), TypeError, r"argument 0 \(x\): .*float32\[4\].*int32\[4\]"),
+        ((X.astype(ml_dtypes.bfloat16), X), TypeError, r"argument 0 \(x\): .*float32\[4\].*bfloat16\[4\]"),
+        (([1, 2, 3, 4], X), TypeError, r"argument 0 \(x\): .*float32\[4\].*list"),
+        ((1.0, X), ValueError, r"argument 0 \(x\): .*float32\[4\].*1.0"),
+        ((X, np.array(["a"] * 4)), TypeError, r"argument 1 \(y\): .*float32\[4\].*str32\[4\]"),
+        ((X, np.array([None] * 4)), TypeError, r"argument 1 \(y\): .*float32\[4\].*object\[4\]"),
     ],
 )
 def test_bad_arguments(add, args, error, message):
@@ -213,7 +213,7 @@ def test_bad_arguments(add, args, error, message):
 
 
 def test_keywords_that_are_no_names_are_refused(add):
-    with pytest.raises(TypeError, match="there is no argument"):
+    with pytest.raises(TypeError, match="no argument"):
         add(x=X, out=X)
 
 
@@ -314,7 +314,7 @@ def test_the_slow_way_is_the_same(monkeypatch, add):
 
 
 def test_unknown_stage(add):
-    with pytest.raises(ValueError, match="only programs that were compiled from StableHLO here have texts"):
+    with pytest.raises(ValueError, match="texts"):
         add.text("llvm")
     exe = build(
         callback(),
@@ -324,7 +324,7 @@ def test_unknown_stage(add):
         remake=Remake({"llvm": lambda: "text"}, pytest.fail, pytest.fail),
     )
     assert exe.text("llvm") == "text"
-    with pytest.raises(ValueError, match="unknown stage 'x': expected one of llvm"):
+    with pytest.raises(ValueError, match="stage 'x'.*llvm"):
         exe.text("x")
 
 
@@ -371,12 +371,12 @@ def test_arrays_of_libraries_that_fail(add):
         def __array__(self, dtype=None, copy=None):
             raise RuntimeError("it is on another device; call .cpu()")
 
-    with pytest.raises(TypeError, match=r"argument 0 \(x\): cannot take Remote as an array: it is on another device"):
+    with pytest.raises(TypeError, match=r"argument 0 \(x\): .*Remote.*device"):
         add(Remote(), X)
 
 
 def test_numbers_that_python_does_not_write(identity):
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): an integer of 33220 bits is out of range for int32"):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .*33220 bits.*int32"):
         identity((), "i32")(10**10000)
-    with pytest.raises(ValueError, match=r"expected int32\[2\], got the number an integer of 33220 bits"):
+    with pytest.raises(ValueError, match=r"int32\[2\].*33220 bits"):
         identity((2,), "i32")(10**10000)

@@ -41,13 +41,13 @@ def refused(stored: ObjectCache, why: str) -> None:
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_an_entry_others_may_write_is_not_loaded(stored, mode):
     stored._path("k").chmod(mode)
-    refused(stored, "others may write to .*k.shlo")
+    refused(stored, "others may write.*k.shlo")
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
 def test_a_folder_others_may_write_is_not_used(stored, mode):
     stored.folder.chmod(mode)
-    refused(stored, "others may write to")
+    refused(stored, "others may write")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not ObjectCache(stored.folder).store("other", {}, [])
@@ -56,13 +56,13 @@ def test_a_folder_others_may_write_is_not_used(stored, mode):
 @as_root
 def test_an_entry_of_another_user_is_not_loaded(stored):
     os.chown(stored._path("k"), SOMEBODY, SOMEBODY)
-    refused(stored, "belongs to another user")
+    refused(stored, "another user")
 
 
 @as_root
 def test_a_folder_of_another_user_is_not_used(stored):
     os.chown(stored.folder, SOMEBODY, SOMEBODY)
-    refused(stored, "belongs to another user")
+    refused(stored, "another user")
 
 
 @pytest.mark.parametrize("mask", [0, 0o002, 0o077])

@@ -71,10 +71,10 @@ def test_number_of_results(results):
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda x, y: None, TypeError, "custom call 'f' returned 0 results, expected 1"),
-        (lambda x, y: (x, y), TypeError, "custom call 'f' returned 2 results, expected 1"),
-        (lambda x, y: x[:2], ValueError, r"result 0 of custom call 'f': expected float32\[4\], got float32\[2\]"),
-        (lambda x, y: x.astype("f8"), TypeError, r"result 0 of custom call 'f': expected float32\[4\], got float64"),
+        (lambda x, y: None, TypeError, "'f'.* 0 results.* 1"),
+        (lambda x, y: (x, y), TypeError, "'f'.* 2 results.* 1"),
+        (lambda x, y: x[:2], ValueError, r"result 0 .*'f': .*float32\[4\].*float32\[2\]"),
+        (lambda x, y: x.astype("f8"), TypeError, r"result 0 .*'f': .*float32\[4\].*float64"),
         (lambda x: x, TypeError, "positional argument"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_target_that_writes_in_place():
     exe = compiled(InPlace(multiply), attributes={"scale": 3})
     np.testing.assert_array_equal(exe(X, Y), 3 * X * Y)
     assert seen == [[X.tobytes(), Y.tobytes()]]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
+    with pytest.raises(TypeError, match="keyword argument 'scale'"):
         compiled(InPlace(lambda operands, results: None), attributes={"scale": 3})(X, Y)
     np.testing.assert_array_equal(exe(Y, Y), 3 * Y * Y)
 
@@ -200,9 +200,9 @@ def test_callback_calls_its_own_executable():
 
 
 def test_missing():
-    with pytest.raises(ExecutionError, match="custom call 'f' is not registered"):
+    with pytest.raises(ExecutionError, match="'f'.*registered"):
         build(callback(), TARGET, cache=False)
-    with pytest.raises(TypeError, match="custom call 'f': expected a callable"):
+    with pytest.raises(TypeError, match="'f'.*callable"):
         compiled("text")
 
 
@@ -257,5 +257,5 @@ def test_c_functions(c_functions):
     for target in (twice, void(twice), capsule(twice, b"twice"), capsule(twice, None)):
         np.testing.assert_array_equal(compiled(target)(X, Y), X * 2)
     for target in (status(fails), capsule(fails, b"fails.status")):
-        with pytest.raises(ExecutionError, match="custom call 'f' failed with status 7"):
+        with pytest.raises(ExecutionError, match="'f'.*status 7"):
             compiled(target)(X, Y)

@@ -82,9 +82,9 @@ def test_failures_of_another_host_s_calls() -> None:
     answers = iter([0, abi.Status.CALL_FAILED, 77])
     replaced = TRAMPOLINE(lambda handle, number, operands, results: next(answers))
     host.record.callback = ctypes.cast(replaced, ctypes.c_void_p).value
-    with pytest.raises(ExecutionError, match="^custom call 'second' failed$"):
+    with pytest.raises(ExecutionError, match="'second' failed$"):
         exe(X)
-    with pytest.raises(ExecutionError, match="^the program ended with status 77$"):
+    with pytest.raises(ExecutionError, match="status 77$"):
         exe(X)
 
 
@@ -119,7 +119,7 @@ def test_callbacks_are_each_instance_s_own() -> None:
     for each, expected in ((plus, X + X), (minus, X - X)):
         assert each.run(pointers(X, X), pointers(z)) == abi.Status.OK
         np.testing.assert_array_equal(z, expected)
-    with pytest.raises(ExecutionError, match="custom call 'f' is not registered"):
+    with pytest.raises(ExecutionError, match="'f'.*registered"):
         instance(program)
 
 

@@ -17,14 +17,14 @@ def test_argument_comes_first(monkeypatch):
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
 def test_bad_argument(value):
-    with pytest.raises(ValueError, match="threads must be a positive integer"):
+    with pytest.raises(ValueError, match="threads.*positive"):
         cpus.thread_count(value)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_bad_variable(monkeypatch, value):
     monkeypatch.setenv("SHLO_JIT_NUM_THREADS", value)
-    with pytest.raises(ValueError, match="SHLO_JIT_NUM_THREADS must be a positive integer"):
+    with pytest.raises(ValueError, match="SHLO_JIT_NUM_THREADS"):
         cpus.thread_count()
 
 

@@ -250,7 +250,7 @@ def test_a_call_that_still_runs_is_left_out(path: Path) -> None:
 
     exe = shlo_jit.compile(CALLS_OUT, custom_calls={"host": host})
     thread = threading.Thread(target=exe, args=[np.ones(4, np.float32)])
-    with pytest.raises(ValueError, match="no call of the program ended"), exe.trace(path):
+    with pytest.raises(ValueError, match="no call"), exe.trace(path):
         thread.start()
         assert entered.wait(60)
     go_on.set()
@@ -262,7 +262,7 @@ def test_a_call_that_still_runs_is_left_out(path: Path) -> None:
 def test_without_a_call_there_is_nothing_to_write(path: Path) -> None:
     exe = shlo_jit.compile(LAYER)
     path.write_text("the last one")
-    expected = r"nothing to write to .*t\.json: no call of the program ended inside the `with`"
+    expected = r"t\.json: no call"
     with pytest.raises(ValueError, match=expected), exe.trace(path):
         pass
     with pytest.raises(KeyError), exe.trace(path):
@@ -312,9 +312,7 @@ def test_paths_of_another_type() -> None:
 
 
 def test_executables_without_a_program_have_no_trace(path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="only programs that were compiled from StableHLO here can be profiled or traced"
-    ):
+    with pytest.raises(ValueError, match="profiled or traced"):
         build(constant(np.ones(3)), TARGET, cache=False).trace(path)
 
 
@@ -324,7 +322,7 @@ def test_one_measures_at_a_time(measure: Callable[[Any, Path], Any], path: Path)
     ordinary = exe.__call__
     with exe.trace(path):
         other = measure(exe, path.with_name("other.json"))
-        with pytest.raises(RuntimeError, match="this executable is being profiled or traced already"), other:
+        with pytest.raises(RuntimeError, match="profiled or traced"), other:
             pytest.fail("the body is not run")
         exe(*layer_arguments())
     assert exe.__call__ is ordinary

@@ -80,8 +80,9 @@ def note(found: KernelSchedule, what: str) -> Note:
     return next(n for n in found.notes if n.what.strip() == what)
 
 
-def decides(found: KernelSchedule, what: str, value: str, why: str = "") -> None:
-    """The schedule says so, in these words."""
+def decides(found: KernelSchedule, what: str, value: str, code: str = "", shows: str = "") -> None:
+    """The first line `what` has these fixed words or numbers; its reason has the code, and shows the number."""
     said = note(found, what)
     assert value in said.value, said
-    assert why in said.why, said
+    assert not code or (said.why is not None and code in said.why.codes), said
+    assert not shows or (said.why is not None and shows in str(said.why)), said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from decisions import AMX, AVX2, AVX512, decides, main, tensor, the_schedule
+from decisions import AMX, AVX2, AVX512, decides, main, note, tensor, the_schedule
 
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
@@ -57,26 +57,28 @@ def test_few_features_want_few_rows() -> None:
     """Twice the rows of a task meet what it packs of as many features."""
     assert attention(4, 640, 512, 256, 384).task_rows >= 320
     assert attention(4, 640, 512).task_rows < 320
-    decides(attention(4, 640, 512, 256, 384), "tasks", "8 tasks", "of 320 rows at least")
+    decides(attention(4, 640, 512, 256, 384), "tasks", "8 tasks", "tasks-by-rows", "320 rows")
 
 
 def test_little_work_is_one_task() -> None:
     assert attention(12, 1, 64).tasks.is_one
     assert attention(12, 1, 64).each == 12
-    decides(attention(12, 1, 64), "tasks", "1 task", "the caller does all")
+    decides(attention(12, 1, 64), "tasks", "1 task", "too-little-work")
     assert attention(12, 1, 512).tasks.tasks == 12
-    decides(attention(12, 1, 512), "blocks", "1 row; of a product each")
+    decides(attention(12, 1, 512), "row blocks", "1 row")
     assert attention(100, 16, 32).each > 1
 
 
-@pytest.mark.parametrize(("target", "dtype", "k", "v"), [
-    (AVX512, "f32", "packed once for a task", "read in place"),
-    (AVX2, "f32", "packed once for a task", "read in place"),
-    (AVX512, "bf16", "packed once for a task", "packed once for a task"),
-    (AMX, "bf16", "packed once for a task", "packed once for a task"),
+@pytest.mark.parametrize(("target", "dtype", "packed"), [
+    (AVX512, "f32", (True, False)),
+    (AVX2, "f32", (True, False)),
+    (AVX512, "bf16", (True, True)),
+    (AMX, "bf16", (True, True)),
 ])  # fmt: skip
-def test_what_is_packed(target: Target, dtype: str, k: str, v: str) -> None:
-    decides(attention(12, 256, 256, target=target, dtype=dtype), "blocks", f"right operands: {k}, {v}")
+def test_what_is_packed(target: Target, dtype: str, packed: tuple[bool, bool]) -> None:
+    found = attention(12, 256, 256, target=target, dtype=dtype)
+    assert found.packed == packed
+    assert note(found, "row blocks").value.count("packed") == sum(packed)
 
 
 def test_rows_without_masks_are_packed() -> None:
@@ -89,7 +91,7 @@ def test_weights_take_the_memory_of_scores_of_their_size() -> None:
     same, half = attention(12, 256, 256), attention(12, 256, 256, dtype="bf16")
     assert same.in_place
     assert not half.in_place
-    decides(same, "weights", "in the memory of the scores")
+    decides(same, "weights", "overwrite")
 
 
 def test_rows_begin_at_lines_and_do_not_fall_together() -> None:

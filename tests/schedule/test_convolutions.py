@@ -1,6 +1,8 @@
-"""Convolutions: which of ten ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
+"""Convolutions: which of ten strategies they have, whether the input is copied, how they are cut, where an epilogue runs."""
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 import pytest
@@ -73,7 +75,39 @@ def field(found: ConvolutionSchedule, name: str) -> int:
 def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
     value, why = WAYS[way]
-    decides(found, "way", value, why)
+    decides(found, "strategy", value, why.code)
+
+
+@pytest.mark.parametrize(
+    ("found", "tile", "task"),
+    [
+        (convolution((1, 58, 58, 64), 3, 64), "14 pixels x 32 channels", "lines of 56 pixels x 64 channels"),
+        (convolution((1, 12, 12, 64), 3, 64), "14 pixels x 32 channels", "pixels x 64 channels"),
+        (convolution((1, 58, 58, 16), 3, 32, "first"), "14 channels x 32 pixels", "pixels x 32 channels"),
+        (convolution((1, 58, 58, 64), 5, 64, groups=64), "16 channels per vector", "x 64 channels"),
+        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), "16 pixels per vector", "of single channels"),
+        (convolution((1, 58, 58, 64), 3, 64, groups=16), "16 channels per vector", "x 64 channels"),
+    ],
+    ids=["in place", "gather", "first", "depthwise", "planes", "grouped"],
+)
+def test_a_schedule_says_what_a_tile_and_a_task_compute(found: ConvolutionSchedule, tile: str, task: str) -> None:
+    s = found.shape
+    work = prod(s.output) * s.groups * s.co * s.ci * prod(s.window)
+    decides(found, "tile", tile)
+    decides(
+        found,
+        "tasks",
+        task,
+        "tasks-by-work",
+        f"{work:,} multiply-adds, {work // field(found, 'main_tasks'):,} per task",
+    )
+
+
+def test_little_work_runs_on_the_caller() -> None:
+    """However many tasks there are: with one thread they run one after the other."""
+    decides(convolution((1, 10, 10, 8), 3, 8), "tasks", "", "too-little-work", f"{tuning.CONV_SERIAL:,}")
+    few = convolution((1, 10, 10, 32), 3, 32, groups=32)
+    decides(few, "tasks", "1 task", "too-little-work", f"{tuning.DEPTHWISE_SERIAL:,}")
 
 
 def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
@@ -144,14 +178,14 @@ def test_wide_images_are_copied_at_their_margins() -> None:
         found = convolution((1, side, side, 64), 3, features, padding=1, stride=stride)
         assert (field(found, "copy_tasks") > 0, field(found, "margin_line") == 0) == (copied, copied), (side, features)
     wide = convolution((1, 112, 112, 64), 3, 64, padding=1)
-    decides(wide, "input", "copied at the margins of the image", "most windows lie inside of it")
+    decides(wide, "input", "margins", "few-margins")
     assert field(wide, "worker_bytes") >= 3 * field(wide, "margin_line")
 
 
 def test_the_input_is_copied_where_pixels_need_padding() -> None:
     inside, padded = convolution((1, 58, 58, 64), 3, 64), convolution((1, 56, 56, 64), 3, 64, padding=1)
     assert "input" not in [n.what for n in inside.notes]
-    decides(padded, "input", "copied with its padding", "no pixel needs a test then")
+    decides(padded, "input", "copied", "padded-copy")
     assert padded.scratch.fixed - inside.scratch.fixed > 58 * 58 * 64 * 4 - 1024
 
 
@@ -204,7 +238,7 @@ def test_ends_of_lines_leave_columns_of_padding_out() -> None:
     def ends(text: str) -> bool:
         found = the_schedule(text, AVX512)
         assert isinstance(found, ConvolutionSchedule)
-        assert any("ends of lines" in note.value for note in found.notes) == (field(found, "ends") > 0)
+        assert any(n.what == "window" and "columns" in n.value for n in found.notes) == (field(found, "ends") > 0)
         return field(found, "ends") > 0
 
     assert ends(dilated(kernel, 18)) and ends(dilated(kernel, 12)) and not ends(dilated(kernel, 1))
@@ -290,7 +324,7 @@ def test_an_epilogue_runs_on_its_tiles() -> None:
     line = "%c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}"
     line += f" {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {k}) -> {y}"
     found = the_schedule(main(f"%x: {x}, %w: {k}", y, line, f"%y = stablehlo.tanh %c : {y}"))
-    decides(found, "epilogue", "on the product's tiles")
+    decides(found, "epilogue", "tiles")
 
 
 def beside(pixels: int, features: int, groups: int = 1) -> str:

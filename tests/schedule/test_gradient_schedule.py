@@ -52,7 +52,7 @@ def test_blocks_are_whole_tiles() -> None:
 def test_a_task_has_all_rows() -> None:
     found = gradient(12, 512, 512)
     assert found.tasks.tasks == 12
-    decides(found, "tasks", "12 tasks of 1 product", "each sums over all rows")
+    decides(found, "tasks", "12 tasks of 1 product", "task-per-batch")
     assert gradient(2, 16, 16, 16).tasks.tasks == 1
 
 
@@ -63,7 +63,7 @@ def test_few_batches_are_cut_by_rows() -> None:
         assert found.parts_of_rows == parts and found.tasks.tasks == batch * parts
         assert found.task_rows % TILE == 0 and (parts - 1) * found.task_rows < 1000 <= parts * found.task_rows
         assert found.scratch.fixed == 2 * (parts - 1) * batch * 512 * 64 * 4
-    decides(gradient(1, 1000, 512), "tasks", "8 tasks of", "as there are few batches")
+    decides(gradient(1, 1000, 512), "tasks", "8 tasks of", "few-batches")
     assert gradient(1, 130, 512).parts_of_rows == 2, "packing keys and values has to pay"
 
 

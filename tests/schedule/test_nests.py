@@ -45,8 +45,8 @@ def test_lanes_run_where_most_accesses_are_contiguous() -> None:
     rows, columns = nest(reduction((64, 96), "0")), nest(reduction((64, 96), "1"))
     assert rows.space.vector in rows.space.rows
     assert columns.space.vector in columns.space.inner
-    decides(rows, "lanes", "16 along", "2 of 2 accesses are contiguous along it")
-    decides(columns, "lanes", "16 along", "1 of 2 accesses are contiguous along it")
+    decides(rows, "lanes", "16 along", "contiguous-accesses", "2 of 2")
+    decides(columns, "lanes", "16 along", "contiguous-accesses", "1 of 2")
 
 
 SELECT = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -79,20 +79,20 @@ def test_a_reducer_that_wants_its_elements_in_order_has_no_lanes_along_them() ->
     several, one = nest(select((64, 96))), nest(select((96,)))
     assert several.space.vector in several.space.rows
     assert one.space.vector is None
-    decides(one, "lanes", "none", "the reducer takes its elements in order")
+    decides(one, "lanes", "none", "ordered-reduction")
 
 
 def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
     long, whole = nest(select((64, 96), "GE")), nest(select((1 << 18,), "GE"))
     for found in (long, whole):
         assert found.space.vector in found.space.inner
-        decides(found, "passes", "select", "")
+        decides(found, "passes", "select")
     assert whole.split is not None  # nothing wants the elements in one order
 
 
 def test_short_rows_combine_their_lanes_together() -> None:
     vectors, lanes = tuning.TOGETHER_VECTORS, 16
-    decides(nest(select((64, 16), "GE")), "combines", "16 rows together", "v0 runs along the lanes")
+    decides(nest(select((64, 16), "GE")), "row batching", "16 rows", "short-rows", "v0")
     assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).together == 0
     assert nest(select((64, tuning.STRIDED_LOAD), "GE")).space.vector == 0
     assert nest(select((64, vectors * lanes), "GE")).together == 0
@@ -126,16 +126,16 @@ def counted(n: int, ops: int) -> str:
 
 
 def test_a_few_wide_elements_take_two_registers() -> None:
-    decides(nest(counted(64, 20)), "lanes", "16 along", "few elements have 64 bits")
-    decides(nest(counted(64, 20), AVX2), "lanes", "8 along", "few elements have 64 bits")
-    decides(nest(counted(15, 20)), "lanes", "8 along", "the widest element has 64 bits")
-    decides(nest(chain(64, 20, "f64")), "lanes", "8 along", "the widest element has 64 bits")
-    decides(nest(chain(64, 20, "i8")), "lanes", "64 along", "the widest element has 8 bits")
+    decides(nest(counted(64, 20)), "lanes", "16 along", "mostly-narrow", "64 bits")
+    decides(nest(counted(64, 20), AVX2), "lanes", "8 along", "mostly-narrow", "64 bits")
+    decides(nest(counted(15, 20)), "lanes", "8 along", "full-register", "64 bits")
+    decides(nest(chain(64, 20, "f64")), "lanes", "8 along", "full-register", "64 bits")
+    decides(nest(chain(64, 20, "i8")), "lanes", "64 along", "full-register", "8 bits")
 
 
 def test_one_element_has_no_lanes() -> None:
     found = nest(main("%x: tensor<f32>", "tensor<f32>", "%y = stablehlo.negate %x : tensor<f32>"))
-    decides(found, "lanes", "none", "there is one element")
+    decides(found, "lanes", "none", "one-element")
 
 
 def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
@@ -184,7 +184,7 @@ def test_lanes_run_across_very_short_rows_whose_results_are_interleaved() -> Non
     short, longer = nest(centred(64, tuning.SHORTER_LANES - 1)), nest(centred(64, tuning.SHORTER_LANES))
     assert short.space.vector in short.space.rows
     assert short.interleaved in short.space.inner
-    decides(short, "interleaves", "3 vectors", "runs between the lanes in memory")
+    decides(short, "interleaves", "3 vectors", "interleaved-results")
     assert longer.space.vector in longer.space.inner
     assert longer.interleaved is None
 
@@ -213,21 +213,21 @@ def test_strided_walks_over_small_tensors_cost_little(n: int, along: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("dtype", "target", "width", "why"),
+    ("dtype", "target", "width", "bits"),
     [
-        ("f32", AVX512, 16, "the widest element has 32 bits, a register 512"),
-        ("f64", AVX512, 8, "the widest element has 64 bits, a register 512"),
-        ("i8", AVX512, 64, "the widest element has 8 bits, a register 512"),
-        ("bf16", AVX512, 16, "the widest element has 32 bits, a register 512"),
-        ("complex<f64>", AVX512, 8, "the widest element has 64 bits, a register 512"),
-        ("f32", AVX2, 8, "the widest element has 32 bits, a register 256"),
-        ("f64", SSE, 2, "the widest element has 64 bits, a register 128"),
+        ("f32", AVX512, 16, "32 bits, a register 512"),
+        ("f64", AVX512, 8, "64 bits, a register 512"),
+        ("i8", AVX512, 64, "8 bits, a register 512"),
+        ("bf16", AVX512, 16, "32 bits, a register 512"),
+        ("complex<f64>", AVX512, 8, "64 bits, a register 512"),
+        ("f32", AVX2, 8, "32 bits, a register 256"),
+        ("f64", SSE, 2, "64 bits, a register 128"),
     ],
 )
-def test_lanes_fill_a_register(dtype: str, target: Target, width: int, why: str) -> None:
+def test_lanes_fill_a_register(dtype: str, target: Target, width: int, bits: str) -> None:
     found = nest(chain(1000, 1, dtype), target)
     assert found.space.width == width
-    decides(found, "lanes", f"{width} along v0", why)
+    decides(found, "lanes", f"{width} along v0", "full-register", bits)
 
 
 @pytest.mark.parametrize(("n", "masked", "plain"), [(5, 8, 4), (8, 8, 8), (3, 4, 2)])
@@ -235,14 +235,14 @@ def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int,
     for target, width in ((AVX512, masked), (AVX2, plain)):
         found = nest(chain(n, tuning.FEW_ELEMENTS_COST + 1), target)
         assert found.space.width == width
-        decides(found, "lanes", str(width), f"the loop has {n} turns" if width < target.lanes(32) else "a register")
+        decides(found, "lanes", str(width), "short-loop" if width < target.lanes(32) else "full-register")
 
 
 def test_few_elements_of_few_ops_have_no_lanes() -> None:
     few, ops = tuning.FEW_ELEMENTS, tuning.FEW_ELEMENTS_COST
     found = nest(chain(few, 1))
     assert found.space.vector is None and found.one_by_one
-    decides(found, "lanes", "none", "few elements, of few ops")
+    decides(found, "lanes", "none", "few-elements")
     assert nest(chain(few, ops)).one_by_one
     for more in (chain(few + 1, 1), chain(few, ops + 1)):
         assert nest(more).space.vector == 0 and not nest(more).one_by_one
@@ -250,27 +250,27 @@ def test_few_elements_of_few_ops_have_no_lanes() -> None:
 
 # ---------------------------------------------------------------------- unrolling
 @pytest.mark.parametrize(
-    ("text", "vectors", "why"),
+    ("text", "vectors", "code", "shows"),
     [
-        (chain(1000, 7), 4, "8 ops and loads"),
-        (chain(1000, 8), 2, "9 ops and loads"),
-        (chain(1000, 15), 2, "16 ops and loads"),
-        (chain(1000, 16), 1, "17 ops and loads"),
-        (chain(1000, 9, op="sqrt"), 2, "10 ops"),
-        (chain(1000, 10, op="sqrt"), 1, "11 ops"),
-        (chain(3 * 16, 2), 2, "the loop has 3 vectors"),
-        (chain(16, 2), 1, "the loop has 1 vector"),
-        (reduction((8, 4096), "1", before=20), 4, "ops and loads"),
-        (reduction((8, 4096), "1", before=24), 2, "ops and loads"),
-        (reduction((4096, 512), "0"), tuning.ROW_SUM_UNROLL, "ops and loads"),
-        (reduction((4096, 512), "0", before=3), 4, "ops and loads"),
-        (reduction((4096, 512), "0", before=12), 1, "ops and loads"),
+        (chain(1000, 7), 4, "body-size", "8 ops"),
+        (chain(1000, 8), 2, "body-size", "9 ops"),
+        (chain(1000, 15), 2, "body-size", "16 ops"),
+        (chain(1000, 16), 1, "body-size", "17 ops"),
+        (chain(1000, 9, op="sqrt"), 2, "body-size", "10 ops"),
+        (chain(1000, 10, op="sqrt"), 1, "body-size", "11 ops"),
+        (chain(3 * 16, 2), 2, "short-loop", "3 vectors"),
+        (chain(16, 2), 1, "short-loop", "1 vector"),
+        (reduction((8, 4096), "1", before=20), 4, "body-size", ""),
+        (reduction((8, 4096), "1", before=24), 2, "body-size", ""),
+        (reduction((4096, 512), "0"), tuning.ROW_SUM_UNROLL, "body-size", ""),
+        (reduction((4096, 512), "0", before=3), 4, "body-size", ""),
+        (reduction((4096, 512), "0", before=12), 1, "body-size", ""),
     ],
 )
-def test_small_bodies_handle_several_vectors_a_turn(text: str, vectors: int, why: str) -> None:
+def test_small_bodies_handle_several_vectors_a_turn(text: str, vectors: int, code: str, shows: str) -> None:
     found = nest(text)
     assert found.unroll.value == vectors, found.unroll
-    decides(found, "unroll", f"{vectors} vector", why)
+    decides(found, "unroll", f"{vectors} vector", code, shows)
 
 
 def test_sums_of_rows_side_by_side_leave_half_of_the_registers() -> None:
@@ -282,7 +282,7 @@ def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
     found = nest(turned(96, 1))
     assert found.crossing is not None
     assert found.crossing.side == tuning.TILE_SIDE
-    decides(found, "tiles", "16 x 16, transposed in registers", "1 load run along v0, across the lanes")
+    decides(found, "transposes", "16 x 16", "transposed-loads", "1 load contiguous along v0")
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
 def test_no_tiles(text: str, target: Target) -> None:
     found = nest(text, target)
     assert found.crossing is None
-    assert "tiles" not in [n.what for n in found.notes]
+    assert "transposes" not in [n.what for n in found.notes]
 
 
 def test_tiles_end_where_their_limits_do() -> None:
@@ -328,21 +328,21 @@ def test_little_work_stays_on_the_caller() -> None:
     least = -(-tuning.PARALLEL_WORK // 3)
     few, many = nest(chain(least - 1, 1)), nest(chain(least, 1))
     assert few.tasks.tasks == 1
-    decides(few, "tasks", "1 task", f"from {tuning.PARALLEL_WORK:,} on threads pay")
+    decides(few, "tasks", "1 task", "too-little-work", f"{tuning.PARALLEL_WORK:,}")
     assert many.tasks.tasks == many.tasks.units == 3  # chunks, of which each is enough for a task
-    decides(many, "tasks", "3 tasks", f"tasks of {tuning.TASK_WORK:,}")
+    decides(many, "tasks", "3 tasks", "tasks-by-work", f"{tuning.TASK_WORK:,}")
 
 
 def test_there_are_so_many_tasks_at_most() -> None:
     found = nest(chain(1 << 24, 1))
     assert found.tasks.tasks == tuning.MAX_TASKS
-    decides(found, "tasks", f"{tuning.MAX_TASKS} tasks", f"and {tuning.MAX_TASKS} are the most there are")
+    decides(found, "tasks", f"{tuning.MAX_TASKS} tasks", "most-tasks", f"{tuning.MAX_TASKS}")
 
 
 def test_one_unit_of_work_is_not_cut() -> None:
     """A row with an ordered reducer cannot be split."""
     found = nest(select((tuning.PARALLEL_WORK,)))
-    decides(found, "tasks", "1 task", "there is one unit of work")
+    decides(found, "tasks", "1 task", "one-unit")
 
 
 def test_a_chunk_is_a_task_s_work() -> None:
@@ -359,9 +359,9 @@ def test_few_long_rows_are_split() -> None:
     )
     assert split.split is not None
     assert split.scratch.shared == split.split.partials
-    decides(split, "tasks", "chunk of the row", f"in {tuning.SPLIT_UNITS - 1} rows: the row itself is cut")
+    decides(split, "tasks", "chunk of the row", "row-cut", f"{tuning.SPLIT_UNITS - 1} rows")
     assert whole.split is None
-    decides(whole, "tasks", "of 1 row", "element operations are enough for")
+    decides(whole, "tasks", "of 1 row", "tasks-by-work")
 
 
 def test_rows_with_little_work_are_not_split() -> None:
@@ -374,7 +374,13 @@ def test_large_operands_are_fetched_ahead() -> None:
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not near.ahead
     assert list(far.ahead.values()) == [tuning.PREFETCH_AHEAD]
-    decides(far, "fetches", f"1 load, {tuning.PREFETCH_AHEAD:,} bytes ahead", f"{tuning.PREFETCH_BYTES:,} bytes")
+    decides(
+        far,
+        "prefetches",
+        f"1 load, {tuning.PREFETCH_AHEAD:,} bytes",
+        "streams-from-memory",
+        f"{tuning.PREFETCH_BYTES:,} bytes",
+    )
 
 
 def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
@@ -413,7 +419,9 @@ def softmax(rows: int, n: int, op: str) -> str:
 def test_dear_values_are_kept_from_pass_to_pass() -> None:
     dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
     assert list(dear.stash.values()) == [4 * (512 + 16)]
-    decides(dear, "keeps", "exponential: 2,112 bytes", f"cost {tuning.STASH_COST} or more")
+    decides(
+        dear, "row buffer", "exponential: 2,112 bytes", "needed-by-several-passes", f"{tuning.STASH_COST} additions"
+    )
     decides(dear, "passes", "2 over the row")
     assert not cheap.stash
 
@@ -429,13 +437,13 @@ def test_large_results_are_written_past_the_caches() -> None:
     small, large = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not small.streams
     assert len(large.streams) == 1
-    decides(large, "streams", "1 result", f"{tuning.STREAM_BYTES:,} bytes or more")
+    decides(large, "streams", "1 result", "exceeds-cache", f"{tuning.STREAM_BYTES:,} bytes")
 
 
 # ---------------------------------------------------------------------- few turns of a reduction
 def test_few_turns_are_written_out() -> None:
-    decides(nest(reduction((64, 4, 96), "1")), "writes out", "4 turns")
-    decides(nest(reduction((2, 64, 2, 96), "0, 2")), "writes out", "2 x 2 turns")
+    decides(nest(reduction((64, 4, 96), "1")), "unrolls", "4 iterations")
+    decides(nest(reduction((2, 64, 2, 96), "0, 2")), "unrolls", "2 x 2 iterations")
     assert not nest(reduction((64, 400, 96), "1")).written_out
     assert not nest(reduction((64, 4, 96), "1", before=40)).written_out
 

@@ -69,7 +69,7 @@ def test_the_lives_of_values_are_told_in_steps() -> None:
     known = {*labels_of(plan).values(), "end"}
     table = texts["memory"].split("\n\n")[1].splitlines()
     at, holds = table[0].index("steps"), table[0].index("holds")
-    lives = [row[at:holds].strip() for row in table[1:] if not row.startswith("behind")]
+    lives = [row[at:holds].strip() for row in table[1:] if not row.startswith("after")]
     assert lives and all(set(life.split(" to ")) <= known for life in lives), lives
 
 
@@ -105,11 +105,11 @@ def test_columns_line_up() -> None:
     notes = [line for line in texts["schedule"].splitlines()[1:] if not re.match(r" *[\d.]+ \w", line)]
     assert notes
     for note in notes:
-        assert re.match(r" {6}((    )*)(  )?\w[\w ]{9} \S", note), note
+        assert re.match(r" {6}((    )*)(  )?\w[\w ]{14} \S", note), note
     table = texts["memory"].split("\n\n")[1].splitlines()
     holds = table[0].index("holds")
     assert len(table) > 3
-    rows = [row for row in table if len(row) > holds and not row.startswith("behind")]
+    rows = [row for row in table if len(row) > holds and not row.startswith("after")]
     assert all(row[holds - 1] == " " and row[holds] != " " for row in rows), table
 
 
@@ -145,7 +145,7 @@ def test_products_are_as_long_as_their_multiply_adds(side: int, short: bool) -> 
 def test_a_plan_says_why_no_loop_runs_on_a_product_s_tiles() -> None:
     plan, _, texts = printed(PROGRAM)
     (last,) = [s for s in plan.steps if isinstance(s, OpStep)]
-    assert last.no_epilogue is not None
-    assert "no loop on its tiles   (the product is returned)" in texts["plan"]
+    assert last.no_epilogue is not None and last.no_epilogue.code == "product-returned"
+    assert f"no epilogue   ({last.no_epilogue})" in texts["plan"]
     assert any(isinstance(s, NestStep) for s in plan.steps)
     assert schedules(PROGRAM)

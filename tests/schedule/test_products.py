@@ -47,71 +47,71 @@ RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "b", "why"),
+    ("m", "n", "k", "b", "code", "shows"),
     [
-        (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "packed once for all tasks", f"more than {tuning.GEMM_PRIVATE_ROWS}"),
-        (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "packed by each task", f"{tuning.GEMM_PRIVATE_ROWS} rows use it, {tuning.GEMM_PRIVATE_ROWS} at most"),
-        (tuning.GEMM_FEW_ROWS + 1, 400, 300, "packed by each task", f"{tuning.GEMM_FEW_ROWS + 1} rows use it"),
-        (tuning.GEMM_FEW_ROWS, 400, 300, "read in place", f"{tuning.GEMM_FEW_ROWS} rows use it, {tuning.GEMM_FEW_ROWS} at most"),
-        (PLAN.mr + 1, 120, 300, "packed by each task", f"{PLAN.mr + 1} rows use it"),
-        (PLAN.mr, 120, 300, "read in place", f"{PLAN.mr} rows use it, {PLAN.mr} at most"),
-        (400, RESIDENT, SIDE // 2, "read in place", "stay in the cache"),
-        (400, RESIDENT + 1, SIDE // 2, "packed once for all tasks", "more than"),
-        (400, 508, 64, "read in place", "stay in the cache"),
-        (400, 512, 64, "packed once for all tasks", "more than"),
+        (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "shared by all", "many-rows-reuse", f"more than {tuning.GEMM_PRIVATE_ROWS}"),
+        (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "by each task", "few-rows-reuse", f"{tuning.GEMM_PRIVATE_ROWS} rows"),
+        (tuning.GEMM_FEW_ROWS + 1, 400, 300, "by each task", "few-rows-reuse", f"{tuning.GEMM_FEW_ROWS + 1} rows"),
+        (tuning.GEMM_FEW_ROWS, 400, 300, "in place", "few-rows-contiguous", f"{tuning.GEMM_FEW_ROWS} rows"),
+        (PLAN.mr + 1, 120, 300, "by each task", "few-rows-reuse", f"{PLAN.mr + 1} rows"),
+        (PLAN.mr, 120, 300, "in place", "few-rows-contiguous", f"{PLAN.mr} rows"),
+        (400, RESIDENT, SIDE // 2, "in place", "fits-in-cache", ""),
+        (400, RESIDENT + 1, SIDE // 2, "shared by all", "many-rows-reuse", ""),
+        (400, 508, 64, "in place", "fits-in-cache", ""),
+        (400, 512, 64, "shared by all", "many-rows-reuse", ""),
     ],
     ids=["many rows", "some rows", "more than a few", "a few", "more than a tile", "a tile", "resident", "too large", "not half a page apart", "half a page apart"],
 )  # fmt: skip
-def test_where_b_is_read_from(m: int, n: int, k: int, b: str, why: str) -> None:
-    decides(product(dot(m, k, n)), "B", b, why)
+def test_where_b_is_read_from(m: int, n: int, k: int, b: str, code: str, shows: str) -> None:
+    decides(product(dot(m, k, n)), "B", b, code, shows)
 
 
 def test_b_is_in_place_only_where_its_rows_are_adjacent() -> None:
-    decides(product(dot(100, 100, 100)), "B", "read in place")
-    decides(product(dot(100, 100, 100, rhs="nk")), "B", "packed by each task")
+    decides(product(dot(100, 100, 100)), "B", "in place")
+    decides(product(dot(100, 100, 100, rhs="nk")), "B", "by each task")
 
 
 def test_without_masks_b_in_place_has_whole_vectors() -> None:
-    decides(product(dot(60, 60, 96), AVX2), "B", "read in place")
-    decides(product(dot(60, 60, 97), AVX2), "B", "packed by each task")
+    decides(product(dot(60, 60, 96), AVX2), "B", "in place")
+    decides(product(dot(60, 60, 97), AVX2), "B", "by each task")
 
 
 @pytest.mark.parametrize(
-    ("n", "a", "why"),
+    ("n", "a", "code", "shows"),
     [
-        (tuning.GEMM_WIDEST, "read in place", "wider than a task"),
-        (tuning.GEMM_WIDEST + 1, "packed once for all tasks", f"more than the {tuning.GEMM_WIDEST} of a task"),
+        (tuning.GEMM_WIDEST, "in place", "packing-does-not-pay", ""),
+        (tuning.GEMM_WIDEST + 1, "shared by all", "many-columns-reuse", f"{tuning.GEMM_WIDEST}"),
     ],
 )
-def test_where_a_is_read_from(n: int, a: str, why: str) -> None:
-    decides(product(dot(1000, 512, n)), "A", a, why)
+def test_where_a_is_read_from(n: int, a: str, code: str, shows: str) -> None:
+    decides(product(dot(1000, 512, n)), "A", a, code, shows)
 
 
 def test_operands_that_are_converted_are_packed() -> None:
     found = product(dot(400, 300, 400, dtype="bf16", out="f32"))
-    decides(found, "A", "packed by each task", "its elements are converted")
+    decides(found, "A", "by each task", "elements-converted")
     decides(found, "B", "packed")
 
 
 @pytest.mark.parametrize(
-    ("batch", "b"), [(tuning.GEMM_BATCH, "by each task"), (tuning.GEMM_BATCH - 1, "once for all tasks")]
+    ("batch", "b"), [(tuning.GEMM_BATCH, "by each task"), (tuning.GEMM_BATCH - 1, "shared by all")]
 )
 def test_a_batch_has_enough_products_for_a_task_each(batch: int, b: str) -> None:
-    decides(product(dot(256, 256, 384, batch)), "B", f"packed {b}")
+    decides(product(dot(256, 256, 384, batch)), "B", b)
 
 
-@pytest.mark.parametrize(("k", "b"), [(256, "by each task"), (257, "once for all tasks")])
+@pytest.mark.parametrize(("k", "b"), [(256, "by each task"), (257, "shared by all")])
 def test_products_of_a_batch_that_are_large_are_cut(k: int, b: str) -> None:
     n = tuning.GEMM_PRIVATE_PRODUCT // 256 // 256
-    decides(product(dot(256, k, n, tuning.GEMM_BATCH)), "B", f"packed {b}")
+    decides(product(dot(256, k, n, tuning.GEMM_BATCH)), "B", b)
 
 
 # ---------------------------------------------------------------------- tasks
 def test_small_products_run_on_the_caller() -> None:
     k = tuning.GEMM_SERIAL // 64 // 96
     serial, cut = product(dot(64, k, 96, 4, rhs="nk")), product(dot(64, k // 4, 96, 4, rhs="nk"))
-    decides(serial, "tasks", "", f"about {tuning.GEMM_TASK:,} a task")
-    decides(cut, "tasks", "", f"up to {tuning.GEMM_SERIAL:,} the caller does all")
+    decides(serial, "tasks", "", "tasks-by-work", f"{tuning.GEMM_TASK:,}")
+    decides(cut, "tasks", "", "too-little-work", f"{tuning.GEMM_SERIAL:,}")
 
 
 def test_small_products_of_a_batch_share_a_task() -> None:
@@ -128,7 +128,7 @@ def test_a_task_has_so_many_columns_and_products() -> None:
     each = 3000 // -(-3000 // PLAN.kc)
     rows = tuning.GEMM_TASK // (columns * each) // PLAN.mr * PLAN.mr
     decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")
-    decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {each} of k")
+    decides(product(dot(3000, 3000, 3000)), "tasks", f"each {each} of k")
 
 
 @pytest.mark.parametrize(("columns", "each"), [(128, 64), (96, 64), (512, 128)])
@@ -144,7 +144,7 @@ def test_passes_over_k_are_equal() -> None:
     decides(
         product(dot(3000, 2 * PLAN.kc + 40, 3000)),
         "tasks",
-        f"3 times: for each {-(-(2 * PLAN.kc + 40) // 12) * 4} of k",
+        f"3 times: once for each {-(-(2 * PLAN.kc + 40) // 12) * 4} of k",
     )
 
 
@@ -152,14 +152,14 @@ def test_passes_over_k_are_equal() -> None:
 @pytest.mark.parametrize(
     ("m", "k", "n", "rhs", "how"),
     [
-        (1, 300, 400, "kn", "1 vector, sums of all outputs"),
+        (1, 300, 400, "kn", "1 vector, all outputs"),
         (1, 300, 400, "nk", "1 vector, one output after the other"),
         (400, 300, 1, "kn", "1 vector, one output after the other"),
-        (tuning.GEMM_THIN, 2048, tuning.GEMM_FEW_BYTES // 2048 // 4 + 1, "kn", f"{tuning.GEMM_THIN} vectors, sums of all outputs"),
+        (tuning.GEMM_THIN, 2048, tuning.GEMM_FEW_BYTES // 2048 // 4 + 1, "kn", f"{tuning.GEMM_THIN} vectors, all outputs"),
     ],
 )  # fmt: skip
 def test_products_with_vectors_read_the_matrix_once(m: int, k: int, n: int, rhs: str, how: str) -> None:
-    decides(product(dot(m, k, n, rhs=rhs)), "blocking", f"a matrix with {how}", "the matrix is read once")
+    decides(product(dot(m, k, n, rhs=rhs)), "blocking", how, "memory-bound")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
     )  # fmt: skip
     whole = product(text)
     assert (whole.looped, whole.result.batch) == (0, 15)
-    decides(whole, "epilogue", "on the product's tiles")
+    decides(whole, "epilogue", "tiles")
     loop = product(
         main(
             f"%a: {a}, %b: {b}", result,
@@ -198,15 +198,15 @@ def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
         )
     )  # fmt: skip
     assert (loop.looped, loop.result.batch) == (1, 5)
-    decides(loop, "calls", "one for each of the outer batch dimensions", "they are no run of equal stride")
-    decides(loop, "epilogue", "after the product", "the product is several calls")
+    decides(loop, "calls", "batch", "batch-not-strided")
+    decides(loop, "epilogue", "after", "several-calls")
 
 
 def test_tile_registers_take_bf16() -> None:
     assert gemm_plan(GemmTypes("bf16", "bf16", "f32"), AMX).kind == "amx"
     found = product(dot(256, 256, 256, dtype="bf16", out="f32"), AMX)
     decides(found, "tile", "32 x 32 in registers")
-    decides(found, "A", "packed by each task", "tiles want their own layout")
+    decides(found, "A", "by each task", "tile-registers-layout")
 
 
 def test_complex_products_above_a_size_are_real_ones() -> None:
@@ -221,10 +221,10 @@ def test_complex_products_above_a_size_are_real_ones() -> None:
 # ---------------------------------------------------------------------- epilogues
 def test_a_loop_over_the_result_runs_on_its_tiles() -> None:
     found = product(dot(200, 200, 300, then="%y = stablehlo.tanh %d : {t}"))
-    decides(found, "epilogue", "on the product's tiles")
+    decides(found, "epilogue", "tiles")
     assert found.epilogue is not None
     assert not found.epilogue.is_late
-    decides(found, "lanes", "16 along", "it is the columns of the product")
+    decides(found, "lanes", "16 along", "product-columns")
 
 
 def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
@@ -234,8 +234,8 @@ def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
     found = schedule_epilogue(step, AVX512, Placed.dense(1, 300, 200))
     assert found is not None
     assert found.is_late
-    assert found.why_late == "one of its loops spans rows and columns of the product"
-    assert "after the product" in found.notes[0].value
+    assert found.why_late is not None and found.why_late.code == "loop-spans-rows-and-columns"
+    assert found.notes[0].why == found.why_late
 
 
 def heads(then: str) -> str:
@@ -253,7 +253,7 @@ def heads(then: str) -> str:
 
 def test_columns_of_several_loops_have_lanes_along_the_innermost() -> None:
     found = product(heads(f"%h = stablehlo.tanh %r : {tensor(200, 8, 12)}"))
-    decides(found, "lanes", "16 along", "it is the innermost of the product's columns; 2 of 2 accesses")
+    decides(found, "lanes", "16 along", "product-columns", "2 of 2")
 
 
 def test_a_result_that_lies_across_the_columns_is_moved_later() -> None:
@@ -266,7 +266,7 @@ def test_a_result_that_lies_across_the_columns_is_moved_later() -> None:
             f"%y = stablehlo.transpose %d, dims = [1, 2, 0] : ({result}) -> {moved}",
         )
     )  # fmt: skip
-    decides(found, "epilogue", "after the product", "does not lie along the product's columns")
+    decides(found, "epilogue", "after", "writes-across-columns")
 
 
 # ---------------------------------------------------------------------- free dimensions on both sides of the summed one
@@ -298,7 +298,7 @@ def test_of_rows_on_both_sides_the_more_are_rows() -> None:
 def test_a_result_that_is_only_moved_is_written_where_it_belongs() -> None:
     then = f"%y = stablehlo.transpose %d, dims = [1, 0, 2] : ({tensor(30, 7, 33)}) -> {tensor(7, 30, 33)}"
     found = middle((30, 40), (7, 40, 33), (1, 1), then)
-    decides(found, "result", "written where it belongs")
+    decides(found, "result", "final place", "epilogue-only-moves")
     assert (found.epilogue, found.result) == (None, Placed(7, 30, 33, 33, 30 * 33))
 
 

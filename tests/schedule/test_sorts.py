@@ -40,8 +40,8 @@ def sort(
 # ---------------------------------------------------------------------- sort
 @pytest.mark.parametrize(("dtype", "limit"), [("f32", 128), ("f64", 32)])
 def test_short_lines_are_ranked(dtype: str, limit: int) -> None:
-    decides(sort((8, limit), dtype), "sort", "by rank", f"up to {limit} by rank")
-    decides(sort((8, limit + 1), dtype), "sort", "digit", f"{limit + 1} elements a line")
+    decides(sort((8, limit), dtype), "sort", "by rank", "line-length", f"up to {limit}")
+    decides(sort((8, limit + 1), dtype), "sort", "digit", "line-length", f"{limit + 1} elements")
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_where_lanes_can_be_packed_records_go_by_partition(n: int) -> None:
     """Those of 64 bits; and of one operand, keys alone where they say all."""
     for dtype, alone in (("f32", 32), ("f16", 32), ("f64", 64), ("i64", 64), ("i8", 32)):
         found = sort((2, n), dtype, target=AVX512)
-        decides(found, "alone", f"keys of {alone} bits by partition", "-0.0 and 0.0")
+        decides(found, "keys only", f"{alone} bits", "keys-tell-all")
         records = "digit" if n > 32 else "by rank"
-        decides(found, "sort", records if dtype in ("f64", "i64") else "by partition", "elements a line")
+        decides(found, "sort", records if dtype in ("f64", "i64") else "by partition", "line-length")
         assert {r.name for r in found.routines} == {f"quicksort{alone}"} | ({"quicksort64"} if alone == 32 else set())
     two = sort((2, n), "f32", "f64", target=AVX512)
-    decides(two, "sort", "by partition", "elements a line")
-    assert not any(what.what == "alone" for what in two.notes)
+    decides(two, "sort", "by partition", "line-length")
+    assert not any(what.what == "keys only" for what in two.notes)
     assert not sort((2, n), "f64", "f64", target=AVX512).routines
 
 
 def test_long_lines_are_sorted_in_chunks_where_they_are_few() -> None:
     n, few = tuning.SORT_LONG_LINE, tuning.SORT_CHUNKS - 1
     chunked = sort((few, n), "f32")
-    decides(chunked, "tasks", f"{tuning.SORT_CHUNKS} chunks of each line", f"{n:,} elements or more")
+    decides(chunked, "tasks", f"{tuning.SORT_CHUNKS} chunks", "few-long-lines", f"{n:,} elements")
     assert chunked.scratch.per_thread == 0
     for found in (sort((few, n - 1), "f32"), sort((few + 1, n), "f32")):
         assert found.records is not None
@@ -90,7 +90,7 @@ def test_long_lines_are_sorted_in_chunks_where_they_are_few() -> None:
 def test_a_comparator_without_keys_merges() -> None:
     found = sort((8, 1000), "f32", comparator=SQUARES)
     assert found.records is None
-    decides(found, "sort", "merge sort of indices", "no lexicographic order of keys")
+    decides(found, "sort", "merge sort", "comparator-not-keys")
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def top_k(n: int, k: int, dtype: str = "f32") -> TopKSchedule:
 
 
 @pytest.mark.parametrize(
-    ("found", "inserts", "why"),
+    ("found", "inserts", "code"),
     [
-        (top_k(1 << 14, tuning.TOP_K_INSERTED), True, "k is small"),
-        (top_k(1 << 14, tuning.TOP_K_INSERTED + 1), False, f"k is above {tuning.TOP_K_INSERTED}"),
-        (top_k(8 * 20, 20), True, "k is small"),
-        (top_k(8 * 20 - 1, 20), False, "k is a large part of the line"),
-        (top_k(20, 16), True, "k is small"),
-        (top_k(1 << 14, 8, "f64"), False, "records are wider than 64 bits"),
+        (top_k(1 << 14, tuning.TOP_K_INSERTED), True, "small-k"),
+        (top_k(1 << 14, tuning.TOP_K_INSERTED + 1), False, "large-k"),
+        (top_k(8 * 20, 20), True, "small-k"),
+        (top_k(8 * 20 - 1, 20), False, "large-k"),
+        (top_k(20, 16), True, "small-k"),
+        (top_k(1 << 14, 8, "f64"), False, "wide-records"),
     ],
 )
-def test_the_best_are_inserted_where_they_are_few(found: TopKSchedule, inserts: bool, why: str) -> None:
+def test_the_best_are_inserted_where_they_are_few(found: TopKSchedule, inserts: bool, code: str) -> None:
     assert found.inserts.value == inserts
-    decides(found, "top_k", "a sorted array of the best" if inserts else "sort each line", why)
+    decides(found, "top_k", "insert" if inserts else "sort", code)
 
 
 # ---------------------------------------------------------------------- scatter
@@ -170,9 +170,9 @@ def scatter(
 
 def test_lanes_of_a_scatter_run_along_a_contiguous_window() -> None:
     rows, elements = scatter((5000, 256), 900, (256,)), scatter((5000,), 900, ())
-    decides(rows, "lanes", "16, along a window dimension of 256", "contiguous in the result and in the updates")
+    decides(rows, "lanes", "16, along", "contiguous-window")
     assert rows.block == 16 * tuning.SCATTER_VECTORS
-    decides(elements, "lanes", "none", "no window dimension is contiguous in both")
+    decides(elements, "lanes", "none", "no-contiguous-window")
     assert scatter((5000, 5), 900, (5,)).block == 5
 
 
@@ -185,11 +185,11 @@ def test_a_scatter_is_cut_where_turns_touch_different_elements() -> None:
     )
     assert repeated.split is repeated.shape.lanes
     assert repeated.tasks.units == 256 // repeated.block
-    decides(repeated, "tasks", "4 tasks", "turns touch different elements")
+    decides(repeated, "tasks", "4 tasks", "disjoint-updates")
     assert unique.split is unique.shape.scatter[0]
     assert unique.tasks.units == 900
     assert ordered.split is None
-    decides(ordered, "tasks", "1 task", "updates of one element happen in order")
+    decides(ordered, "tasks", "1 task", "ordered-updates")
 
 
 @pytest.mark.parametrize(("extent", "outermost"), [(tuning.SCATTER_UNITS, True), (tuning.SCATTER_UNITS - 1, False)])
@@ -221,5 +221,5 @@ def test_without_lanes_window_loops_with_long_strides_go_outside() -> None:
     )  # fmt: skip
     found = the_schedule(text)
     assert isinstance(found, ScatterSchedule)
-    decides(found, "loops", "moved out 64, positions 100")
+    decides(found, "loops", "hoisted 64, positions 100")
     assert found.split is found.shape.outer[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from decisions import AVX512, decides, main, note, schedules, tensor, the_schedule
+from refusing import refused
 
 import shlo_jit
 from shlo_jit import tuning
@@ -59,12 +60,12 @@ def test_few_sequences_are_no_block() -> None:
 def test_short_transforms_run_on_the_caller() -> None:
     n = tuning.FFT_PARALLEL
     few, many = fft((n // 128 - 1, 128)), fft((n // 128, 128))
-    decides(few, "tasks", "1 task", f"from {n:,} on threads pay")
-    decides(many, "tasks", f"{tuning.MAX_TASKS} tasks", f"{n:,} elements")
+    decides(few, "tasks", "1 task", "too-little-work", f"{n:,}")
+    decides(many, "tasks", f"{tuning.MAX_TASKS} tasks", "tasks-by-work", f"{n:,} elements")
 
 
 def test_one_large_block_is_cut_inside_of_its_passes() -> None:
-    decides(fft((tuning.FFT_PARALLEL,)), "tasks", "of the passes", "one large block is cut inside of its passes")
+    decides(fft((tuning.FFT_PARALLEL,)), "tasks", "of the passes", "passes-cut")
     decides(fft((tuning.FFT_PARALLEL // 2,)), "tasks", "1 task")
 
 
@@ -112,16 +113,16 @@ def cholesky(*shape: int) -> CholeskySchedule:
 
 
 @pytest.mark.parametrize(
-    ("found", "together", "why"),
+    ("found", "together", "code"),
     [
-        (cholesky(8, 8), True, "there is one matrix"),
-        (cholesky(4, tuning.MATRIX_TOGETHER, tuning.MATRIX_TOGETHER), True, f"its order is {tuning.MATRIX_TOGETHER} at least"),
-        (cholesky(4, tuning.MATRIX_TOGETHER - 1, tuning.MATRIX_TOGETHER - 1), False, f"less than {tuning.MATRIX_TOGETHER}"),
+        (cholesky(8, 8), True, "one-matrix"),
+        (cholesky(4, tuning.MATRIX_TOGETHER, tuning.MATRIX_TOGETHER), True, "large-matrix"),
+        (cholesky(4, tuning.MATRIX_TOGETHER - 1, tuning.MATRIX_TOGETHER - 1), False, "small-matrices"),
     ],
 )  # fmt: skip
-def test_threads_work_together_on_large_matrices(found: CholeskySchedule, together: bool, why: str) -> None:
+def test_threads_work_together_on_large_matrices(found: CholeskySchedule, together: bool, code: str) -> None:
     assert found.together.value == together
-    decides(found, "threads", "together on each" if together else "matrices of its own", why)
+    decides(found, "threads", "together" if together else "own matrices", code)
     assert ("matrices" in note(found, "threads").value) != together
 
 
@@ -132,9 +133,10 @@ def test_small_matrices_share_a_task() -> None:
         cholesky(count, 32, 32),
         "tasks",
         f"4 tasks of {-(-count // 4)} matrices",
-        f"tasks of {tuning.TASK_WORK:,}",
+        "tasks-by-work",
+        f"{tuning.TASK_WORK:,}",
     )
-    decides(cholesky(9, 32, 32), "tasks", "1 task", f"{9 * 32 * 32 * 40 // 48:,} element operations")
+    decides(cholesky(9, 32, 32), "tasks", "1 task", "tasks-by-work", f"{9 * 32 * 32 * 40 // 48:,} element operations")
 
 
 def solve(n: int, m: int, lower: bool = True, transpose: str = "NO_TRANSPOSE", batch: int = 1) -> SolveSchedule:
@@ -157,14 +159,14 @@ def solve(n: int, m: int, lower: bool = True, transpose: str = "NO_TRANSPOSE", b
     ],
 )
 def test_a_substitution_begins_where_one_element_is_known(lower: bool, transpose: str, way: str) -> None:
-    decides(solve(32, 8, lower, transpose), "way", way)
+    decides(solve(32, 8, lower, transpose), "strategy", way)
 
 
 def test_right_hand_sides_are_solved_in_strips() -> None:
     found = solve(256, 512)
     assert found.strips == 512 // found.width
     decides(found, "tasks", f"{found.tasks.tasks} tasks of 1 strip of {found.width} columns")
-    decides(solve(8, 8), "tasks", "1 task", "on threads pay")
+    decides(solve(8, 8), "tasks", "1 task", "too-little-work")
     assert solve(8, 5).width == 5
 
 
@@ -178,11 +180,11 @@ def call(target: str, arguments: str = "tensor<4xf32>", result: str = "tensor<4x
 def test_a_registered_call_comes_first() -> None:
     found = the_schedule(call("mine"), calls=frozenset({"mine"}))
     assert isinstance(found, CallbackSchedule)
-    decides(found, "call", "the implementation of @mine", "it has been registered")
+    decides(found, "call", "@mine", "registered")
 
 
 def test_a_call_nobody_implements_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="no callable is registered for target @mine"):
+    with refused(UnsupportedError, "unregistered-call", (2, 6), shows="@mine"):
         schedules(call("mine"))
 
 
@@ -191,7 +193,7 @@ def test_a_call_may_write_into_an_operand() -> None:
     found = the_schedule(call("mine", more=f"{alias} operand_tuple_indices = []>]}}"), calls=frozenset({"mine"}))
     assert isinstance(found, CallbackSchedule)
     assert found.aliases == {0: 0}
-    decides(found, "memory", "result 0 in that of operand 0")
+    decides(found, "aliases", "result 0 in the memory of operand 0")
 
 
 ASSERTION = """func.func @main(%x: tensor<4xf32>, %c: tensor<i1>) -> tensor<4xf32> {{
@@ -230,7 +232,7 @@ def test_lapack_works_in_blocks_of_columns() -> None:
 
 
 def test_without_a_lapack_the_call_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="@lapack_sgeqrf_ffi"):
+    with refused(UnsupportedError, "lapack-missing", (2, 18), shows="@lapack_sgeqrf_ffi"):
         schedules(geqrf(30, 20), lapack=False)
 
 

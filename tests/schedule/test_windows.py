@@ -64,16 +64,16 @@ def scan(found: WindowSchedule) -> Scan:
 def test_small_windows_are_written_out() -> None:
     n = tuning.WINDOW_UNROLLED
     few, many = window((64, 1000), (1, n)), window((64, 1000), (1, n + 1))
-    decides(few, "windows", f"{n} elements each, written out", str(n))
-    decides(many, "windows", f"{n + 1} elements each, a loop", str(n))
+    decides(few, "windows", f"{n} elements each, unrolled", "window-size", str(n))
+    decides(many, "windows", f"{n + 1} elements each, a loop", "window-size", str(n))
     assert windows(few).is_unrolled
     assert not windows(many).is_unrolled
 
 
 def test_windows_with_few_positions_are_folded_side_by_side() -> None:
     n = tuning.WINDOW_SMALL
-    decides(window((64, 1000), (1, n)), "unroll", str(tuning.WINDOW_VECTORS), f"up to {n} side by side")
-    decides(window((64, 1000), (1, n + 1)), "unroll", "1", f"{n + 1} positions")
+    decides(window((64, 1000), (1, n)), "unroll", str(tuning.WINDOW_VECTORS), "window-size", f"up to {n}")
+    decides(window((64, 1000), (1, n + 1)), "unroll", "1", "window-size", f"{n + 1} window")
 
 
 def test_units_are_as_few_outer_dimensions_as_are_enough() -> None:
@@ -92,27 +92,27 @@ def test_few_rows_of_outputs_are_cut_into_blocks() -> None:
 
 
 def test_lanes_are_outputs_of_the_last_dimension() -> None:
-    decides(window((8, 100), (1, 3)), "lanes", "16, outputs of the last dimension (98)")
-    decides(window((8, 5), (1, 3)), "lanes", "4, outputs of the last dimension (3)")
+    decides(window((8, 100), (1, 3)), "lanes", "16, along the last dimension (98 outputs)")
+    decides(window((8, 5), (1, 3)), "lanes", "4, along the last dimension (3 outputs)")
 
 
 # ---------------------------------------------------------------------- windows or scans
 @pytest.mark.parametrize(
-    ("found", "way", "why"),
+    ("found", "strategy", "code"),
     [
-        (cumulative((8, 100), 1), "a scan", "folding the initial value twice changes nothing"),
-        (cumulative((8, 100), 1, MAX, initial="stablehlo.constant dense<7.0>"), "a scan", "folding the initial value"),
-        (window((8, 100), (1, 99)), "windows", "no window covers all before it"),
-        (cumulative((8, 100), 1, initial="stablehlo.constant dense<1.0>"), "windows", "padding counts as initial values"),
-        (cumulative((8, 100), 1, initial="stablehlo.negate %i"), "windows", "padding counts as initial values"),
-        (cumulative((8, 100), 1, ROOTS), "told apart at run time", "the body may or may not change the initial value"),
+        (cumulative((8, 100), 1), "a scan", "cumulative"),
+        (cumulative((8, 100), 1, MAX, initial="stablehlo.constant dense<7.0>"), "a scan", "cumulative"),
+        (window((8, 100), (1, 99)), "windows", "not-cumulative"),
+        (cumulative((8, 100), 1, initial="stablehlo.constant dense<1.0>"), "windows", "padding-changes-result"),
+        (cumulative((8, 100), 1, initial="stablehlo.negate %i"), "windows", "padding-changes-result"),
+        (cumulative((8, 100), 1, ROOTS), "chosen at run time", "initial-value-unknown"),
     ],
     ids=["sum", "idempotent", "short", "another initial value", "unknown initial value", "unknown body"],
 )  # fmt: skip
-def test_scans_are_windows_that_cover_all_before(found: WindowSchedule, way: str, why: str) -> None:
-    decides(found, "way", way, why)
-    assert (found.windows is not None) == (way != "a scan")
-    assert (found.scan is not None) == (way != "windows")
+def test_scans_are_windows_that_cover_all_before(found: WindowSchedule, strategy: str, code: str) -> None:
+    decides(found, "strategy", strategy, code)
+    assert (found.windows is not None) == (strategy != "a scan")
+    assert (found.scan is not None) == (strategy != "windows")
 
 
 def test_scans_with_cheap_bodies_run_side_by_side() -> None:
@@ -171,16 +171,16 @@ def test_enough_images_are_units_and_few_are_cut_into_columns() -> None:
     for found, block, units in ((few, 16, 4 * (n - 1)), (many, 64, n)):
         assert found.selection is not None
         assert (found.selection.block, found.selection.tasks.units) == (block, units)
-        assert f"of {64} columns" in note(found, "lanes").value
+        assert "along 64 columns" in note(found, "lanes").value
 
 
 def test_without_a_plain_last_dimension_there_are_no_lanes() -> None:
-    decides(selection((20, 64, 8, 8), (1, 1, 2, 2)), "lanes", "1 of 1 columns")
+    decides(selection((20, 64, 8, 8), (1, 1, 2, 2)), "lanes", "1, along 1 columns")
 
 
 def test_the_result_is_filled_in_blocks() -> None:
     found = selection((16, 32, 32, 64), (1, 2, 2, 1))
     size = 16 * 32 * 32 * 64
     assert found.fill.units == size // tuning.FILL_BLOCK
-    decides(found, "fill", f"blocks of {tuning.FILL_BLOCK:,}", f"{size:,} element operations")
-    decides(selection((16, 8, 8, 64), (1, 2, 2, 1)), "fill", "1 task", "on threads pay")
+    decides(found, "fill", f"blocks of {tuning.FILL_BLOCK:,}", "tasks-by-work", f"{size:,} element")
+    decides(selection((16, 8, 8, 64), (1, 2, 2, 1)), "fill", "1 task", "too-little-work")

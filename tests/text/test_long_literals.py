@@ -133,7 +133,7 @@ def test_a_literal_of_a_file_can_be_given_up(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again, VALUES)
     value.release()
     path.write_text(constant(HEX[:-2] + "7F"), encoding="utf-8")
-    with pytest.raises(OSError, match="the program's file has changed since it was read"):
+    with pytest.raises(OSError, match="changed since"):
         _ = value.array
     os.truncate(path, 100)
     with pytest.raises(OSError, match="has changed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusing import refused
 
 import shlo_jit
 from shlo_jit.ir.types import F32, tensor
@@ -106,7 +107,7 @@ def test_bytes_that_are_not_utf8_are_a_parse_error(kind, tmp_path) -> None:
     path.write_bytes(data)
     source = data if kind is bytes else path if kind == "path" else str(path)
     for function in (shlo_jit.parse, shlo_jit.compile):
-        with pytest.raises(shlo_jit.ParseError, match="not UTF-8") as caught:
+        with refused(shlo_jit.ParseError, "encoding", (2, 6)) as caught:
             function(source)
         assert (caught.value.line, caught.value.column) == (2, 6)
     assert [d.line for d in shlo_jit.verify(source)] == [2]
@@ -139,11 +140,11 @@ def test_infer_refuses() -> None:
     with pytest.raises(shlo_jit.VerifyError) as caught:
         shlo_jit.infer("transpose", [tensor((2, 3), F32)], {"permutation": [1, 1]})
     assert (caught.value.diagnostics[0].op, caught.value.diagnostics[0].label) == ("stablehlo.transpose", "C2")
-    with pytest.raises(shlo_jit.VerifyError, match=r"unknown op stablehlo\.ad"):
+    with refused(shlo_jit.VerifyError, "unknown", shows="stablehlo.ad"):
         shlo_jit.infer("ad", [])
-    with pytest.raises(shlo_jit.VerifyError, match=r"attribute: .*requires attribute 'permutation'"):
+    with refused(shlo_jit.VerifyError, "attribute", shows="'permutation'"):
         shlo_jit.infer("transpose", ["tensor<2x3xf32>"])
-    with pytest.raises(shlo_jit.VerifyError, match=r"C1: .*result types do not fit"):
+    with refused(shlo_jit.VerifyError, "C1"):
         shlo_jit.infer("abs", ["tensor<2xf32>"], result_types=["tensor<3xf32>"])
 
 
@@ -152,5 +153,5 @@ def test_infer_with_a_choice() -> None:
         shlo_jit.infer("reshape", ["tensor<6xf32>"])
     (t,) = shlo_jit.infer("reshape", ["tensor<6xf32>"], result_types=["tensor<2x3xf32>"])
     assert type_text(t) == "tensor<2x3xf32>"
-    with pytest.raises(shlo_jit.VerifyError, match="C2"):
+    with refused(shlo_jit.VerifyError, "C2"):
         shlo_jit.infer("reshape", ["tensor<6xf32>"], result_types=["tensor<2x2xf32>"])

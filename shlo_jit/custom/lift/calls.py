@@ -31,13 +31,13 @@ def call(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     """The value of a call. Raises Refused."""
     name = _plain_name(i.callee, i.type)
     if i.type == "i1" and name not in ("scmp", "ucmp"):
-        raise Refused(f"it calls {i.callee}, which is no op")
+        raise Refused("calls-non-op", f"it calls {i.callee}, which has no StableHLO op")
     if name in _OPS:
         return ops.apply(_OPS[name], *operands)
     if name in _CHLO:
         return ops.apply(_CHLO[name], *operands, dialect="chlo")
     if name not in _RULES:
-        raise Refused(f"it calls {i.callee or 'what is not known'}, which is no op")
+        raise Refused("calls-non-op", f"it calls {i.callee or 'an unknown function'}, which has no StableHLO op")
     return _RULES[name](ops, i, operands)
 
 

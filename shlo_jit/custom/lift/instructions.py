@@ -34,7 +34,9 @@ def lifted(ops: Ops, instruction: Instruction, operands: list[Value]) -> Value:
     rule = RULES.get(instruction.opcode)
     if rule is None:
         what = {"load": "reads memory", "store": "writes memory", "alloca": "keeps values in memory"}
-        raise Refused(f"it {what.get(instruction.opcode, f'has the instruction {instruction.opcode}')}")
+        if instruction.opcode in what:
+            raise Refused("accesses-memory", f"it {what[instruction.opcode]}")
+        raise Refused("unsupported-instruction", f"it has the instruction {instruction.opcode}")
     return rule(ops, instruction, operands)
 
 
@@ -44,7 +46,7 @@ def _arithmetic(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     name = _PLAIN[i.opcode]
     if dtype_of(i.type).kind == "b" and name not in ("and", "or", "xor"):
         if i.opcode not in _OF_TRUTH:
-            raise Refused(f"it has the instruction {i.opcode} i1")
+            raise Refused("unsupported-instruction", f"it has the instruction {i.opcode} i1")
         name = _OF_TRUTH[i.opcode]
     if name in ("add", "multiply", "and", "or", "xor"):  # JAX's and our own forms have constants on the right
         operands = sorted(operands, key=lambda v: v.op is not None and v.op.name == "stablehlo.constant")
@@ -54,7 +56,7 @@ def _arithmetic(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 def _icmp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     found = _PREDICATE.search(i.text)
     if found is None or found[1] not in _COMPARE or operands[0].tensor.storage.kind not in "bi":
-        raise Refused(f"it has the instruction {i.text}")
+        raise Refused("unsupported-instruction", f"it has the instruction {i.text}")
     predicate = found[1]
     direction = _COMPARE[predicate]
     if operands[0].tensor.storage.kind == "b":
@@ -68,7 +70,7 @@ def _icmp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 def _fcmp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     found = _PREDICATE.search(i.text)
     if found is None:
-        raise Refused(f"it has the instruction {i.text}")
+        raise Refused("unsupported-instruction", f"it has the instruction {i.text}")
     predicate = found[1]
     x, y = operands
     if predicate in _ORDERED:
@@ -83,7 +85,7 @@ def _fcmp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     if predicate == "ueq":
         return ops.negation(differs)
     if predicate not in ("ord", "uno"):
-        raise Refused(f"it has the instruction {i.text}")
+        raise Refused("unsupported-instruction", f"it has the instruction {i.text}")
     sides = [v for v in (x, y) if v.op is None or v.op.name != "stablehlo.constant"] or [x]
     unordered = ops.is_nan(sides[0]) if len(sides) == 1 else ops.apply("or", *map(ops.is_nan, sides))
     return unordered if predicate == "uno" else ops.negation(unordered)
@@ -135,7 +137,7 @@ def _uitofp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 def _fptoui(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     if i.type == "i1":
-        raise Refused("it has the instruction fptoui i1")
+        raise Refused("unsupported-instruction", "it has the instruction fptoui i1")
     unsigned = ops.unsigned(ops.constant(dtype_of(i.type), 0)).tensor.storage
     return ops.signed(ops.convert(operands[0], unsigned))
 

@@ -37,7 +37,7 @@ def lift(
     lifting = Lifting(Ops(rw, shape), function, arguments)
     status, *found = lifting.run()
     if not isinstance(status, Literal) or status.value:
-        raise Refused("it may raise an exception")
+        raise Refused("may-raise", "it may raise an exception")
     made = [_finished(lifting, v, dtype) for v, dtype in zip(found, results, strict=True)]
     return [lifting.ops.wide(v) for v in made]
 
@@ -89,7 +89,7 @@ class Lifting:
         self.level(self.top)
         (end,) = [b for b in self.function.blocks.values() if b.returned is not None] or [None]
         if end is None or end.name not in self.top.order:
-            raise Refused("it never returns")
+            raise Refused("never-returns", "it never returns")
         returned = end.returned
         if isinstance(returned, str):
             return self.values[returned]
@@ -105,7 +105,7 @@ class Lifting:
                 return operand.value
             return self.ops.constant(dtype_of(operand.type), operand.value)
         if operand not in self.values:
-            raise Refused("it reads what is no number")
+            raise Refused("reads-non-number", "it reads a value that is not a number")
         return self.values[operand]
 
     def holds(self, mask: Mask) -> Value | None:
@@ -172,7 +172,7 @@ class Lifting:
         elif len(path) == 1:
             fields[path[0]] = self._kept(i.operands[1])
         else:
-            raise Refused("it has structures in structures")
+            raise Refused("nested-structures", "it has structures in structures")
         return tuple(fields)
 
     def _kept(self, operand: Operand) -> Operand:
@@ -198,7 +198,7 @@ class Lifting:
         for edge, mask in ways:
             value = self.at_edge(edge, incoming[edge[0]])
             if not isinstance(value, Value):
-                raise Refused("it has structures where branches meet")
+                raise Refused("nested-structures", "it has structures where branches meet")
             condition = self.holds(mask)
             found = value if found is None or condition is None else self.ops.select(condition, value, found)
         if found is None:
@@ -217,7 +217,7 @@ class Lifting:
         block = self.function.blocks[loop.entry]
         differs = loop.entry in self.varying.loops
         if not loop.exits:
-            raise Refused("it has a loop without an end")
+            raise Refused("endless-loop", "it has an endless loop")
         self.hoist(loop)
         if not differs and [e for e in loop.exits if e[0] != loop.entry] == [] and len(loop.exits) == 1:
             count = turns_of(self.function, loop)
@@ -369,7 +369,7 @@ class Lifting:
         """The block from which a loop is entered."""
         outside = [s for s in phi.sources if s not in loop.blocks]
         if len(outside) != 1:
-            raise Refused("it has a loop that is entered from several places")
+            raise Refused("irreducible-loop", "it has a loop that is entered from several places")
         return outside[0]
 
     def state_type(self, phi: Instruction) -> TensorType:

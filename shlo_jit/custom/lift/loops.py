@@ -52,14 +52,14 @@ def levels(function: Function) -> Level:
     for header in order:
         latches = [p for p in preds[header] if _dominates(dominator, header, p)]
         if len(latches) > 1:
-            raise Refused("it has a loop with several ways back")
+            raise Refused("irreducible-loop", "it has a loop with several back edges")
         if latches:
             loops.append(_loop(function, header, latches[0], preds))
     position = {b: i for i, b in enumerate(order)}
     for b in order:
         for p in preds[b]:
             if position[p] >= position[b] and not _dominates(dominator, b, p):
-                raise Refused("it has a loop with several entries")
+                raise Refused("irreducible-loop", "it has a loop with several entries")
     for loop in loops:  # by header: outer ones first
         around = [o for o in loops if o is not loop and loop.entry in o.blocks]
         loop.parent = min(around, key=lambda o: len(o.blocks), default=top)

@@ -35,7 +35,7 @@ def any_of(masks: Iterable[Mask]) -> Mask:
 def _merged(terms: set[Term]) -> set[Term] | None:
     """The terms with two made one: a + a b = a, a b + a !b = a, a + !a b = a + b."""
     if len(terms) > MOST_TERMS:
-        raise Refused("its branches meet in too many ways")
+        raise Refused("too-many-branches", "its branches join in too many combinations")
     for a, b in itertools.permutations(terms, 2):
         if a < b:
             return terms - {b}

@@ -26,7 +26,7 @@ _DTYPES = {
 def dtype_of(type: str) -> DType:
     """The element type of a type of LLVM's. Raises Refused."""
     if type not in _DTYPES:
-        raise Refused(f"it computes with {type}")
+        raise Refused("unsupported-type", f"it computes with {type}")
     return DTYPES[_DTYPES[type]]
 
 

@@ -65,7 +65,7 @@ def read(text: str) -> Function:
     module = prepared(text)
     function = module.get_function(SCALAR)
     if any(not f.is_declaration for f in module.functions if f.name != SCALAR):
-        raise Refused("it has a function that calls itself")
+        raise Refused("recursive-function", "it has a function that calls itself")
     blocks = {b.name: _block(b) for b in function.blocks}
     return Function([a.name for a in function.arguments], blocks)
 
@@ -194,7 +194,7 @@ def _part(type: str, text: str) -> Literal:
     try:
         return Literal(type, float(text) if type in ("float", "double") else int(text) % (1 << int(type[1:])))
     except ValueError:
-        raise Refused(f"it has a constant {type} {text}") from None
+        raise Refused("unsupported-constant", f"it has a constant {type} {text}") from None
 
 
 def fields_of(type: str) -> list[str] | None:

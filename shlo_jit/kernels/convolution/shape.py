@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
 
 _FIELDS = (
     "kind copy_tasks copy_lines copy_chunk weight_tasks main_tasks "
@@ -32,34 +33,45 @@ LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEP
 )
 WAYS = (
     (
-        "pixels by features, pixels read in place",
-        "features are adjacent, and lines long enough to fill the tile's rows",
+        "product of pixels and channels, pixels read in place",
+        Reason("long-lines", "channels are contiguous, and lines long enough to fill the tile's rows"),
     ),
-    ("pixels by features, pixels gathered", "features are adjacent, and lines too short to fill the tile's rows"),
-    ("features by pixels", "pixels are adjacent"),
-    ("depthwise, lanes along channels", "one input channel a feature, channels adjacent"),
-    ("depthwise, lanes along pixels", "one input channel a feature, pixels adjacent"),
     (
-        "images by features, both read in place",
-        "images are adjacent in the input and features in the kernel, as for the gradient of a kernel",
+        "product of pixels and channels, pixels gathered",
+        Reason("short-lines", "channels are contiguous, and lines too short to fill the tile's rows"),
+    ),
+    ("product of channels and pixels", Reason("pixels-contiguous", "pixels are contiguous")),
+    (
+        "depthwise, lanes along channels",
+        Reason("depthwise-channels", "one input channel per result channel, and channels are contiguous"),
+    ),
+    (
+        "depthwise, lanes along pixels",
+        Reason("depthwise-pixels", "one input channel per result channel, and pixels are contiguous"),
+    ),
+    (
+        "product of images and channels, both read in place",
+        Reason("images-contiguous", "images are contiguous in the input, as in the gradient of a kernel"),
     ),
     *(
         (
             "depthwise, lanes along channels, windows in registers",
-            f"one input channel a feature, channels adjacent; the window is {size} x {size}",
+            Reason("depthwise-small-window", f"one contiguous channel per result channel, window {size} x {size}"),
         )
         for size in (3, 5)
     ),
     (
-        "pixels by few features, lanes along the window",
-        f"at most {tuning.CONV_FEW_FEATURES} features, and lines of the window long enough to fill the lanes",
+        "skinny product, lanes along the window",
+        Reason(
+            "few-channels", f"at most {tuning.CONV_FEW_FEATURES} result channels, and window lines that fill the lanes"
+        ),
     ),
     (
-        "groups of a few channels, lanes along channels",
-        "as many channels out of a group as in, which divide the lanes, and channels adjacent everywhere",
+        "small groups of channels, lanes along channels",
+        Reason("small-groups", "groups have equal channels in and out, which divide the lanes and are contiguous"),
     ),
 )
-"""What the ten do, and when."""
+"""Strategies and when each is chosen, by number."""
 BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
 """By the size of the window."""
 

@@ -13,6 +13,7 @@ from shlo_jit import tuning
 from shlo_jit.kernels.gemm.micro import SUMS
 from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
 from shlo_jit.kernels.gemm.staged_numbers import Ints, N, Numbers, Reasoned
+from shlo_jit.reasons import Reason
 
 FEW_TILE, FEW_PANELS = 6, 2
 """Where B is read in place by few rows: rows of a tile and the panels it meets at a time, as many sums as leave
@@ -21,7 +22,16 @@ PAIR_PANELS = 4
 """The same panels of two rows, if there are no others."""
 IN_PLACE, SHARED, PRIVATE, PREPACKED = 0, 1, 2, 3
 """Ways to read an operand; see `blocks.py`."""
-WORDS = ("read in place", "packed once for all tasks", "packed by each task", "packed when the program was compiled")
+WORDS = (
+    "read in place",
+    "packed once, shared by all tasks",
+    "packed by each task",
+    "packed when the program was compiled",
+)
+
+
+Line = tuple[str, str, Reason | None]
+"""A decision for people: what, how, why."""
 
 
 class Extents(NamedTuple):
@@ -75,10 +85,17 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     convert_a, convert_b = plan.convert
     few_rows = a.compare("le", s.m, tuning.GEMM_PRIVATE_ROWS)
     many = a.both(a.compare("ge", s.batch, tuning.GEMM_BATCH), a.compare("le", product, tuning.GEMM_PRIVATE_PRODUCT))
-    mode = a.decided(SHARED, f"{s.m} rows use each element, more than {tuning.GEMM_PRIVATE_ROWS}")
+    mode = a.decided(
+        SHARED, Reason("many-rows-reuse", f"{s.m} rows use each element, more than {tuning.GEMM_PRIVATE_ROWS}")
+    )
     why = a.because(
-        (few_rows, f"{s.m} rows use it, {tuning.GEMM_PRIVATE_ROWS} at most"),
-        (many, f"there are {s.batch} products of {tuning.GEMM_PRIVATE_PRODUCT:,} multiply-adds at most"),
+        (few_rows, Reason("few-rows-reuse", f"{s.m} rows use it, at most {tuning.GEMM_PRIVATE_ROWS}")),
+        (
+            many,
+            Reason(
+                "many-small-products", f"{s.batch} products of at most {tuning.GEMM_PRIVATE_PRODUCT:,} multiply-adds"
+            ),
+        ),
     )
     mode = a.override(mode, a.either(few_rows, many), a.number(PRIVATE), why)
     if not convert_b:
@@ -91,31 +108,57 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         if not plan.masks:
             adjacent = a.both(adjacent, ends_whole(a, plan, s.n))
         why = a.because(
-            (rare, f"its rows are contiguous, and {s.m} rows use it, {plan.mr} at most"),
-            (resident, f"its rows are contiguous, and {tuning.GEMM_B_RESIDENT:,} bytes at most stay in the cache"),
+            (rare, Reason("few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {plan.mr}")),
+            (
+                resident,
+                Reason(
+                    "fits-in-cache",
+                    f"its rows are contiguous, and up to {tuning.GEMM_B_RESIDENT:,} bytes stay in the cache",
+                ),
+            ),
         )
         mode = a.override(mode, a.both(adjacent, a.either(rare, resident)), a.number(IN_PLACE), why)
-    mode = a.override(mode, s.prepacked, a.number(PREPACKED), "it is a constant")
+    mode = a.override(mode, s.prepacked, a.number(PREPACKED), Reason("constant-operand", "it is a constant"))
     columns = columns_of(plan, tuning.GEMM_WIDEST)
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
     # The rows of a tile would fall into one set of the first level cache.
     collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
     far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
-    mode_a = a.decided(IN_PLACE, "packing it pays beside a B that is packed once for all and wider than a task")
+    mode_a = a.decided(
+        IN_PLACE, Reason("packing-does-not-pay", "packing A pays only if all tasks share a packed B wider than a task")
+    )
     why = a.because(
-        (wide, f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"),
-        (collide, f"B is packed once for all, {s.n} columns use A, and its rows lie in one set of the cache"),
+        (
+            wide,
+            Reason(
+                "many-columns-reuse", f"all tasks share a packed B, and {s.n} columns are more than a task's {columns}"
+            ),
+        ),
+        (
+            collide,
+            Reason(
+                "rows-collide-in-cache",
+                f"all tasks share a packed B, {s.n} columns use A, and its rows map to one cache set",
+            ),
+        ),
     )
     mode_a = a.override(mode_a, far, a.number(SHARED), why)
     if plan.kind == "amx":
-        return mode, a.decided(PRIVATE, "tiles want their own layout")
+        return mode, a.decided(PRIVATE, Reason("tile-registers-layout", "the tile registers need their own layout"))
     if convert_a:
         here = a.compare("eq", mode_a, IN_PLACE)
-        mode_a = a.override(mode_a, here, a.number(PRIVATE), "its elements are converted")
+        mode_a = a.override(
+            mode_a, here, a.number(PRIVATE), Reason("elements-converted", "its elements are converted to another type")
+        )
         if plan.joins_a:
             joined = a.both(here, are_joined(a, plan, s.a_cs, s.k))
-            mode_a = a.override(mode_a, joined, a.number(IN_PLACE), "what a step takes of a row lies together")
+            mode_a = a.override(
+                mode_a,
+                joined,
+                a.number(IN_PLACE),
+                Reason("row-steps-contiguous", "the elements of a row that one step multiplies are adjacent"),
+            )
     return mode, mode_a
 
 
@@ -304,26 +347,28 @@ def extents_of(plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layou
     return Extents(batch, m, n, k, *strides, prepacked)
 
 
-def _describe_few(plan: GemmPlan, s: Extents) -> list[tuple[str, str, str]]:
+def _describe_few(plan: GemmPlan, s: Extents) -> list[Line]:
     nc = few_columns(Ints(), plan, s)
     tasks = -(-s.n // nc) * s.batch
-    why = f"its rows are contiguous, and {s.m} rows use it, {tuning.GEMM_FEW_ROWS} at most"
+    why = Reason(
+        "few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {tuning.GEMM_FEW_ROWS}"
+    )
     work = s.m * s.n * s.k * s.batch
     return [
-        ("tile", f"up to {FEW_TILE} x {FEW_PANELS * plan.nr} in registers", ""),
+        ("tile", f"up to {FEW_TILE} x {FEW_PANELS * plan.nr} in registers", None),
         ("B", WORDS[IN_PLACE], why),
         (
             "tasks",
             f"{tasks:,} task{'' if tasks == 1 else 's'} of {s.m:,} x {min(nc, s.n):,}",
-            f"{work:,} multiply-adds",
+            Reason("tasks-by-columns", f"{work:,} multiply-adds; a task takes some of the columns"),
         ),
     ]
 
 
 def describe(
     plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool, few: bool = False
-) -> list[tuple[str, str, str]]:
-    """What the routine decides for these extents and strides, as lines of what, how, why. `few`: that of few rows."""
+) -> list[Line]:
+    """What the routine decides for these extents and strides. `few`: that of skinny products."""
     a = Ints()
     s = extents_of(plan, batch, m, n, k, layout, prepacked)
     if few:
@@ -332,27 +377,33 @@ def describe(
     if as_vectors is not None:
         v, axpy = as_vectors
         vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
-        how = "sums of all outputs" if axpy else "one output after the other"
-        return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
+        how = "all outputs accumulate at once" if axpy else "one output after the other"
+        return [
+            (
+                "blocking",
+                f"matrix times {vectors}, {how}",
+                Reason("memory-bound", "bound by memory: the matrix is read once"),
+            )
+        ]
     product = m * n * max(k, 1)
     modes = packing(a, plan, s, product)
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
     c = cut(a, plan, s, modes, product)
     tasks = task_count(a, c, batch)
     work = product * batch
-    bound = f"about {tuning.GEMM_TASK:,} a task"
+    why = Reason("tasks-by-work", f"{work:,} multiply-adds; about {tuning.GEMM_TASK:,} a task")
     if not c.phased and is_serial(a, s, product):
-        bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
+        why = Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {tuning.GEMM_SERIAL:,} alone")
     many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
     if c.phased:
         each = k_block(a, plan, k, prepacked)
         blocks = -(-max(k, 1) // each) * batch
-        again = f", {blocks:,} times: for each {each} of k" if blocks > batch else ""
+        again = f", {blocks:,} times: once for each {each} of k" if blocks > batch else ""
         again += ", product by product" if batch > 1 else ""
     grouped = f", {c.group:,} products each" if c.group > 1 else ""
     return [
-        ("tile", f"{plan.mr} x {plan.nr} in registers", ""),
+        ("tile", f"{plan.mr} x {plan.nr} in registers", None),
         ("A", WORDS[mode_a], mode_a.why),
         ("B", WORDS[mode_b], mode_b.why),
-        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}{again}", f"{work:,} multiply-adds; {bound}"),
+        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}{again}", why),
     ]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.reasons import Reason
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""
@@ -30,15 +31,15 @@ class Numbers(Protocol):
     def ceil_div(self, x: N, y: N | int) -> N: ...
     def least(self, x: N, y: N | int) -> N: ...
     def most(self, x: N, y: N | int) -> N: ...
-    def decided(self, value: int, why: str) -> N:
+    def decided(self, value: int, why: Reason) -> N:
         """What is so unless it is overridden."""
         ...
 
-    def because(self, *cases: tuple[N, str]) -> str:
+    def because(self, *cases: tuple[N, Reason]) -> Reason | None:
         """The reason of the first case that holds."""
         ...
 
-    def override(self, before: N, condition: N, value: N, why: str) -> N:
+    def override(self, before: N, condition: N, value: N, why: Reason | None) -> N:
         """`value` where the condition holds, else what was decided before."""
         ...
 
@@ -85,23 +86,23 @@ class Registers:
     def most(self, x: V, y: V | int) -> V:
         return self.b.max_(x, y)
 
-    def decided(self, value: int, why: str) -> V:
+    def decided(self, value: int, why: Reason) -> V:
         return i64(value)
 
-    def because(self, *cases: tuple[V, str]) -> str:
-        return ""  # registers have no reasons
+    def because(self, *cases: tuple[V, Reason]) -> Reason | None:
+        return None  # registers have no reasons
 
-    def override(self, before: V, condition: V, value: V, why: str) -> V:
+    def override(self, before: V, condition: V, value: V, why: Reason | None) -> V:
         return self.b.select(condition, value, before)
 
 
 class Reasoned(int):
     """A decided number, and why it was that."""
 
-    why: str = ""
+    why: Reason | None = None
 
     @classmethod
-    def of(cls, value: int, why: str) -> Reasoned:
+    def of(cls, value: int, why: Reason | None) -> Reasoned:
         made = cls(value)
         made.why = why
         return made
@@ -146,11 +147,11 @@ class Ints:
     def most(self, x: int, y: int) -> int:
         return max(x, y)
 
-    def decided(self, value: int, why: str) -> int:
+    def decided(self, value: int, why: Reason) -> int:
         return Reasoned.of(value, why)
 
-    def because(self, *cases: tuple[bool, str]) -> str:
-        return next((why for holds, why in cases if holds), "")
+    def because(self, *cases: tuple[bool, Reason]) -> Reason | None:
+        return next((why for holds, why in cases if holds), None)
 
-    def override(self, before: int, condition: bool, value: int, why: str) -> int:
+    def override(self, before: int, condition: bool, value: int, why: Reason | None) -> int:
         return Reasoned.of(value, why) if condition else before

@@ -70,6 +70,8 @@ def call(b: Builder, name: str, *args: Pair) -> Reg:
     from shlo_jit.kernels.math import complex_call
 
     if name not in complex_call.FUNCTIONS:
-        raise UnsupportedError(Diagnostic(f"{name} of complex numbers is not supported"))
+        raise UnsupportedError(
+            Diagnostic(f"{name} of complex numbers is not supported", label="unsupported-element-type")
+        )
     parts = complex_call.call(b, name, *args)
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])

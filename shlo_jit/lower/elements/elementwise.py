@@ -28,10 +28,12 @@ def emit(b: Builder, op: Op, args: list) -> Reg:
     """Compute an elementwise op. Raises UnsupportedError at the op's line where its record does not say how."""
     record = OPS.get(op.name)
     if record is None or record.machine is None:
-        raise UnsupportedError(diagnose(f"{op.name} has no lowering", op.span))
+        raise UnsupportedError(diagnose(f"{op.name} has no lowering", op.span, label="no-lowering"))
     dtype = op.operands[0].tensor.storage
     if isinstance(record.machine, ByKind) and dtype.kind not in record.machine.computations:
-        raise UnsupportedError(diagnose(f"{op.name} of {dtype} is not supported", op.span))
+        raise UnsupportedError(
+            diagnose(f"{op.name} of {dtype} is not supported", op.span, label="unsupported-element-type")
+        )
     return _compute(b, record, dtype, args, op)
 
 

@@ -56,7 +56,9 @@ class RegistersMachine:
     def bitcast(self, x: Reg, to: DType, /) -> Reg:
         source, b = self.dtype, self.b
         if source.bits != to.bits or source.is_complex or to.is_complex:
-            raise UnsupportedError(diagnose("bitcast_convert between widths has a kernel of its own", self.op.span))
+            raise UnsupportedError(
+                diagnose("bitcast_convert between widths has a kernel of its own", self.op.span, label="no-lowering")
+            )
         assert isinstance(x, V)
         t = register_type(to)
         if bits(x.type) != bits(t):  # i4 and f4, which is a byte

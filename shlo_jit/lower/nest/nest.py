@@ -304,4 +304,4 @@ def check_supported(nest: Nest) -> None:
         record = OPS[node.op.name]
         known = record.index_map is not None or record.machine is not None or node.op.name in CHOICES
         if not known and node.op.name != "stablehlo.reduce":
-            raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))
+            raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span, label="no-lowering"))

@@ -27,7 +27,7 @@ def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
     if not (mk.is_static(state) and mk.is_static(out)) or dtype.is_complex:
         return None
     if not out.tensor.is_fixed:
-        raise NotSymbolic("which random bits come where follows from their number")
+        raise NotSymbolic("random-bits", "the order of random bits depends on their number")
     assert isinstance(algorithm, EnumAttr)
     stream = _Stream(rw, state)
     shape = mk.shape_of(out)

@@ -20,7 +20,11 @@ def expand_set_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Se
     size = op.result.tensor.extents[op.int("dimension")]
     known = constant_ints(operands[1])
     if known is not None and known[0] != size:
-        raise UnsupportedError(diagnose(f"set_dimension_size to {known[0]} of a result with extent {size}", op.span))
+        raise UnsupportedError(
+            diagnose(
+                f"set_dimension_size to {known[0]} of a result with extent {size}", op.span, label="dimension-size"
+            )
+        )
     if mk.shape_of(x) == op.result.tensor.extents:
         return [x]
     return [mk.slice_dim(rw, x, op.int("dimension"), 0, size)]

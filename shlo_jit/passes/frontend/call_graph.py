@@ -74,7 +74,7 @@ def call_graph(name: str, entry: Op, called: Called) -> dict[str, Function]:
             out[name] = open_.pop(name)
             continue
         if site.callee in open_:
-            raise UnsupportedError(diagnose(f"recursion: @{site.callee} calls itself", site.op.span))
+            raise UnsupportedError(diagnose(f"recursion: @{site.callee} calls itself", site.op.span, label="recursion"))
         if site.callee not in out:
             found = called(site.op)
             assert found is not None
@@ -103,10 +103,10 @@ def decide(functions: dict[str, Function]) -> None:
     *_, entry = functions.values()
     if total > tuning.INLINE_LARGEST:
         message = f"with its calls written out, the program has more than {tuning.INLINE_LARGEST:,} ops"
-        raise UnsupportedError(diagnose(message, entry.op.span))
+        raise UnsupportedError(diagnose(message, entry.op.span, label="too-many-ops"))
     if max(f.depth for f in functions.values()) > NESTING_LIMIT:
         message = f"with its calls written out, it is nested too deeply (more than {NESTING_LIMIT} regions)"
-        raise UnsupportedError(diagnose(message, entry.op.span))
+        raise UnsupportedError(diagnose(message, entry.op.span, label="nested-too-deeply"))
 
 
 def _written_out(functions: dict[str, Function], size: int) -> int:

@@ -80,7 +80,7 @@ class _Inliner:
         name = symbol.name if isinstance(symbol, SymbolRef) else str(symbol)
         callee = self.functions.get(name)
         if callee is None or is_declaration(callee):
-            raise VerifyError(diagnose(f"{op.name}: no function @{name} with a body", op.span))
+            raise VerifyError(diagnose(f"{op.name}: no function @{name} with a body", op.span, label="symbol"))
         return name, callee
 
     def written(self, function: Op, is_entry: bool = True) -> Op:
@@ -111,7 +111,7 @@ class _Inliner:
 
     def keep(self, op: Op, operands: list[Value], into: Block) -> Task:
         if op.name == "func.constant" and function_type(self.defined(op, "value")[1]) != op.result.type:
-            raise VerifyError(diagnose(f"{op.name}: the function has another type", op.span))
+            raise VerifyError(diagnose(f"{op.name}: the function has another type", op.span, label="type"))
         regions = []
         for region in op.regions:
             regions.append(Region([]))
@@ -165,7 +165,11 @@ def _emit(into: Block, op: Op, name: str, operands: list[Value], attributes: dic
 def _known_function(call: Op, callee: Value) -> Op:
     """The func.constant that a call_indirect calls."""
     if callee.op is None or callee.op.name != "func.constant":
-        raise UnsupportedError(diagnose(f"{call.name} of a function that is not known at compile time", call.span))
+        raise UnsupportedError(
+            diagnose(
+                f"{call.name} of a function that is not known at compile time", call.span, label="unknown-function"
+            )
+        )
     return callee.op
 
 

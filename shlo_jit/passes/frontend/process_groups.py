@@ -101,4 +101,6 @@ def name_of(op: Op) -> str:
 
 
 def refuse(op: Op, message: str, *, hint: str = "", found: str = "", expected: str = "") -> NoReturn:
-    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint, found=found, expected=expected))
+    raise UnsupportedError(
+        diagnose(message, op.span, op=op.name, hint=hint, found=found, expected=expected, label="process-groups")
+    )

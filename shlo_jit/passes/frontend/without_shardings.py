@@ -41,7 +41,9 @@ def _body(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     inside = [*body.arguments, *body.terminator.operands]
     if [v.type for v in inside] != [v.type for v in (*operands, *op.results)]:
         what = f"{op.name} computes on parts of its operands, but the program is compiled for one device"
-        raise UnsupportedError(diagnose(what, op.span, hint="compile with num_partitions what one device runs"))
+        raise UnsupportedError(
+            diagnose(what, op.span, hint="compile with num_partitions what one device runs", label="several-devices")
+        )
     rw.values.update(zip(body.arguments, operands, strict=True))
     rw.run(body.ops[:-1])
     return [rw.get(v) for v in body.terminator.operands]

@@ -68,7 +68,7 @@ def _divide(op: Op, a: Array, b: Array) -> Array:
 def _quotient(x: int, y: int) -> int:
     """Rounded towards zero."""
     if y <= 0:
-        raise NotSymbolic(f"{x} is divided by {y}")
+        raise NotSymbolic("division-unknown", f"{x} is divided by {y}")
     return x // y if x >= 0 else -(-x // y)
 
 

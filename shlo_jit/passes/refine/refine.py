@@ -176,7 +176,7 @@ class _Refiner:
         d, extent = op.int("dimension"), operand.tensor.extents[op.int("dimension")]
         if not 0 <= size <= extent:
             message = f"set_dimension_size: {size} is not a size of dimension {d}, which has {extent}"
-            raise VerifyError(diagnose(message, op.span, op=op.name))
+            raise VerifyError(diagnose(message, op.span, op=op.name, label="dimension-size"))
         return mk.slice_dim(rw, operand, d, 0, size)
 
     def _retyped(self, rw: Rewriter, op: Op, operands: list[Value]) -> Op:
@@ -233,7 +233,9 @@ class _Refiner:
         try:
             return [meet(a, b) for a, b in zip(stated, found, strict=True)]
         except Contradiction as both:
-            raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
+            raise VerifyError(
+                diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name, label="type")
+            ) from None
 
     def _joined(self, op: Op) -> Sequence[Type]:
         """What all branches return: dimensions that differ are unknown, in what each returns too."""

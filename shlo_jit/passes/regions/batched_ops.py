@@ -66,7 +66,9 @@ def _positions(op: Op, shape: Window) -> list[tuple[int, ...]]:
     """The positions in a window, in order."""
     sizes = [d or 0 for d in shape.dimensions]
     if math.prod(sizes) > tuning.LIFT_POSITIONS:
-        raise UnsupportedError(diagnose(f"{op.name}: so large a window with such a region", op.span))
+        raise UnsupportedError(
+            diagnose(f"{op.name}: so large a window with such a region", op.span, label="region-too-large")
+        )
     return list(itertools.product(*map(range, sizes)))
 
 

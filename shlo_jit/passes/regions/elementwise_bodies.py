@@ -52,7 +52,7 @@ def _require_scalars(op: Op) -> None:
         for a in region.block.arguments:
             if isinstance(a.type, TensorType) and a.type.shape != ():
                 what = f"{op.name}: a region over values of type {type_text(a.type)}, which are no scalars"
-                raise UnsupportedError(diagnose(what, op.span))
+                raise UnsupportedError(diagnose(what, op.span, label="region-types"))
 
 
 def _is_general(op: Op) -> bool:

@@ -179,7 +179,7 @@ def test_memory_of_others_that_lies_oddly() -> None:
         place, size = x.unsafe_buffer_pointer(), np.dtype(x.dtype).itemsize
         assert place % size == 0 and (place == array.ctypes.data) == (off % size == 0)
         np.testing.assert_array_equal(np.asarray(x), array)
-        with pytest.raises(JaxRuntimeError, match="expected at a multiple of 16 bytes"):
+        with pytest.raises(JaxRuntimeError, match="multiple of 16"):
             jax.dlpack.from_dlpack(array, copy=False)
 
 

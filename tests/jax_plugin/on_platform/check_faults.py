@@ -137,7 +137,7 @@ def test_a_function_that_calls_the_program_of_several_devices_it_is_called_by(mo
 
     sharded = jax.device_put(X, jax.NamedSharding(MESH, P("i")))
     f = jax.jit(partial(in_shards, partial(pure, function))).lower(sharded).compile()
-    with pytest.raises(Exception, match="the program has been in another call for 0.5 s"):
+    with pytest.raises(Exception, match="another call.*0.5 s"):
         jax.block_until_ready(f(sharded))
     nested = False
     np.testing.assert_array_equal(f(sharded), X)

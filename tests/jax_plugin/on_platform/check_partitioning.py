@@ -42,9 +42,9 @@ def test_layouts() -> None:
     np.testing.assert_array_equal(np.asarray(f(X)), X + 1)
     chosen = jax.jit(lambda x: x.T, in_shardings=Format(Layout.AUTO), out_shardings=Format(Layout.AUTO))
     assert chosen.lower(X).compile().output_formats.layout.major_to_minor == (0, 1)
-    with pytest.raises(JaxRuntimeError, match=r"result 0 should lie as \{0,1\}, but arrays are row-major"):
+    with pytest.raises(JaxRuntimeError, match=r"result 0 .*\{0,1\}.*row-major"):
         jax.jit(lambda x: x + 1, out_shardings=other)(X)
-    with pytest.raises(JaxRuntimeError, match=r"argument 1 should lie as \{0,1\}, but arrays are row-major"):
+    with pytest.raises(JaxRuntimeError, match=r"argument 1 .*\{0,1\}.*row-major"):
         jax.jit(lambda x, y: x + y, in_shardings=(usual, other)).lower(X, X).compile()
     with pytest.raises(JaxRuntimeError, match="row-major"):
         jax.device_put(jnp.asarray(X), other)

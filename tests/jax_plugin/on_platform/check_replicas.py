@@ -124,7 +124,7 @@ def test_of_what_is_cut_there_is_one() -> None:
     options.executable_build_options.use_spmd_partitioning = True
     client: Any = jax.devices()[0].client
     text = text.format(op="stablehlo.negate %x : tensor<4xf32>", type=VECTOR, replicas=2, partitions=2)
-    with pytest.raises(JaxRuntimeError, match="a program with shardings has one replica, not 2"):
+    with pytest.raises(JaxRuntimeError, match="replica.*2"):
         client.compile_and_load(text, jax.devices(), options)
 
 
@@ -140,9 +140,7 @@ def test_parts_that_are_not_equal() -> None:
     options.executable_build_options.use_spmd_partitioning = True
     options.device_assignment = xla_client.DeviceAssignment.create(np.arange(2).reshape(1, 2))
     client: Any = jax.devices()[0].client
-    with pytest.raises(
-        JaxRuntimeError, match="argument 0 is tensor<3xf32>, which its sharding does not cut into equal"
-    ):
+    with pytest.raises(JaxRuntimeError, match="argument 0 .*tensor<3xf32>.*sharding"):
         client.compile_and_load(text, jax.devices()[:2], options)
 
 
@@ -162,11 +160,11 @@ def test_what_is_known_of_such_a_program() -> None:
 
 def test_wrong_numbers() -> None:
     op, type, _ = OPS["all_reduce"]
-    with pytest.raises(JaxRuntimeError, match="all_reduce names replica 3, but there are 2 replicas"):
+    with pytest.raises(JaxRuntimeError, match="all_reduce.*replica 3.*2 replicas"):
         compiled(op, type, [[0], [1]])
-    with pytest.raises(JaxRuntimeError, match=r"for each of 2 replicas and 1 partitions, got \[\[0, 1, 2, 3\]\]"):
+    with pytest.raises(JaxRuntimeError, match=r"2 replicas.*1 partitions.*\[\[0, 1, 2, 3\]\]"):
         compiled(op, type, [[0], [1], [2], [3]], replicas=2)
-    with pytest.raises(JaxRuntimeError, match=r"for each of 4 replicas and 1 partitions, got \[\[0, 1, 2, 2\]\]"):
+    with pytest.raises(JaxRuntimeError, match=r"4 replicas.*1 partitions.*\[\[0, 1, 2, 2\]\]"):
         compiled(op, type, [[0], [1], [2], [2]])
     program = compiled(op, type, [[0], [1], [2], [3]])
     with pytest.raises(JaxRuntimeError, match="4 shards"):

@@ -1,0 +1,24 @@
+"""Programs that are refused: the exception's kind, the label of its first diagnostic, and where that points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from shlo_jit import StableHLOError
+
+
+@contextmanager
+def refused(
+    kind: type[StableHLOError], label: str | tuple[str, ...], place: tuple[int, int] | None = None, shows: str = ""
+) -> Iterator[pytest.ExceptionInfo[StableHLOError]]:
+    """The block ends with this exception. `label`: one, or those of which it has one; `place`: line and column; `shows`:
+    a name or number in the message."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    first = caught.value.diagnostics[0]
+    assert first.label in ((label,) if isinstance(label, str) else label), first
+    assert place is None or (first.line, first.column) == place, first
+    assert shows in first.message, first
