@@ -48,9 +48,13 @@ def is_fusible(op: Op) -> bool:
 def _too_much(op: Op, places: list[At]) -> Refusal | None:
     """Why an op is not computed in a nest at the places where it is wanted: they are too many, or too intricate."""
     if len(places) > tuning.MOST_PLACES:
-        return Refusal(f"read at {len(places)} places")
+        return Refusal(
+            "many-indices", f"a loop reads it at {len(places)} indices; at most {tuning.MOST_PLACES} are fused"
+        )
     if op.operands and any(ix.terms_of(at, tuning.PLACE_TERMS) > tuning.PLACE_TERMS for at in places):
-        return Refusal(f"read at a place with more than {tuning.PLACE_TERMS} terms and conditions")
+        return Refusal(
+            "intricate-index", f"a loop reads it at an index of more than {tuning.PLACE_TERMS} terms and conditions"
+        )
     return None
 
 

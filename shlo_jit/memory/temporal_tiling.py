@@ -46,7 +46,7 @@ def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) 
     body = step.blocks[1]
     copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
     if any(c.source.tensor.rank for c in copies):
-        return Refusal("a state is copied in every iteration")
+        return Refusal("state-copied", "a state is copied in every iteration")
     pairs = memory.exchanges.get(id(step), [])
     partners = {id(s) for pair in pairs for s in pair}
     states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
@@ -54,15 +54,15 @@ def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) 
         for store in nest.nest.stores:
             storage = memory.storage[store.target]
             if len(nests) == 1 and id(storage) not in states | partners:
-                return Refusal("it writes a value that is no state")
+                return Refusal("writes-temporary", "an iteration writes a value that is not a state")
             if any(memory.storage[v] is storage and not _stays_apart(nest, v, store) for v in nest.reads):
-                return Refusal("it reads what it has overwritten")
+                return Refusal("reads-overwritten", "an iteration reads what it has overwritten")
     if len(nests) == 1:
         return None
     values = [v for nest in nests for v in (*nest.writes, *nest.reads)]
     touched = {id(s): s for s in [*(memory.storage[v] for v in values), *(s for pair in pairs for s in pair)]}
     if any(_overlap(s, t) for s in touched.values() for t in touched.values() if s is not t):
-        return Refusal("its arrays share some of their memory, and not all")
+        return Refusal("arrays-overlap", "two arrays share a part of their memory")
     return None
 
 

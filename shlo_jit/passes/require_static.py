@@ -31,7 +31,7 @@ def require_static(function: Op, _: Context) -> Op:
         from shlo_jit.text.foreign_dialects import dialect_hint
 
         what, hint = f"{op.name}: ops of this dialect are not compiled", dialect_hint(op.name)
-        raise UnsupportedError(diagnose(what, op.span, op=op.name, hint=hint, code="unsupported.dialect"))
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, hint=hint, label="unknown-dialect", code="unsupported.dialect"))
     for op in walk(function.block()):
         for result in op.results:
             if not isinstance(result.type, TensorType):
@@ -47,7 +47,7 @@ def require_expanded(op: Op) -> None:
     knows, as paddings. Raises UnsupportedError."""
     if EXPANDED.concerns(op.name):
         what = f"{op.name}: the operands that say sizes and places should be constants; they are known at run time only"
-        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="constants"))
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="operand-not-constant"))
 
 
 def require_known_shapes(op: Op) -> None:

@@ -198,7 +198,8 @@ def _group_size(op: Op) -> int:
     """How many processes meet. Raises UnsupportedError where that is not the same for all."""
     groups = op.attributes["replica_groups"].array
     if (groups < 0).any():
-        raise UnsupportedError(diagnose(f"{op.name}: groups of different sizes with such a region", op.span))
+        what = f"{op.name}: groups of different sizes with such a region"
+        raise UnsupportedError(diagnose(what, op.span, label="uneven-groups"))
     return groups.shape[1]
 
 

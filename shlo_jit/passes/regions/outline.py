@@ -42,7 +42,7 @@ def check_region(ops: Sequence[Op]) -> None:
         meets = record is not None and record.has("collective") and op.name != "stablehlo.replica_id"
         meets = meets or op.attributes.get("call_target_name") in AMONG_PROCESSES
         if meets or not all(isinstance(v.type, TensorType) for v in (*op.operands, *op.results)):
-            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
+            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span, label="region-op"))
 
 
 def sort_by_function(rw: Rewriter, op: Op, operands: Sequence[Value], outlined: Outlined) -> Sequence[Value]:
