@@ -48,9 +48,14 @@ def labels() -> Iterator[str]:
     """Labels of programs that cannot be compiled."""
     for _, call in calls():
         if name_of(call) == "UnsupportedError" and call.args and isinstance(call.args[0], ast.Call):
-            for keyword in call.args[0].keywords:
-                if keyword.arg == "label" and isinstance(keyword.value, ast.Constant):
-                    yield str(keyword.value.value)
+            yield from _words(call.args[0], "label")
+        if name_of(call) == "diagnose" and any(code.startswith("unsupported.") for code in _words(call, "code")):
+            yield from _words(call, "label")
+
+
+def _words(call: ast.Call, name: str) -> list[str]:
+    """The value of a keyword that is a literal."""
+    return [str(k.value.value) for k in call.keywords if k.arg == name and isinstance(k.value, ast.Constant)]
 
 
 def explained() -> list[str]:

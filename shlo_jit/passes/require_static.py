@@ -31,7 +31,9 @@ def require_static(function: Op, _: Context) -> Op:
         from shlo_jit.text.foreign_dialects import dialect_hint
 
         what, hint = f"{op.name}: ops of this dialect are not compiled", dialect_hint(op.name)
-        raise UnsupportedError(diagnose(what, op.span, op=op.name, hint=hint, label="unknown-dialect", code="unsupported.dialect"))
+        raise UnsupportedError(
+            diagnose(what, op.span, op=op.name, hint=hint, label="unknown-dialect", code="unsupported.dialect")
+        )
     for op in walk(function.block()):
         for result in op.results:
             if not isinstance(result.type, TensorType):

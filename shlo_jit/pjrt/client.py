@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.ir.types import MOST_DIMENSIONS
-from shlo_jit.pjrt import handles, interface
+from shlo_jit.pjrt import host_records, interface
 from shlo_jit.pjrt.code.row_major import LAYOUTS
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept, named_value
@@ -27,7 +27,7 @@ SEVERAL_PROCESSES = (
 )
 DEVICE_KIND = "cpu"
 
-_DEVICE, _MEMORY = handles.structure(handles.DEVICE), handles.structure(handles.MEMORY)
+_DEVICE, _MEMORY = host_records.structure(host_records.DEVICE), host_records.structure(host_records.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
 """Functions of the interface that Python has, by name."""
@@ -121,7 +121,7 @@ class Client:
         """Of the layout that arrays of a rank have. Raises PluginError."""
         if not 0 <= rank <= MOST_DIMENSIONS:
             raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_DIMENSIONS} dimensions, not {rank}")
-        return self.library.addresses[LAYOUTS.text[1:]] + handles.nbytes(handles.LAYOUT) * rank
+        return self.library.addresses[LAYOUTS.text[1:]] + host_records.nbytes(host_records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
@@ -135,7 +135,7 @@ class Client:
         """Let go of programs whose records were destroyed."""
         address = self.functions.take_dead()
         while address:
-            record = handles.structure(handles.EXECUTABLE).from_address(address)
+            record = host_records.structure(host_records.EXECUTABLE).from_address(address)
             address = record.next
             self.programs.pop(record.number, None)
 
@@ -170,7 +170,7 @@ class Client:
         self.functions.delete(buffer)
 
     def program(self, address: int) -> Program:
-        return self.programs[handles.structure(handles.EXECUTABLE).from_address(address).number]
+        return self.programs[host_records.structure(host_records.EXECUTABLE).from_address(address).number]
 
 
 # ---------------------------------------------------------------------- plugin and client

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shlo_jit.api import compile, parse
 from shlo_jit.ir.core import Module, function_type
 from shlo_jit.ir.types import TensorType
-from shlo_jit.pjrt import handles, interface
+from shlo_jit.pjrt import host_records, interface
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
@@ -67,7 +67,7 @@ class Program:
     def record_for(self, number: int, client: Client) -> int:
         """Address of the record; it lives as long as the program."""
         device = client.device_address(self.options.devices[0][0])
-        self.record = handles.structure(handles.EXECUTABLE)(
+        self.record = host_records.structure(host_records.EXECUTABLE)(
             device=device,
             argument_count=len(self.arguments),
             result_count=len(self.results),
@@ -128,12 +128,12 @@ class SingleProgram(Program):
         aliases = dict(self.compiled.output_aliases)
         place_of = {p.number: i for i, p in enumerate(self.arguments) if p.number >= 0}
         taking = {argument: output for output, argument in aliases.items()}
-        argument_rows = (handles.structure(handles.ARGUMENT) * max(1, len(self.arguments)))()
+        argument_rows = (host_records.structure(host_records.ARGUMENT) * max(1, len(self.arguments)))()
         for i, (row, port) in enumerate(zip(argument_rows, self.arguments, strict=False)):
             row.input, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
             row.dims = self.kept.numbers(port.shape)
             row.is_donated, row.result = i in self.donated and port.number >= 0, taking.get(port.number, -1)
-        result_rows = (handles.structure(handles.RESULT) * max(1, len(self.results)))()
+        result_rows = (host_records.structure(host_records.RESULT) * max(1, len(self.results)))()
         for row, port in zip(result_rows, self.results, strict=False):
             row.output, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
             row.dims = self.kept.numbers(port.shape)

@@ -23,7 +23,7 @@ from shlo_jit.api import compile
 from shlo_jit.distributed.manual import is_manual
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
-from shlo_jit.pjrt import handles, interface
+from shlo_jit.pjrt import host_records, interface
 from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
@@ -216,7 +216,7 @@ def _is_for_parts(module: Module) -> bool:
     return False
 
 
-_BUFFER = handles.structure(handles.BUFFER)
+_BUFFER = host_records.structure(host_records.BUFFER)
 
 
 def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:

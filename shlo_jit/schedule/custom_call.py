@@ -129,13 +129,16 @@ def _unknown(op: Op, target: str) -> Diagnostic:
     """The message about a target that nobody implements. Programs with functions of Python that JAX keeps are told how
     they run."""
     what = f"custom_call: no callable is registered for target @{target}"
-    code, label = "unsupported.custom_call", "target"
-    hint = f"pass one: shlo_jit.compile(..., custom_calls={{{target!r}: f}})"
     if JAX_CALLBACK.fullmatch(target):
         what += ": it is a function of Python that stays in the process in which JAX traced it"
-        code, label = "unsupported.jax_callback", "jax callback"
         hint = "call shlo_jit.jax.jit(f), or run JAX with JAX_PLATFORMS=shlo (docs/jax.md)"
-    return diagnose(what, op.span, op=op.name, label=label, hint=hint, found=target, code=code)
+        return diagnose(
+            what, op.span, op=op.name, label="jax-callback", hint=hint, found=target, code="unsupported.jax_callback"
+        )
+    hint = f"pass one: shlo_jit.compile(..., custom_calls={{{target!r}: f}})"
+    return diagnose(
+        what, op.span, op=op.name, label="unregistered-call", hint=hint, found=target, code="unsupported.custom_call"
+    )
 
 
 def _code(op: Op) -> CodeSchedule:

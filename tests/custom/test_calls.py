@@ -159,7 +159,7 @@ def test_without_numba(wrap, monkeypatch):
 
     for name in [n for n in sys.modules if n == "numba" or n.startswith("numba.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    with refused(UnsupportedError, "numba-missing", (2, 8), shows="shlo_jit[numba]"):
+    with refused(UnsupportedError, "numba-missing", (2, 8), shows="pip install numba"):
         shlo_jit.compile(call(["4xf32"], ["4xf32"]), custom_calls={"f": wrap(lambda a: a)})
 
 

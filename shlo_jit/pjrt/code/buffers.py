@@ -19,7 +19,7 @@ from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
 from shlo_jit.pjrt.code.layouts import refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.shapes import itemsize
-from shlo_jit.pjrt.handles import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
+from shlo_jit.pjrt.host_records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
 NO_MEMORY = "there is not enough memory: %ld bytes are wanted"
 

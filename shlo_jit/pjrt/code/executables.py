@@ -9,7 +9,7 @@ from shlo_jit.kernels.atomics import atomic, atomic_load
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, new
-from shlo_jit.pjrt.handles import EXECUTABLE, MEMORY, USER_DATA, nbytes
+from shlo_jit.pjrt.host_records import EXECUTABLE, MEMORY, USER_DATA, nbytes
 
 DEAD = V("ptr", "@shlo_pjrt_dead")
 

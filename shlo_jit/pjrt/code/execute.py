@@ -21,7 +21,7 @@ from shlo_jit.pjrt.code.function_writer import NULL, Args, Record, Slot, check_s
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import answer_of, call_python, has_to_raise, is_interrupted, stay_at_the_end
-from shlo_jit.pjrt.handles import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
+from shlo_jit.pjrt.host_records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
 

@@ -12,7 +12,7 @@ import zlib
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
-from shlo_jit.pjrt.handles import RecordFields
+from shlo_jit.pjrt.host_records import RecordFields
 from shlo_jit.pjrt.interface import INVALID_ARGUMENT, fields_of, needed_bytes
 
 NULL = V("ptr", "null")

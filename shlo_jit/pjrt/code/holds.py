@@ -20,7 +20,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.function_writer import NULL, Record, error
-from shlo_jit.pjrt.handles import BUFFER, STORAGE
+from shlo_jit.pjrt.host_records import BUFFER, STORAGE
 
 DELETED, HOLD = 1, 2
 """In `state`."""

@@ -14,7 +14,7 @@ from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, new, symbol
-from shlo_jit.pjrt.handles import ERROR, EVENT, WAITER, nbytes
+from shlo_jit.pjrt.host_records import ERROR, EVENT, WAITER, nbytes
 from shlo_jit.pjrt.interface import fields_of
 
 READY = V("ptr", "@shlo_pjrt_ready")

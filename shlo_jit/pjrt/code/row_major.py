@@ -9,7 +9,7 @@ from shlo_jit.ir.types import MOST_DIMENSIONS
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.llvm_values import V
 from shlo_jit.pjrt.code.function_writer import Record, Slot
-from shlo_jit.pjrt.handles import BUFFER, LAYOUT, nbytes
+from shlo_jit.pjrt.host_records import BUFFER, LAYOUT, nbytes
 
 LAYOUTS = V("ptr", "@shlo_pjrt_layouts")
 """One for each rank."""

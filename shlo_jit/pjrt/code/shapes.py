@@ -14,7 +14,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, print_to, text
-from shlo_jit.pjrt.handles import ARGUMENT, BUFFER
+from shlo_jit.pjrt.host_records import ARGUMENT, BUFFER
 
 ITEMSIZES, NAMES = V("ptr", "@shlo_pjrt_itemsizes"), V("ptr", "@shlo_pjrt_type_names")
 """Of each type: bytes of an element, an i8, 0 where there is no such type; its name."""

@@ -11,7 +11,7 @@ from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import stay_at_the_end
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
-from shlo_jit.pjrt.handles import DEVICE, MEMORY
+from shlo_jit.pjrt.host_records import DEVICE, MEMORY
 
 VIEW_ALIGNMENT = V("ptr", "@shlo_pjrt_view_alignment")
 """Of memory that others have: 16 bytes, as every allocator gives it, or what the host allows instead."""
