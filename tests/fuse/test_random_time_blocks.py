@@ -27,7 +27,7 @@ def same(gots: Any, wants: Sequence[Any]) -> None:
 
 def is_blocked(exe: Any) -> bool:
     """Whether the schedule says that several iterations are made at a time. That is what is written."""
-    lines = [line for line in exe.text("schedule").splitlines() if line.split()[:2] == ["in", "time"]]
+    lines = [line for line in exe.text("schedule").splitlines() if line.split()[:2] == ["temporal", "tiling"]]
     says = any("at a time" in line for line in lines)
     assert says == (".stripes." in exe.text("lowered")), lines
     return says

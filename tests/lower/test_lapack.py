@@ -182,7 +182,7 @@ def test_object_code_holds_no_address(tmp_path) -> None:
 
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lapack, "is_available", lambda: False)
-    with refused(shlo_jit.StableHLOError, "lapack-missing", (3, 10), shows="shlo_jit[lapack]"):
+    with refused(shlo_jit.StableHLOError, "lapack-missing", (3, 10), shows="pip install scipy"):
         shlo_jit.compile(TEXT, cache=False)
 
 

@@ -61,7 +61,8 @@ def test_copies_on_tiles(copies: tuple[int, int], dtype: str) -> None:
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_copies_in_a_concatenation(window: int) -> None:
-    assert "on its tiles" in check(program((2, 2), window=window, joined=True))
+    """Results are right; the loop is not an epilogue of the product, since each of its stores is one of a part."""
+    assert "[not-each-element-once]" in check(program((2, 2), window=window, joined=True))
 
 
 def test_too_many_copies_are_a_loop_of_their_own() -> None:

@@ -84,7 +84,7 @@ def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
         (convolution((1, 58, 58, 64), 3, 64), "14 pixels x 32 channels", "lines of 56 pixels x 64 channels"),
         (convolution((1, 12, 12, 64), 3, 64), "14 pixels x 32 channels", "pixels x 64 channels"),
         (convolution((1, 58, 58, 16), 3, 32, "first"), "14 channels x 32 pixels", "pixels x 32 channels"),
-        (convolution((1, 58, 58, 64), 5, 64, groups=64), "16 channels per vector", "x 64 channels"),
+        (convolution((1, 58, 58, 64), 5, 64, groups=64), "16 channels per vector", "x 16 channels"),
         (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), "16 pixels per vector", "of single channels"),
         (convolution((1, 58, 58, 64), 3, 64, groups=16), "16 channels per vector", "x 64 channels"),
     ],
@@ -105,7 +105,7 @@ def test_a_schedule_says_what_a_tile_and_a_task_compute(found: ConvolutionSchedu
 
 def test_little_work_runs_on_the_caller() -> None:
     """However many tasks there are: with one thread they run one after the other."""
-    decides(convolution((1, 10, 10, 8), 3, 8), "tasks", "", "too-little-work", f"{tuning.CONV_SERIAL:,}")
+    decides(convolution((1, 10, 10, 16), 3, 16), "tasks", "", "too-little-work", f"{tuning.CONV_SERIAL:,}")
     few = convolution((1, 10, 10, 32), 3, 32, groups=32)
     decides(few, "tasks", "1 task", "too-little-work", f"{tuning.DEPTHWISE_SERIAL:,}")
 
