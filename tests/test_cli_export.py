@@ -103,7 +103,7 @@ func.func @go(%x: tensor<4096xf32>) -> tensor<4096xf32> {{
 
 def test_export_refuses(folder: Path) -> None:
     assert "no function @none" in invoke("export", "two.mlir", "-o", "two.o", "--entry", "none", status=1)
-    assert "expected a file that ends in one of" in invoke("export", "two.mlir", "-o", "two.txt", status=1)
+    assert "two.txt" in invoke("export", "two.mlir", "-o", "two.txt", status=1)
     assert "there is no command 'no-such-ld'" in invoke(
         "export", "two.mlir", "-o", "two.so", "--linker", "no-such-ld", status=1
     )
@@ -163,7 +163,7 @@ def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
     invoke("run", "twice.so", "--input", "x.npy", "--output-dir", "out")
     assert np.load("out/output0.npy").tolist() == [0, 2, 4]
     shown = invoke("run", "twice.so", "--random", "--shape", "5xi32", status=2)
-    assert "the library has code for x = int32[3], int32[8]; got int32[5]" in shown
+    assert "x = int32[3], int32[8]" in shown and "int32[5]" in shown
     assert "--shape" in invoke("run", "twice.so", "--random", status=2)
 
 
@@ -266,7 +266,7 @@ def test_symbols_of_webassembly() -> None:
 
 
 def test_inspect_refuses_what_is_no_library(folder: Path) -> None:
-    assert "it was not made by shlo_jit" in invoke("inspect", "two.mlir", status=2)
+    assert "two.mlir" in invoke("inspect", "two.mlir", status=2)
     assert "no such file" in invoke("inspect", "none.so", status=2)
     assert "it is a folder" in invoke("inspect", str(folder), status=2)
 
@@ -292,7 +292,7 @@ def test_run_says_what_it_cannot_load(ending: str) -> None:
     if ending == "wasm" and shutil.which("wasm-ld") is None:
         pytest.skip("wasm-ld is not installed")
     invoke("export", "two.mlir", "-o", f"two.{ending}", *(["--target", "wasm32"] if ending == "wasm" else []))
-    assert "a .so or .o for Linux can be loaded" in invoke("run", f"two.{ending}", "--random", status=2)
+    assert ".so or .o" in invoke("run", f"two.{ending}", "--random", status=2)
 
 
 @pytest.mark.parametrize("command", ["profile", "show", "reduce"])

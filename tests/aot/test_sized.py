@@ -89,7 +89,7 @@ def test_shapes_that_there_are_not(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as raised:
         loaded(rows(2))
     there = ", ".join(f"float32[{n},160]" for n in SIZES)
-    assert str(raised.value) == f"the library has code for x = {there}; got float32[2,160]"
+    assert f"x = {there}" in str(raised.value) and str(raised.value).endswith("float32[2,160]")
     with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,160\].*float32\[3,159\]"):
         loaded(rows(3)[:, 1:])
     assert same(loaded(rows(3)), shlo_jit.compile(NETWORK)(rows(3)))
@@ -103,7 +103,7 @@ def test_values_select_too(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as raised:
         loaded(np.int32(5), np.arange(4))
     there = "(2, int64[3]), (5, int64[3]), (2, int64[4])"
-    assert str(raised.value) == f"the library has code for (n, x) = {there}; got (5, int64[4])"
+    assert f"(n, x) = {there}" in str(raised.value) and str(raised.value).endswith("(5, int64[4])")
 
 
 def test_values_that_nothing_follows_from_do_not_select(tmp_path: Path) -> None:
@@ -329,9 +329,8 @@ def test_values_alone(tmp_path: Path) -> None:
         assert same(loaded(np.array(n), np.int8(m)), compiled(np.array(n), np.int8(m)))
     with pytest.raises(ValueError) as raised:
         loaded(np.array([1, 2]), np.int8(4))
-    assert str(raised.value) == (
-        "the library has code for (n, m) = ([2, 3], 4), ([3, 2], 4), ([0, 0], 0); got ([1, 2], 4)"
-    )
+    assert "(n, m) = ([2, 3], 4), ([3, 2], 4), ([0, 0], 0)" in str(raised.value)
+    assert str(raised.value).endswith("([1, 2], 4)")
 
 
 @needs_cc

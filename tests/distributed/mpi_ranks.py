@@ -168,7 +168,7 @@ def mismatch() -> str:
     exe = compiled(all_reduce(4, name="f") + all_reduce(4, "maximum", "g"), programs=[["f"] * LAST + ["g"]])
     first = refused(exe, [(np.ones(4, np.float32),)] * SIZE)
     again = refused(exe.local, np.ones(4, np.float32))
-    assert again == f"ExecutionError: its processes have ended ({first.partition(': ')[2]}): compile the program again"
+    assert again.startswith("ExecutionError: ") and f"({first.partition(': ')[2]})" in again
     return first
 
 

@@ -49,8 +49,7 @@ def test_a_worker_that_is_killed_between_calls_is_named() -> None:
         exe(arguments(3))
         os.kill(exe.pids[2], signal.SIGKILL)
         error = failing(exe)
-        assert str(error) == "the process of rank 2 was ended by SIGKILL"
-        assert error.rank == 2
+        assert "SIGKILL" in str(error) and error.rank == 2
         del exe, error
 
 
@@ -74,7 +73,7 @@ def test_a_death_says_where_the_rank_met_others_last() -> None:
     with nothing_left():
         exe = shlo_jit.compile(text, num_replicas=2, custom_calls={"c": failing_calls.kills_worker})
         error = failing(exe, ranks=2)
-        assert str(error) == "the process of rank 1 was ended by SIGKILL, at or behind all_reduce of f32[4] (line 3)"
+        assert "SIGKILL" in str(error) and "f32[4] (line 3)" in str(error)
         assert (error.rank, error.op, error.place) == (1, "all_reduce", "line 3")
         del exe, error
 
@@ -83,7 +82,7 @@ def test_a_death_is_noticed_where_nobody_may_ask_for_exit_codes() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with nothing_left():
-            assert str(failing(compiled(3, failing_calls.kills_itself))) == "the process of rank 1 has ended"
+            assert failing(compiled(3, failing_calls.kills_itself)).rank == 1
     finally:
         signal.signal(signal.SIGCHLD, before)
 
@@ -140,14 +139,15 @@ def test_a_worker_that_is_stopped_is_lost_after_the_time_out(is_idle: bool) -> N
 def test_an_endless_custom_call_is_ended_after_the_time_out() -> None:
     with nothing_left():
         error = failing(compiled(3, failing_calls.loops, time_out=1.0), WorkerTimeoutError)
-        assert "rank 1, before its first collective op, did not get on for 1 s" in str(error)
+        assert (error.rank, error.op) == (1, "") and "1 s" in str(error)
         del error
 
 
 def test_a_rank_that_nobody_waits_for_is_lost_too() -> None:
     text = meeting(2, call=True).partition("%r =")[0] + "return %y : tensor<4xf32>\n}"
     exe = shlo_jit.compile(text, num_replicas=2, custom_calls={"c": failing_calls.loops}, time_out=1.0)
-    assert str(failing(exe, WorkerTimeoutError, ranks=2)) == "rank 1 did not get on for 1 s"
+    error = failing(exe, WorkerTimeoutError, ranks=2)
+    assert error.rank == 1 and "1 s" in str(error)
 
 
 def permute(result: str, operand: str, source: int, target: int) -> str:
@@ -177,7 +177,7 @@ def test_the_rank_that_is_blamed_is_the_one_that_all_wait_for_in_the_end() -> No
     with shlo_jit.compile("\n".join(functions), transport="threads", time_out=1.0, **options) as exe:
         error = failing(exe, WorkerTimeoutError)
     assert error.rank == 2
-    assert "rank 2, before its first collective op, did not get on for 1 s" in str(error)
+    assert error.op == "" and "1 s" in str(error)
     for thread in threading.enumerate():  # it leaves when its call has come back
         if thread.name == "shlo_jit-2":
             thread.join(SOON)
@@ -229,7 +229,8 @@ def test_what_an_interrupted_call_raised_is_not_about_the_next() -> None:
         timer.join()
         assert exe([(np.zeros(4, np.float32),)] * 2)[0][0] == 0
         os.kill(exe.pids[1], signal.SIGKILL)
-        assert str(failing(exe, ranks=2)) == "the process of rank 1 was ended by SIGKILL"
+        error = failing(exe, ranks=2)
+        assert error.rank == 1 and "SIGKILL" in str(error)
 
 
 def test_an_interrupt_of_what_cannot_be_stopped_ends_the_processes() -> None:
@@ -297,7 +298,7 @@ def test_closing_stops_the_call_of_another_thread() -> None:
         exe.close()
         thread.join()
         assert time.monotonic() - begun < SOON
-        assert str(caught[0]) == "the executable was closed during the call"
+        assert "closed" in str(caught[0])
         del exe, thread
 
 
@@ -321,7 +322,8 @@ if __name__ == "__main__":
 """
     with started(script) as child:
         out, _ = child.communicate(timeout=SOON)
-    assert out == "the processes belong to the process that this one was forked from: compile here\n-1.0\n"
+    message, value = out.splitlines()
+    assert "forked" in message and value == "-1.0"
 
 
 # ---------------------------------------------------------------------- beginnings that fail
@@ -423,16 +425,16 @@ def test_custom_calls_of_a_script_without_a_guard_are_an_error_that_says_so() ->
         out, errors = child.communicate(timeout=30)
     assert (out, child.returncode) == ("", 1)
     last = errors.strip().rpartition("\n")[2]
-    assert "the process of rank 1 ended with exit code 1 before it had loaded the program" in last
+    assert "rank 1" in last and "exit code 1" in last
     assert "under `if __name__ == '__main__':`" in last
-    assert "a process that is just starting compiles a program for several" in errors
+    assert "just starting" in errors
 
 
 @pytest.mark.parametrize("how", ["stdin", "argument"])
 def test_custom_calls_of_no_file_are_an_error(how: str) -> None:
     with started(SCRIPT.format(guard=GUARD, call="call"), how) as child:
         _, errors = child.communicate(timeout=30)
-    assert "TypeError: custom_calls: worker processes import them by name, and __main__ is no file here" in errors
+    assert "TypeError: custom_calls: " in errors and "__main__" in errors
 
 
 def test_daemonic_processes_are_told_that_they_cannot() -> None:

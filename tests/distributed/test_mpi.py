@@ -119,8 +119,8 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
     texts = said("arguments", 2, tmp_path)
     for rank, text in enumerate(texts):
         shape, count, local = text.splitlines()
-        assert shape == "ValueError: rank 0: argument 0 (x): expected float32[4], got float32[3]"
-        assert count == "TypeError: expected the arguments of each of 2 processes, got 1"
+        assert shape.startswith("ValueError: rank 0: argument 0 (x): ") and "float32[4], got float32[3]" in shape
+        assert count.startswith("TypeError: ") and "2 processes, got 1" in count
         assert local.startswith(f"TypeError: rank {rank}: ")
 
 

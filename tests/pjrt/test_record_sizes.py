@@ -30,7 +30,8 @@ def test_records_that_are_too_small(host: Host, name: str) -> None:
             continue
         with pytest.raises(Refused) as caught:
             host.call(name, nbytes=size)
-        assert str(caught.value) == f"{name}: expected a record of {needed} bytes or more, got {size}"
+        assert str(caught.value).startswith(f"{name}: ") and str(caught.value).endswith(f"{size}")
+        assert f"{needed} bytes" in str(caught.value)
         assert caught.value.code == interface.INVALID_ARGUMENT
 
 

@@ -49,8 +49,8 @@ def test_the_entry_has_the_parameters() -> None:
 
 def test_statuses_have_texts() -> None:
     assert len({status.text for status in abi.Status}) == len(abi.Status)
-    assert abi.status_text(abi.Status.CALL_FAILED) == "a custom call of the program failed"
-    assert abi.status_text(77) == "the program ended with status 77"
+    assert "custom call" in abi.status_text(abi.Status.CALL_FAILED)
+    assert "77" in abi.status_text(77)
 
 
 def test_what_is_streamed_to_is_aligned() -> None:

