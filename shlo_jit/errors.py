@@ -165,7 +165,7 @@ def _excerpt(line: str, column: int, width: int) -> list[str]:
     text, column = _window(line, column)
     shown = printable(text)
     changed = sum(a != b or a == "\ufffd" for a, b in zip(text, shown, strict=True))
-    if changed > max(3, MOST_GARBAGE * len(text)):
+    if changed > max(5, MOST_GARBAGE * len(text)):
         return []
     pad = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
     carets = "^" * max(1, min(width, len(shown) - column + 1))

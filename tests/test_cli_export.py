@@ -205,6 +205,28 @@ def test_inspect_objects_for_any_machine(target: str) -> None:
     assert told["targets"][0]["is_native"] == (here == "runs on this machine")
 
 
+def test_inspect_says_what_each_target_reads(folder: Path) -> None:
+    rows = ", ".join(f"[{', '.join(f'{64 * i + j}.0' for j in range(64))}]" for i in range(64))
+    text = f"""func.func @main(%x: tensor<32x64xf32>) -> tensor<32x64xf32> {{
+      %w = stablehlo.constant dense<[{rows}]> : tensor<64x64xf32>
+      %b = stablehlo.constant dense<[{", ".join(f"{n}.0" for n in range(64))}]> : tensor<64xf32>
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<32x64xf32>, tensor<64x64xf32>) -> tensor<32x64xf32>
+      %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<64xf32>) -> tensor<32x64xf32>
+      %2 = stablehlo.add %0, %1 : tensor<32x64xf32>
+      return %2 : tensor<32x64xf32>
+    }}"""
+    (folder / "dense.mlir").write_text(text)
+    invoke("export", "dense.mlir", "-o", "dense.o", "--target", "x86-64-v4,x86-64-v2")
+    told = json.loads(invoke("inspect", "dense.o", "--json"))
+    matrix = 64 * 64 * 4
+    shared = {target["weights_bytes"] - target["own_weights_bytes"] for target in told["targets"]}
+    assert [target["own_weights_bytes"] for target in told["targets"]] == [matrix, matrix]  # packed for each
+    assert len(shared) == 1 and told["weights"]["bytes"] == 2 * matrix + shared.pop()
+    assert "(16.0 KiB for it alone)" in invoke("inspect", "dense.o")
+    invoke("export", "dense.mlir", "-o", "dense.o", "--target", "x86-64-v2")
+    assert "for it alone" not in invoke("inspect", "dense.o")
+
+
 def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     from shlo_jit.cli import inspection
 

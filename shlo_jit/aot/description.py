@@ -8,7 +8,7 @@ from typing import Any
 
 from shlo_jit.aot import instances
 from shlo_jit.aot.entry_points import alignment, public, result_alignment, run_symbol
-from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, arena_terms
+from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, arena_terms, weights_of
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.sized import Sized, SizedPort
 from shlo_jit.aot.tables import Field, Tables, text_bytes
@@ -51,8 +51,10 @@ def metadata(image: Image) -> dict[str, Any]:
                 "triple": v.target.triple,
                 "features": list(required_features(v.target)),
                 "arena": arena_terms(v),
+                "weights_bytes": nbytes,
+                "own_weights_bytes": own,
             }
-            for v in image.variants
+            for v, (nbytes, own) in zip(image.variants, weights_of(image), strict=True)
         ],
         "instance_bytes": instances.layout(image).nbytes,
         "weights": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -243,6 +244,17 @@ class _Pool:
 
     def weights(self) -> Weights:
         return Weights(tuple(self._constants), tuple(self._offsets), self._end)
+
+
+def weights_of(image: Image) -> list[tuple[int, int]]:
+    """For each target, the bytes of the constants that its code reads, and those of them that no other target's code
+    reads: weights are packed for the vectors and registers of a target."""
+    sizes = {at: c.data.nbytes for at, c in zip(image.weights.offsets, image.weights.constants, strict=True)}
+    used = [{offset for program in v.constants for offset in program} for v in image.variants]
+    readers = Counter(offset for offsets in used for offset in offsets)
+    return [
+        (sum(sizes[at] for at in offsets), sum(sizes[at] for at in offsets if readers[at] == 1)) for offsets in used
+    ]
 
 
 def arena_terms(variant: Variant) -> list[tuple[int, int]]:

@@ -89,10 +89,17 @@ def _values(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
 
 def _print_targets(console: Console, found: Inspection) -> None:
     console.print()
-    rows = make_table("target", "for", "here")
-    for target, fit in zip(found.file.metadata["targets"], found.fits, strict=True):
-        rows.add_row(target["name"], target["triple"], str(fit))
+    targets = found.file.metadata["targets"]
+    has_several = len(targets) > 1 and any(t.get("weights_bytes") for t in targets)  # older libraries do not say it
+    rows = make_table("target", "for", "here", *(["weights"] if has_several else []))
+    for target, fit in zip(targets, found.fits, strict=True):
+        rows.add_row(target["name"], target["triple"], str(fit), *([_weights(target)] if has_several else []))
     console.print(rows, markup=False)
+
+
+def _weights(target: Mapping[str, Any]) -> str:
+    """What a target's code reads, and how much of it no other target's does."""
+    return f"{size(target['weights_bytes'])} ({size(target['own_weights_bytes'])} for it alone)"
 
 
 def _features(found: Inspection) -> list[tuple[str, str]]:

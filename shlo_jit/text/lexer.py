@@ -173,7 +173,8 @@ class Cursor:
         start = self.starts[at] if token else len(self.source.text.rstrip())
         end = start + max(1, min(len(token), 80))
         before = self.starts[at - 1] + len(self.tokens[at - 1]) if at else 0
-        if at and "\n" in self.source.text[before:start]:
+        is_word = bool(token) and expected.endswith("an operation")  # which is what is wrong
+        if at and not is_word and "\n" in self.source.text[before:start]:
             # what is missing is missing up there
             refusal = SyntaxRefusal(expected, _show(token), before, before + 1, start, hint)
         else:
