@@ -176,3 +176,23 @@ SCATTERS = [
 @pytest.mark.parametrize("f", SCATTERS)
 def test_scatters_of_one_window(f: Function) -> None:
     check(f, numbers((8, 40), np.float32), numbers((8, 40), np.float32))
+
+
+@pytest.mark.parametrize("shifts", [(1, 1, 2), (3, 6, 5), (5, 3, 7), (5, 6, 3)])
+def test_rolls_of_reversed_rolls(shifts: tuple[int, int, int]) -> None:
+    """Under a condition on a reversed index, which is not decided for most elements, a choice may have no operand left
+    that it could be: it is wanted nowhere there."""
+    n, t = 8, "tensor<8x8xf32>"
+
+    def roll(value: str, name: str, by: int) -> str:
+        first, second = f"tensor<{by}x8xf32>", f"tensor<{n - by}x8xf32>"
+        return f"""%{name}a = stablehlo.slice %{value} [0:{by}, 0:8] : ({t}) -> {first}
+          %{name}b = stablehlo.slice %{value} [{by}:{n}, 0:8] : ({t}) -> {second}
+          %{name} = stablehlo.concatenate %{name}b, %{name}a, dim = 0 : ({second}, {first}) -> {t}"""
+
+    lines = [roll("x", "u", shifts[0]), f"%r = stablehlo.reverse %u, dims = [0] : {t}", roll("r", "v", shifts[1]),
+             f"%s = stablehlo.reverse %v, dims = [0] : {t}", roll("s", "w", shifts[2])]  # fmt: skip
+    text = "\n".join([f"func.func @main(%x: {t}) -> {t} {{", *lines, f"return %w : {t} }}"])
+    x = np.arange(n * 8, dtype=np.float32).reshape(n, 8)
+    want = np.roll(np.roll(np.roll(x, -shifts[0], 0)[::-1], -shifts[1], 0)[::-1], -shifts[2], 0)
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x), want)

@@ -19,13 +19,15 @@ def candidates(position: Position, key: Key, node: Node) -> list[Key]:
     if node.op.name not in CHOICES:
         return node.operands
     found: list[Key] = []
-    for operand in node.operands[: 2 if node.op.name == UPDATE else None]:
+    operands = node.operands[: 2 if node.op.name == UPDATE else None]
+    for operand in operands:
         known = [position.truth.get(c) for c in deciding(key, operand)]
         if False not in known:
             found.append(operand)
         if all(known):
             break  # it is this one if no earlier one
-    return found
+    # Where it is none of them, the value is wanted nowhere here, by a condition that is not known: any one will do.
+    return found or operands[-1:]
 
 
 def deciding(key: Key, operand: Key) -> list[Condition]:
