@@ -273,6 +273,12 @@ class UsageError(Exception):
         self.hint = hint
 
 
+def at_place(error: Exception, place: str) -> Exception:
+    """The same error with the place named before its message: `rank 1: expected ...`."""
+    message = f"{place}: {error}"
+    return type(error)(message, code=error.code) if isinstance(error, UsageError) else type(error)(message)
+
+
 class UsageTypeError(UsageError, TypeError):
     """Something of the wrong kind was given."""
 

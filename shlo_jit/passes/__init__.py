@@ -25,7 +25,7 @@ from shlo_jit import environment
 from shlo_jit.errors import InternalError, StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
-from shlo_jit.passes.canonical.batch_blocking import images_in_turn
+from shlo_jit.passes.canonical.batch_blocking import batch_blocking
 from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
 from shlo_jit.passes.canonical.byte_products import byte_products
 from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
@@ -40,7 +40,7 @@ from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
-from shlo_jit.passes.canonical.narrow_products import few_columns
+from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
@@ -127,14 +127,14 @@ PASSES = (
     Pass(byte_products),
     Pass(byte_convolutions),
     Pass(dilated_convolutions),
-    Pass(images_in_turn),
+    Pass(batch_blocking),
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
     Pass(window_scatters),
     Pass(transposed_gathers),
     Pass(grouped_products),
     Pass(hoist_products),
-    Pass(few_columns),
+    Pass(narrow_products),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),

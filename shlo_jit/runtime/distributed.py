@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from shlo_jit.codegen.program import Port, Reader
-from shlo_jit.errors import ExecutionError
+from shlo_jit.errors import ExecutionError, at_place
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import arranged, check_count, convert
 from shlo_jit.runtime.cpus import usable_cpus
@@ -336,7 +336,7 @@ class _RankFront:
             check_count(len(given), self.inputs)
             return [convert(value, i, port) for i, (value, port) in enumerate(zip(given, self.inputs, strict=True))]
         except (TypeError, ValueError) as error:
-            raise type(error)(f"rank {self.rank}: {error}") from None
+            raise at_place(error, f"rank {self.rank}") from None
 
     def prepare(self, arrays: list[np.ndarray], copies: list[Copy]) -> list[_Result]:
         """Put arguments where the rank finds them, or note in `copies` which are to be put where, and make arrays for

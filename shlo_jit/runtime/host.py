@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.codegen.program import Callback
-from shlo_jit.errors import ExecutionError
+from shlo_jit.errors import ExecutionError, at_place
 
 DEFAULT_TIME_OUT = 60.0
 TAKES = frozenset({"stablehlo.infeed", "stablehlo.recv"})
@@ -167,4 +167,4 @@ def fitting(item: Item, callback: Callback) -> list[np.ndarray]:
     try:
         return [convert(value, i, port) for i, (value, port) in enumerate(zip(item, callback.results, strict=True))]
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from None
+        raise at_place(error, name) from None

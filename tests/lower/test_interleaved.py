@@ -132,7 +132,7 @@ def test_values_kept_from_pass_to_pass_have_a_row_for_each_between_the_lanes() -
   }}"""
     exe = guarded.compile(text, cache=False)
     schedule = exe.text("schedule")
-    assert "row batch" in schedule and "keeps" in schedule
+    assert "row batch" in schedule and "row buffer" in schedule
     r = np.random.default_rng(0)
     x, w = (r.standard_normal(shape).astype(np.float32) for shape in ((40, 96, 3), (96,)))
     y, s = exe(x, w)

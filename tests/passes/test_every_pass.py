@@ -209,6 +209,16 @@ CASES = {
           return %1 : tensor<8x4xf32>""", "tensor<8x16xf32>", "tensor<8x4xf32>"),
         "constant constant dot_general multiply", "constant dot_general", shape=(8, 16),
     ),
+    "distant_windows": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x3xf32>
+          %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[i, o, 0]->[b, f, 0],
+            window = {pad = [[1073741824, 1073741824]], rhs_dilate = [1073741824]}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x1x4xf32>, tensor<1x1x3xf32>) -> tensor<1x1x4xf32>
+          return %0 : tensor<1x1x4xf32>""", "tensor<1x1x4xf32>", "tensor<1x1x4xf32>"),
+        "constant convolution",
+        "constant constant constant gather constant broadcast_in_dim select convolution", meaning=False, shape=(1, 1, 4),
+    ),
     "byte_products": Case(
         main("""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xi8>
           %w = stablehlo.convert %h : (tensor<8x8xi8>) -> tensor<8x8xi32>
@@ -226,11 +236,15 @@ CASES = {
         "convert convolution", "convert slice reshape dot_general", shape=(1, 8, 8),
     ),
     "dilated_convolutions": Case(
-        main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x2x4xf32>", out="b, f, 0", window=", lhs_dilate = [2]"),
-             "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
-        "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
+        main("""%w = stablehlo.constant dense<0.5> : tensor<2x2x2xf32>
+          %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[i, o, 0]->[b, f, 0],
+            window = {pad = [[1, 1]], lhs_dilate = [2]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<2x2x2xf32>, tensor<2x2x2xf32>) -> tensor<2x2x4xf32>
+          return %0 : tensor<2x2x4xf32>""", "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
+        "constant convolution",
+        "constant slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
     ),
-    "images_in_turn": Case(
+    "batch_blocking": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x1x1xf32>
           %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (IMAGES, tensor<1x1x1x1xf32>) -> IMAGES
@@ -315,7 +329,7 @@ CASES = {
         "constant constant constant dot_general while constant compare constant dynamic_slice reshape constant "
         "dynamic_slice reshape subtract constant add", (20, 16),
     ),
-    "few_columns": Case(
+    "narrow_products": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<16x3xf32>
           %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
             : (tensor<64x16xf32>, tensor<16x3xf32>) -> tensor<64x3xf32>

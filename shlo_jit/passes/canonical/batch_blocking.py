@@ -29,7 +29,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
 
-def images_in_turn(function: Op, _: Context) -> Op:
+def batch_blocking(function: Op, _: Context) -> Op:
     """The function with its first chain of such convolutions, if there is one that gains, in a loop over the images."""
     chain = _chain(function.block())
     if chain is None:

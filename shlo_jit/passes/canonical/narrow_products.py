@@ -33,7 +33,7 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
-def few_columns(function: Op, _: Context) -> Op:
+def narrow_products(function: Op, _: Context) -> Op:
     """The function with the products that have `few` columns as convolutions."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

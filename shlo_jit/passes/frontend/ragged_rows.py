@@ -5,7 +5,6 @@ from __future__ import annotations
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.batched_region import counted
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -29,4 +28,4 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
         inside = mk.apply(rw, "and", mk.compare(rw, "GE", place, first), mk.compare(rw, "LT", place, last))
         return [rw.emit1("stablehlo.select", [inside, shifted, state[0]], out.type)]
 
-    return counted(rw, starts.tensor.size, [out], turn)[0]
+    return mk.counted(rw, starts.tensor.size, [out], turn)[0]

@@ -9,7 +9,7 @@ from alone import main_of
 import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op
-from shlo_jit.passes.canonical.batch_blocking import images_in_turn
+from shlo_jit.passes.canonical.batch_blocking import batch_blocking
 
 IMAGES, SIDE = 6, 12
 
@@ -70,7 +70,7 @@ def inputs() -> list[np.ndarray]:
 
 def loops(text: str) -> list[Op]:
     assert shlo_jit.verify(text) == []
-    return [op for op in images_in_turn(*main_of(text)).block().ops if op.name == "stablehlo.while"]
+    return [op for op in batch_blocking(*main_of(text)).block().ops if op.name == "stablehlo.while"]
 
 
 def test_images_go_through_a_chain_in_turn() -> None:
