@@ -77,15 +77,17 @@ def write_tasks(m: ModuleText) -> None:
 
 
 class Pool:
-    """A pool and the tasks, loaded; `extra` writes more into its module."""
+    """A pool and the tasks, loaded; `extra` writes more into its module: the functions of the names `more`, too."""
 
-    def __init__(self, form: str, extra: Callable[[ModuleText], None] = lambda m: None) -> None:
+    def __init__(
+        self, form: str, extra: Callable[[ModuleText], None] = lambda m: None, more: tuple[str, ...] = ()
+    ) -> None:
         m = ModuleText(TARGET)
         pool.build(m, TARGET, form)
         write_tasks(m)
         extra(m)
         self.library = jit.load(
-            [emit_object(optimize(m.text(), TARGET), TARGET)], [*pool.SYMBOLS, *TASKS, "many", "shlo_ask"]
+            [emit_object(optimize(m.text(), TARGET), TARGET)], [*pool.SYMBOLS, *TASKS, "many", "shlo_ask", *more]
         )
         _, prepare, end, _ = (self.library.addresses[name] for name in pool.SYMBOLS)
         self.form = form
@@ -220,7 +222,7 @@ def count_attempts(m: ModuleText) -> None:
     b = m.function("pthread_create", [("ptr", "t"), ("ptr", "a"), ("ptr", "f"), ("ptr", "x")], "i32")
     b.emit("i64", "atomicrmw add ptr @attempts, i64 1 seq_cst")
     b.ret(i32(11))
-    b = m.function("who", TASK, linkage="external")
+    b = m.function("attempted", TASK, linkage="external")
     b.store(b.load("i64", V("ptr", "@attempts")), b.params[0])
     b.ret()
 
@@ -228,10 +230,10 @@ def count_attempts(m: ModuleText) -> None:
 @pytest.mark.parametrize("form", ["futex", "pthread"])
 def test_without_workers_the_caller_does_it_all(form: str) -> None:
     """No thread can be started. Calls try again, but not what has been prepared."""
-    made, attempts = Pool(form, count_attempts), np.zeros(1, np.int64)
+    made, attempts = Pool(form, count_attempts, ("attempted",)), np.zeros(1, np.int64)
 
     def tried() -> int:
-        made.run("who", attempts, 1, 1, 1)
+        made.run("attempted", attempts, 1, 1, 1)
         return attempts[0]
 
     made.check(3, 4)
