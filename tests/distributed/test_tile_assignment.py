@@ -65,7 +65,7 @@ def test_first_replica_is_taken() -> None:
 
 def test_refused() -> None:
     cut = TileAssignment((2, 1), (0, 1))
-    with pytest.raises(ValueError, match=r"rank 2.*\\(4,\\)"):
+    with pytest.raises(ValueError, match=r"rank 2.*\(4,\)"):
         cut.part(np.zeros(4), 0)
     with pytest.raises(ValueError, match="dimension 0.* 3.* 2 "):
         cut.part(np.zeros((3, 4)), 0)
