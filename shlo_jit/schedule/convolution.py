@@ -65,7 +65,7 @@ class ConvolutionSchedule(PanelsSchedule):
     @property
     def kernel_notes(self) -> list[Note]:
         """What is decided about the kernel itself, without tasks and epilogue."""
-        table = dict(zip(FIELDS, self.table, strict=True))
+        table: dict[str, int] = dict(zip(FIELDS, self.table, strict=True))
         return convolution_notes(self.shape, self.plan, self.symbol, table, tests_kernel=self.tests_kernel)
 
     @property

@@ -52,7 +52,7 @@ class Stage(NamedTuple):
     @property
     def notes(self) -> list[Note]:
         """How the stage runs on a line tile; the tasks are those of the whole chain."""
-        where = f", {count(self.most, 'line')} in a line buffer" if self.image_place is not None else ""
+        where = f", {count(self.most, 'line')} in a line buffer" if self.image_field is not None else ""
         kernel = self.how.notes if isinstance(self.how, Windows) else self.how.kernel_notes
         inner = [n for n in kernel if n.what != "tasks"] + (self.epilogue.notes if self.epilogue is not None else [])
         head = Note("stage", f"{self.step.op.name.partition('.')[2]}{where}")

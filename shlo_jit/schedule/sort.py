@@ -162,7 +162,8 @@ class CalledSortSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        why = "its comparator has control flow, tensors or values from outside"
+        text = "its comparator has control flow, tensors or values from outside"
+        why = Reason("comparator-function", text)
         return [
             Note("lines", f"{count(self.lines.count, 'line')} of {count(self.lines.n, 'element')}"),
             Note("sort", "merge sort of indices that calls a function for each comparison", why),

@@ -188,7 +188,7 @@ def test_two_batches() -> None:
         x, y = np.ones((n, 4), np.float32), np.ones((m, 4), np.float32)
         a, b = exe(x, y)
         assert (a.shape, b.shape) == (x.shape, y.shape)
-        assert a[0, 0] == np.tanh(x)[0, 0]
+        np.testing.assert_array_max_ulp(a[0, 0], np.tanh(x)[0, 0], 2)  # the bound of tanh; NumPy's differs by CPU
         assert b[0, 0] == -1
     assert exe.specialisations == 0
 
