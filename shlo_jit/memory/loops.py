@@ -76,7 +76,9 @@ def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
         source, state = p.of(c.source), p.storage[c.target]
         mine = source.kind == "arena" and source.first > start and id(source) not in states
         alone = sources[id(source)] == 1 and equal(source.nbytes, state.nbytes)
-        if not (mine and alone and hint_of(state.nbytes) >= tuning.EXCHANGE_BYTES):
+        # Scalars are copied: a temporally tiled loop computes them several times before its arrays change places.
+        is_large = c.target.tensor.rank > 0 and hint_of(state.nbytes) >= tuning.EXCHANGE_BYTES
+        if not (mine and alone and is_large):
             left.append(c)
             continue
         source.live(start)

@@ -116,7 +116,7 @@ def test_mistakes() -> None:
         ([], "give one of --test CMD, --crash, --wrong"),
         (["--crash", "--wrong"], "give one of --test CMD, --crash, --wrong"),
         (["--test", "true"], "--test: the command has no {}, which the file's name is put for"),
-        (["--crash", "--entry", "other"], "no function @other"),
+        (["--crash", "--entry", "other"], "no function @other; the program has @main"),
     ):
         assert reduce("--example", "mlp", *args, status=2)[1] == f"shlo-jit: error: {message}\n"
 
