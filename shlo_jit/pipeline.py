@@ -302,7 +302,7 @@ def _no_entry(module: Module, entry: str) -> Diagnostic:
         hint = f"name the function to compile: entry={meant!r} (on the command line --entry {meant})"
     else:
         hint = "the program is empty: it needs func.func @main(...) { ... }"
-    return Diagnostic(message, module.source.name, hint=hint, code="program.entry")
+    return Diagnostic(message, module.source.name, label="entry", hint=hint, code="program.entry")
 
 
 MOST_NAMES = 20
