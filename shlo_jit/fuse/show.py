@@ -26,17 +26,15 @@ from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.reasons import Reason
 
-EPILOGUE_INPUT = Reason("epilogue-input", "each tile stays in the cache until the epilogue has read it")
+EPILOGUE_INPUT = Reason("epilogue-input", "only the epilogue reads it, a tile at a time while that is in the cache")
 SEGMENTS = Reason("read-in-segments", "never in memory as a whole: the product reads its segments")
 LINES = Reason("line-buffer", "never in memory as a whole: the next stage reads its lines from a line buffer")
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
     """The steps of a plan."""
-    lines, labels = (
-        [f"{summary(plan)}; value names are those of the stage core, not of the program's text"],
-        labels_of(plan),
-    )
+    head = f"{summary(plan)}; value names are those of the stage core, not of the program's text"
+    lines, labels = [head], labels_of(plan)
     for step in all_steps(plan):
         lines += _step(step, labels[id(step)], names)
     return "\n".join(lines)
@@ -70,7 +68,7 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
 
 
 def _why_written(step: Step, value: Value) -> Reason | None:
-    """Why a value is in memory; the product under an epilogue is there a tile at a time."""
+    """Why a value is in memory. An epilogue reads its input a tile at a time, unless it runs late."""
     if isinstance(step, OpStep) and step.epilogue is not None and value is step.op.result:
         return EPILOGUE_INPUT
     return step.why.get(value)

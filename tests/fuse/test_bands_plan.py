@@ -23,11 +23,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "BANDS_BYTES", 1)
 
 
-def plan(*layers: Callable[[Program], None], shape: tuple[int, int, int, int] = SHAPE) -> str:
+def plan(*layers: Callable[[Program], None], shape: tuple[int, int, int, int] = SHAPE, stage: str = "plan") -> str:
     program = Program(shape, 0)
     for layer in layers:
         layer(program)
-    return show(lower(parse(program.text()), CompileOptions(resolve())), "plan", resolve())
+    return show(lower(parse(program.text()), CompileOptions(resolve())), stage, resolve())
 
 
 def dense(p: Program) -> None:
@@ -106,3 +106,18 @@ def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_of_one_line() -> None:
     """What goes along lines only may be a scan."""
     assert codes(plan(dense, lambda p: p.pool(1, 1, (0, 0))), "no line tiles") == ["windows-not-spatial"]
+
+
+def test_the_schedule_says_how_each_stage_runs() -> None:
+    """Of a convolution its strategy and register tile, of a product its tile, of a pooling its windows."""
+    text = plan(bottleneck, pool, stage="schedule")
+    _, *stages = text.split(" stage ")
+    kinds = [stage.split()[0].rstrip(",") for stage in stages]
+    assert len(stages) > 2 and {*kinds} <= {"convolution", "dot_general", "reduce_window"}, text
+    for kind, stage in zip(kinds, stages, strict=True):
+        labels = {line.split()[0] for line in stage.splitlines()[1:] if line.strip()}
+        assert (
+            labels
+            >= {"convolution": {"strategy", "tile"}, "dot_general": {"tile", "B"}, "reduce_window": {"windows"}}[kind]
+        )
+        assert kind != "convolution" or codes(stage, "strategy")

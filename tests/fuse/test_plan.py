@@ -150,6 +150,16 @@ def test_plan_prints_reasons() -> None:
     assert codes(text, "writes") == ["returned"]
 
 
+def test_a_plan_marks_the_product_that_stays_in_the_cache() -> None:
+    t = "tensor<64x64xf32>"
+    body = f"""%d = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}
+      %y = stablehlo.tanh %d : {t}
+      return %y : {t}"""
+    text = show(plan_of(body, f"(%x: {t}) -> {t}"), "plan", resolve())
+    assert codes(text, "writes  %d") == ["epilogue-input"]
+    assert codes(text, "writes  %y") == ["returned"]
+
+
 def test_a_long_chain_is_cut_into_loops() -> None:
     t = "tensor<64xf32>"
     lines = [f"%v{i + 1} = stablehlo.add %v{i}, %x : {t}" for i in range(1500)]
