@@ -49,8 +49,11 @@ def test_findings_of_verify_have_codes_too() -> None:
     assert found.code and json.loads(json.dumps(found.as_dict()))["code"] == found.code
 
 
-def test_families_in_the_code_are_on_the_page() -> None:
+def test_codes_in_the_sources_are_on_the_page_and_the_other_way_around() -> None:
     package = Path(shlo_jit.__file__).parent
-    used = {m for file in package.rglob("*.py") for m in re.findall(r'\bcode(?:=|": )"([a-z_.]+)"', file.read_text())}
-    assert used
-    assert sorted(code for code in used if f"| `{code.partition('.')[0]}` |" not in PAGE) == []
+    families = "|".join(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    code = re.compile(rf'"((?:{families})\.[a-z0-9_]+)"')
+    used = {found for file in package.rglob("*.py") for found in code.findall(file.read_text(encoding="utf-8"))}
+    used |= {f"file.utf{n}" for n in (16, 32)}  # which is put together
+    listed = {*re.findall(rf"`((?:{families})\.[a-z0-9_]+)`", PAGE.partition("## Codes")[2])}
+    assert sorted(used - listed) == [] and sorted(listed - used) == []

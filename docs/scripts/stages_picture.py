@@ -8,6 +8,7 @@ The dumps in it are those of the compiler, for the target x86-64-v3. Colours fol
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -56,7 +57,7 @@ def panels() -> list[Panel]:
     plan, schedule, asm = (stages.show(lowered, stage, target).splitlines() for stage in ("plan", "schedule", "asm"))
     text = [re.sub(" : .*", "", line)[2:] for line in PROGRAM.splitlines()[1:5]]
     steps = [without_reasons(line)[2:] for line in plan[1:]]
-    decisions = [cut(line[2:]) for line in schedule[1:] if wanted(line)]
+    decisions = [part for line in schedule[1:] if wanted(line) for part in in_lines(line[2:])]
     return [
         Panel("StableHLO", ["as text, or as an", "artifact of JAX's"], text),
         Panel("plan", ["what runs together", "in one loop or kernel"], steps),
@@ -73,10 +74,12 @@ def wanted(line: str) -> bool:
     return re.match(r"\s+(0|product|tile|tasks|epilogue|lanes) ", line) is not None
 
 
-def cut(line: str) -> str:
-    """A line that fits, the end of its reason left out."""
+def in_lines(line: str) -> list[str]:
+    """A line in lines that fit, the others below the beginning of its reason or of what it says."""
     most = (WIDTH - LEFT - 24) // 8
-    return line if len(line) <= most else line[: most - 1] + "…"
+    value = re.match(r"\s*\S+\s+", line)
+    indent = " " * (line.index("(") + 1 if "(" in line[: most // 2] else value.end() if value else 0)
+    return textwrap.wrap(line, most, subsequent_indent=indent, drop_whitespace=True) or [line]
 
 
 def vectors(asm: list[str]) -> list[str]:

@@ -30,7 +30,7 @@ from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
     from shlo_jit.lower.planned import PlannedFunction
-    from shlo_jit.pictures.steps import Region
+    from shlo_jit.pictures.steps import Region, StepShare
     from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.front import Signature
 
@@ -203,7 +203,7 @@ def _drawn(
     about: str,
     stage: str,
     how: str,
-    times: Mapping[str, tuple[float, float]] | None,
+    times: Mapping[str, StepShare] | None,
     only: tuple[int, int] | None,
 ) -> str:
     from shlo_jit.pictures import graph, memory
@@ -214,12 +214,12 @@ def _drawn(
         return memory.memory_svg(name, [f for _, functions in parts for f in functions])
     regions = _regions(parts, times)
     if how == "html":
-        timed = "" if times is None else ", coloured by their share of the time"
+        timed = "" if times is None else ", with their times in a call and their shares of all steps' time"
         return graph.graph_html(name, f"Steps in the order in which they run{timed}; {about}.", regions)
     return graph.graph_dot(name, regions, only) if how == "dot" else graph.graph_svg(name, regions, only)
 
 
-def _regions(parts: Parts, times: Mapping[str, tuple[float, float]] | None) -> list[Region]:
+def _regions(parts: Parts, times: Mapping[str, StepShare] | None) -> list[Region]:
     from shlo_jit.pictures.steps import regions_of
 
     return [region for prefix, functions in parts for region in regions_of(functions, prefix, times)]
@@ -232,12 +232,13 @@ def _totals(costs: Mapping[str, float]) -> str:
     return f"{count_text(costs['flops'])} flops, {bytes_text(costs['bytes accessed'])} read and written"
 
 
-def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[str, tuple[float, float]]:
-    """Label of a step -> its share of the time, and its median in microseconds."""
+def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[str, StepShare]:
+    """The times of the steps, by label."""
     from shlo_jit.cli.running import profiled
+    from shlo_jit.pictures.steps import shares_of
 
-    measured, _ = profiled(executable, arrays.arguments(expected, [], True, seed), None, PROFILE_SECONDS)
-    return {s.label: (s.share, s.median_us) for s in measured.steps}
+    measured, calls = profiled(executable, arrays.arguments(expected, [], True, seed), None, PROFILE_SECONDS)
+    return shares_of(measured.steps, len(calls))
 
 
 def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path, fold_scales: bool) -> None:

@@ -42,6 +42,14 @@ class StepCost(NamedTuple):
     def nbytes(self) -> int:
         return sum(read.nbytes for read in self.reads) + self.written
 
+    @property
+    def intensity(self) -> float | None:
+        """Operations a byte, elementary functions among them: what rooflines have across. None where the number of
+        operations is not known."""
+        if self.operations is None or not self.nbytes:
+            return None
+        return self.operations.total / self.nbytes
+
 
 def cost_analysis(functions: Sequence[PlannedFunction]) -> dict[str, float]:
     """Of a program (callees first): `flops`, without `transcendentals`, and `bytes accessed`; `bytes accessed0{}` are
@@ -63,9 +71,16 @@ def added(analyses: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def step_analysis(functions: Sequence[PlannedFunction], prefix: str = "") -> list[dict[str, Any]]:
     """The same of each step, numbered and titled as in the printed plan (`step`, `title`); operands are numbered in the
-    order in which the plan has its reads. `prefix`: what labels begin with."""
+    order in which the plan has its reads. `intensity` is the operations a byte, flops and transcendentals, as the page
+    of `profile` has them; None where their number is not known. `prefix`: what labels begin with."""
     return [
-        {"step": prefix + cost.label, "title": cost.title, **_figures([cost]), **_operands(cost)}
+        {
+            "step": prefix + cost.label,
+            "title": cost.title,
+            "intensity": cost.intensity,
+            **_figures([cost]),
+            **_operands(cost),
+        }
         for cost in program_costs(functions)
     ]
 

@@ -37,6 +37,7 @@ svg { font-family: %s; }
 .value { fill: var(--value); stroke: var(--product); stroke-width: .6; }
 .scratch { fill: var(--scratch); stroke: var(--row); stroke-width: .6; }
 .roof { fill: none; stroke: var(--dim); stroke-width: 1.5; } .cache { stroke-dasharray: 5 4; }
+.leader { stroke: var(--dim); stroke-width: .8; }
 .point { stroke: var(--page); stroke-width: 1; fill-opacity: .75; }
 .halo { paint-order: stroke; stroke: var(--page); stroke-width: 3px; stroke-linejoin: round; pointer-events: none; }
 .lit, g:hover > .edge { stroke: var(--mark); stroke-width: 2; }
@@ -87,6 +88,12 @@ class Drawing:
     def text(self, x: float, y: float, text: str, kind: str = "ink s12") -> None:
         self.add("text", kind, text, x=x, y=y)
 
+    def clipped_text(self, x: float, y: float, width: float, height: float, text: str, kind: str) -> None:
+        """A line of text at the top of a rectangle, of which nothing is outside."""
+        window = self.add("svg", x=x, y=y, width=width, height=height)
+        made = ET.SubElement(window, "text", {"class": kind, "x": "4", "y": "12"})
+        made.text = clean(text)
+
     def line(self, x: float, y: float, x2: float, y2: float, kind: str) -> None:
         self.add("path", kind, d=f"M{_plain(x)} {_plain(y)}L{_plain(x2)} {_plain(y2)}")
 
@@ -136,10 +143,39 @@ def written(svg: ET.Element) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(svg, encoding="unicode") + "\n"
 
 
+_WIDE, _NARROW = frozenset("mwMW%@—←→…"), frozenset("ijlI.,:;|!'()[]{} ")
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """Pixels that a text takes at most, in the fonts of `FONT`."""
+    ems = sum(0.98 if c in _WIDE else 0.4 if c in _NARROW else 0.7 if c.isupper() else 0.635 for c in text)
+    return ems * size
+
+
 def shortened(text: str, width: float, size: float = 12) -> str:
-    """As much of a text as goes into so many pixels; letters are taken to be 0.62 of their size wide."""
-    most = max(1, int(width / (0.62 * size)))
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+    """As much of a text as goes into so many pixels."""
+    if text_width(text, size) <= width:
+        return text
+    while text and text_width(f"{text}…", size) > width:
+        text = text[:-1]
+    return f"{text.rstrip()}…"
+
+
+def wrapped(text: str, width: float, size: float = 12, most: int = 3) -> list[str]:
+    """A text in lines of so many pixels; the last of `most` lines is shortened."""
+    lines: list[str] = []
+    line = ""
+    words = text.split(" ")
+    for number, word in enumerate(words):
+        longer = f"{line} {word}" if line else word
+        if not line or text_width(longer, size) <= width:
+            line = longer
+        elif len(lines) + 1 == most:
+            return [*lines, shortened(" ".join([line, *words[number:]]), width, size)]
+        else:
+            lines.append(line)
+            line = word
+    return [*lines, shortened(line, width, size)]
 
 
 def heat(share: float | None) -> str:

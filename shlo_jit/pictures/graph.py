@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from shlo_jit.pictures.drawing import Drawing, heat, shortened, written
-from shlo_jit.pictures.page import element, page
+from shlo_jit.pictures.drawing import HEATS, Drawing, bytes_text, count_text, heat, shortened, wrapped, written
+from shlo_jit.pictures.page import element, page, table
 from shlo_jit.pictures.steps import Node, Region
 
 WIDTH, LINE, PAD, GAP = 470, 17, 9, 16
 """Pixels: of a step, of a line of its text, within its box, between boxes."""
+LINES = 4
+"""Lines that each text of a step takes at most."""
 LANE = 11
 """Pixels between lines that go past steps."""
 SECTION = 40
@@ -138,7 +140,7 @@ def _draw_lanes(lines: Drawing, nodes: Sequence[Node], place: dict[Node, tuple[f
 
 def _draw_node(node: Node) -> Drawn:
     """A step's box."""
-    out, words = Drawing(), _words(node)
+    out, words = Drawing(), _lines(node)
     inner = [_draw_region(region) for region in node.regions]
     width = max([WIDTH, *(r.width + 2 * PAD for r in inner)])
     height = 2 * PAD + LINE * len(words) - 3
@@ -151,7 +153,7 @@ def _draw_node(node: Node) -> Drawn:
         if node.time:
             out.text(width - PAD, PAD + 10, node.time, "ink s12 end")
         for i, word in enumerate(words[1:]):
-            out.text(PAD + 6, PAD + 10 + LINE * (i + 1), shortened(word, WIDTH - 2 * PAD - 6, 11), "dim s11")
+            out.text(PAD + 6, PAD + 10 + LINE * (i + 1), word, "dim s11")
         y = 2 * PAD + LINE * len(words) - 3
         for region in inner:
             out.moved(region.drawing, PAD, y)
@@ -165,14 +167,23 @@ def _words(node: Node) -> list[str]:
     return [node.title, *filter(None, [node.ops, shown and f"← {shown}", writes and f"→ {writes}"])]
 
 
+def _lines(node: Node) -> list[str]:
+    """The texts of a step's box, in lines that fit."""
+    title, *texts = _words(node)
+    return [title, *(line for text in texts for line in wrapped(text, WIDTH - 2 * PAD - 8, 11, LINES))]
+
+
 def _draw_region(region: Region) -> Drawn:
     """A box with the steps of a region, or how many there are."""
     out = Drawing()
     if _is_long(region):
         inner = Drawn(Drawing(), WIDTH, LINE)
         inner.drawing.text(0, 12, f"{len(region.nodes)} steps, in sections of their own", "dim s11")
-    else:
+    elif region.nodes:
         inner = draw_nodes(region.nodes)
+    else:
+        inner = Drawn(Drawing(), WIDTH, LINE)
+        inner.drawing.text(0, 12, "nothing runs", "dim s11")
     width, height = inner.width + 2 * PAD, inner.height + LINE + 2 * PAD
     out.rect(0, 0, width, height, "box")
     out.text(PAD, PAD + 9, region.title, "dim s11 bold")
@@ -191,6 +202,13 @@ def graph_svg(name: str, regions: Sequence[Region], only: tuple[int, int] | None
     if not is_whole:
         count = sum(len(s.nodes) for s in sections)
         out.text(16, y + 4, f"{count:,} steps, in sections; a page (html) and --steps show each", "dim s12")
+        y += 22
+    views = views_of(regions)
+    if views and only is None:
+        out.text(16, y + 4, _not_drawn(views), "dim s12")
+        y += 22
+    if any(s.share is not None for s in sections):
+        _draw_scale(out, 16, y - 6)
         y += 22
     title = ""
     for section in sections:
@@ -211,13 +229,23 @@ def graph_svg(name: str, regions: Sequence[Region], only: tuple[int, int] | None
     return written(out.svg(width, y + 8, label=f"steps of {name}", alone=True))
 
 
+def _draw_scale(out: Drawing, x: float, y: float) -> None:
+    """What the colours stand for."""
+    out.text(x, y + 10, "share of the time, at least:", "dim s11")
+    x += 150
+    for level, least in enumerate(HEATS, 1):
+        out.rect(x, y, 14, 12, f"heat{level}", 3)
+        out.text(x + 19, y + 10, f"{100 * least:g} %", "dim s11")
+        x += 62
+
+
 def _only(regions: Sequence[Region], only: tuple[int, int] | None) -> Sequence[Region]:
     """The steps of the entry that have these numbers."""
     if only is None:
         return regions
     numbers = range(only[0], only[1] + 1)
     first = regions[0]
-    return [Region(first.title, [n for n in first.nodes if int(n.label.rpartition(" ")[2]) in numbers])]
+    return [Region(first.title, [n for n in first.nodes if int(n.label.rpartition(" ")[2]) in numbers], first.views)]
 
 
 def _draw_summary(section: Section) -> Drawn:
@@ -234,7 +262,7 @@ def _draw_summary(section: Section) -> Drawn:
 def graph_html(name: str, about: str, regions: Sequence[Region]) -> str:
     """A page of sections, the first and those that take long opened."""
     sections = sections_of(regions)
-    body = [_legend(regions)]
+    body = [_legend(regions), *_notes(regions)]
     if len(sections) > 1:
         body.append(_strip(sections))
     body += [_section(s, is_open=i == 0 or (s.share or 0) > 0.05) for i, s in enumerate(sections)]
@@ -262,10 +290,39 @@ def _section(section: Section, *, is_open: bool) -> ET.Element:
     said = element("span", text=f"{section.counted}{share}")
     head = element("summary", text=f"{section.title}, {section.span}", children=[said])
     svg = out.svg(drawn.width + 16, drawn.height + 16, label=f"{section.title}, {section.span}")
-    made = element("details", children=[head, element("div", "scroll", children=[svg])], id=section.name)
+    beside = [element("div", "scroll", children=[svg]), element("div", "rows", children=[_figures(section)])]
+    made = element("details", children=[head, element("div", "beside graph", children=beside)], id=section.name)
     if is_open:
         made.set("open", "open")
     return made
+
+
+def _figures(section: Section) -> ET.Element:
+    """What each step that the section draws moves, computes and takes."""
+    rows = [
+        (
+            n.label,
+            n.title,
+            n.time.partition(" · ")[0],
+            f"{100 * n.share:.1f} %" if n.share else "",
+            bytes_text(n.nbytes) if n.nbytes else "",
+            count_text(n.operations) if n.operations else "",
+        )
+        for node in section.nodes
+        for n in _drawn_in(node)
+    ]
+    heads = ("step", "", "time", "share", "moved", "operations")
+    used = [i for i in range(len(heads)) if i < 2 or any(row[i] for row in rows)]
+    return table([heads[i] for i in used], [[row[i] for i in used] for row in rows])
+
+
+def _drawn_in(node: Node) -> Iterator[Node]:
+    """A step and those inside it, but for those in sections of their own."""
+    yield node
+    for region in node.regions:
+        if not _is_long(region):
+            for inner in region.nodes:
+                yield from _drawn_in(inner)
 
 
 def _strip(sections: Sequence[Section]) -> ET.Element:
@@ -295,6 +352,31 @@ def _legend(regions: Sequence[Region]) -> ET.Element:
     said = element("span", text="← what a step reads (steps, arguments, constants)   → what it writes")
     made.append(said)
     return made
+
+
+def _notes(regions: Sequence[Region]) -> Iterator[ET.Element]:
+    """What colours stand for where times were measured, and what is not drawn."""
+    if any(n.share is not None for region in regions for n in region.all_nodes()):
+        scale = element("p", "legend", children=[element("span", text="share of the time, at least:")])
+        for level, least in enumerate(HEATS, 1):
+            colour = element("i", style=f"background: var(--heat{level})")
+            colour.tail = f"{100 * least:g} %"
+            scale.append(element("span", children=[colour]))
+        yield scale
+    views = views_of(regions)
+    if views:
+        yield element("p", text=f"{_not_drawn(views)}.")
+
+
+def views_of(regions: Sequence[Region]) -> int:
+    """Steps that are not drawn."""
+    inner = [r for region in regions for node in region.all_nodes() for r in node.regions]
+    return sum(region.views for region in (*regions, *inner))
+
+
+def _not_drawn(views: int) -> str:
+    what = "1 step only renames memory, runs" if views == 1 else f"{views:,} steps only rename memory, run"
+    return f"{what} no code and {'is' if views == 1 else 'are'} not drawn"
 
 
 # ---------------------------------------------------------------------- Graphviz

@@ -108,7 +108,7 @@ def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
         with out.group(tip=tip):
             out.rect(x, y, width, height, life.kind, min(3.0, height / 3, width / 3))
             if height > 13 and width > 46:
-                out.text(x + 4, y + 12, shortened(life.what, width - 6, 11), "ink s11")
+                out.clipped_text(x, y, width, height, shortened(life.what, width - 8, 11), "ink s11")
     return out, LEFT + WIDTH + 20, TOP + HEIGHT + BOTTOM
 
 

@@ -16,22 +16,28 @@ details { border: 1px solid var(--line); border-radius: 8px; margin: 8px 0; back
 summary { padding: 7px 12px; cursor: pointer; background: var(--card); border-radius: 8px; }
 summary span { color: var(--dim); margin-left: 10px; }
 .scroll { overflow-x: auto; padding: 6px; }
-.scroll svg { display: block; max-width: none; }
+.scroll svg { display: block; max-width: 100%%; height: auto; }
 .fit { overflow-x: auto; max-width: 100%%; }
 .fit svg { display: block; max-width: 100%%; height: auto; }
-.beside svg { min-width: 420px; } .wide svg { min-width: 760px; }
+.wide svg { min-width: 760px; }
 .beside { display: flex; flex-wrap: wrap; gap: 24px; align-items: flex-start; }
 table { border-collapse: collapse; font-size: 12.5px; }
 th, td { padding: 3px 9px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { color: var(--dim); font-weight: 600; position: sticky; top: 0; background: var(--page); }
 td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left; }
+.words td:last-child, .words th:last-child { text-align: left; white-space: normal; min-width: 130px; }
+.words td, .words th { padding: 3px 6px; }
 .rows { overflow: auto; max-height: 640px; max-width: 100%%; }
-.beside .fit { flex: 1 1 440px; max-width: 620px; } .beside .rows { flex: 1 1 580px; min-width: 0; }
+.beside .fit { flex: 1 1 420px; max-width: 620px; } .beside .rows { flex: 2 1 620px; min-width: 0; }
+@media (max-width: 560px) { .beside .fit { flex-basis: 100%%; } .beside .fit .s11 { font-size: 14px; } }
+.graph { gap: 12px; } .graph .scroll { flex: 0 1 auto; min-width: 0; max-width: 100%%; }
+.graph .scroll svg { min-width: 0; } .graph .rows { flex: 1 1 320px; max-height: none; padding: 8px; }
 tr.lit td, tr:target td { background: var(--heat2); }
 .strip { display: flex; height: 26px; margin: 10px 0; border-radius: 5px; overflow: hidden; }
 .strip a { flex: 1 1 0; min-width: 0; }
 .legend span { display: inline-block; margin-right: 14px; }
-.legend i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 5px; }
+.legend i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 5px;
+  border: 1px solid var(--line); }
 """
 
 
@@ -46,10 +52,15 @@ def element(
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], ids: Sequence[str] = (), tips: Sequence[str] = ()
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    ids: Sequence[str] = (),
+    tips: Sequence[str] = (),
+    kind: str = "",
 ) -> ET.Element:
-    """Of words; `ids`: of its rows; `tips`: what they show under the pointer."""
-    made = element("table")
+    """A table of words. `ids`: of its rows; `tips`: what they show under the pointer; `kind`: `words` where the last
+    column is a text of several lines."""
+    made = element("table", kind)
     made.append(element("thead", children=[element("tr", children=[element("th", text=head) for head in heads])]))
     body = element("tbody")
     for number, row in enumerate(rows):

@@ -11,7 +11,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.pictures.drawing import Drawing, bytes_text, time_text
+from shlo_jit.pictures.drawing import Drawing, bytes_text, text_width, time_text
+from shlo_jit.pictures.labels import Box, Circle, Labels
 from shlo_jit.pictures.page import element, page, table
 from shlo_jit.runtime.limits import Limits
 from shlo_jit.runtime.profile import StepTime
@@ -73,9 +74,10 @@ def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limi
             element("div", "fit", children=[_picture(points, used)]),
             element("div", "rows", children=[_table(shown, rows, limits)]),
         ]),
-        element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}; under the pointer, their "
-                "ops. Bytes are what a step has to move at least: what finds them in the caches may be above the roof "
-                "of memory."),
+        element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}; a step that is not in "
+                "the plane has no known number of operations, or moves nothing. Operations are the flops and the "
+                "transcendentals of cost_analysis, bytes its bytes accessed: what a step moves at least. A step that "
+                "finds them in the caches may be above the roof of memory."),
     ]  # fmt: skip
     return page(name, about, body, _LIGHT_ROWS)
 
@@ -126,8 +128,8 @@ def _picture(points: Sequence[Point], limits: Limits) -> ET.Element:
             circle.set(key, f"{value:.1f}")
         link.append(circle)
         out.root.append(link)
-    _name_points(out, plane, points)
     _name_roofs(out, plane, limits)
+    _name_points(out, plane, points, limits)
     if not points:
         out.text(LEFT + WIDTH / 2, TOP + HEIGHT / 2, "no step has a known number of operations", "dim s13 middle")
     return out.svg(LEFT + WIDTH + 20, TOP + HEIGHT + 48, label="steps under the roofs of the machine")
@@ -137,23 +139,32 @@ def _radius(s: StepTime) -> float:
     return 4 + 16 * math.sqrt(s.share)
 
 
-def _name_points(out: Drawing, plane: Plane, points: Sequence[Point]) -> None:
-    """The steps that take much, beside their points; those that would lie over each other in one line."""
-    places: list[tuple[float, float, list[str]]] = []
-    for point in points:
+def _name_points(out: Drawing, plane: Plane, points: Sequence[Point], limits: Limits) -> None:
+    """The steps that take much, beside their points where nothing else is, or further away with a line to the point."""
+    circles = [Circle(plane.x(p.intensity), plane.y(p.speed), _radius(p.step)) for p in points]
+    room = Labels(Box(LEFT, TOP, LEFT + WIDTH, TOP + HEIGHT), circles, _boxes_of_roofs(plane, limits))
+    for point, circle in zip(points, circles, strict=True):
         if point.step.share <= NAMED:
             continue
-        x, y = plane.x(point.intensity) + _radius(point.step) + 3, plane.y(point.speed) + 4
-        near = (
-            names for left, up, names in places if abs(y - up) < 12 and abs(x - left) < 7 * len(", ".join(names)) + 9
-        )
-        found = next(near, None)
-        if found is None:
-            places.append((x, y, [point.step.label]))
-        else:
-            found.append(point.step.label)
-    for x, y, names in places:
-        out.text(x, y, ", ".join(names), "ink s11 halo")
+        place = room.place(circle, point.step.label, 11)
+        if place.line is not None:
+            out.line(*place.line, "leader")
+        out.text(place.x, place.y, point.step.label, "ink s11 halo")
+
+
+def _boxes_of_roofs(plane: Plane, limits: Limits) -> list[Box]:
+    """What the names of roofs cover; sloping ones in pieces."""
+    found = []
+    for kind, rate in _peaks(limits).items():
+        width, y = text_width(_name_of_peak(kind, rate), 11), plane.y(rate / 1e9)
+        found.append(Box(LEFT + WIDTH - 4 - width, y - 16, LEFT + WIDTH - 4, y - 2))
+    for where, bandwidth in _slopes(limits).items():
+        x, y, angle = _slope_at(plane, bandwidth)
+        for along in range(0, int(text_width(_name_of_slope(where, bandwidth), 11)), 8):
+            left = x + along * math.cos(math.radians(angle))
+            up = y + along * math.sin(math.radians(angle))
+            found.append(Box(left - 2, up - 11, left + 10, up + 3))
+    return found
 
 
 def _plane(points: Sequence[Point], limits: Limits) -> Plane:
@@ -195,15 +206,27 @@ def _roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
 def _name_roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
     """Along their lines, over the points."""
     for kind, rate in _peaks(limits).items():
-        text = f"{kind}: {rate / 1e9:.3g} GFLOP/s"
+        text = _name_of_peak(kind, rate)
         out.text(LEFT + WIDTH - 4, plane.y(rate / 1e9) - 5, text, "dim s11 end halo")
     for where, bandwidth in _slopes(limits).items():
-        at = 1.3 * _start(plane, bandwidth)
-        across, up = plane.x(10 * at) - plane.x(at), plane.y(10 * at * bandwidth) - plane.y(at * bandwidth)
-        slope = math.degrees(math.atan2(up, across))
-        x, y = plane.x(at), plane.y(at * bandwidth) - 6
-        text = f"{where}: {bandwidth:.3g} GB/s"
-        out.add("text", "dim s11 halo", text, x=x, y=y, transform=f"rotate({slope:.1f} {x:.1f} {y:.1f})")
+        x, y, angle = _slope_at(plane, bandwidth)
+        text = _name_of_slope(where, bandwidth)
+        out.add("text", "dim s11 halo", text, x=x, y=y, transform=f"rotate({angle:.1f} {x:.1f} {y:.1f})")
+
+
+def _name_of_peak(kind: str, rate: float) -> str:
+    return f"{kind}: {rate / 1e9:.3g} GFLOP/s"
+
+
+def _name_of_slope(where: str, bandwidth: float) -> str:
+    return f"{where}: {bandwidth:.3g} GB/s"
+
+
+def _slope_at(plane: Plane, bandwidth: float) -> tuple[float, float, float]:
+    """Where the name of a slope begins, and its angle in degrees."""
+    at = 1.3 * _start(plane, bandwidth)
+    across, up = plane.x(10 * at) - plane.x(at), plane.y(10 * at * bandwidth) - plane.y(at * bandwidth)
+    return plane.x(at), plane.y(at * bandwidth) - 6, math.degrees(math.atan2(up, across))
 
 
 def _slopes(limits: Limits) -> dict[str, float]:
@@ -221,7 +244,7 @@ def _start(plane: Plane, bandwidth: float) -> float:
 
 
 def _table(shown: Sequence[StepTime], rows: dict[int, str], limits: Limits) -> ET.Element:
-    heads = ("step", "", "share", "median us", "GB/s", "GFLOP/s", "op/B", "of the roof")
+    heads = ("step", "", "share", "median us", "GB/s", "GFLOP/s", "op/B", "of the roof", "ops")
     cells = [
         (
             s.label,
@@ -232,10 +255,11 @@ def _table(shown: Sequence[StepTime], rows: dict[int, str], limits: Limits) -> E
             _figure(s.gigaflops),
             _figure(s.gigaflops / s.gigabytes_per_second if s.gigaflops and s.gigabytes_per_second else None),
             _of_roof(s, limits),
+            s.ops,
         )
         for s in shown
     ]
-    return table(heads, cells, [rows[id(s)] for s in shown], [s.ops for s in shown])
+    return table(heads, cells, [rows[id(s)] for s in shown], kind="words")
 
 
 def _figure(number: float | None) -> str:

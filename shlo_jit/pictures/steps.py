@@ -4,20 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
-from shlo_jit.lower.costs import program_costs
+from shlo_jit.lower.costs import StepCost, program_costs
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.memory.storage import nbytes
 from shlo_jit.pictures.drawing import bytes_text, count_text, time_text
+from shlo_jit.runtime.profile import StepTime
 from shlo_jit.sizes import hint_of
 
 SHOWN_OPS = 8
 """Kinds of ops of a step that are named."""
 REGIONS = {"while": ("condition", "body"), "if": ("true", "false")}
 """What regions are called, by the title of the step; those of others are numbered."""
+
+
+class StepShare(NamedTuple):
+    """The time of a step."""
+
+    share: float
+    """Of the time of all steps."""
+    total_us: float
+    """Microseconds of all its runs in a call of the program, on average."""
+    runs: float
+    """How often it runs in a call, on average."""
+    median_us: float
+    """Of one run."""
+
+
+def shares_of(steps: Sequence[StepTime], calls: int) -> dict[str, StepShare]:
+    """What a profile of so many calls says, by label; of parts of a step, nothing."""
+    return {
+        s.label: StepShare(s.share, s.total_us / calls, s.calls / calls, s.median_us)
+        for s in reversed(steps)  # the step itself comes before its parts
+    }
 
 
 @dataclass(eq=False)
@@ -38,6 +61,9 @@ class Node:
     share: float | None = None
     """Of the time, where that was measured."""
     time: str = ""
+    """How long all its runs in a call of the program take, and their share."""
+    nbytes: int = 0
+    operations: int | None = None
     regions: list[Region] = field(default_factory=list)
     sources: list[Node] = field(default_factory=list)
     """The nodes of the same region that it reads values of."""
@@ -47,10 +73,12 @@ class Node:
 
 @dataclass(eq=False)
 class Region:
-    """The steps of a block."""
+    """The steps of a block, but for views."""
 
     title: str
     nodes: list[Node]
+    views: int = 0
+    """Steps that only rename memory: they run no code, and are not drawn."""
 
     def all_nodes(self) -> Iterator[Node]:
         """Those inside control flow too."""
@@ -61,10 +89,9 @@ class Region:
 
 
 def regions_of(
-    functions: Sequence[PlannedFunction], prefix: str = "", times: Mapping[str, tuple[float, float]] | None = None
+    functions: Sequence[PlannedFunction], prefix: str = "", times: Mapping[str, StepShare] | None = None
 ) -> list[Region]:
-    """The entry function's steps, and those of functions that are called. `times`: label -> share of the time, and the
-    median in microseconds."""
+    """The entry function's steps, and those of functions that are called. `times`: by label."""
     *callees, entry = functions
     costs = {prefix + c.label: c for c in program_costs(functions)}
     found = []
@@ -76,7 +103,13 @@ def regions_of(
 
 
 class _Maker:
-    def __init__(self, function: PlannedFunction, prefix: str, costs: Mapping, times: Mapping | None) -> None:
+    def __init__(
+        self,
+        function: PlannedFunction,
+        prefix: str,
+        costs: Mapping[str, StepCost],
+        times: Mapping[str, StepShare] | None,
+    ) -> None:
         self.names = Names(function.core)
         self.labels = {key: prefix + label for key, label in labels_of(function.plan).items()}
         self.costs, self.times = costs, times
@@ -99,7 +132,7 @@ class _Maker:
                 value = views[value]
             if value in writers:
                 writers[value].details.append(f"{self.names(value)} is returned")
-        return Region(title, nodes)
+        return Region(title, nodes, len(block.steps) - len(nodes))
 
     def join(
         self, node: Node, reads: Sequence[Value], writers: Mapping[Value, Node], views: Mapping[Value, Value]
@@ -150,12 +183,14 @@ class _Maker:
         cost = self.costs.get(node.label)
         if cost is not None:
             node.details.append(f"{bytes_text(cost.nbytes)} moved")
+            node.nbytes = cost.nbytes
             if cost.operations is not None and cost.operations.total:
+                node.operations = cost.operations.total
                 node.details.append(f"{count_text(cost.operations.total)} operations")
         if self.times is not None and node.label in self.times:
-            node.share, median = self.times[node.label]
-            node.time = time_text(median) + (f", {100 * node.share:.1f} %" if node.share else "")
-            node.details.append(node.time)
+            node.share, total, runs, median = self.times[node.label]
+            node.time = time_text(total) + (f" · {100 * node.share:.1f} %" if node.share else "")
+            node.details.append(f"{time_text(total)} a call, in {runs:,.3g} runs with a median of {time_text(median)}")
 
 
 def _results(step: Step) -> Sequence[Value]:

@@ -42,7 +42,7 @@ def test_the_form_is_that_of_the_file() -> None:
 
 def test_steps_are_coloured_by_time() -> None:
     page = Page(invoke("show", "control.mlir", "--stage", "graph", "--format", "html", "--profile"))
-    assert any("coloured by their share of the time; " in text for text in page.texts("p"))
+    assert any("with their times in a call and their shares of" in text for text in page.texts("p"))
     root = read_svg(invoke("show", "chain.mlir", "--stage", "graph", "--profile"))
     assert any(word.endswith(" %") for word in words(root))
     assert any(of_kind(root, f"heat{i}") for i in range(1, 6))

@@ -12,8 +12,18 @@ from pictured import CONTROL, PROGRAMS, UNFIT, UNKNOWN, Page, chain, of_kind, pl
 import shlo_jit
 from shlo_jit.fuse.plan import all_steps, labels_of
 from shlo_jit.lower.planned import PlannedFunction
-from shlo_jit.pictures.graph import SECTION, draw_nodes, graph_dot, graph_html, graph_svg, sections_of
-from shlo_jit.pictures.steps import Node, regions_of
+from shlo_jit.pictures.drawing import text_width, wrapped
+from shlo_jit.pictures.graph import (
+    SECTION,
+    WIDTH,
+    draw_nodes,
+    graph_dot,
+    graph_html,
+    graph_svg,
+    sections_of,
+    views_of,
+)
+from shlo_jit.pictures.steps import Node, regions_of, shares_of
 
 
 def labels(functions: list[PlannedFunction]) -> set[str]:
@@ -91,7 +101,7 @@ def test_boxes_lie_within_those_around_them_and_apart() -> None:
 
 def test_loops_and_branches_are_boxes() -> None:
     drawn = words(read_svg(graph_svg("control", regions_of(planned(CONTROL)))))
-    assert {"condition", "body", "true", "false"} <= {*drawn}
+    assert {"condition", "body", "true", "false", "nothing runs"} <= {*drawn}
     (tips,) = [
         e.text or ""
         for e in read_svg(graph_svg("c", regions_of(planned(CONTROL)))).iter()
@@ -128,13 +138,51 @@ def test_times_colour_steps() -> None:
     with exe.profile() as p:
         for _ in range(20):
             exe(np.ones((16, 64), np.float32) / 64, np.int32(50), np.bool_(True))
-    times = {s.label: (s.share, s.median_us) for s in p.steps}
-    regions = regions_of(planned(CONTROL), times=times)
+    regions = regions_of(planned(CONTROL), times=shares_of(p.steps, 20))
     drawn = [n for r in regions for n in r.all_nodes()]
     assert 0.5 < sum(n.share or 0 for n in drawn) < 1.001  # the rest are copies
     page = Page(graph_html("control", "", regions))
     assert any("% of the time" in text for text in page.texts("span"))
     assert any(page.with_class(f"heat{i}") for i in range(1, 6))
+    assert "share of the time, at least:" in page.texts("span")  # the scale of colours
+    loop = next(n for n in drawn if n.label.count(".") == 2)  # in a loop of 50 iterations
+    runs = {s.label: s.calls / 20 for s in p.steps}[loop.label]
+    assert any(f"in {runs:,.3g} runs" in detail for detail in loop.details)
+
+
+def test_wrapped_texts() -> None:
+    text = "one two three four five six"
+    assert " ".join(wrapped(text, 60, 12, 9)) == text
+    assert all(text_width(line) <= 60 for line in wrapped(text, 60, 12, 9))
+    short = wrapped(text, 60, 12, 2)
+    assert len(short) == 2 and short[-1].endswith("…") and text_width(short[-1]) <= 60
+    assert wrapped("", 60) == [""] and wrapped("incomprehensibilities", 60)[0].endswith("…")
+
+
+VIEWS = """func.func @main(%x: tensor<4x6xf32>) -> tensor<2x12xf32> {
+  %0 = stablehlo.reshape %x : (tensor<4x6xf32>) -> tensor<24xf32>
+  %1 = stablehlo.tanh %0 : tensor<24xf32>
+  %2 = stablehlo.reshape %1 : (tensor<24xf32>) -> tensor<2x12xf32>
+  return %2 : tensor<2x12xf32>
+}"""
+
+
+def test_what_is_not_drawn_is_said() -> None:
+    functions = planned(VIEWS)
+    views = sum(s.title == "view" for s in all_steps(functions[-1].plan))
+    assert views
+    regions = regions_of(functions)
+    assert views_of(regions) == views
+    said = [*Page(graph_html("views", "", regions)).texts("p"), *words(read_svg(graph_svg("views", regions)))]
+    assert len([text for text in said if "not drawn" in text]) == 2
+
+
+def test_texts_of_boxes_are_whole() -> None:
+    """Of a step of many ops, every line fits, and nothing is left out."""
+    long = Node("0", "loop", "loop", " ".join(f"operation_{i}" for i in range(12)), ["%argument"] * 8, [], [])
+    drawn = [e.text or "" for e in draw_nodes([long]).drawing.root.iter("text")]
+    assert " ".join(drawn).count("operation_") == 12 and "…" not in " ".join(drawn)
+    assert max(text_width(line, 11) for line in drawn[1:]) <= WIDTH
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -10,6 +10,7 @@ from pictured import CONTROL, Page
 
 import shlo_jit
 from shlo_jit import examples
+from shlo_jit.pictures.labels import Box, Circle, Labels
 from shlo_jit.pictures.roofline import LISTED, roofline_html
 from shlo_jit.runtime import limits
 from shlo_jit.runtime.limits import Limits
@@ -36,6 +37,54 @@ def test_steps_are_points_and_rows() -> None:
     assert "50 %" in cells and "6 %" in cells  # of f32's peak; of the caches, for 50 KB
     large = step("4", 0.5, 5, None)._replace(median_us=1e4)
     assert "25 %" in Page(roofline_html("x", "about", [large], MACHINE)).texts("td")  # of memory, for 50 MB
+
+
+def test_the_table_has_the_ops() -> None:
+    page = Page(roofline_html("x", "", [step("0", 1.0)], MACHINE))
+    assert page.texts("th")[-1] == "ops" and page.texts("td")[-1] == "add (line 1)"
+
+
+def crowded(seed: int) -> tuple[list[Circle], Labels]:
+    rng = np.random.default_rng(seed)
+    circles = [Circle(*rng.uniform((150, 150), (450, 350)), rng.uniform(4, 20)) for _ in range(12)]
+    return circles, Labels(Box(0, 0, 600, 500), circles, [Box(0, 0, 600, 20)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_cover_neither_points_nor_each_other(seed: int) -> None:
+    circles, labels = crowded(seed)
+    placed = []
+    for i, circle in enumerate(circles):
+        place = labels.place(circle, f"{i}.0", 11)
+        placed.append(labels.taken[-1])
+        assert place.line is None or len(place.line) == 4
+    for i, box in enumerate(placed):
+        assert not any(circle.covers(box) for circle in circles)
+        assert not any(box.overlap(other) for other in [*placed[:i], *placed[i + 1 :], Box(0, 0, 600, 20)])
+        assert box.left >= 0 and box.right <= 600 and box.top >= 0 and box.bottom <= 500
+
+
+def test_a_label_is_right_beside_a_lonely_point() -> None:
+    labels = Labels(Box(0, 0, 600, 500), [Circle(300, 250, 10)], [])
+    place = labels.place(Circle(300, 250, 10), "7", 11)
+    assert place.line is None and 310 < place.x < 316
+
+
+def test_operations_a_byte_are_those_of_the_cost_analysis() -> None:
+    for text in (CONTROL, examples.path("mlp").read_text(), examples.path("attention").read_text()):
+        exe = shlo_jit.compile(text)
+        with exe.profile() as p:
+            exe(*(np.ones(i.shape, i.dtype) for i in exe.inputs))
+        analysed = {row["step"]: row for row in exe.cost_analysis(per_step=True)}
+        compared = 0
+        for s in p.steps:
+            if s.gigaflops and s.gigabytes_per_second:
+                row = analysed[s.label]
+                assert row["intensity"] == pytest.approx(s.gigaflops / s.gigabytes_per_second)
+                moved = row["bytes accessed"]
+                assert (row["flops"] + row["transcendentals"]) / moved == pytest.approx(row["intensity"])
+                compared += 1
+        assert compared
 
 
 def test_roofs_are_those_measured() -> None:
@@ -120,10 +169,10 @@ def test_better() -> None:
 
 def test_names_of_points_do_not_lie_over_each_other() -> None:
     steps = [step("0", 0.3, 10, 50), step("4.1", 0.3, 10, 50.1), step("2", 0.3, 2, 90)]
-    said = Page(roofline_html("x", "", steps, MACHINE)).texts("text")
-    assert "0, 4.1" in said and "2" in said
-
-
-def test_rows_say_what_steps_compute() -> None:
-    page = Page(roofline_html("x", "", [step("0", 1.0)], MACHINE))
-    assert [attrs["title"] for tag, attrs in page.tags if tag == "tr" and "id" in attrs] == ["add (line 1)"]
+    page = Page(roofline_html("x", "", steps, MACHINE))
+    assert {"0", "4.1", "2"} <= {*page.texts("text")}
+    names = [attrs for tag, attrs in page.tags if tag == "text" and str(attrs.get("class")) == "ink s11 halo"]
+    places = [(float(str(attrs["x"])), float(str(attrs["y"]))) for attrs in names]
+    assert len(places) == 3
+    for i, (x, y) in enumerate(places):
+        assert all(abs(x - left) > 15 or abs(y - up) >= 12 for left, up in places[i + 1 :])
