@@ -306,8 +306,8 @@ class WorkerError(ExecutionError):
     """A process of a grid could not finish: it died, raised, or met others that did something else."""
 
     def __init__(self, message: str, rank: int, op: str = "", place: str = "", remote: str = "") -> None:
-        """`rank`: of the process at fault; `op`: the op it was at, and `place` its line, where these are known;
-        `remote`: Python's traceback in it."""
+        """`rank`: of the process at fault; `op`: the op it was at (after a time limit: the op at which another process
+        waited for it), and `place` its line, where these are known; `remote`: Python's traceback in it."""
         super().__init__(f"{message}\n\n{remote.rstrip()}" if remote else message)
         self.rank, self.op, self.place, self.remote = rank, op, place, remote
 

@@ -195,7 +195,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_target(name: str) -> None:
-    with pytest.raises(ValueError, match=UNKNOWN[name]):
+    with pytest.raises(ValueError, match=re.escape(UNKNOWN[name])):
         resolve(name)
 
 
