@@ -28,6 +28,7 @@ from shlo_jit.ir.types import FunctionType
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.constraints import GENERAL
+from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.other_names import hint_for
 from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.suggest import did_you_mean
@@ -54,9 +55,14 @@ def verify_module(
 
 
 def verify_function(function: Op, *, is_registered: Callable[[str], bool] = lambda target: False) -> list[Diagnostic]:
-    """All errors of a function by itself: whatever it calls is taken to be as its calls say."""
+    """Returns all errors of a function outside its module: the functions that it calls are assumed to have the types of
+    its calls, and the meshes that it names are assumed to exist."""
+    from shlo_jit.ops.collective import mesh_symbol
+
     callees: dict[str, Op] = {}
     for op in walk(function.block()):
+        if FAMILY_OF.get(op.name) == "collective" and (mesh := mesh_symbol(op)) is not None:
+            callees[mesh] = Op("sdy.mesh", [], [], {"sym_name": mesh}, [])
         if op.name == "func.call":
             name = op.attributes["callee"].name
             type = FunctionType(tuple(v.type for v in op.operands), tuple(r.type for r in op.results))

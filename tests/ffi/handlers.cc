@@ -12,6 +12,12 @@
 
 #include "xla/ffi/api/ffi.h"
 
+#if XLA_FFI_API_MINOR <= 3  // names of later versions
+#define XLA_FFI_Error_GetDetails_Args_STRUCT_SIZE XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE
+#define XLA_FFI_Error_GetDetails_Args XLA_FFI_Error_GetMessage_Args
+#define XLA_FFI_Error_GetDetails XLA_FFI_Error_GetMessage
+#endif
+
 namespace ffi = xla::ffi;
 using ffi::Error;
 using ffi::ErrorCode;
@@ -95,8 +101,32 @@ extern "C" XLA_FFI_Error* describe(XLA_FFI_CallFrame* frame) {
 }
 
 extern "C" XLA_FFI_Error* of_another_version(XLA_FFI_CallFrame* frame) {
-  IsMetadata(frame, 0, 4);
+  IsMetadata(frame, 0, 6);
   return nullptr;
+}
+
+// The functions that version 0.5 has at the end of the table, and the code of an error; headers may be older.
+extern "C" XLA_FFI_Error* of_version_0_5(XLA_FFI_CallFrame* frame) {
+  if (IsMetadata(frame, 0, 5)) return nullptr;
+  struct Find { size_t size; void* extensions; void* ctx; int64_t type; const void* extension; };
+  struct Options { size_t size; void* extensions; void* ctx; const XLA_FFI_Attrs* attrs; };
+  struct Details { size_t size; void* extensions; XLA_FFI_Error* error; const char* message; int code; };
+  auto* last = reinterpret_cast<void* const*>(&frame->api->XLA_FFI_DeviceOrdinal_Get);
+  auto* details_of = reinterpret_cast<void (*)(Details*)>(reinterpret_cast<void* const*>(&frame->api->XLA_FFI_Error_Create)[1]);
+  int other = 0;
+  Find find{sizeof(Find), nullptr, frame->ctx, 4711, &other};
+  Options options{sizeof(Options), nullptr, frame->ctx, nullptr};
+  XLA_FFI_Error* error = reinterpret_cast<XLA_FFI_Error* (*)(Find*)>(last[1])(&find);
+  if (!error) error = reinterpret_cast<XLA_FFI_Error* (*)(Options*)>(last[2])(&options);
+  if (error) return error;
+  Details details{sizeof(Details), nullptr, MakeError(frame->api, XLA_FFI_Error_Code_DATA_LOSS, "lost"), nullptr, -1};
+  details_of(&details);
+  std::string found = std::string(find.extension ? "an extension" : "no extension") + ", " +
+                      std::to_string(options.attrs->size) + " options of " + std::to_string(options.attrs->struct_size) +
+                      " bytes, " + details.message + " " + std::to_string(details.code);
+  XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, details.error};
+  frame->api->XLA_FFI_Error_Destroy(&destroy);
+  return MakeError(frame->api, XLA_FFI_Error_Code_ABORTED, found);
 }
 
 extern "C" XLA_FFI_Error* of_no_version(XLA_FFI_CallFrame* frame) { return nullptr; }
@@ -110,8 +140,8 @@ extern "C" XLA_FFI_Error* misuse(XLA_FFI_CallFrame* frame) {
   if (IsMetadata(frame, 0, 3)) return nullptr;
   std::string found;
   auto note = [&](XLA_FFI_Error* error) {
-    XLA_FFI_Error_GetMessage_Args get{XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE, nullptr, error, nullptr};
-    frame->api->XLA_FFI_Error_GetMessage(&get);
+    XLA_FFI_Error_GetDetails_Args get{XLA_FFI_Error_GetDetails_Args_STRUCT_SIZE, nullptr, error, nullptr};
+    frame->api->XLA_FFI_Error_GetDetails(&get);
     found += std::string(get.message) + "; ";
     XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
     frame->api->XLA_FFI_Error_Destroy(&destroy);

@@ -94,14 +94,19 @@ def test_exceptions_in_threads(throwing: ctypes.CDLL) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("of_another_version", "its handler is for version 0.4; expected version 0.0 to 0.3 of XLA's FFI"),
-        ("of_no_version", "its handler does not say its version; expected version 0.0 to 0.3"),
+        ("of_another_version", "its handler is for version 0.6; expected version 0.0 to 0.5 of XLA's FFI"),
+        ("of_no_version", "its handler does not say its version; expected version 0.0 to 0.5"),
         ("fails_to_say", "failed in its stage execute: FAILED_PRECONDITION: not here"),
     ],
 )
 def test_versions_that_do_not_fit(handlers: ctypes.CDLL, target: str, message: str) -> None:
     with pytest.raises(ExecutionError, match=rf"custom call '{target}' \(line 2\):? {message}"):
         simple(handlers, target)
+
+
+def test_functions_of_version_0_5(handlers: ctypes.CDLL) -> None:
+    with pytest.raises(ExecutionError, match="ABORTED: no extension, 0 options of 48 bytes, lost 15"):
+        simple(handlers, "of_version_0_5")(X)
 
 
 def test_what_the_table_refuses(handlers: ctypes.CDLL) -> None:

@@ -33,7 +33,7 @@ PENDING, AVAILABLE, FAILED = 0, 1, 2
 NOTHING_HERE = {
     "Handler_Register": ("UNIMPLEMENTED", "handlers are registered by shlo_jit.register_custom_call"),
     "Stream_Get": ("UNIMPLEMENTED", "there are no streams on this platform"),
-    "ExecutionContext_Get": ("NOT_FOUND", "calls have no user data of that type"),
+    "InvokeContext_Get": ("NOT_FOUND", "calls have no user data of that type"),
     "RunId_Get": ("UNIMPLEMENTED", "calls have no run id"),
 }
 """Functions that have nothing to give, and what they say."""
@@ -71,6 +71,7 @@ class Functions:
         self._memory()
         self._thread_pool()
         self._futures()
+        self._extras()
         b, args, context = self.begin("DeviceOrdinal_Get")
         ordinal = get(b, "i32", get(b, "ptr", context, s.Context, "call"), s.Call, "device_ordinal")
         self.give(b, "DeviceOrdinal_Get", args, "device_ordinal", ordinal)
@@ -93,6 +94,16 @@ class Functions:
         """Return a value in a field of the arguments, and no error."""
         put(b, value, args, s.ARGUMENTS[name], field)
         b.ret(NULL)
+
+    def _extras(self) -> None:
+        """Calls have no extensions and no options of their own."""
+        b, args, _ = self.begin("InvokeContext_FindExtension")
+        self.give(b, "InvokeContext_FindExtension", args, "extension", NULL)
+        words = ctypes.sizeof(s.Attrs) // 8
+        values = ", ".join(f"i64 {word}" for word in (ctypes.sizeof(s.Attrs), *[0] * (words - 1)))
+        self.module.define_global("shlo_ffi_no_options", f"internal constant [{words} x i64] [{values}], align 8")
+        b, args, _ = self.begin("CustomOptions_Get")
+        self.give(b, "CustomOptions_Get", args, "attrs", V("ptr", "@shlo_ffi_no_options"))
 
     # ------------------------------------------------------------------ errors
     def error(self, b: Builder, code: str, message: str) -> V:
@@ -124,9 +135,13 @@ class Functions:
         message = get(b, "ptr", args, s.ARGUMENTS["Error_Create"], "message")
         b.ret(b.call("ptr", "shlo_ffi_error", [code, message], declare=False))
 
-        b, args, _ = self.begin("Error_GetMessage", "void")
-        error = get(b, "ptr", args, s.ARGUMENTS["Error_GetMessage"], "error")
-        put(b, b.offset(error, head), args, s.ARGUMENTS["Error_GetMessage"], "message")
+        b, args, _ = self.begin("Error_GetDetails", "void")
+        details = s.ARGUMENTS["Error_GetDetails"]
+        error = get(b, "ptr", args, details, "error")
+        put(b, b.offset(error, head), args, details, "message")
+        # handlers of version 0.3 have no room for the code
+        with b.if_(b.icmp("uge", b.load("i64", args), details.errc.offset + details.errc.size)):
+            put(b, b.cast("trunc", b.load("i64", error), "i32"), args, details, "errc")
         b.ret()
 
         b, args, _ = self.begin("Error_Destroy", "void")

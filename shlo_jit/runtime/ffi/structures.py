@@ -1,4 +1,4 @@
-"""The structures of XLA's foreign function interface, version 0.3, and what a call of ours has behind them.
+"""The structures of XLA's foreign function interface, version 0.5, and what a call of ours has behind them.
 
 The names of fields are those of its header `xla/ffi/api/c_api.h`. Every structure begins with its size, up to the last
 field that a version knows, and a list of extensions.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
-VERSION = (0, 3)
+VERSION = (0, 5)
 """Major and minor. Handlers of a lower minor version find what they know."""
 INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
 METADATA = 1
@@ -119,12 +119,13 @@ class TypeInfo(Struct):
 
 
 FUNCTIONS = (
-    "Error_Create", "Error_GetMessage", "Error_Destroy", "Handler_Register", "Stream_Get", "Type_Register",
-    "ExecutionContext_Get", "State_Set", "State_Get", "DeviceMemory_Allocate", "DeviceMemory_Free",
+    "Error_Create", "Error_GetDetails", "Error_Destroy", "Handler_Register", "Stream_Get", "Type_Register",
+    "InvokeContext_Get", "State_Set", "State_Get", "DeviceMemory_Allocate", "DeviceMemory_Free",
     "ThreadPool_Schedule", "ThreadPool_NumThreads", "Future_Create", "Future_SetAvailable", "Future_SetError",
-    "RunId_Get", "DeviceOrdinal_Get",
+    "RunId_Get", "DeviceOrdinal_Get", "InvokeContext_FindExtension", "CustomOptions_Get",
 )  # fmt: skip
-"""What handlers may call, in the order of the table; their names begin with `XLA_FFI_`."""
+"""Functions that handlers may call, in the order of the table; their names begin with `XLA_FFI_`. Up to version 0.3,
+GetDetails is called GetMessage and gives no code, and InvokeContext is called ExecutionContext."""
 
 
 class Api(Struct):
@@ -148,7 +149,7 @@ ARGUMENTS = {
     name: _arguments(name, *fields)
     for name, fields in {
         "Error_Create": [("message", c_void_p), ("errc", c_int32)],
-        "Error_GetMessage": [("error", c_void_p), ("message", c_void_p)],
+        "Error_GetDetails": [("error", c_void_p), ("message", c_void_p), ("errc", c_int32)],
         "Error_Destroy": [("error", c_void_p)],
         "Type_Register": [("name", ByteSpan), ("type_id", c_void_p), ("type_info", c_void_p)],
         "State_Set": [_CTX, ("stage", c_int32), ("type_id", c_void_p), ("state", c_void_p)],
@@ -161,6 +162,8 @@ ARGUMENTS = {
         "Future_SetAvailable": [("future", c_void_p)],
         "Future_SetError": [("future", c_void_p), ("error", c_void_p)],
         "DeviceOrdinal_Get": [_CTX, ("device_ordinal", c_int32)],
+        "InvokeContext_FindExtension": [_CTX, ("extension_type", c_int64), ("extension", c_void_p)],
+        "CustomOptions_Get": [_CTX, ("attrs", c_void_p)],
     }.items()
 }
 """What those functions of the table are handed that look at it."""

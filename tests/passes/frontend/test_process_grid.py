@@ -17,6 +17,7 @@ import shlo_jit
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.equality import equal_modules
+from shlo_jit.passes import core_functions
 from shlo_jit.passes.context import NO_CHANNELS, Channels
 from shlo_jit.passes.frontend.process_grid import process_grid
 
@@ -234,6 +235,15 @@ def test_axes_of_random_meshes() -> None:
             inside, outside = tuple(at[n] for n in chosen), tuple(at[n] for n in sizes if n not in chosen)
             groups.setdefault(outside, {})[inside] = number
         assert named(after(text, 1, count)) == [[g[k] for k in sorted(g)] for g in groups.values()]
+
+
+def test_a_program_with_axes_of_a_mesh_is_valid_after_every_pass() -> None:
+    """The passes before `process_grid` keep the name of the mesh, which stands in the module beside the function."""
+    text = program(mesh_op(axis("x")), more='sdy.mesh @mesh = <["x"=2]>\n')
+    module = shlo_jit.parse(text)
+    seen = []
+    core_functions(module, module.function("main"), num_partitions=2, on_pass=lambda name, _: seen.append(name))
+    assert "without_shape_operands" in seen
 
 
 def test_a_mesh_of_partitions_is_repeated_in_every_replica() -> None:
