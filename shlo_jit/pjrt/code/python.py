@@ -215,12 +215,12 @@ def _write_keep_exception(module: ModuleText) -> None:
 
 
 def _write_raise(module: ModuleText) -> None:
-    """It is given a reference to the exception."""
+    """It is given a reference to the exception. PyErr_SetObject would make the error that JAX is just handling, that the
+    call was interrupted, the context of the KeyboardInterrupt."""
     b = module.function("shlo_pjrt_raise", [("ptr", "exception")], "i32", linkage="external", attributes="nounwind")
     (exception,) = b.params
     b.store(i64(0), PENDING)
     kind = b.call("ptr", "PyObject_Type", [exception])
-    b.call("void", "PyErr_SetObject", [kind, exception])
-    for thing in (kind, exception):
-        b.call("void", "Py_DecRef", [thing])
+    traceback = b.call("ptr", "PyException_GetTraceback", [exception])
+    b.call("void", "PyErr_Restore", [kind, exception, traceback])  # takes over all three references
     b.ret(i32(-1))

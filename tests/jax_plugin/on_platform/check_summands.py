@@ -53,7 +53,11 @@ def test_products_of_parts() -> None:
     """Each device's product is a summand of the whole one."""
     a = jax.device_put(X, NamedSharding(MESH, P("x", "y")))
     b = jax.device_put(X.T, NamedSharding(MESH, P("y", None)))
-    f = jax.shard_map(jnp.matmul, in_specs=(P("x", "y"), P("y", None)), out_specs=P("x", None, unreduced={"y"}))
+    f = jax.shard_map(
+        lambda a, b: jax.lax.pcast(a @ b, "y", to="unreduced"),
+        in_specs=(P("x", "y"), P("y", None)),
+        out_specs=P("x", None, unreduced={"y"}),
+    )
     with_dot = jax.jit(lambda a, b: jnp.dot(a, b, out_sharding=P("x", None, unreduced={"y"})))
     for product in (jax.jit(f)(a, b), with_dot(a, b)):
         assert product.sharding.spec.unreduced == {"y"}
