@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -40,6 +40,8 @@ WRITTEN_OUT = (2, 3, 4, 5, 7, 8, 11)
 
 
 MANY_ROOTS = 4096
+MOST_ROOTS_KEPT = 1 << 20
+"""Length of a transform up to which all its roots are computed at once: 16 MB."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,19 @@ class Roots:
         self._low = np.array([_root(k, n) for k in range(few)]).T
         self._high = np.array([_root(k, n) for k in range(0, n // 2 + few, few)]).T
 
+    @cached_property
+    def _all(self) -> np.ndarray:
+        """The roots for all k < n: consecutive ones take no gathers."""
+        (x, y), (u, v) = self._low[:, None, :], self._high[:, :, None]
+        re, im = (x * u - y * v).reshape(-1), (x * v + y * u).reshape(-1)
+        half = self.n // 2 + 1
+        mirror = slice(self.n - half, 0, -1)
+        return np.concatenate([re[:half] + 1j * -im[:half], re[mirror] + 1j * im[mirror]])[: self.n]
+
     def __getitem__(self, k: np.ndarray) -> np.ndarray:
+        """The roots for an array of k, any integers."""
+        if len(self._low[0]) <= k.size and self.n <= MOST_ROOTS_KEPT:
+            return self._all[k % self.n]
         k = k % self.n
         upper = 2 * k > self.n
         k = np.where(upper, self.n - k, k)
