@@ -44,7 +44,9 @@ class Pool:
         """With several tasks."""
         self._function = PARALLEL(self._run)
         address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        self.library = jit.Library(self._function, {"shlo_parallel": address}, ())
+        self._asked = ctypes.c_uint64()  # whom threads ask for interrupts
+        addresses = {"shlo_parallel": address, "shlo_ask": ctypes.addressof(self._asked)}
+        self.library = jit.Library(self._function, addresses, ())
 
     def _run(self, task: int, frame: int, tasks: int, threads: int) -> None:
         function = TASK(task)
