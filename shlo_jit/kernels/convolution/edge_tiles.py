@@ -1,8 +1,9 @@
-"""Columns of a window that meet padding alone at the ends of lines: which pixels leave them out.
+"""Edge tiles: pixels at the ends of lines leave out the window columns that read only padding.
 
-A column of the window meets the image for some pixels of a line. Of a stripe at the end of a line, the columns that all
-of its pixels want are multiplied first, by a tile for all of them, and then each of the others, by a tile for those
-that want it. Where that takes as long as with some pixels more, these are multiplied by the padding.
+A window column reads the image for some pixels of a line, and only padding for the others. For a stripe at the end of a
+line, the columns that all of its pixels need are multiplied first, by a tile for all pixels. Each of the other columns
+follows, with a tile for the pixels that need it. If a tile of a few more pixels costs the same, these pixels are
+included and multiply padding.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from shlo_jit.sizes import Size
 
 
 class Line(NamedTuple):
-    """The output and its windows along one dimension; the words are those of the width."""
+    """The output and its windows along one dimension; the names are those of the width."""
 
     width: int
     extent: int
-    """Of the input."""
+    """Extent of the input."""
     taps: int
     stride: int
     pad: int
     dilation: int
 
     def meets(self, tap: int) -> tuple[int, int]:
-        """The pixels [begin, end) whose window has the image at that column."""
+        """Returns the pixels [begin, end) whose window reads the image at this column."""
         begin = -(-max(0, self.pad - tap * self.dilation) // self.stride)
         end = -(-max(0, self.extent + self.pad - tap * self.dilation) // self.stride)
         return min(begin, self.width), min(end, self.width)
 
 
 def line_of(shape: ConvShape, axis: int) -> Line | None:
-    """Along dimension `axis` of three; None if some extents are known at the call only, or there are holes in the
-    input."""
+    """Returns the line along dimension `axis` of three. None if some extents are known only at the call, or if the
+    input is dilated."""
     n = len(shape.window)
     width = shape.lines if axis == 1 and shape.lines else three(shape.output, 1)[axis]
     extent, taps, pad = (three(x, fill)[axis] for x, fill in ((shape.input, 1), (shape.window, 1), (shape.pad_low, 0)))
@@ -55,7 +56,8 @@ def line_of(shape: ConvShape, axis: int) -> Line | None:
 
 
 def has_idle_taps(shape: ConvShape, axis: int) -> bool:
-    """Whether windows of some pixels have taps along a dimension that meet padding alone, and none has no others."""
+    """Whether some pixels have window positions along a dimension that read only padding, and all pixels have
+    others."""
     line = line_of(shape, axis)
     if line is None or line.taps == 1:
         return False
@@ -66,20 +68,20 @@ def has_idle_taps(shape: ConvShape, axis: int) -> bool:
 
 
 class Ends(NamedTuple):
-    """How the ends of lines go."""
+    """Treatment of the ends of lines."""
 
     tile: int
-    """The height of a tile that is made for them; 1: there is none; 0: all pixels meet all taps."""
+    """Height of the dedicated edge tile; 1: there is none; 0: every pixel multiplies all window columns."""
     heights: int
-    """A bit for each number of rows that are multiplied alone."""
+    """A bit for each number of rows that gets a tile of its own."""
 
 
 def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> Ends:
-    """Of lines in stripes of so many pixels, for which there may be an `own` tile. `steps`: of k, a column's in a call;
-    `work`: multiply-adds of all calls."""
+    """Returns the treatment of the ends of lines, which are cut into stripes of `stripe` pixels. `own`: the height of a
+    dedicated tile, or 0. `steps`: steps of k that a column has in a call. `work`: multiply-adds of all calls."""
     met = [line.meets(tap) for tap in range(line.taps)]
     low, high = max(begin for begin, _ in met), min(end for _, end in met)
-    # Stripes in the middle, of which there may be many, meet everything.
+    # The interior stripes, possibly many, read the image in all columns.
     places = {*range(0, low, stripe), *range(high // stripe * stripe, line.width, stripe)}
     found = [_Stripe.of(met, w, min(w + stripe, line.width)) for w in sorted(places)]
     singles = {rows for s in found for rows in s.rows if rows * plan.nv >= SUMS} - {own, *row_counts(plan)}
@@ -90,7 +92,7 @@ def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int,
     whole = (sum(_turns(plan, own_tiles, s.height) for s in found) + middle) * line.taps
 
     def saved(tile: int) -> float:
-        """The share of the work."""
+        """Returns the share of the work that is saved with an edge tile of this height."""
         tiles = own_tiles | {tile} - {0}
         heights = _heights(plan, tiles, stripe)
         turns_saved = 0.0
@@ -111,11 +113,12 @@ def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int,
 class _Stripe(NamedTuple):
     height: int
     rows: Sequence[int]
-    """Pixels that want a column, of each column that not all do."""
+    """The number of pixels that need a column, for each column that not all pixels need."""
 
     @classmethod
     def of(cls, met: Sequence[tuple[int, int]], begin: int, end: int) -> _Stripe:
-        """Pixels [begin, end); `met`: those that each column meets."""
+        """Returns the stripe of pixels [begin, end). `met`: the pixels whose windows read the image, for each
+        column."""
         rows = [max(0, min(high, end) - max(low, begin)) for low, high in met]
         height = end - begin
         return cls(height, [n for n in rows if n < height] if height in rows else [])
@@ -126,7 +129,7 @@ def _turns(plan: GemmPlan, tiles: set[int], rows: int) -> int:
 
 
 def _heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
-    """The numbers of rows that take less than all greater ones, as bits."""
+    """Returns the numbers of rows that cost less than all greater ones, as bits."""
     least, bits = _turns(plan, tiles, stripe) + 1, 0
     for rows in range(stripe, 0, -1):
         if (taken := _turns(plan, tiles, rows)) < least:
@@ -135,7 +138,7 @@ def _heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
 
 
 def _lifted(heights: int, rows: int) -> int:
-    """So many rows, or the next number that is done alone."""
+    """Returns the smallest number of rows in `heights` that is at least `rows`."""
     while not heights >> rows & 1:
         rows += 1
     return rows
@@ -145,8 +148,8 @@ def _lifted(heights: int, rows: int) -> int:
 def each_call_of_taps(
     b: Builder, g: Arguments, row: V, stripe: Stripe, steps: Steps, multiply: Callable[[Stripe, Steps, V], None]
 ) -> None:
-    """`multiply` for the taps that all pixels of a stripe want, then for each of the others. It is told which call it
-    is. `row`: bytes of a row of a panel."""
+    """Emits `multiply` for the window columns that all pixels of a stripe need, then for each of the others. Its last
+    argument is the index of the call. `row`: bytes of a row of a panel."""
     by_lines = b.icmp("ne", g.get("margin_lines"), 0)
     ci, kw, heights = g.ints("ci kw tap_heights")
     taps = b.select(by_lines, kw, steps.runs)
@@ -179,14 +182,14 @@ def each_call_of_taps(
 
 
 def _first_tap(b: Builder, g: Arguments, pixel: V, bound: V, taps: V) -> V:
-    """The first column of a pixel's window that is at `bound` of the input or behind."""
+    """Returns the first column of a pixel's window that is at `bound` of the input or after it."""
     stride, pad, dilation = g.ints("stride_w pad_w rdil_w")
     corner = b.sub(b.mul(pixel, stride), pad)
     return b.min_(ceil_div(b, b.max_(b.sub(bound, corner), 0), dilation), taps)
 
 
 def _rows(b: Builder, g: Arguments, stripe: Stripe, tap: V, heights: V) -> tuple[V, V]:
-    """Of a stripe, the first of the pixels that are multiplied for a column, and how many they are."""
+    """Returns the first of a stripe's pixels that are multiplied for a window column, and their number."""
     stride, pad, dilation, extent = g.ints("stride_w pad_w rdil_w in_w")
     corner, height = b.sub(pad, b.mul(tap, dilation)), stripe.height
 
