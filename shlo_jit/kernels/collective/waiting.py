@@ -205,7 +205,7 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     b.start(again)
     at, (last_look, idle, beaten) = b.position(), [b.reserve("i64") for _ in range(3)]
     rung = atomic_load(b, "i32", bell)
-    ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # loaded before the word, which the peer writes first
+    ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which the peer writes first
     b.store(i32(board.OK), outcome)
     b.branch_if(_is_there(b, word, expected, "seq_cst"), end, look)
 
