@@ -23,7 +23,9 @@ class LocalNames:
 
     def new(self, hint: str) -> str:
         if hint not in self._hints:
-            assert hint and not hint[-1].isdigit() and "." not in hint, f"no hint for a name: {hint!r}"
+            assert hint and not hint[-1].isdigit() and "." not in hint, (
+                f"expected a hint without dots or a final digit, found {hint!r}"
+            )
             self._hints.add(hint)
         self._n += 1
         name = f"{hint}{self._n}"
