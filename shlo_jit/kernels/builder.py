@@ -550,7 +550,7 @@ class Builder:
             yield carry.index
 
     @staticmethod
-    def _turns(start: V, stop: V, step: V) -> int | None:
+    def _trip_count(start: V, stop: V, step: V) -> int | None:
         """Returns the trip count of a loop with literal bounds, else None."""
         a, z, k = start.literal, stop.literal, step.literal
         return None if a is None or z is None or k is None else max(0, -(-(z - a) // k))
@@ -562,7 +562,7 @@ class Builder:
         """Emits a loop that carries values. Read `carry.values` and call `carry.next(...)` once in the body; after the
         loop `carry.values` are the final values."""
         start, stop, step = self._coerce(start), self._coerce(stop), self._coerce(step)
-        if self._turns(start, stop, step) == 1:
+        if self._trip_count(start, stop, step) == 1:
             carry = Carry(start, list(initial))
             yield carry
             return
@@ -607,14 +607,14 @@ class Builder:
         self.start(head)
         at = len(self._lines)
         phis = [V(v.type, self._name("c")) for v in initial]
-        turn = Repeat(phis)
-        yield turn
-        assert turn.again is not None and len(turn.values) == len(phis)
+        iteration = Repeat(phis)
+        yield iteration
+        assert iteration.again is not None and len(iteration.values) == len(phis)
         self._lines[at:at] = [
             f"  {p.text} = phi {p.type} [ {a.text}, %{before} ], [ {z.text}, %{self.block} ]"
-            for p, a, z in zip(phis, initial, turn.values, strict=True)
+            for p, a, z in zip(phis, initial, iteration.values, strict=True)
         ]
-        self.branch_if(turn.again, head, done)
+        self.branch_if(iteration.again, head, done)
         self.start(done)
 
     @contextmanager

@@ -34,8 +34,8 @@ def insert(b: Builder, array: V, record: V, k: int, lanes: int) -> None:
     kind = vector("i64", lanes)
     x = b.splat(record, lanes)
     count = _padded(k, lanes) // lanes
-    with b.loop(0, count, 1, "insert") as turn:
-        at = b.element(array, "i64", b.mul(b.sub(i64(count - 1), turn), lanes))
+    with b.loop(0, count, 1, "insert") as nth:
+        at = b.element(array, "i64", b.mul(b.sub(i64(count - 1), nth), lanes))
         own, before = b.load(kind, at), b.load(kind, b.element(at, "i64", -1))
         new = b.intrinsic("umax", kind, [before, b.intrinsic("umin", kind, [x, own])])
         b.store(new, at)

@@ -334,8 +334,8 @@ def test_need_nothing_else(name: str, level: int) -> None:
     assembly = optimize.emit_assembly(module, target)
     underscore = "_" if target.system == "macos" else ""
     called: dict[str, set[str]] = {}
-    pieces = re.split(rf"^{underscore}(\w+):", assembly, flags=re.MULTILINE)
-    for helper, body in zip(pieces[1::2], pieces[2::2], strict=True):
+    functions = re.split(rf"^{underscore}(\w+):", assembly, flags=re.MULTILINE)
+    for helper, body in zip(functions[1::2], functions[2::2], strict=True):
         callees = re.findall(r"^\t(?:callq?|jmp|bl?|tail)[ \t]+([\w$]+)", body, re.MULTILINE)
         called[helper] = {c.removeprefix(underscore) for c in callees if not c.startswith("L")}
     assert set(called) >= HELPERS

@@ -86,13 +86,13 @@ class Problem:
             to.append(slice(kept[0] * d + lo, kept[-1] * d + lo + 1, d) if kept else slice(0, 0))
         wide[(*whole, *to)] = x[(*whole, *source)]
         out = np.zeros((self.g, self.n, *self.output, self.co), x.dtype)
-        for tap in itertools.product(*map(range, self.window)) if out.size else ():
+        for position in itertools.product(*map(range, self.window)) if out.size else ():
             cut = tuple(
                 slice(t * r, t * r + (o - 1) * s + 1, s)
-                for t, r, o, s in zip(tap, self.rdil, self.output, self.stride, strict=True)
+                for t, r, o, s in zip(position, self.rdil, self.output, self.stride, strict=True)
             )
             part = wide[(*whole, *cut)].reshape(self.g, -1, self.ci)
-            out += np.matmul(part, w[(slice(None), *tap)]).reshape(out.shape)
+            out += np.matmul(part, w[(slice(None), *position)]).reshape(out.shape)
         assert rank == out.ndim - 3
         return out
 
@@ -175,11 +175,11 @@ def run(
     features = p.g * p.co
     cover = np.zeros((1, p.n * pixels, features) if shape.features_last else (p.n, features, pixels), np.int64)
 
-    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    def notify(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
         assert 0 <= i0 < i1 <= cover.shape[1] and 0 <= j0 < j1 <= cover.shape[2]
         cover[at, i0:i1, j0:j1] += 1
 
-    epilogue = EPILOGUE(told)
+    epilogue = EPILOGUE(notify)
     way = [int(table[FIELDS.index(name)]) for name in ("kind", "made_for", "ends")]
     f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
@@ -282,7 +282,7 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("call_k", [64, 1152])
 @pytest.mark.parametrize("margins", [0, 1000])
 @pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
-def test_lines_that_meet_padding_alone(
+def test_lines_that_read_only_padding(
     names: tuple[str, str, str], margins: int, call_k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Window lines that read only padding are left out, if a call covers the whole window and if it covers one line.
@@ -306,7 +306,7 @@ def test_lines_that_meet_padding_alone(
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("margins", [0, 1000])
 @pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
-def test_columns_that_meet_padding_alone(
+def test_columns_that_read_only_padding(
     names: tuple[str, str, str], margins: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pixels at the ends of lines leave out window columns that read only padding: for windows whose lines are runs and

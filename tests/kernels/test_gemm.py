@@ -120,12 +120,12 @@ def product(
     size = scratch_bytes(types, t, batch, m, n, k, threads, prepacked)
     scratch = guarded.scratch(size)
 
-    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    def notify(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
         assert cover is not None
         assert 0 <= i0 < i1 <= m and 0 <= j0 < j1 <= n
         cover[at, i0:i1, j0:j1] += 1
 
-    epilogue = EPILOGUE(told) if cover is not None else None
+    epilogue = EPILOGUE(notify) if cover is not None else None
     strides = [[s // x.itemsize for s in x.strides] for x in (a, b, c)]
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
     if prepacked:
@@ -194,7 +194,7 @@ def test_random_shapes(names: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 @pytest.mark.parametrize("shape", [(1, 200, 170, 700), (1, 300, 600, 450), (1, 40, 1100, 900), (9, 180, 90, 64)])
-def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
+def test_packing_modes(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
     """Tests shared and private packing, several blocks of k, and several chunks of columns."""
     for seed in range(3):
         run(GemmTypes(*names), shape, seed, threads=3)
@@ -282,7 +282,7 @@ def test_vectors(which: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "i32"])
-def test_a_few_vectors(dtype: str) -> None:
+def test_several_vectors(dtype: str) -> None:
     """A large B is streamed for few rows."""
     types = GemmTypes(dtype, dtype, {"f16": "f32", "bf16": "f32", "i8": "i32"}.get(dtype, dtype))
     for seed, (m, n, k) in enumerate([(2, 1100, 1021), (5, 777, 1400), (13, 520, 2050), (32, 1000, 1100)]):
@@ -441,7 +441,7 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
 
 
 @pytest.mark.parametrize("names", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("i8", "i8", "i32")], ids="-".join)
-def test_a_known_product_takes_the_way_that_the_call_would(names: tuple[str, str, str]) -> None:
+def test_a_known_product_takes_the_strategy_of_the_call(names: tuple[str, str, str]) -> None:
     types, plan = GemmTypes(*names), gemm_plan(GemmTypes(*names), resolve())
     rng, ways = np.random.default_rng(5), set()
     for m, n, k in itertools.product((1, 2, 20), (1, 17, 300), (1, 16, 700)):
@@ -481,7 +481,7 @@ def test_few_rows_read_b_in_place(names: tuple[str, str, str]) -> None:
         check(types, a, b, product(types, a, b, cut=k // 3 + 1, way=Way.FEW))
 
 
-def test_few_rows_have_their_way_where_b_is_far_and_its_rows_are_adjacent() -> None:
+def test_skinny_products_have_a_strategy_where_b_is_far_and_its_rows_are_adjacent() -> None:
     plan = gemm_plan(GemmTypes("f32", "f32", "f32"), resolve("x86-64-v4"))
     dense, transposed = Layout(512, 1, 0, 512, 1, 0), Layout(512, 1, 0, 1, 512, 0)
     assert way_of(plan, 2, 512, 512, dense) is way_of(plan, tuning.GEMM_FEW_ROWS, 512, 512, dense) is Way.FEW

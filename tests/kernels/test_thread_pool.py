@@ -269,7 +269,7 @@ def mappings() -> int:
 def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
     """The pool is started and ended with calls or without, and with workers that sleep, spin, or have not begun."""
 
-    def turns(count: int) -> None:
+    def cycles(count: int) -> None:
         for k in range(count):
             a_pool.prepare(4)
             a_pool.check(k % 3)
@@ -278,9 +278,9 @@ def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
             a_pool.end()
 
     before = threads_of_the_process()
-    turns(100)
+    cycles(100)
     memory = mappings()
-    turns(1000)
+    cycles(1000)
     assert threads_of_the_process() == before
     assert mappings() < memory + 50
 
@@ -302,7 +302,7 @@ def test_code_may_go_after_the_end(form: str, pause: float) -> None:
     assert threads_of_the_process() == before
 
 
-def test_pools_end_by_themselves(a_pool: Pool) -> None:
+def test_pools_end_separately(a_pool: Pool) -> None:
     other = Pool(a_pool.form)
     for each in (other, a_pool):
         each.prepare(4)
@@ -414,7 +414,7 @@ def test_systems(name: str, call: str | None, anonymous: int, set_mask: int, pau
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_call_ends_early_when_it_is_told_to(a_pool: Pool, threads: int) -> None:
+def test_a_call_ends_early_when_asked_to(a_pool: Pool, threads: int) -> None:
     asked: list[int] = []
     stops_at = 3
     ask = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))(

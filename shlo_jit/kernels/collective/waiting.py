@@ -114,10 +114,10 @@ def fence(b: Builder) -> None:
 def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[], V], found: str) -> None:
     """Evaluates `met` up to `rounds` times with pauses in between, and branches to `found` if it holds; continues here
     if it never does. After rounds whose number has all bits of `mask`, it yields the CPU, which the peer may need."""
-    turn, more, over = b.label("turn"), b.label("more"), b.label("over")
+    body, more, over = b.label("turn"), b.label("more"), b.label("over")
     before = b.block
-    b.branch(turn)
-    b.start(turn)
+    b.branch(body)
+    b.start(body)
     at, count = b.position(), b.reserve("i64")
     b.branch_if(met(), found, more)
     b.start(more)
@@ -126,7 +126,7 @@ def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[],
         b.call("i32", "sched_yield", [])
     following = b.add(count, i64(1))
     last = b.block
-    b.branch_if(b.icmp("slt", following, rounds), turn, over)
+    b.branch_if(b.icmp("slt", following, rounds), body, over)
     b.fill_phi(at, count, [(i64(0), before), (following, last)])
     b.start(over)
 

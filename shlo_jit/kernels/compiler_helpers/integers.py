@@ -48,15 +48,15 @@ def _unsigned(module: ModuleText, name: str, target: Target) -> None:
     is_short = b.icmp("eq", high, i64(0))
     dividend = b.select(is_short, b.shl(x, 64), x)
     zero, one = const("i128", 0), const("i128", 1)
-    with b.loop_carry(0, b.select(is_short, i64(64), i64(128)), [dividend, zero, zero]) as turn:
-        bits, rest, quotient = turn.values
+    with b.loop_carry(0, b.select(is_short, i64(64), i64(128)), [dividend, zero, zero]) as step:
+        bits, rest, quotient = step.values
         carry = b.icmp("slt", rest, zero)  # the bit that the shift moves out of the rest
         rest = b.or_(b.shl(rest, 1), b.lshr(bits, 127))
         fits = b.or_(carry, b.icmp("uge", rest, y))
         rest = b.select(fits, b.sub(rest, y), rest)
         quotient = b.or_(b.shl(quotient, 1), b.select(fits, one, zero))
-        turn.next(b.shl(bits, 1), rest, quotient)
-    b.ret(turn.values[1] if "mod" in name else turn.values[2])
+        step.next(b.shl(bits, 1), rest, quotient)
+    b.ret(step.values[1] if "mod" in name else step.values[2])
 
 
 def _signed(module: ModuleText, name: str, target: Target) -> None:

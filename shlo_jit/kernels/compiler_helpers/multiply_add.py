@@ -61,9 +61,9 @@ def _exact_sum(b: Builder, x: V, y: V, z: V) -> V:
     ahead = b.sub(ez, exponent)
     # If the summand's exponent is too large, the product moves. Its lost bits only decide on which side of a tie the
     # sum is.
-    behind = b.max_(b.sub(ahead, _REACH), 0)
-    product = _shift_right(b, product, behind)
-    exponent = b.add(exponent, behind)
+    excess = b.max_(b.sub(ahead, _REACH), 0)
+    product = _shift_right(b, product, excess)
+    exponent = b.add(exponent, excess)
     summand = b.cast("zext", mz, "i128")
     left = b.min_(b.max_(ahead, 0), _REACH)
     summand = b.shl(summand, b.cast("zext", left, "i128"))
@@ -71,10 +71,10 @@ def _exact_sum(b: Builder, x: V, y: V, z: V) -> V:
     negative = b.icmp("slt", b.xor(b.bitcast(x, "i64"), b.bitcast(y, "i64")), 0)
     differs = b.icmp("ne", negative, b.icmp("slt", b.bitcast(z, "i64"), 0))
     total = b.select(differs, b.sub(product, summand), b.add(product, summand))
-    turned = b.icmp("slt", total, const("i128", 0))
-    size = b.select(turned, b.sub(const("i128", 0), total), total)
+    is_negated = b.icmp("slt", total, const("i128", 0))
+    size = b.select(is_negated, b.sub(const("i128", 0), total), total)
     bits = _rounded(b, size, exponent)
-    sign = b.select(b.xor(negative, turned), i64(-(1 << 63)), i64(0))
+    sign = b.select(b.xor(negative, is_negated), i64(-(1 << 63)), i64(0))
     result = b.bitcast(b.or_(bits, sign), "double")
     return b.select(b.icmp("eq", total, const("i128", 0)), const("double", 0.0), result)
 

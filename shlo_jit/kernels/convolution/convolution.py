@@ -128,8 +128,8 @@ def conv_routine(
 
     `made_for`: the size that its code is specialized for, if `conv_table` says so: the height of a register tile for
     its lines, the number of output features, or the channels of a group. `ends`: the height of an edge tile, see
-    `edge_tiles.Ends.tile`. `tests_kernel`: for strategies that leave out padding, the routine checks whether the kernel
-    is finite; see `padding_terms.py`. Raises ValueError for complex numbers."""
+    `edge_tiles.EdgeTiles.tile`. `tests_kernel`: for strategies that leave out padding, the routine checks whether the
+    kernel is finite; see `padding_terms.py`. Raises ValueError for complex numbers."""
     if "complex" in types.name:
         raise ValueError(f"expected real element types, found {types.name}: split complex convolutions into real ones")
     products = GemmTypes(types.acc, types.acc, types.acc)
@@ -167,7 +167,7 @@ def _build(
     g = Arguments(b, frame)
     if tests_kernel:
         b.store(find_odd_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
-    work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
+    work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
@@ -178,7 +178,7 @@ def _build(
     b.ret()
 
 
-def _taps(b: Builder, g: Arguments) -> V:
+def _window_size(b: Builder, g: Arguments) -> V:
     kd, kh, kw = g.ints("kd kh kw")
     return b.mul(b.mul(kd, kh), kw)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
-from shlo_jit.kernels.convolution.edge_tiles import ends_of_lines, has_idle_taps, line_of
+from shlo_jit.kernels.convolution.edge_tiles import edge_tiles_of_lines, has_idle_taps, line_of
 from shlo_jit.kernels.convolution.shape import (
     BY_WINDOWS,
     DEPTHWISE,
@@ -98,7 +98,7 @@ class _Decision:
         self.stride, self.pad = three(s.strides or (1,) * len(s.window), 1), three(s.pad_low, 0)
         self.ldil = three(s.lhs_dilation, 1)
         self.rdil = three(s.rhs_dilation, 1)
-        self.taps = self.window[0] * self.window[1] * self.window[2]
+        self.window_size = self.window[0] * self.window[1] * self.window[2]
         self.pixels = self.output[0] * self.output[1] * self.output[2]
         self.images = s.batch
         self._set(batch=self.images, groups=s.groups, ci=s.ci, co=s.co)
@@ -122,9 +122,9 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_channels(self._by_windows(), s.groups, self.taps)
+            self._cut_channels(self._by_windows(), s.groups, self.window_size)
         elif self._grouped():
-            self._cut_channels(GROUPED, s.groups * s.ci, self.taps * s.ci)
+            self._cut_channels(GROUPED, s.groups * s.ci, self.window_size * s.ci)
             self._set(made_for=s.ci)
         elif self._planes():
             self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
@@ -206,7 +206,7 @@ class _Decision:
 
     def _cut_lines(self, lines: int, elements: int) -> None:
         """Cuts the work into tasks of whole lines, which have `elements` elements each."""
-        work = max(1, elements * self.taps)
+        work = max(1, elements * self.window_size)
         chunk = max(1, (tuning.CONV_TASK // 32) // hint_of(work))
         if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
             chunk = max(1, lines)
@@ -311,15 +311,15 @@ class _Decision:
         """Sets the runs of k that are contiguous in the input: (width, feature) of the window if that is contiguous,
         else feature."""
         s, v = self.shape, self.values
-        taps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
+        steps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
         kd, kh, kw = self.window
         if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
-            run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
+            run, runs, stride, outer = s.ci * kw, kh, steps[1], (1, 0)
             self._set(margin_lines=1)
         else:
-            run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
+            run, runs, stride, outer = s.ci, kw, steps[2], (kh, steps[1])
         self._set(leaves_padding=int(self.is_finite and kd == 1 and has_idle_taps(s, 1)))
-        self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
+        self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=steps[0])
         self._set(
             outer1=outer[0],
             outer1_stride=outer[1],
@@ -346,16 +346,16 @@ class _Decision:
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         # Some window positions and up to 16 panels at a time, so that the kernel is read in long contiguous runs.
-        per_task = min(hint_of(panels), 16 if self.taps > 1 else 4)
+        per_task = min(hint_of(panels), 16 if self.window_size > 1 else 4)
         chunks = -(-panels // max(per_task, 1))
-        taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
-        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
+        positions = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
+        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_positions=positions)
         self._set(w_group_bytes=panel * panels, w_panels=panels)
         weights = workers = _round(self.copy_bytes + 256, 64)
         if self.is_constant:
             self._set(w_prepacked=1)
         else:
-            self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps))
+            self._set(weight_tasks=chunks * s.groups * -(-self.window_size // positions))
             # A store of the packer may extend beyond the panel by a vector.
             workers += _round(panel * panels * s.groups + 256, 64)
         self._set(scratch_weights=weights, scratch_workers=workers)
@@ -399,7 +399,7 @@ class _Decision:
     def _even(self, lines: int, chunk: int, each: int, vector: int) -> tuple[int, int]:
         """Returns `even_tasks`, except that groups are tasks as well, all equally long."""
         s = self.shape
-        work = hint_of(self.values["rows"] * s.co * s.ci) * self.taps
+        work = hint_of(self.values["rows"] * s.co * s.ci) * self.window_size
         if s.groups > 1 or work <= tuning.CONV_SERIAL:
             return chunk, each
         return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
@@ -437,7 +437,7 @@ class _Decision:
     def _work(self) -> int:
         """Returns the approximate number of multiply-adds of all calls."""
         s = self.shape
-        return hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.taps) * self.calls
+        return hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.window_size) * self.calls
 
     def _ends(self) -> None:
         """Sets the edge tiles: window columns that read only padding are left out, if columns are part of a call."""
@@ -448,8 +448,8 @@ class _Decision:
         by_lines = v.get("margin_lines")
         if (by_lines or v["runs_per_call"] >= v["runs"]) and has_idle_taps(s, 2):
             steps = s.ci * (hint_of(v["runs_per_call"]) if by_lines else 1)
-            ends, heights = ends_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
-            self._set(ends=ends, tap_heights=heights)
+            ends, heights = edge_tiles_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
+            self._set(ends=ends, column_heights=heights)
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Splits long lines of images that have a single line, such as sounds. Parts of about `rows` pixels become

@@ -170,9 +170,9 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     g = Arguments(b, frame)
     chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")
     kd, kh, kw = g.ints("kd kh kw")
-    taps, each = b.mul(b.mul(kd, kh), kw), g.get("w_taps")
-    group, block, nth = split(b, index, b.udiv(b.add(taps, b.sub(each, 1)), each), chunks)
-    tap0 = b.mul(block, each)
+    positions, each = b.mul(b.mul(kd, kh), kw), g.get("w_positions")
+    group, block, nth = split(b, index, b.udiv(b.add(positions, b.sub(each, 1)), each), chunks)
+    first_position = b.mul(block, each)
     first = b.mul(nth, b.mul(chunk, width))
     count = b.min_(b.sub(co, first), b.mul(chunk, width))
     w_in, w_out = g.ints("w_in w_out")
@@ -181,10 +181,10 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     source = b.offset(g.pointer("kernel"), g.get("w_offset"))
     source = b.offset(source, dot(b, (group, g.get("w_group")), (first, w_out)))
     step = b.mul(b.mul(ci, width), plan.unit_bytes)
-    with b.loop(tap0, b.min_(b.add(tap0, each), taps), hint="tap") as tap:
-        d, h, w = split(b, tap, kh, kw)
+    with b.loop(first_position, b.min_(b.add(first_position, each), positions), hint="tap") as position:
+        d, h, w = split(b, position, kh, kw)
         at = b.offset(source, dot(b, *zip((d, h, w), g.ints("w_sd w_sh w_sw"), strict=True)))
-        args = [at, w_out, w_in, b.offset(to, b.mul(tap, step)), width, count, ci, panel_bytes]
+        args = [at, w_out, w_in, b.offset(to, b.mul(position, step)), width, count, ci, panel_bytes]
         b.call("void", packers(types, target)[1].name, args)
     b.ret()
     return name

@@ -40,7 +40,7 @@ def margin_symbol(types: GemmTypes) -> str:
 
 def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
     b = module.function(margin_symbol(types), MARGIN_PARAMS, attributes=attributes(target))
-    frame, group, image, d, h, w, height, depth, tap, lines, to = b.params
+    frame, group, image, d, h, w, height, depth, first_line, lines, to = b.params
     g = Arguments(b, frame)
     pixel, extent, line_bytes = g.ints("a_w in_w margin_line")
     first = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
@@ -57,7 +57,7 @@ def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
     deep = is_inside(b, g, z, "d")
     with b.loop(0, lines, hint="line") as nth:
         at = b.offset(to, b.mul(nth, line_bytes))
-        y = input_place(b, g, h, b.add(tap, nth), "h")
+        y = input_place(b, g, h, b.add(first_line, nth), "h")
         inside = b.and_(deep, is_inside(b, g, y, "h"))
         b.memset(at, 0, b.select(inside, left, whole))
         with b.if_(inside):
@@ -66,10 +66,10 @@ def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
     b.ret()
 
 
-def input_place(b: Builder, g: Arguments, output: V, tap: V, axis: str) -> V:
+def input_place(b: Builder, g: Arguments, output: V, position: V, axis: str) -> V:
     """Returns the input's position along an axis, for an output and a position of its window."""
     stride, pad, dilation = g.ints(f"stride_{axis} pad_{axis} rdil_{axis}")
-    return b.add(b.sub(b.mul(output, stride), pad), b.mul(tap, dilation))
+    return b.add(b.sub(b.mul(output, stride), pad), b.mul(position, dilation))
 
 
 def is_inside(b: Builder, g: Arguments, place: V, axis: str) -> V:
@@ -80,8 +80,8 @@ def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
     """Returns whether windows of the stripe reach beyond the image."""
     inside = b.and_(b.icmp("sge", w, g.get("inside0")), b.icmp("sle", b.add(w, height), g.get("inside1")))
     for axis, output in (("d", d), ("h", h)):
-        for tap in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
-            found = is_inside(b, g, input_place(b, g, output, tap, axis), axis)
+        for position in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
+            found = is_inside(b, g, input_place(b, g, output, position, axis), axis)
             # Window lines outside the image are not read in this case.
             found = b.or_(found, b.icmp("ne", g.get("leaves_padding"), 0)) if axis == "h" else found
             inside = b.and_(inside, found)
@@ -92,19 +92,19 @@ def runs_inside(b: Builder, g: Arguments, part: Part, h: V) -> tuple[V, V, V]:
     """Returns which runs of a part of the window lie in the image, for output line `h`: the first run that does not
     only read padding, the number of such runs, and whether there are some before the part."""
     nth, lines, by_lines = _lines(b, g, part)
-    stride, pad, dilation, extent, taps = g.ints("stride_h pad_h rdil_h in_h kh")
+    stride, pad, dilation, extent, kh = g.ints("stride_h pad_h rdil_h in_h kh")
     leaves = b.icmp("ne", g.get("leaves_padding"), 0)
     corner = b.sub(b.mul(h, stride), pad)
-    low = b.min_(ceil_div(b, b.max_(b.sub(0, corner), 0), dilation), taps)
-    high = b.min_(ceil_div(b, b.max_(b.sub(extent, corner), 0), dilation), taps)
+    low = b.min_(ceil_div(b, b.max_(b.sub(0, corner), 0), dilation), kh)
+    high = b.min_(ceil_div(b, b.max_(b.sub(extent, corner), 0), dilation), kh)
     first = b.min_(b.max_(b.sub(low, nth), 0), lines)
     count = b.sub(b.max_(b.min_(b.sub(high, nth), lines), first), first)
     # If runs are window positions of a line, either all of them are inside or none.
-    taps_there = b.select(b.icmp("sgt", count, 0), part.runs, i64(0))
+    runs_there = b.select(b.icmp("sgt", count, 0), part.runs, i64(0))
     before = b.or_(b.icmp("slt", low, nth), b.and_(b.not_(by_lines), b.icmp("sgt", part.place[2], 0)))
     return (
         b.select(b.and_(leaves, by_lines), first, i64(0)),
-        b.select(leaves, b.select(by_lines, count, taps_there), part.runs),
+        b.select(leaves, b.select(by_lines, count, runs_there), part.runs),
         b.select(leaves, b.cast("zext", before, "i64"), part.more),
     )
 

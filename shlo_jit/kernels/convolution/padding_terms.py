@@ -119,12 +119,12 @@ def _emit_line(module: ModuleText, types: GemmTypes, target: Target) -> str:
         with b.loop_carry(0, g.get("kd"), [zero], hint="kd") as kd:
             with b.loop_carry(0, g.get("kh"), kd.values, hint="kh") as kh:
                 with b.loop_carry(0, g.get("kw"), kh.values, hint="kw") as kw:
-                    taps = [kd.index, kh.index, kw.index]
-                    at = dot(b, *zip(taps, g.ints("w_sd w_sh w_sw"), strict=True), (c, i64(itemsize(types.b))))
+                    position = [kd.index, kh.index, kw.index]
+                    at = dot(b, *zip(position, g.ints("w_sd w_sh w_sw"), strict=True), (c, i64(itemsize(types.b))))
                     x = convert(b, b.load(storage(types.b), b.offset(kernel, at)), types.b, plan.unit)
                     more = b.fadd(kw.values[0], b.fmul(x, zero))
                     if corner is not None:
-                        more = b.select(_is_whole(b, g, corner, taps), kw.values[0], more)
+                        more = b.select(_is_whole(b, g, corner, position), kw.values[0], more)
                     kw.next(more)
                 kh.next(*kw.values)
             kd.next(*kh.values)
@@ -145,10 +145,10 @@ def _emit_line(module: ModuleText, types: GemmTypes, target: Target) -> str:
     return name
 
 
-def _is_whole(b: Builder, g: Arguments, corner: list[V], taps: list[V]) -> V:
+def _is_whole(b: Builder, g: Arguments, corner: list[V], position: list[V]) -> V:
     """Returns whether a window position is inside the image."""
     inside = V("i1", "true")
-    for place, tap, axis in zip(corner, taps, "dhw", strict=True):
-        at = b.add(place, b.mul(tap, g.get(f"rdil_{axis}")))
+    for place, step, axis in zip(corner, position, "dhw", strict=True):
+        at = b.add(place, b.mul(step, g.get(f"rdil_{axis}")))
         inside = b.and_(inside, is_inside(b, g, at, axis))
     return inside

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.convolution.edge_tiles import each_call_of_taps
+from shlo_jit.kernels.convolution.edge_tiles import each_call_of_columns
 from shlo_jit.kernels.convolution.input import dot, split
 from shlo_jit.kernels.convolution.margins import idle_lines, is_in_margin, margin_symbol, runs_inside
 from shlo_jit.kernels.convolution.task import ConvTask, Part, Steps, Stripe
-from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
+from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, should_notify_epilogue
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
@@ -39,7 +39,7 @@ class PixelsTask(ConvTask):
         self.stripes = ceil_div(b, rows, plan.mr) if gathers else self._stripes_of_lines()
         self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
         self.table = b.alloca("ptr", plan.mr)
-        self.told = b.alloca("i64", 1)
+        self.reported = b.alloca("i64", 1)
         """The first pixel that has not been reported to the epilogue."""
         self.later = b.alloca("ptr", 1)
         """Address of the data to prefetch beside the next stripe."""
@@ -71,24 +71,24 @@ class PixelsTask(ConvTask):
         fetched = b.select(self.prepacked, fetched, i64(0))
         idle = i64(0) if self.gathers else b.mul(idle_lines(b, g, part, self.begin, self.end), self.per_line)
         stripes = b.sub(self.stripes, idle)
-        piece = b.udiv(fetched, b.mul(self.panels, b.max_(stripes, 1)))
-        piece = b.min_(piece, b.mul(k, FETCHED_A_STEP))
-        b.store(self.first_pixel, self.told, align=8)
+        per_tile = b.udiv(fetched, b.mul(self.panels, b.max_(stripes, 1)))
+        per_tile = b.min_(per_tile, b.mul(k, FETCHED_A_STEP))
+        b.store(self.first_pixel, self.reported, align=8)
         b.store(b.select(final, self.soon, after), self.later, align=8)
 
         def multiply(stripe: Stripe, steps: Steps) -> None:
             later = b.load("ptr", self.later, align=8)
-            b.store(b.offset(later, b.mul(self.panels, piece)), self.later, align=8)
+            b.store(b.offset(later, b.mul(self.panels, per_tile)), self.later, align=8)
             row = b.mul(g.get("w_width"), self.unit)
 
             def call(stripe: Stripe, steps: Steps, nth: V) -> None:
                 panels = b.offset(packed, b.mul(steps.before, row)), panel_bytes
                 c = b.offset(self.output, b.mul(stripe.first, g.get("o_pixel")))
-                beside = b.select(b.icmp("eq", nth, 0), piece, i64(0))
+                beside = b.select(b.icmp("eq", nth, 0), per_tile, i64(0))
                 self.multiply(stripe, panels, c, steps, (later, beside))
 
             if self.has_ends:
-                each_call_of_taps(b, g, row, stripe, steps, call)
+                each_call_of_columns(b, g, row, stripe, steps, call)
             else:
                 call(stripe, steps, i64(0))
 
@@ -96,11 +96,11 @@ class PixelsTask(ConvTask):
             """Multiplies if there is anything to multiply. Stripes are reported to the epilogue a few at a time."""
             with b.if_(b.icmp("sgt", steps.runs, 0)):
                 multiply(stripe, steps)
-            first, end = b.load("i64", self.told, align=8), b.add(stripe.first, stripe.height)
+            first, end = b.load("i64", self.reported, align=8), b.add(stripe.first, stripe.height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
-            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(stripe.nth, 1), self.stripes))):
+            with b.if_(should_notify_epilogue(b, nbytes, b.icmp("eq", b.add(stripe.nth, 1), self.stripes))):
                 self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
-                b.store(end, self.told, align=8)
+                b.store(end, self.reported, align=8)
 
         if self.gathers:
             self._gathered(part, done_with)
@@ -163,8 +163,10 @@ class PixelsTask(ConvTask):
         lines = b.icmp("ne", g.get("margin_lines"), 0)
         depth, line, run = part.place
         first, runs = some
-        tap, count = b.select(lines, b.add(run, first), line), b.select(lines, runs, i64(1))
-        b.call("void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, tap, count, self.memory])
+        first_line, count = b.select(lines, b.add(run, first), line), b.select(lines, runs, i64(1))
+        b.call(
+            "void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, first_line, count, self.memory]
+        )
         run_stride = b.select(lines, g.get("margin_line"), g.get("run_stride"))
         return [b.offset(self.memory, b.select(lines, i64(0), b.mul(run, run_stride))), run_stride]
 

@@ -26,11 +26,11 @@ def prepack_kernel(
     Each panel has `width` output features. The order is: groups, blocks of k (`decision.kernel_blocks`), panels, and in
     a panel window positions, then input features; so data that is read together is contiguous. The last panel of a
     block is filled up with zeros. `zeros` allocates the memory: u8 of the given size."""
-    groups, taps, ci, co = kernel.shape
+    groups, positions, ci, co = kernel.shape
     unit = UNITS[conv_plan(types, target).unit]
     panels, whole = -(-co // width), co // width
-    out = zeros(groups * taps * ci * panels * width * unit.itemsize).view(unit).reshape(groups, -1)
-    rows, at = kernel.reshape(groups, taps * ci, co), 0
+    out = zeros(groups * positions * ci * panels * width * unit.itemsize).view(unit).reshape(groups, -1)
+    rows, at = kernel.reshape(groups, positions * ci, co), 0
     for k in blocks:
         size = k * panels * width
         block = out[:, at * panels * width :][:, :size].reshape(groups, panels, k, width)

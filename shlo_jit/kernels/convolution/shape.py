@@ -15,13 +15,14 @@ _FIELDS = (
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_taps w_group_bytes w_prepacked "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_positions "
+    "w_group_bytes w_prepacked "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
-    "margin_line margin_lines a_corner leaves_padding ends tap_heights"
+    "margin_line margin_lines a_corner leaves_padding ends column_heights"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides are in bytes."""

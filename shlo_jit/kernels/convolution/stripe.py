@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
+from shlo_jit.kernels.gemm.micro import SUMS, row_cost, row_counts
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.sizes import Size, hint_of
 
@@ -13,19 +13,19 @@ def stripe(plan: GemmPlan, width: int, features: int, work: int) -> tuple[int, f
     A line of 16 pixels takes two tiles of 8, since 14 and 2 take as long as 18. A 13-pixel line gets a dedicated tile
     if the `work`, the multiply-adds of all calls, repays the extra code."""
     if isinstance(width, Size):
-        return plan.mr, turns(plan, hint_of(width))
+        return plan.mr, row_cost(plan, hint_of(width))
     short = _short_tiles(plan, features)
 
     def whole(height: int) -> float:
-        return turns(plan, height) * (1.0 if height == plan.mr else short)
+        return row_cost(plan, height) * (1.0 if height == plan.mr else short)
 
     def line(height: int, each: float) -> tuple[float, int]:
-        rest = turns(plan, width % height)
+        rest = row_cost(plan, width % height)
         return width // height * each + rest * short, -height
 
     heights = {plan.mr, SUMS, SUMS - 1} & set(row_counts(plan))
     each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
-    each = each or [(turns(plan, width), -plan.mr)]
+    each = each or [(row_cost(plan, width), -plan.mr)]
     own = -(-width // -(-width // plan.mr))
     if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
         each.append(line(own, own))

@@ -101,11 +101,11 @@ class Windows:
 
     def _inner(self, v: _Vector, first: V, end: V) -> None:
         """Emits the pixels from `first` to `end`, whose windows lie inside the line."""
-        b, g, taps = self.b, self.g, range(self.size)
-        weights = [[self._weight(v, y, x) for x in taps] for y in taps]
+        b, g, positions = self.b, self.g, range(self.size)
+        weights = [[self._weight(v, y, x) for x in positions] for y in positions]
         stride, pixel, out = g.ints("stride_w in_sw o_pixel")
         step = b.mul(g.get("rdil_w"), pixel)
-        places = [b.mul(step, x) for x in taps]
+        places = [b.mul(step, x) for x in positions]
         start = b.mul(b.sub(b.mul(first, stride), g.get("pad_w")), pixel)
         with b.loop_carry(first, end, [start, b.offset(v.output, b.mul(first, out))], hint="pixel") as carry:
             at, to = carry.values
@@ -131,10 +131,10 @@ class Windows:
         for x in inside:
             count = b.add(count, b.cast("zext", x, "i64"))
 
-        def sums(taps: Sequence[int], v: _Vector, inside: list[V | None]) -> None:
+        def sums(positions: Sequence[int], v: _Vector, inside: list[V | None]) -> None:
             total = None
             for y, (row, word) in enumerate(zip(v.rows, v.words, strict=True)):
-                for x in taps:
+                for x in positions:
                     is_inside = inside[x]
                     some = word if is_inside is None else self._where(is_inside, word)
                     total = self._term(total, b.offset(row, places[x]), self._weight(v, y, x), some)
@@ -147,11 +147,11 @@ class Windows:
                 with b.loop(*self.channels, self.plan.lanes, "channel") as c:
                     sums(range(size), self._vector(c, lanes(b.sub(self.channels[1], c))), [*inside])
                 return []
-            taps, *rest = cases
-            fits = b.and_(b.icmp("eq", count, len(taps)), b.and_(inside[taps[0]], inside[taps[-1]]))
+            positions, *rest = cases
+            fits = b.and_(b.icmp("eq", count, len(positions)), b.and_(inside[positions[0]], inside[positions[-1]]))
 
             def here() -> list[V]:
-                self._each_vector(lambda v: sums(taps, v, [None] * size))
+                self._each_vector(lambda v: sums(positions, v, [None] * size))
                 return []
 
             return b.if_else(fits, here, lambda: otherwise(rest))

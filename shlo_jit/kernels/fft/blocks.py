@@ -33,8 +33,8 @@ class BlockCode(Code):
 
     @property
     def name(self) -> str:
-        way = "in" if self.inward else "out"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_block_{self.kind}_{way}"
+        direction = "in" if self.inward else "out"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_block_{self.kind}_{direction}"
 
     def row(self, b: Builder, k: V) -> V:
         return b.element(b.params[0 if not self.inward else 1], self.part, b.mul(k, self.lanes))

@@ -87,11 +87,11 @@ def _eight(b: Builder, x: Sequence[Point]) -> list[Point]:
     half = const_half(x[0][0].type)
     y1, y3 = odd[1], odd[3]
     # times exp(-i pi/4) and exp(-3 i pi/4)
-    turned1 = b.fmul(b.fadd(y1[0], y1[1]), half), b.fmul(b.fsub(y1[1], y1[0]), half)
-    turned3 = b.fmul(b.fsub(y3[1], y3[0]), half), b.fneg(b.fmul(b.fadd(y3[0], y3[1]), half))
-    turned = [odd[0], turned1, times_minus_i(b, odd[2]), turned3]
-    return [add(b, e, o) for e, o in zip(even, turned, strict=True)] + [
-        subtract(b, e, o) for e, o in zip(even, turned, strict=True)
+    rotated1 = b.fmul(b.fadd(y1[0], y1[1]), half), b.fmul(b.fsub(y1[1], y1[0]), half)
+    rotated3 = b.fmul(b.fsub(y3[1], y3[0]), half), b.fneg(b.fmul(b.fadd(y3[0], y3[1]), half))
+    rotated = [odd[0], rotated1, times_minus_i(b, odd[2]), rotated3]
+    return [add(b, e, o) for e, o in zip(even, rotated, strict=True)] + [
+        subtract(b, e, o) for e, o in zip(even, rotated, strict=True)
     ]
 
 

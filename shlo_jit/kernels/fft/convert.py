@@ -103,8 +103,8 @@ class RealCode(Code):
 
     @property
     def name(self) -> str:
-        way = "forward" if self.forward else "backward"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_halves_{way}"
+        direction = "forward" if self.forward else "backward"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_halves_{direction}"
 
     def table(self, h: int) -> np.ndarray:
         """Returns -i W[k] / 2 or i conj W[k] / 2, for k < h."""

@@ -47,8 +47,8 @@ class RealPassCode(Code):
 
     @property
     def name(self) -> str:
-        way = "forward" if self.forward else "backward"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_real{self.radix}_{way}"
+        direction = "forward" if self.forward else "backward"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_real{self.radix}_{direction}"
 
     def write(self, b: Builder, sizes: Sizes) -> None:
         with b.loop(0, sizes.l1, 1, "k") as k:

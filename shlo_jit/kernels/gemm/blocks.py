@@ -68,7 +68,7 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
-def is_told(b: Builder, nbytes: V, last: V) -> V:
+def should_notify_epilogue(b: Builder, nbytes: V, last: V) -> V:
     """Returns whether to notify the epilogue of the stripes since its last call, which are `nbytes` of C. It is called
     for several at a time, since a call costs as much as a short stripe, and while they are in the first level cache."""
     return b.or_(last, b.icmp("sge", nbytes, tuning.EPILOGUE_BYTES))
@@ -183,18 +183,20 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         block = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
-        piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
+        per_tile = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
         with b.if_(b.icmp("slt", i0, i1)), b.repeat([i0, after, i0], "stripe") as stripe:
-            i, later, told = stripe.values
+            i, later, reported = stripe.values
             height = _height_of_stripe(b, plan, f, b.sub(i1, i))
             end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
-            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
-            full = is_told(b, b.mul(b.sub(end, told), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1))
+            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, per_tile))
+            full = should_notify_epilogue(
+                b, b.mul(b.sub(end, reported), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1)
+            )
             with b.if_(b.and_(report, full)):
-                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, told, end, j0, j1])
-            stripe.next(end, b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
+                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, reported, end, j0, j1])
+            stripe.next(end, b.offset(later, b.mul(per_tile, panels)), b.select(full, end, reported))
             stripe.again = b.icmp("slt", end, i1)
     b.ret()
 

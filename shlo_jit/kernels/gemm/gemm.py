@@ -224,9 +224,9 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     mode = policy.packing(numbers, plan, extents, product)
     each = policy.k_block(numbers, plan, s.k, s.prepacked)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
-    pieces = policy.cut(numbers, plan, extents, mode, product)
-    f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
-    tasks = policy.task_count(numbers, pieces, s.batch)
+    rectangles = policy.cut(numbers, plan, extents, mode, product)
+    f.set(mc=rectangles.mc, nc=rectangles.nc, rows=rectangles.rows, columns=rectangles.columns, group=rectangles.group)
+    tasks = policy.task_count(numbers, rectangles, s.batch)
     # A prefetch of an invalid address would walk the page tables each time.
     following = b.select(b.icmp("eq", s.following_bytes, 0), s.c, s.following)
     f.set(following=following, share=b.udiv(s.following_bytes, tasks))
@@ -261,7 +261,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         b.if_else(serial, here, spread)
         return []
 
-    b.if_else(pieces.phased, phases, once)
+    b.if_else(rectangles.phased, phases, once)
     b.branch(end)
     b.start(end)
     b.ret()

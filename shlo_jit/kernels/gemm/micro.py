@@ -79,18 +79,18 @@ def row_counts(plan: GemmPlan) -> list[int]:
     return [plan.mr, *(r for r in (9, 8, 7, 4, 2, 1) if r < plan.mr)]
 
 
-def _height_turns(height: int) -> int:
+def _tile_cost(height: int) -> int:
     """Returns the cost of a tile, in rows of the tallest tile: short tiles wait for sums and for B."""
     return max(height, SUMS // 2)
 
 
 @cache
-def turns(plan: GemmPlan, rows: int) -> int:
+def row_cost(plan: GemmPlan, rows: int) -> int:
     """Returns the cost of `rows` rows, in rows of the tallest tile. A tile that follows another has a start-up cost of
     one row."""
     whole = max(rows // plan.mr - 1, 0)
     left = rows - whole * plan.mr
-    return whole * plan.mr + (_turns_of(plan, left, first_height(plan, left)) if left else 0)
+    return whole * plan.mr + (_row_cost_of(plan, left, first_height(plan, left)) if left else 0)
 
 
 @cache
@@ -100,11 +100,11 @@ def first_height(plan: GemmPlan, rows: int) -> int:
     if rows >= 2 * plan.mr:
         return plan.mr
     fitting = [h for h in row_counts(plan) if h <= rows]
-    return min(fitting, key=lambda h: (_turns_of(plan, rows, h), 2 * h != rows, -h))
+    return min(fitting, key=lambda h: (_row_cost_of(plan, rows, h), 2 * h != rows, -h))
 
 
-def _turns_of(plan: GemmPlan, rows: int, first: int) -> int:
-    return _height_turns(first) + (1 + turns(plan, rows - first) if rows > first else 0)
+def _row_cost_of(plan: GemmPlan, rows: int, first: int) -> int:
+    return _tile_cost(first) + (1 + row_cost(plan, rows - first) if rows > first else 0)
 
 
 def tile_attributes(target: Target) -> str:
@@ -378,8 +378,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
         # Full height, or heights that add up to it. The column loop is outermost, so B is loaded from far only once.
-        with b.repeat([rows, a, c_column, start_column], "piece") as piece:
-            left, a_row, c_at, start_at = piece.values
+        with b.repeat([rows, a, c_column, start_column], "piece") as rows_loop:
+            left, a_row, c_at, start_at = rows_loop.values
             size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
@@ -393,8 +393,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
             places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
             rest = b.sub(left, size)
-            piece.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
-            piece.again = b.icmp("sgt", rest, 0)
+            rows_loop.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            rows_loop.again = b.icmp("sgt", rest, 0)
         column.next(
             b.offset(b_at, b_panel),
             b.offset(c_column, plan.nr * plan.out_bytes),

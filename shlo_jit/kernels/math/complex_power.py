@@ -61,7 +61,7 @@ def _on_axis(z: Z, w: Z, upright: X, chosen: X, result: Z) -> Z:
     right = ~upright & (a >= 0.0)
     usable = chosen & ~axis.is_nan() & (right | is_finite(c))
     length = real("pow", axis.abs(), c)
-    cosine, sine = _half_turns(where(right, a.like(0.0), where(upright, c * 0.5, c)))
+    cosine, sine = _cos_and_sin_pi(where(right, a.like(0.0), where(upright, c * 0.5, c)))
 
     def part(x: X) -> X:
         return where(x.eq(0.0), x, length * x)
@@ -70,7 +70,7 @@ def _on_axis(z: Z, w: Z, upright: X, chosen: X, result: Z) -> Z:
     return where(usable, re, result[0]), where(usable, im, result[1])
 
 
-def _half_turns(c: X) -> Z:
+def _cos_and_sin_pi(c: X) -> Z:
     """Returns cosine and sine of pi c, exact for multiples of 1/2."""
     rest = fma((c * 0.5).rint(), -2.0, c)  # in [-1, 1]
     quarters = (rest * 2.0).rint()

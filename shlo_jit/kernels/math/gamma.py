@@ -27,13 +27,13 @@ def in_f64(function: Callable[..., X]) -> Callable[..., X]:
     return either
 
 
-def sine_of_turn(f: X) -> X:
+def sin_pi(f: X) -> X:
     """Returns sin(pi f) / pi for |f| <= 1/2."""
     z = f * f
     return fma(f * z, horner(z, COEFFICIENTS["sinpi", 64]), f)
 
 
-def cosine_of_turn(f: X) -> X:
+def cos_pi(f: X) -> X:
     """Returns cos(pi f) for |f| <= 1/4."""
     z = f * f
     return fma(z, horner(z, COEFFICIENTS["cospi", 64]), 1.0)
@@ -64,9 +64,9 @@ def lgamma(x: X) -> X:
     series = inverse * polynomial(inverse * inverse, COEFFICIENTS["stirling", 64])
     far = fma(z - 0.5, logarithm - 1.0, (HALF_LOG_2PI - 0.5) + series)
     y = where(high, far, near + where(low, -logarithm, logarithm))
-    turn = x - x.rint()
-    y = where(left, -log(sine_of_turn(turn).abs()) - y, y)
-    return where(x.abs().eq(math.inf) | (left & turn.eq(0.0)), x.like(math.inf), y)
+    fraction = x - x.rint()
+    y = where(left, -log(sin_pi(fraction).abs()) - y, y)
+    return where(x.abs().eq(math.inf) | (left & fraction.eq(0.0)), x.like(math.inf), y)
 
 
 @in_f64
@@ -86,14 +86,14 @@ def digamma(x: X) -> X:
     square = inverse * inverse
     series = square * polynomial(square, COEFFICIENTS["digamma", 64])
     y = (log(w) - fma(inverse, 0.5, series)) - top / bottom
-    turn = x - x.rint()
-    size = turn.abs()
+    fraction = x - x.rint()
+    size = fraction.abs()
     outer = size > 0.25
     g = where(outer, 0.5 - size, size)
-    s, c = sine_of_turn(g), cosine_of_turn(g)
-    cotangent = where(outer, s * (PI * PI), c) / where(outer, c, s)  # pi cot(pi |turn|)
-    y = where(left, y - cotangent.with_sign(turn.sign_bit()), y)
-    pole = (x <= 0.0) & turn.eq(0.0)
+    s, c = sin_pi(g), cos_pi(g)
+    cotangent = where(outer, s * (PI * PI), c) / where(outer, c, s)  # pi cot(pi |fraction|)
+    y = where(left, y - cotangent.with_sign(fraction.sign_bit()), y)
+    pole = (x <= 0.0) & fraction.eq(0.0)
     return where(pole, x.like(math.nan), y)
 
 

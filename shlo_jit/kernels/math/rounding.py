@@ -76,12 +76,12 @@ def far_remainder(a: X, c: X) -> X:
     a quotient would overflow, c is multiplied by a power of two."""
     b = a.b
     step = 100 if a.format.bits == 32 else 800
-    with b.repeat([a.v], "reduce") as turn:
-        r = X(b, turn.values[0])
+    with b.repeat([a.v], "reduce") as reduction:
+        r = X(b, reduction.values[0])
         once = r.abs() * 2.0**-step
         twice = once * 2.0**-step
         divisor = where(twice > c, c * 2.0**step * 2.0**step, where(once > c, c * 2.0**step, c))
         r = fma(-(r / divisor).rint(), divisor, r)
-        turn.next(r.v)
-        turn.again = any_lane(r.abs() > c * 0.75).v
-    return X(b, turn.values[0])
+        reduction.next(r.v)
+        reduction.again = any_lane(r.abs() > c * 0.75).v
+    return X(b, reduction.values[0])

@@ -139,8 +139,8 @@ def add_modulo_4(high: X, low: X, product: X) -> tuple[X, X]:
     """Returns high + low + product modulo 4; the magnitude of high stays below 4."""
     rest = fma((product * 0.25).rint(), -4.0, product)
     high, lost = two_sum(high, rest)
-    turns = (high * 0.25).rint()
-    return fma(turns, -4.0, high), low + lost
+    multiples = (high * 0.25).rint()
+    return fma(multiples, -4.0, high), low + lost
 
 
 def two_over_pi_chunks(width: int, total: int, shift: int) -> list[float]:
@@ -148,8 +148,8 @@ def two_over_pi_chunks(width: int, total: int, shift: int) -> list[float]:
     digits = two_over_pi_bits(total + width)
     chunks: list[float] = []
     for end in range(width, total + width, width):
-        piece = (digits >> (total + width - end)) & ((1 << width) - 1)
-        chunks.append(math.ldexp(piece, shift - end))
+        chunk = (digits >> (total + width - end)) & ((1 << width) - 1)
+        chunks.append(math.ldexp(chunk, shift - end))
     return chunks
 
 

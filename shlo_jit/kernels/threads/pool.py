@@ -110,10 +110,10 @@ SERIAL = Routine("threads_serial", SYMBOLS, functools.partial(build, form="seria
 
 def _write_is_stopped(module: ModuleText, asks: bool) -> None:
     b = module.function("shlo_is_stopped", [("ptr", "began")], "i1", linkage="external", attributes="nounwind")
-    b.ret(_is_told_to_stop(b, b.params[0]) if asks else V("i1", "false"))
+    b.ret(_is_stopped(b, b.params[0]) if asks else V("i1", "false"))
 
 
-def _is_told_to_stop(b: Builder, began: V) -> V:
+def _is_stopped(b: Builder, began: V) -> V:
     """Returns an i1: the answer of `shlo_ask`, or false if it is null."""
     ask = b.load("ptr", ASK)
     (answer,) = b.if_else(
@@ -125,7 +125,7 @@ def _is_told_to_stop(b: Builder, began: V) -> V:
 def _leave_if_stopped(b: Builder, asks: bool) -> None:
     """Returns early if the program is stopped: a step of several calls must not continue after an incomplete call."""
     if asks:
-        with b.if_(_is_told_to_stop(b, _word(b))):
+        with b.if_(_is_stopped(b, _word(b))):
             b.ret_early()
 
 
@@ -156,7 +156,7 @@ def _write_alone(module: ModuleText, asks: bool) -> None:
     with b.loop(0, tasks) as index:
         b.call_pointer("void", task, [frame, index, i64(0)])
         if began is not None:
-            with b.if_(_is_told_to_stop(b, began)):
+            with b.if_(_is_stopped(b, began)):
                 b.ret_early()
     b.ret()
 
@@ -184,7 +184,7 @@ def _write_run(module: ModuleText, asks: bool) -> None:
                 b.ret_early()
             b.call_pointer("void", task, [frame, index_after(done), worker])
             if began is not None:
-                with b.if_(_is_told_to_stop(b, began)):
+                with b.if_(_is_stopped(b, began)):
                     atomic_store(b, i64(0), remaining, "release")
                     b.ret_early()
         return []
