@@ -379,7 +379,7 @@ class Builder:
         """Loads the lanes of the mask. The others are `other` (zero by default) and touch no memory. `align` in bytes
         defaults to a lane's."""
         if "bfloat" in type:
-            # As bits: if the machine has masks but no bf16, LLVM 22 converts them by a library function.
+            # Loads the bits: if the machine has masks but no bf16, LLVM 22 converts them by a library function.
             words = type.replace("bfloat", "i16")
             return self.bitcast(self.masked_load(words, pointer, mask, other and self.bitcast(other, words)), type)
         align = align or max(1, bits(type) // 8)

@@ -43,7 +43,7 @@ def stored(wide: str, narrow: str, n: int, lanes: list[int], target: str, at_end
     tracker = library.link(jit, "stores")
     integers = wide[0] == "i"
     x = np.arange(1, n + 1, dtype=f"{'i' if integers else 'f'}{WIDTHS[wide]}")
-    # From the mask's first lane to its last. The pages around these lanes are inaccessible.
+    # The array covers the mask's first to last lane. The pages around these lanes are inaccessible.
     first, last = min(lanes), max(lanes) + 1
     out = guarded.guarded(np.zeros(last - first, f"{'i' if integers else 'f'}{WIDTHS[narrow]}"), at_end)
     start = guarded.address(out) - first * WIDTHS[narrow]

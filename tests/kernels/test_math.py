@@ -380,7 +380,7 @@ EVEN = ("cos", "cosh")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXHAUSTIVE)
 def test_every_f32(name: str) -> None:
-    """For odd and even functions the negative half must have the same bits as the positive one."""
+    """The negative half of odd and even functions must have the same bits as the positive one."""
     reference, _, bound, _ = UNARY[name]
     step, symmetric = 1 << 21, name in ODD + EVEN
     for start in range(0, 1 << 31 if symmetric else 1 << 32, step):

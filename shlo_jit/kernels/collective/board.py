@@ -49,7 +49,7 @@ program that it reached in this call; and the rank that it sleeps for, or NONE."
 LAST_CALL, STATUS = 128, 132
 """The CALL that the rank has ended last, and its status."""
 FAULT_PEER, FAULT_PEER_SITE = 136, 140
-"""For a status with a peer: the rank that caused the stop, and the site of that rank."""
+"""The rank that caused the stop, if the status names one, and the site of that rank."""
 NONE = -1
 RANK_BYTES = 192
 
@@ -126,8 +126,8 @@ are inline; the channel's number plus 1, or 0; then the bytes of each operand. T
 ranks of the group read only the part at their own place in it, or (negative) at the place of the posting rank; else
 0."""
 PLACE_SOURCES, PLACE_TARGETS, PLACE_SIGNATURE, PLACE_RANKS = (8 * i for i in range(4))
-"""How many ranks it receives from, and how many read what it posts; a number for the group; then those ranks, the
-sources in the group's order (possibly with the rank itself), then the targets (without it)."""
+"""Number of ranks that it receives from, and of those that read what it posts; a number for the group; then those
+ranks, the sources in the group's order (possibly with the rank itself), then the targets (without it)."""
 
 # Statuses that these functions return to programs.
 OK, STOPPED, TIMED_OUT, MISMATCHED, ENDED_EARLY, UNREADABLE = 0, 3, 4, 5, 6, 7

@@ -85,7 +85,7 @@ def _truncate_to_half(module: ModuleText, name: str, target: Target) -> None:
     bits, cut = b.bitcast(x, wide.word), wide.fraction - 10
     size = b.and_(bits, word((1 << (wide.bits - 1)) - 1))
     sign = b.and_(b.lshr(bits, wide.bits - 16), word(0x8000))
-    # To nearest: half of the last place, less one if the last bit is even. An overflow becomes infinity.
+    # Rounding to nearest: half of the last place, less one if the last bit is even. An overflow becomes infinity.
     last = b.and_(b.lshr(size, cut), word(1))
     rebased = b.sub(size, word((wide.bias - 15) << wide.fraction))
     normal = b.lshr(b.add(b.add(rebased, word((1 << (cut - 1)) - 1)), last), cut)

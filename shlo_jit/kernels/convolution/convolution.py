@@ -105,7 +105,7 @@ TASKS = {
     PLANES: ("planes", emit_planes_task),
     IMAGES: ("images", emit_images_task),
 }
-"""For each strategy, the end of the routine's symbol and the emitter of the task that computes the output."""
+"""The end of the routine's symbol, and the emitter of the task that computes the output, by strategy."""
 BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW)
 """Strategies with few multiply-adds per byte."""
 

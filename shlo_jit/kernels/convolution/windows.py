@@ -35,7 +35,7 @@ class _Vector(NamedTuple):
     """The addresses where the lines of the window begin in the input."""
     kernel: V
     words: list[V | None]
-    """For each line of the window, a bit for each lane that is inside the input; None if all lanes are known to be."""
+    """A bit for each lane that is inside the input, per line of the window; None if all lanes are known to be."""
     lanes: V | None
     """A bit for each lane that is inside the output; None if all lanes are known to be."""
     output: V

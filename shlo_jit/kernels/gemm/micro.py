@@ -349,7 +349,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     heights = row_counts(plan) if only is None else [only]
     kernels = [[emit(module, plan, target, r, plan.nv) for r in heights]]
     if len(widths) > 1:
-        # With masks, one vector wide kernels for the last rows do not pay: these tiles are rare.
+        # One vector wide kernels for the last rows do not pay if there are masks: these tiles are rare.
         narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
         kernels.append(narrow + kernels[0][len(narrow) :])
     zeros = f"{plan.symbol}_zeros{only or ''}"

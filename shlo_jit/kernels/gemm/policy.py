@@ -244,11 +244,11 @@ def _panels_of_long(a: Numbers, plan: GemmPlan, s: Extents, panel: N) -> N:
     tasks = a.ceil_div(panels, a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest))
     tasks = a.select(a.compare("gt", tasks, 1), a.mul(a.ceil_div(tasks, 4), 4), tasks)
     each = a.ceil_div(panels, a.most(tasks, 1))
-    at_once = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
-    at_once = a.select(a.compare("le", s.m, 2), at_once, a.number(1))
+    together = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
+    together = a.select(a.compare("le", s.m, 2), together, a.number(1))
     # Two threads read twice as much as one, even if each multiplies by fewer panels together.
-    at_once = a.select(a.compare("le", panels, at_once), a.ceil_div(panels, 2), at_once)
-    return a.mul(a.ceil_div(each, at_once), at_once)
+    together = a.select(a.compare("le", panels, together), a.ceil_div(panels, 2), together)
+    return a.mul(a.ceil_div(each, together), together)
 
 
 def is_serial(a: Numbers, s: Extents, product: N) -> N:
@@ -381,7 +381,7 @@ def describe(
     if as_vectors is not None:
         v, axpy = as_vectors
         vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
-        how = "all outputs accumulate at once" if axpy else "one output after the other"
+        how = "all outputs accumulate together" if axpy else "one output after the other"
         return [
             (
                 "blocking",

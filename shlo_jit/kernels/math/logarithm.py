@@ -15,7 +15,7 @@ from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, fma, polynomial, two_sum, where
 
 LN2_F32 = 0.693147182464599609375
-"""As an f32 its relative error is 2^-28."""
+"""Logarithm of 2 as an f32; its relative error is 2^-28."""
 LN2_PARTS_F32 = 0.693145751953125, 1.428606765330187e-06
 """A part of 16 bits, whose product with k is exact, and the rest."""
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10

@@ -126,7 +126,7 @@ def reduce_huge(x: X) -> Angle:
 
 
 SHIFT = 200
-"""In f64, x is scaled by 2^-SHIFT and 2/pi by 2^SHIFT, which keeps the last chunks normal."""
+"""Scaling in f64: x is multiplied by 2^-SHIFT and 2/pi by 2^SHIFT, which keeps the last chunks normal."""
 
 
 def halves(x: X) -> list[X]:
