@@ -15,12 +15,13 @@ def atomic_store(b: Builder, value: V, pointer: V, order: str) -> None:
 
 
 def atomic(b: Builder, operation: str, pointer: V, value: V, order: str) -> V:
-    """What was there before."""
+    """Emits a read-modify-write operation. Returns the previous value."""
     return b.emit(value.type, f"atomicrmw {operation} ptr {pointer.text}, {value.type} {value.text} {order}")
 
 
 def exchange(b: Builder, pointer: V, expected: V, value: V) -> V:
-    """i1: whether `expected` was there, and was replaced. Acquires what its last writer released."""
+    """Emits a compare-exchange. Returns an i1: whether `expected` was there, and was replaced. Acquires what its last
+    writer released."""
     old, new = f"{expected.type} {expected.text}", f"{value.type} {value.text}"
     pair = b.emit(f"{{{value.type}, i1}}", f"cmpxchg ptr {pointer.text}, {old}, {new} acquire monotonic")
     return b.emit("i1", f"extractvalue {pair.type} {pair.text}, 1")

@@ -6,6 +6,6 @@ from shlo_jit.kernels.target import Target
 
 
 def attributes(target: Target) -> str:
-    """No unwinding, and vectors as wide as the target's."""
+    """Returns the attributes: no unwinding, and vectors as wide as the target's."""
     wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
     return f"nounwind{wide}"

@@ -1,4 +1,4 @@
-"""A small builder that writes LLVM text: one `ModuleText` holds functions, one `Builder` writes the body of one.
+"""A small builder of LLVM text: a `ModuleText` holds functions, and a `Builder` writes the body of one function.
 
 Building through `llvmlite.ir` costs 17-48 ms per 10,000 instructions and as much again to print; appending lines of
 text costs 2.5 ms. Values are in `llvm_values.py`; every arithmetic method works on scalars and vectors alike.
@@ -66,30 +66,31 @@ class ModuleText:
             self.declarations[name] = f"declare {self.returned(ret, name)} @{name}({passed}) {attributes}".rstrip()
 
     def passed(self, type: str, function: str = "") -> str:
-        """The type of an argument, with what the target's C functions rely on. `function`: whose."""
+        """Returns the type of an argument, with the attributes that the target's C functions rely on. `function`: the
+        callee."""
         return f"{type} signext" if self._is_extended(type, function) else type
 
     def returned(self, type: str, function: str = "") -> str:
-        """The same of what a function returns."""
+        """Returns the same for a function's result."""
         return f"signext {type}" if self._is_extended(type, function) else type
 
     def _is_extended(self, type: str, function: str) -> bool:
-        """Whether the value's sign fills a register: that of an int does, in RISC-V's calling convention."""
+        """Whether the value's sign fills a register: RISC-V's calling convention requires that of an int."""
         if type != "i32" or self.target is None:
             return False
         return self.target.arch == "riscv64" and not function.startswith("llvm.")
 
     def define_global(self, name: str, text: str) -> None:
-        """A global such as `@name = internal constant ...`; `text` is what follows the `=`."""
+        """Defines a global such as `@name = internal constant ...`; `text` is the part after the `=`."""
         self.names.define(name)
         self._define(self.globals, name, f"@{name} = {text}")
 
     def define_function(self, name: str, text: str) -> None:
-        """What a Builder has written."""
+        """Defines a function by the text that a Builder has written."""
         self._define(self.functions, name, text)
 
     def _define(self, symbols: dict[str, str], name: str, text: str) -> None:
-        """Two definitions of a symbol are one if they are the same. An empty text is a place that waits for it."""
+        """Defines a symbol. A second definition must have the same text. An empty text reserves the place."""
         other = self.globals if symbols is self.functions else self.functions
         same = symbols.get(name) in (None, "", text)
         assert same and name not in other, f"@{name} has two definitions"
@@ -101,7 +102,7 @@ class ModuleText:
 
 
 class Builder:
-    """Writes the body of one function. `done()` (or `ret`) finishes it and puts it into the module."""
+    """Writes the body of one function. `done()` (or `ret`) finishes it and adds it to the module."""
 
     def __init__(
         self,
@@ -124,11 +125,11 @@ class Builder:
         self._head = f"define {linkage} {module.returned(ret)} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
         self._entry: list[str] = []
-        """What stands at the head of the entry block: allocas above all, or a loop would grow the stack."""
+        """Lines at the head of the entry block, mainly allocas: inside a loop they would grow the stack."""
         self.dims = next((p for p in self.params if p.text == "%dims"), None)
-        """Where the sizes are that are known at the call only; set it at the function's entry."""
+        """Address of the sizes that are known only at the call; set it at the function's entry."""
         self._masks: dict[int, V] = {}
-        """Lanes -> what `_all_lanes` has made."""
+        """Masks that `_all_lanes` has made, by their lanes."""
         self._names = LocalNames(["entry", *(n for _, n in params)])
         self._block = "entry"
         self._finished = False
@@ -138,30 +139,30 @@ class Builder:
         return f"%{self._names.new(hint)}"
 
     def emit(self, type: str, text: str) -> V:
-        """Append `%new = text`; the value has `type`."""
+        """Appends `%new = text`; the value has `type`."""
         name = self._name()
         self._lines.append(f"  {name} = {text}")
         return V(type, name)
 
     def line(self, text: str) -> None:
-        """Append an instruction without a result."""
+        """Appends an instruction without a result."""
         self._lines.append("  " + text)
 
     def comment(self, text: str) -> None:
         self._lines.append("  ; " + text)
 
     def ret(self, value: V | None = None) -> None:
-        """Return and finish the function."""
+        """Returns and finishes the function."""
         self.line("ret void" if value is None else f"ret {value.type} {value.text}")
         self.done()
 
     def ret_early(self, value: V | None = None) -> None:
-        """Return from within an `if_`; what follows in the block is unreachable."""
+        """Returns from within an `if_`; the rest of the block is unreachable."""
         self.line("ret void" if value is None else f"ret {value.type} {value.text}")
         self.start(self.label("unreachable"))
 
     def done(self) -> None:
-        """Put the function into the module (its last block must end in a terminator)."""
+        """Adds the function to the module (its last block must end in a terminator)."""
         assert not self._finished
         self._finished = True
         sizes = size_registers.used([*self._entry, *self._lines])
@@ -171,7 +172,7 @@ class Builder:
         self.module.define_function(self.name, text)
 
     def _define(self, sizes: list[str]) -> None:
-        """Compute sizes at the function's entry, behind what finds `dims`."""
+        """Computes sizes at the function's entry, after the definition of `dims`. Raises NotSymbolic without `dims`."""
         if self.dims is None:
             raise NotSymbolic("size-in-routine", f"{sizes[0]} in {self.name}")
         for size in sizes:
@@ -268,7 +269,7 @@ class Builder:
         return self.emit(a.type, f"fneg {a.type} {a.text}")
 
     def fma(self, a: V, c: V, d: V) -> V:
-        """a * c + d, rounded once."""
+        """Returns a * c + d, rounded once."""
         return self.intrinsic("fma", a.type, [a, c, d])
 
     def icmp(self, predicate: str, a: Index, c: Index) -> V:
@@ -283,7 +284,7 @@ class Builder:
         return self.emit(a.type, text)
 
     def min_(self, a: Index, c: Index) -> V:
-        """Signed minimum."""
+        """Returns the signed minimum."""
         a, c = self._coerce(a, c), self._coerce(c, a)
         x, y = a.literal, c.literal
         if x is not None and y is not None:
@@ -291,7 +292,7 @@ class Builder:
         return self.intrinsic("smin", a.type, [a, c])
 
     def max_(self, a: Index, c: Index) -> V:
-        """Signed maximum."""
+        """Returns the signed maximum."""
         a, c = self._coerce(a, c), self._coerce(c, a)
         x, y = a.literal, c.literal
         if x is not None and y is not None:
@@ -300,7 +301,7 @@ class Builder:
 
     # ------------------------------------------------------------------ conversion
     def cast(self, op: str, a: V, to: str) -> V:
-        """`op` in trunc zext sext fptrunc fpext fptosi fptoui sitofp uitofp bitcast ptrtoint inttoptr.
+        """Converts by `op`: trunc zext sext fptrunc fpext fptosi fptoui sitofp uitofp bitcast ptrtoint inttoptr.
 
         `to` names an element type; the lanes are those of `a` (except for a bitcast that changes them).
         """
@@ -315,7 +316,7 @@ class Builder:
 
     # ------------------------------------------------------------------ vectors
     def splat(self, a: V, n: int) -> V:
-        """n lanes of a scalar; the scalar itself for n = 1."""
+        """Returns n lanes of a scalar; the scalar itself for n = 1."""
         if n == 1 or lanes(a.type) == n:
             return a
         t = vector(a.type, n)
@@ -325,7 +326,7 @@ class Builder:
         return self.emit(t, f"shufflevector {t} {one.text}, {t} poison, <{n} x i32> zeroinitializer")
 
     def iota(self, element: str, n: int) -> V:
-        """0, 1, ... n-1; the literal 0 for n = 1."""
+        """Returns 0, 1, ... n-1; the literal 0 for n = 1."""
         return const(element, 0) if n == 1 else vector_literal(element, range(n))
 
     def extract(self, a: V, lane: Index) -> V:
@@ -339,7 +340,7 @@ class Builder:
         return self.emit(a.type, f"insertelement {a.type} {a.text}, {x.type} {x.text}, i64 {lane.text}")
 
     def shuffle(self, a: V, c: V | None, mask: Sequence[int]) -> V:
-        """Lanes of a (0..n-1) and c (n..2n-1) picked by `mask`."""
+        """Returns the lanes of a (0..n-1) and c (n..2n-1) that `mask` selects."""
         t = vector(a.type, len(mask)) if len(mask) > 1 else f"<1 x {scalar(a.type)}>"
         other = c.text if c is not None else "poison"
         picks = ", ".join(f"i32 {m}" for m in mask)
@@ -351,21 +352,22 @@ class Builder:
 
     # ------------------------------------------------------------------ memory
     def offset(self, pointer: V, nbytes: Index) -> V:
-        """Pointer moved by a number of bytes."""
+        """Returns the pointer moved by a number of bytes."""
         n = self._coerce(nbytes)
         if n.literal == 0:
             return pointer
         return self.emit("ptr", f"getelementptr inbounds i8, ptr {pointer.text}, i64 {n.text}")
 
     def element(self, pointer: V, type: str, index: Index) -> V:
-        """Address of element `index` of an array of the scalar type."""
+        """Returns the address of element `index` of an array of the scalar type."""
         n = self._coerce(index)
         if n.literal == 0:
             return pointer
         return self.emit("ptr", f"getelementptr inbounds {scalar(type)}, ptr {pointer.text}, i64 {n.text}")
 
     def load(self, type: str, pointer: V, align: int | None = None, extra: str = "") -> V:
-        """Load; `align` in bytes defaults to the element's size. `extra`: metadata such as `, !nontemporal !0`."""
+        """Loads a value; `align` in bytes defaults to the element's size. `extra`: metadata such as
+        `, !nontemporal !0`."""
         align = align or max(1, bits(type) // 8)
         return self.emit(type, f"load {type}, ptr {pointer.text}, align {align}{extra}")
 
@@ -374,10 +376,10 @@ class Builder:
         self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{extra}")
 
     def masked_load(self, type: str, pointer: V, mask: V, other: V | None = None, align: int = 0) -> V:
-        """Lanes with mask are loaded, the rest are `other` (zero when omitted) and touch no memory. `align` in bytes:
-        a lane's when omitted."""
+        """Loads the lanes of the mask. The others are `other` (zero by default) and touch no memory. `align` in bytes
+        defaults to a lane's."""
         if "bfloat" in type:
-            # As bits: where the machine has masks but no bf16, LLVM 22 converts them by a library's function.
+            # Loads the bits: if the machine has masks but no bf16, LLVM 22 converts them by a library function.
             words = type.replace("bfloat", "i16")
             return self.bitcast(self.masked_load(words, pointer, mask, other and self.bitcast(other, words)), type)
         align = align or max(1, bits(type) // 8)
@@ -386,7 +388,7 @@ class Builder:
         return self.call(type, name, [V(f"ptr align {align}", pointer.text), mask, other])
 
     def masked_store(self, value: V, pointer: V, mask: V) -> None:
-        """Lanes with mask are stored; no other memory is touched."""
+        """Stores the lanes of the mask; touches no other memory."""
         align = max(1, bits(value.type) // 8)
         if self._may_narrow(value.type):
             mask = self.and_(mask, self._all_lanes(lanes(value.type)))
@@ -394,16 +396,16 @@ class Builder:
         self.call("void", name, [value, V(f"ptr align {align}", pointer.text), mask])
 
     def _may_narrow(self, type: str) -> bool:
-        """Whether LLVM may make one instruction of a conversion to this type and its masked store."""
+        """Whether LLVM may merge a conversion to this type and its masked store into one instruction."""
         target = self.module.target
         return (target is None or target.has_mask_registers) and scalar(type) not in ("float", "double")
 
     def _all_lanes(self, n: int) -> V:
-        """A mask of n lanes that all hold, which LLVM can't know.
+        """Returns a mask of n lanes that are all true, without LLVM knowing that.
 
-        LLVM 22 (and some before) merges a truncation with the masked store behind it, and then makes a scalar store of
-        one whose constant mask has one lane - of the scalar before the truncation: too many bytes are written. It must
-        not see a constant there. `tests/kernels/test_masked_stores.py` shows it.
+        LLVM 22 (and some before) merges a truncation with the masked store after it. If the mask is a constant with one
+        lane, it then makes a scalar store of the value before the truncation: too many bytes are written. So it must
+        not see a constant there. `tests/kernels/test_masked_stores.py` shows the bug.
         """
         if n not in self._masks:
             whole, one, mask = self._name("true"), self._name("true"), self._name("true")
@@ -418,7 +420,7 @@ class Builder:
         return self._masks[n]
 
     def gather(self, type: str, pointers: V, mask: V, other: V | None = None) -> V:
-        """A load from a vector of pointers."""
+        """Loads from a vector of pointers, in the lanes of the mask."""
         align = max(1, bits(type) // 8)
         other = other or const(type, 0)
         name = f"llvm.masked.gather.{mangle(type)}.v{lanes(type)}p0"
@@ -430,27 +432,27 @@ class Builder:
         self.call("void", name, [value, V(f"{pointers.type} align {align}", pointers.text), mask])
 
     def pointers(self, base: V, type: str, indices: V) -> V:
-        """Vector of addresses of elements `indices` (a vector of i64) of an array of the scalar type."""
+        """Returns a vector of addresses: elements `indices` (a vector of i64) of an array of the scalar type."""
         t = vector("ptr", lanes(indices.type))
         text = f"getelementptr inbounds {scalar(type)}, ptr {base.text}, {indices.type} {indices.text}"
         return self.emit(t, text)
 
     def alloca(self, type: str, count: int = 1, align: int = 64) -> V:
-        """Stack space, made once at the entry of the function."""
+        """Allocates stack space, once, at the entry of the function."""
         name = self._name("stack")
         self._entry.append(f"  {name} = alloca {type}, i64 {count}, align {align}")
         return V("ptr", name)
 
     def variable(self, value: V) -> V:
-        """Stack space that holds a constant from the entry of the function on."""
+        """Allocates stack space that holds a constant from the entry of the function on."""
         place = self.alloca(value.type, align=8)
         self._entry.append(f"  store {value.type} {value.text}, ptr {place.text}, align 8")
         return place
 
     @contextmanager
     def at_entry(self) -> Iterator[None]:
-        """What is written inside the `with` (no branches) stands at the entry of the function, and is there from
-        anywhere in it."""
+        """Moves the code written inside the `with` (no branches) to the entry of the function. Its values can be used
+        anywhere in the function."""
         lines, self._lines = self._lines, self._entry
         yield
         self._lines = lines
@@ -468,7 +470,7 @@ class Builder:
 
     # ------------------------------------------------------------------ calls
     def call(self, ret: str, name: str, args: Sequence[V], attributes: str = "", declare: bool = True) -> V:
-        """Call a function by name; declares it in the module unless it is (or will be) defined there."""
+        """Calls a function by name; declares it in the module unless it is (or will be) defined there."""
         if declare and name not in self.module.declarations:
             types = [re.sub(r" align \d+", "", a.type) for a in args]
             self.module.declare(name, ret, types)
@@ -490,15 +492,15 @@ class Builder:
         return self.emit(ret, text)
 
     def intrinsic(self, name: str, type: str, args: Sequence[V]) -> V:
-        """`llvm.<name>.<type>`, whose operands and result share one type."""
+        """Calls `llvm.<name>.<type>`, whose operands and result share one type."""
         return self.call(type, f"llvm.{name}.{mangle(type)}", args)
 
     def intrinsic_with_flag(self, name: str, a: V, flag: bool) -> V:
-        """`llvm.<name>` with a trailing i1, such as ctlz (zero is poison) and abs (minimum is poison)."""
+        """Calls `llvm.<name>` with a trailing i1, such as ctlz (zero is poison) and abs (minimum is poison)."""
         return self.call(a.type, f"llvm.{name}.{mangle(a.type)}", [a, V("i1", "true" if flag else "false")])
 
     def reduce(self, op: str, a: V, start: V | None = None) -> V:
-        """`llvm.vector.reduce.<op>`; with `start` for fadd and fmul (in order of the lanes)."""
+        """Calls `llvm.vector.reduce.<op>`; with `start` for fadd and fmul (in order of the lanes)."""
         if lanes(a.type) == 1:
             assert start is None
             return a
@@ -510,7 +512,7 @@ class Builder:
         return self._names.new(hint)
 
     def start(self, label: str) -> None:
-        """Begin a basic block."""
+        """Begins a basic block."""
         self._lines.append(f"{label}:")
         self._block = label
 
@@ -526,15 +528,15 @@ class Builder:
         return self._block
 
     def position(self) -> int:
-        """Where the next instruction will stand, for `fill_phi`."""
+        """Returns the position of the next instruction, for `fill_phi`."""
         return len(self._lines)
 
     def reserve(self, type: str) -> V:
-        """A name for a value that `fill_phi` defines later."""
+        """Reserves a name for a value that `fill_phi` defines later."""
         return V(type, self._name("p"))
 
     def fill_phi(self, position: int, value: V, incoming: Sequence[tuple[V, str]]) -> None:
-        """Define a reserved value as a phi at the start of the block that began at `position`."""
+        """Defines a reserved value as a phi at the start of the block that began at `position`."""
         edges = ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming)
         self._lines.insert(position, f"  {value.text} = phi {value.type} {edges}")
 
@@ -543,13 +545,13 @@ class Builder:
 
     @contextmanager
     def loop(self, start: Index, stop: Index, step: Index = 1, hint: str = "loop") -> Iterator[V]:
-        """for (i = start; i < stop; i += step); the body is what is written inside the `with`."""
+        """Emits for (i = start; i < stop; i += step); the body is the code written inside the `with`."""
         with self.loop_carry(start, stop, [], step, hint) as carry:
             yield carry.index
 
     @staticmethod
-    def _turns(start: V, stop: V, step: V) -> int | None:
-        """How often a loop with literal bounds turns."""
+    def _trip_count(start: V, stop: V, step: V) -> int | None:
+        """Returns the trip count of a loop with literal bounds, else None."""
         a, z, k = start.literal, stop.literal, step.literal
         return None if a is None or z is None or k is None else max(0, -(-(z - a) // k))
 
@@ -557,16 +559,16 @@ class Builder:
     def loop_carry(
         self, start: Index, stop: Index, initial: Sequence[V], step: Index = 1, hint: str = "loop"
     ) -> Iterator[Carry]:
-        """A loop that carries values: read `carry.values`, call `carry.next(...)` once in the body, and after the
-        loop read `carry.values` again for the final ones."""
+        """Emits a loop that carries values. Read `carry.values` and call `carry.next(...)` once in the body; after the
+        loop `carry.values` are the final values."""
         start, stop, step = self._coerce(start), self._coerce(stop), self._coerce(step)
-        if self._turns(start, stop, step) == 1:
+        if self._trip_count(start, stop, step) == 1:
             carry = Carry(start, list(initial))
             yield carry
             return
         body, exit_ = self.label(hint), self.label("end")
         before = self.block
-        # The loop is written rotated (test at the bottom), so no pass has to turn it round.
+        # The loop is written rotated (test at the bottom), so no pass has to rotate it.
         first, last = start.literal, stop.literal
         if first is not None and last is not None and first < last:
             self.branch(body)
@@ -598,21 +600,21 @@ class Builder:
 
     @contextmanager
     def repeat(self, initial: Sequence[V], hint: str = "repeat") -> Iterator[Repeat]:
-        """do ... while: in the body read `values`, call `next(...)` with as many, and set `again`, an i1. After the
-        loop `values` are those given to the last `next`."""
+        """Emits do ... while: in the body read `values`, call `next(...)` with as many, and set `again`, an i1. After
+        the loop `values` are the arguments of the last `next`."""
         head, done, before = self.label(hint), self.label("done"), self.block
         self.branch(head)
         self.start(head)
         at = len(self._lines)
         phis = [V(v.type, self._name("c")) for v in initial]
-        turn = Repeat(phis)
-        yield turn
-        assert turn.again is not None and len(turn.values) == len(phis)
+        iteration = Repeat(phis)
+        yield iteration
+        assert iteration.again is not None and len(iteration.values) == len(phis)
         self._lines[at:at] = [
             f"  {p.text} = phi {p.type} [ {a.text}, %{before} ], [ {z.text}, %{self.block} ]"
-            for p, a, z in zip(phis, initial, turn.values, strict=True)
+            for p, a, z in zip(phis, initial, iteration.values, strict=True)
         ]
-        self.branch_if(turn.again, head, done)
+        self.branch_if(iteration.again, head, done)
         self.start(done)
 
     @contextmanager
@@ -625,7 +627,7 @@ class Builder:
         self.start(exit_)
 
     def if_else(self, condition: V, then: Callable[[], Sequence[V]], otherwise: Callable[[], Sequence[V]]) -> list[V]:
-        """Write both branches; the values they return are joined."""
+        """Emits both branches and joins the values that they return."""
         labels = self.label("then"), self.label("else"), self.label("fi")
         self.branch_if(condition, labels[0], labels[1])
         ends: list[tuple[Sequence[V], str]] = []
@@ -640,24 +642,24 @@ class Builder:
 
 
 class Carry:
-    """The values a `loop_carry` carries round."""
+    """The values that a `loop_carry` carries from iteration to iteration."""
 
     def __init__(self, index: V, values: list[V]):
         self.index = index
         self.values: list[V] = values
 
     def next(self, *values: V) -> None:
-        """The values of the next turn."""
+        """Sets the values of the next iteration."""
         self.values = list(values)
 
 
 class Repeat:
-    """The values a `repeat` carries round, and whether it goes round again."""
+    """The values that a `repeat` carries from iteration to iteration, and whether there is another one."""
 
     def __init__(self, values: list[V]):
         self.values: list[V] = values
         self.again: V | None = None
 
     def next(self, *values: V) -> None:
-        """The values of the next turn."""
+        """Sets the values of the next iteration."""
         self.values = list(values)

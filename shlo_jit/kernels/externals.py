@@ -1,8 +1,8 @@
-"""Names of the external symbols that programs refer to, and that are defined when a program is loaded."""
+"""Names of external symbols that programs refer to; they are defined when a program is loaded."""
 
 from __future__ import annotations
 
 LAPACK_PREFIX = "shlo_lapack_"
-"""Of LAPACK's and BLAS' functions; the rest is the Fortran name without its underscore."""
+"""Prefix of the symbols of LAPACK and BLAS functions; the rest is the Fortran name without its underscore."""
 LAPACK_MISSING = "needs LAPACK, which SciPy provides: pip install scipy"
-"""What is said of a program that calls them, where SciPy is not installed."""
+"""Reason printed for a program that calls them if SciPy is not installed."""

@@ -1,4 +1,4 @@
-"""Numbers in registers, real or complex, for kernels that are the same for both: a tuple of one or two parts."""
+"""Numbers in registers, for kernels that serve both real and complex types: a tuple of one or two parts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Number = tuple[V, ...]
 
 @dataclass(frozen=True)
 class Field:
-    """How numbers of an element type lie in memory and what is computed with them."""
+    """Memory layout and arithmetic of an element type's numbers."""
 
     part: str
     parts: int
     lanes: int
     vectors: int
-    """Registers of numbers that make a strip: four for real ones, two for pairs."""
+    """Registers of numbers that form a strip: four for real numbers, two for complex ones; half with few registers."""
 
     @staticmethod
     def of(dtype: str, target: Target) -> Field:
-        """For f32, f64, complex<f32> and complex<f64>."""
+        """Returns the field for f32, f64, complex<f32> or complex<f64>."""
         parts = 2 if dtype.startswith("complex") else 1
         bits = 8 * itemsize(dtype) // parts
         few = target.vector_registers < 32
@@ -37,7 +37,7 @@ class Field:
 
     # ------------------------------------------------------------------ memory
     def element(self, b: Builder, base: V, at: V) -> V:
-        """Address of element `at`."""
+        """Returns the address of element `at`."""
         return b.element(base, self.part, b.mul(at, self.parts))
 
     def load(self, b: Builder, base: V, at: V, mask: Mask | None) -> Number:
@@ -54,7 +54,7 @@ class Field:
         store(b, Side(kind), base, self.part, at, (x[0], x[-1]), mask)
 
     def store_one(self, b: Builder, base: V, at: V, real: V) -> None:
-        """A real number."""
+        """Stores a real number."""
         p = self.element(b, base, at)
         b.store(real, p)
         if self.parts == 2:
@@ -68,7 +68,7 @@ class Field:
         return (x[0], b.fneg(x[1])) if self.parts == 2 else x
 
     def minus_product(self, b: Builder, s: Number, x: Number, y: Number) -> Number:
-        """s - x y, multiply-adds contracted."""
+        """Returns s - x y, with contracted multiply-adds."""
 
         def fma(a: V, c: V, d: V) -> V:
             return b.intrinsic("fmuladd", a.type, [a, c, d])
@@ -81,7 +81,7 @@ class Field:
         return re, im
 
     def divide(self, b: Builder, xs: list[Number], y: Number) -> list[Number]:
-        """Registers of numbers divided by one number."""
+        """Returns registers of numbers, divided by one number."""
         if self.parts == 1:
             (d,) = self.splat(b, y)
             return [(b.fdiv(x[0], d),) for x in xs]
@@ -90,7 +90,7 @@ class Field:
 
 
 def _reciprocal(b: Builder, y: Number) -> Number:
-    """1 / (c + id) with the larger part divided out first (Smith, 1962), so that no square overflows."""
+    """Returns 1 / (c + id), with the larger part divided out first (Smith, 1962), so that no square overflows."""
     c, d = y
     one = const(c.type, 1.0)
     wide = b.fcmp("oge", b.intrinsic("fabs", c.type, [c]), b.intrinsic("fabs", d.type, [d]))

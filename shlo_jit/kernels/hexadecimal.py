@@ -1,8 +1,8 @@
-"""Digits of long literals to bytes, as fast as memory is read.
+"""Decoding of long hexadecimal literals, as fast as memory is read.
 
     i64 @shlo_hexadecimal(ptr digits, ptr bytes, i64 blocks)
 
-decodes `blocks` times DIGITS digits, of either case, and is 1 where all of them are digits.
+decodes `blocks` times DIGITS digits, of either case, and returns 1 if all of them are digits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build(module: ModuleText, target: Target) -> None:
 
 
 def _values(b: Builder, x: V) -> tuple[V, V]:
-    """What characters are as digits, and ones where they are."""
+    """Returns the values of characters as digits, and ones where they are digits."""
     decimal = b.sub(x, const(x.type, ord("0")))
     letter = b.sub(b.or_(x, const(x.type, 0x20)), const(x.type, ord("a")))
     is_decimal = b.icmp("ult", decimal, const(x.type, 10))

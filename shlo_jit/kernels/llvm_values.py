@@ -22,32 +22,32 @@ class V(NamedTuple):
 
     @property
     def literal(self) -> int | None:
-        """The integer this is a literal of, if it is one."""
+        """The value of an integer literal; None for other values."""
         t = self.text
         return int(t) if t.lstrip("-").isdigit() else None
 
 
 @cache
 def lanes(type: str) -> int:
-    """Lanes of a vector type; 1 for a scalar."""
+    """Returns the lanes of a vector type; 1 for a scalar."""
     return int(type[1 : type.index(" x ")]) if type[0] == "<" else 1
 
 
 @cache
 def scalar(type: str) -> str:
-    """Element type of a vector type; a scalar type itself."""
+    """Returns the element type of a vector type; a scalar type itself."""
     return type[type.index(" x ") + 3 : -1] if type[0] == "<" else type
 
 
 @cache
 def vector(type: str, n: int) -> str:
-    """The type with the element of `type` and n lanes; the bare element for n = 1."""
+    """Returns the type with the element of `type` and n lanes; the bare element for n = 1."""
     return scalar(type) if n == 1 else f"<{n} x {scalar(type)}>"
 
 
 @cache
 def mangle(type: str) -> str:
-    """The suffix of an overloaded intrinsic: `<16 x float>` -> `v16f32`."""
+    """Returns the suffix of an overloaded intrinsic: `<16 x float>` -> `v16f32`."""
     if type[0] == "<":
         return f"v{lanes(type)}{mangle(scalar(type))}"
     return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}.get(type, type)
@@ -58,7 +58,7 @@ BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
 
 @cache
 def bits(type: str) -> int:
-    """Width of the element type in bits."""
+    """Returns the width of the element type in bits."""
     s = scalar(type)
     return BITS.get(s) or int(s[1:])
 
@@ -80,8 +80,8 @@ def _float_text(scalar_type: str, bits_of_double: bytes) -> str:
 
 
 def const(type: str, value: int | float) -> V:
-    """A literal; of a vector type, a splat. Floats are rounded to the type; `value` must be in its range. A size that
-    is known at the call only is an i64: a register."""
+    """Returns a literal; for a vector type, a splat. Floats are rounded to the type; `value` must be in its range. A
+    size that is known only at the call becomes a register of type i64."""
     if isinstance(value, Size) and type == "i64":
         return i64(value)  # pyright: ignore[reportArgumentType] - a Size stands for an int
     s = scalar(type)
@@ -99,7 +99,7 @@ def const(type: str, value: int | float) -> V:
 
 
 def vector_literal(element: str, values: Sequence[int | float]) -> V:
-    """A constant vector with the given elements."""
+    """Returns a constant vector with the given elements. Raises NotSymbolic if one is known only at the call."""
     if any(isinstance(v, Size) for v in values):
         raise NotSymbolic("number-unknown", f"the constants {values} are not known")
     body = ", ".join(f"{element} {const(element, v).text}" for v in values)
@@ -115,4 +115,4 @@ def i32(value: int) -> V:
 
 
 Index = V | int
-"""Where an i64 is wanted, a Python int will do."""
+"""An i64, or a Python int in its place."""

@@ -1,8 +1,8 @@
-"""Names in LLVM text, each given once: those of a function's registers and blocks, and those of a module's symbols.
+"""Unique names in LLVM text: those of a function's registers and blocks, and those of a module's symbols.
 
 LLVM has one table of names for the parameters, registers and blocks of a function, and one for the functions and
-variables of a module. Whoever writes text asks for a name by a hint and gets one that nothing else has; a name that is
-fixed (a parameter's, a routine's symbol) is claimed.
+variables of a module. Emitters request a name with a hint and get one that is not in use. A name that is fixed (a
+parameter's, a routine's symbol) is claimed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 
 class LocalNames:
-    """Names of one function. A name is a hint and a number; the number is another one every time, and hints do not end
-    in digits, so names that are given out differ. Fixed ones are left out."""
+    """Names of one function. A name is a hint and a number, which is never reused. Hints do not end in digits, so the
+    names differ. Numbers that would give a fixed name are skipped."""
 
     def __init__(self, fixed: Iterable[str]):
         self._fixed: set[str] = set()
@@ -23,7 +23,9 @@ class LocalNames:
 
     def new(self, hint: str) -> str:
         if hint not in self._hints:
-            assert hint and not hint[-1].isdigit() and "." not in hint, f"no hint for a name: {hint!r}"
+            assert hint and not hint[-1].isdigit() and "." not in hint, (
+                f"expected a hint without dots or a final digit, found {hint!r}"
+            )
             self._hints.add(hint)
         self._n += 1
         name = f"{hint}{self._n}"
@@ -33,7 +35,7 @@ class LocalNames:
         return name
 
     def claim(self, name: str) -> str:
-        """Take a name of another form than `new` gives, or, before `new` gives any, of any form."""
+        """Claims a name of a form that `new` never returns or, before the first `new`, of any form."""
         assert name not in self._fixed, f"two values of a function are called {name}"
         is_like_new = name[-1].isdigit() and name.isidentifier()
         assert not self._n or not is_like_new, f"{name} may have been given to another value"
@@ -42,15 +44,15 @@ class LocalNames:
 
 
 class GlobalNames:
-    """Names of one module. A name is a hint, with a number behind it if others have it."""
+    """Names of one module. A name is a hint, followed by a number if the hint is in use."""
 
     def __init__(self) -> None:
         self._defined: set[str] = set()
         self._reserved: set[str] = set()
-        """Given out by `new`, and not defined yet."""
+        """Names that `new` returned and that are not defined yet."""
         self._declared: set[str] = set()
         self._next: dict[str, int] = {}
-        """Hint -> the number with which the search for a name begins."""
+        """Number at which the search for a name begins, by hint."""
 
     def new(self, hint: str) -> str:
         n = self._next.get(hint, 0)
@@ -64,16 +66,16 @@ class GlobalNames:
         return name in self._defined or name in self._reserved or name in self._declared
 
     def release(self, hint: str, name: str) -> None:
-        """Give a name back that `new` gave for this hint: what it stood for has been dropped."""
+        """Releases a name that `new` returned for this hint, because its symbol has been dropped."""
         self._defined.remove(name)
         self._next[hint] -= 1
 
     def define(self, name: str) -> None:
-        """Note that a symbol has a definition in this module."""
+        """Records that a symbol has a definition in this module."""
         self._reserved.discard(name)
         self._defined.add(name)
 
     def declare(self, name: str) -> None:
-        """Note that text refers to a symbol by this name, wherever that is defined."""
+        """Records that text refers to a symbol by this name, wherever it is defined."""
         assert name not in self._reserved, f"@{name} is the name of a kernel of this module"
         self._declared.add(name)

@@ -1,13 +1,13 @@
-"""Sorting unsigned integers on vectors: partition by a pivot, and sorting networks for what is short.
+"""Sorting unsigned integers on vectors: partition by a pivot, and sorting networks for short parts.
 
-Equal integers are the same to the bit, so there is nothing to keep stable: callers bring keys that say all of an
-element, or records that are all different. A partition reads a vector, packs the lanes below the pivot to the front and
-the others to the back of a second array (`llvm.experimental.vector.compress`, which AVX-512 has); so the two arrays
-change places at every level. Pivots are medians of samples. Where nothing is below the pivot, what equals it is split
-off as a whole, and a part that was cut badly too often goes by digits (`sort.py`): the time is O(n log n) at most.
+Equal integers have equal bits, so stability does not matter: callers pass keys that contain the whole element, or
+records that are all different. A partition reads a vector, packs the lanes below the pivot to the front and the others
+to the back of a second array (`llvm.experimental.vector.compress`, which AVX-512 has); so the two arrays swap roles at
+every level. Pivots are medians of samples. If no element is below the pivot, the elements that equal it are split off.
+A part that was partitioned badly too often is sorted by digits (`sort.py`), so the time is O(n log n) at most.
 
 The networks are Batcher's bitonic ones ("Sorting networks and their applications", 1968) over several registers: lanes
-meet lanes of the same register through a shuffle, or those of another register as they are.
+are compared with lanes of the same register through a shuffle, or with those of another register directly.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ NETWORK = (1, 2, 4)
 
 
 def has_quicksort(target: Target, bits: int) -> bool:
-    """Whether the target packs lanes of so many bits by a mask."""
+    """Whether the target can pack lanes of `bits` by a mask."""
     return target.is_x86 and target.has_masks and bits in (32, 64) and target.lanes(bits) >= 4
 
 
 @cache
 def quicksort_routine(bits: int, target: Target) -> Routine:
-    """Two functions of integers of 32 or 64 bits:
+    """Returns the routine with two functions for integers of 32 or 64 bits:
 
-    - `void quicksort{bits}(ptr array, ptr other, i64 n)` sorts the array; `other` is as large. SLACK bytes behind each
+    - `void quicksort{bits}(ptr array, ptr other, i64 n)` sorts the array; `other` is as large. SLACK bytes after each
       (`sort.py`) may be read.
-    - `i64 split{bits}(ptr from, ptr to, i64 n)` writes the array's small elements, then the large ones; how many are
-      small.
+    - `i64 split{bits}(ptr from, ptr to, i64 n)` writes the array's small elements, then the large ones, and returns the
+      number of small ones.
     """
     names = (f"quicksort{bits}", f"split{bits}")
 
@@ -53,7 +53,7 @@ def quicksort_routine(bits: int, target: Target) -> Routine:
 
 
 class _Kind:
-    """Functions for integers of so many bits in so many lanes."""
+    """Emits the functions for integers of `bits` in vectors of `lanes`."""
 
     def __init__(self, module: ModuleText, bits: int, lanes: int):
         self.module = module
@@ -61,19 +61,19 @@ class _Kind:
         self.element, self.type = f"i{bits}", vector(f"i{bits}", lanes)
         self.most = const(self.type, -1)
         self.short = NETWORK[-1] * lanes
-        """Elements that the largest network sorts."""
+        """Number of elements that the largest network sorts."""
 
     def at(self, b: Builder, array: V, i: V | int) -> V:
         return b.element(array, self.element, i)
 
     def below(self, b: Builder, count: V) -> V:
-        """Lanes below a count."""
+        """Returns the mask of the lanes below a count."""
         count = b.cast("trunc", count, self.element) if self.bits < 64 else count
         return b.icmp("slt", b.iota(self.element, self.lanes), b.splat(count, self.lanes))
 
     # ------------------------------------------------------------------ networks
     def network(self, registers: int) -> None:
-        """`void network{n}(ptr from, ptr to, i64 n)`: sorts up to so many registers of elements."""
+        """Emits `void network{n}(ptr from, ptr to, i64 n)`, which sorts up to `registers` registers of elements."""
         params = [("ptr", "from"), ("ptr", "to"), ("i64", "n")]
         b = self.module.function(f"network{registers}", params, linkage="internal", attributes="nounwind")
         source, target, n = b.params
@@ -89,7 +89,7 @@ class _Kind:
         b.ret()
 
     def sorted(self, b: Builder, x: list[V]) -> list[V]:
-        """All elements of some registers in order."""
+        """Returns all elements of some registers in order."""
         x = list(x)
         run = 2
         while run <= len(x) * self.lanes:
@@ -101,7 +101,7 @@ class _Kind:
         return x
 
     def exchange(self, b: Builder, x: list[V], run: int, apart: int) -> None:
-        """Order elements so far apart, upwards and downwards in turn for each run."""
+        """Orders elements that are `apart`, upwards and downwards in alternate runs."""
         w = self.lanes
         if apart >= w:
             for r in range(len(x)):
@@ -120,7 +120,7 @@ class _Kind:
 
     # ------------------------------------------------------------------ partitions
     def pivot(self, b: Builder, array: V, n: V) -> V:
-        """The median of as many samples as there are lanes, from places evenly apart."""
+        """Returns the median of evenly spaced samples, as many as there are lanes."""
         apart = b.udiv(n, i64(self.lanes))
         places = b.mul(b.iota("i64", self.lanes), b.splat(apart, self.lanes))
         everywhere = b.splat(V("i1", "true"), self.lanes)
@@ -128,8 +128,8 @@ class _Kind:
         return b.extract(self.sorted(b, [samples])[0], self.lanes // 2)
 
     def partition(self) -> None:
-        """`i64 partition(ptr from, ptr to, i64 n, i{bits} pivot)`: elements below the pivot, then the others; how many
-        are below."""
+        """Emits `i64 partition(ptr from, ptr to, i64 n, i{bits} pivot)`, which writes the elements below the pivot,
+        then the others, and returns the number below."""
         params = [("ptr", "from"), ("ptr", "to"), ("i64", "n"), (self.element, "pivot")]
         b = self.module.function("partition", params, "i64", linkage="internal", attributes="nounwind", noalias=True)
         source, target, n, pivot = b.params
@@ -143,7 +143,7 @@ class _Kind:
                 low, high = (b.and_(side, self.bits_of(b, valid)) for side in (low, high))
             few, many = self.count(b, low), self.count(b, high)
             packed = self.packed(b, x, low)
-            if valid is None:  # as many as a vector has are still to be written, so what lies behind is written later
+            if valid is None:  # at least a vector of elements is still to be written, so the lanes after it are, too
                 b.store(packed, self.at(b, target, first), align=self.bits // 8)
             else:
                 b.masked_store(packed, self.at(b, target, first), self.first_lanes(b, few))
@@ -160,7 +160,7 @@ class _Kind:
         b.ret(first)
 
     def bits_of(self, b: Builder, mask: V) -> V:
-        """A mask as an integer: its arithmetic does not take the port that packs lanes."""
+        """Returns a mask as an integer: integer arithmetic does not use the port that packs lanes."""
         return b.emit(f"i{self.lanes}", f"bitcast {mask.type} {mask.text} to i{self.lanes}")
 
     def mask_of(self, b: Builder, number: V) -> V:
@@ -174,14 +174,14 @@ class _Kind:
         return b.cast("zext", b.intrinsic("ctpop", number.type, [number]), "i64")
 
     def packed(self, b: Builder, x: V, number: V) -> V:
-        """The lanes of a mask at the front."""
+        """Returns the lanes of a mask, packed to the front."""
         mask = self.mask_of(b, number)
         name, suffix = "llvm.experimental.vector.compress", f"v{self.lanes}i{self.bits}"
         return b.call(self.type, f"{name}.{suffix}", [x, mask, V(self.type, "poison")])
 
     def split(self) -> None:
-        """`i64 split{bits}(ptr from, ptr to, i64 n)`, for any n: a partition by a pivot of its own. Where nothing is
-        below the pivot, what equals it comes first."""
+        """Emits `i64 split{bits}(ptr from, ptr to, i64 n)` for any n: a partition that chooses its pivot. If no element
+        is below the pivot, the elements that equal it come first."""
         params = [("ptr", "from"), ("ptr", "to"), ("i64", "n")]
         b = self.module.function(f"split{self.bits}", params, "i64", linkage="", attributes="nounwind")
         source, target, n = b.params
@@ -200,8 +200,8 @@ class _Kind:
 
     # ------------------------------------------------------------------ the recursion
     def sort_part(self) -> None:
-        """`void sort_part(ptr here, ptr there, i64 n, i1 stays, i64 left)`: sorts what is here, into `here` where it
-        stays, else into `there`; so many levels are left."""
+        """Emits `void sort_part(ptr here, ptr there, i64 n, i1 stays, i64 left)`, which sorts the elements of `here`,
+        into `here` if `stays`, else into `there`. `left`: the number of levels that are left."""
         params = [("ptr", "here"), ("ptr", "there"), ("i64", "n"), ("i1", "stays"), ("i64", "left")]
         b = self.module.function("sort_part", params, linkage="internal", attributes="nounwind")
         here, there, n, stays, left = b.params
@@ -215,7 +215,7 @@ class _Kind:
             self.by_digits(b, here, there, goal, n)
             b.ret_early()
         few = b.call("i64", f"split{self.bits}", [here, there, n], declare=False)
-        # all are equal where nothing is above the pivot, or above all that equal the smallest
+        # All elements are equal if none is above the pivot, or above those that equal the smallest.
         with b.if_(b.or_(b.icmp("eq", few, 0), b.icmp("eq", few, n)), "equal"):
             b.memcpy(goal, here, b.mul(n, self.bits // 8))
             b.ret_early()
@@ -242,5 +242,5 @@ class _Kind:
         b.ret()
 
     def levels(self, b: Builder, n: V) -> V:
-        """How many are tried: twice those that cuts in the middle would take."""
+        """Returns the maximum depth: twice that of partitions into halves."""
         return b.mul(b.sub(i64(64), b.intrinsic_with_flag("ctlz", n, False)), 2)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 FINAL = '"shlo-final"'
-"""A function attribute: the text of the module has each value where it is wanted, and LLVM does not number values anew.
-In register tiles that is half of the time of its passes, and costs registers: addresses are kept from their first use
-to their last."""
+"""A function attribute: the module's text computes each value where it is needed, and LLVM does not run value
+numbering. In register tiles value numbering takes half of the time of the passes, and it costs registers: addresses are
+kept from their first use to their last."""
 GLUE = '"shlo-glue"'
-"""A function attribute: the function does little but call others, and LLVM generates its code without effort."""
+"""A function attribute: the function does little but call others, and LLVM compiles it without optimization effort."""
 
 if TYPE_CHECKING:
     from shlo_jit.kernels.builder import ModuleText
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Routine:
-    """One shared object. `build` writes its functions, those in `symbols` with external linkage."""
+    """A shared object. `build` emits its functions, those in `symbols` with external linkage."""
 
     name: str
     """Unique per content apart from the target, e.g. `gemm_f32`."""

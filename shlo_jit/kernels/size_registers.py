@@ -1,7 +1,7 @@
-"""Registers of sizes that are known at the call only: `%"4*n + 3"` holds what its name says.
+"""Registers of sizes that are known only at the call: `%"4*n + 3"` holds the value of its name.
 
-Whoever writes code uses such a register as if it were there; when a function is finished, those it uses are computed at
-its entry, from the array of sizes that the program is called with.
+Emitters use such a register without defining it. When a function is finished, the registers that it uses are computed
+at its entry, from the array of sizes that is passed to the program.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _INSTRUCTIONS = {ast.Add: "add", ast.Mult: "mul", ast.FloorDiv: "udiv", ast.Mod:
 
 
 def used(lines: list[str]) -> list[str]:
-    """The sizes whose registers the lines of a function use."""
+    """Returns the sizes whose registers the lines of a function use."""
     return list(dict.fromkeys(name for line in lines if '%"' in line for name in _REGISTER.findall(line)))
 
 
 def definitions(sizes: list[str], dims: str) -> list[str]:
-    """Lines that define the registers of sizes; `dims`: the register with the address of the symbol's value."""
+    """Returns lines that define the registers of sizes; `dims`: the register with the address of the symbol's value."""
     writer = _Writer()
     writer.lines.append(f"  %size.n = load i64, ptr {dims}, align 8, !invariant.load !{{}}")
     for size in sizes:
@@ -34,7 +34,7 @@ class _Writer:
         self._known: dict[str, str] = {}
 
     def value(self, node: ast.expr) -> str:
-        """The register or literal with an expression's value."""
+        """Returns the register or literal with an expression's value."""
         text = ast.unparse(node)
         if isinstance(node, ast.Name):
             return "%size.n"

@@ -1,12 +1,13 @@
 """Sorting records: unsigned integers whose low 32 bits are the element's index and whose upper bits are its key.
 
-Records are all different, and their order is the stable order of the keys; so every way to sort them gives the same
-result. Written as functions of a module, once per record type:
+All records differ, and their order is the stable order of the keys; so every algorithm gives the same result. The
+algorithms are functions of a module, once per record type:
 
-- `rank_records`: each record counts the smaller ones, a vector at a time. O(n^2 / lanes), no branches; for short lines.
+- `rank_records`: counts the smaller records for each record, a vector at a time. O(n^2 / lanes), no branches; for short
+  lines.
 - `radix_records`: least significant digit first; one pass counts all digits, then each digit moves the records once. A
   digit that all records share is skipped. O(n * passes).
-- `radix_chunk_*`: the same for one long line in several chunks side by side. For each digit the chunks count, offsets
+- `radix_chunk_*`: the same for one long line, in several chunks in parallel. For each digit the chunks count, offsets
   are summed in order of (digit, chunk), and the chunks move their records, which keeps them in order.
 - `merge_indices`: indices by a comparator that is given as a callback; bottom-up merge sort, stable, O(n log n).
 """
@@ -22,19 +23,19 @@ from shlo_jit.sizes import Size, hint_of, most_of
 
 INDEX_BITS = 32
 SLACK = 64
-"""Bytes behind an array of records that may be read, or (by `rank_records`) written."""
+"""Bytes after an array of records that may be read, or (by `rank_records`) written."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """How records look and how they are cut into digits."""
+    """Layout of records, and how they are cut into digits."""
 
     bits: int
-    """64, 128 or 256; of keys alone, 32 or 64."""
+    """64, 128 or 256; 32 or 64 for keys alone."""
     key_bits: int
     digit_bits: int
     index_bits: int = INDEX_BITS
-    """0 of keys alone."""
+    """0 for keys alone."""
 
     @property
     def type(self) -> str:
@@ -54,11 +55,11 @@ class Records:
 
     @property
     def counts_bytes(self) -> int:
-        """Scratch of `radix_records` for its counters."""
+        """Bytes of scratch of `radix_records` for its counters."""
         return 4 * self.buckets * self.passes
 
     def chunk_counts_bytes(self, chunks: int) -> int:
-        """Scratch of `radix_chunk_*` for the counters of so many chunks."""
+        """Returns the bytes of scratch of `radix_chunk_*` for the counters of so many chunks."""
         return 4 * self.buckets * chunks
 
     @property
@@ -67,7 +68,7 @@ class Records:
 
 
 def records_for(key_bits: int, n: int) -> Records | None:
-    """Records for lines of n elements with keys of so many bits; None where there are none so wide."""
+    """Returns the records for lines of n elements with keys of `key_bits`; None if no record type is wide enough."""
     if key_bits + INDEX_BITS > 256 or most_of(n) >= 1 << INDEX_BITS:
         return None
     bits = next(w for w in (64, 128, 256) if key_bits + INDEX_BITS <= w)
@@ -77,7 +78,7 @@ def records_for(key_bits: int, n: int) -> Records | None:
 
 
 def rank_limit(records: Records) -> int:
-    """Length of a line up to which `rank_records` is the faster one."""
+    """Returns the length of a line up to which `rank_records` is faster."""
     return 128 if records.bits == 64 else 32
 
 
@@ -90,22 +91,23 @@ def store_record(b: Builder, records: Records, array: V, i: V | int, x: V) -> No
 
 
 def _digit(b: Builder, records: Records, array: V, i: V, shift: V) -> V:
-    """The digit of record i that begins at bit `shift`, as i64; from four bytes at its byte (little-endian)."""
+    """Returns the digit of record i that begins at bit `shift`, as i64; from four bytes at its byte (little-endian)."""
     place = b.offset(b.element(array, records.type, i), b.lshr(shift, 3))
     word = b.lshr(b.load("i32", place, align=1), b.cast("trunc", b.and_(shift, i64(7)), "i32"))
     return b.cast("zext", b.and_(word, const("i32", records.buckets - 1)), "i64")
 
 
 def digit_shift(b: Builder, records: Records, number: V) -> V:
-    """The bit at which a pass's digit begins. The last digit ends with the key, even if it shares bits with the one
-    before: it would reach into the next record."""
+    """Returns the bit at which a pass's digit begins. The last digit ends with the key, even if it overlaps the digit
+    before; otherwise it would reach into the next record."""
     last = records.index_bits + records.key_bits - records.digit_bits
     return b.min_(b.add(b.mul(number, records.digit_bits), records.index_bits), last)
 
 
 # ---------------------------------------------------------------------------- short lines
 def rank_records(module: ModuleText, records: Records, lanes: int) -> str:
-    """`ptr (ptr records, ptr other, i64 n, ptr counts)`: sorts into `other`, which it returns."""
+    """Emits `ptr (ptr records, ptr other, i64 n, ptr counts)`, which sorts into `other` and returns it. Returns the
+    function's name."""
     name = f"rank_records.{records.suffix}"
     if name in module.functions:
         return name
@@ -113,7 +115,7 @@ def rank_records(module: ModuleText, records: Records, lanes: int) -> str:
     source, target, n, _ = b.params
     w = lanes if records.bits == 64 else 1
     kind = vector(records.type, w)
-    for k in range(w - 1):  # what fills the last vector is larger than all
+    for k in range(w - 1):  # the padding of the last vector is larger than all records
         store_record(b, records, source, b.add(n, k), const(records.type, -1))
     with b.loop(0, n, 1, "rank") as i:
         x = load_record(b, records, source, i)
@@ -132,7 +134,8 @@ _PARAMS = [("ptr", "records"), ("ptr", "other"), ("i64", "n"), ("ptr", "counts")
 
 # ---------------------------------------------------------------------------- radix
 def radix_records(module: ModuleText, records: Records) -> str:
-    """`ptr (ptr records, ptr other, i64 n, ptr counts)`: sorts in one of the two arrays, which it returns."""
+    """Emits `ptr (ptr records, ptr other, i64 n, ptr counts)`, which sorts in one of the two arrays and returns it.
+    Returns the function's name."""
     name = f"radix_records.{records.suffix}"
     if name in module.functions:
         return name
@@ -165,14 +168,14 @@ def radix_records(module: ModuleText, records: Records) -> str:
 
 
 def _bump(b: Builder, counter: V) -> V:
-    """Add one to an i32 counter; its old value."""
+    """Adds one to an i32 counter. Returns its old value."""
     old = b.load("i32", counter)
     b.store(b.add(old, const("i32", 1)), counter)
     return old
 
 
 def _move(b: Builder, records: Records, here: V, there: V, first: V, last: V, shift: V, table: V) -> None:
-    """Move records [first, last) to the places that the table of next places names, by their digits."""
+    """Moves records [first, last) to the places that the table of next places gives for their digits."""
     with b.loop(first, last, 1, "move") as i:
         place = _bump(b, b.element(table, "i32", _digit(b, records, here, i, shift)))
         store_record(b, records, there, b.cast("zext", place, "i64"), load_record(b, records, here, i))
@@ -188,7 +191,7 @@ def chunk_of(b: Builder, index: V, chunk: int, n: int) -> tuple[V, V]:
 
 
 def radix_chunk_count(module: ModuleText, records: Records, n: int, chunk: int) -> str:
-    """A task of frame (counts, shift, records): counts a chunk's digits."""
+    """Emits a task with frame (counts, shift, records), which counts a chunk's digits. Returns its name."""
     name = f"radix_count.{records.suffix}.{n}"
     if name in module.functions:
         return name
@@ -205,7 +208,8 @@ def radix_chunk_count(module: ModuleText, records: Records, n: int, chunk: int) 
 
 
 def radix_chunk_offsets(module: ModuleText, records: Records, chunks: int) -> str:
-    """`i64 (ptr counts)`: counts to first places, in order of (digit, chunk); the largest count of a digit."""
+    """Emits `i64 (ptr counts)`, which replaces counts by first places, in order of (digit, chunk), and returns the
+    largest count of a digit. Returns the function's name."""
     name = f"radix_offsets.{records.suffix}.{chunks}"
     if name in module.functions:
         return name
@@ -225,7 +229,7 @@ def radix_chunk_offsets(module: ModuleText, records: Records, chunks: int) -> st
 
 
 def radix_chunk_move(module: ModuleText, records: Records, n: int, chunk: int) -> str:
-    """A task of frame (counts, shift, records, other): moves a chunk's records."""
+    """Emits a task with frame (counts, shift, records, other), which moves a chunk's records. Returns its name."""
     name = f"radix_move.{records.suffix}.{n}"
     if name in module.functions:
         return name
@@ -240,15 +244,15 @@ def radix_chunk_move(module: ModuleText, records: Records, n: int, chunk: int) -
 
 # ---------------------------------------------------------------------------- comparators
 def _bit_length(b: Builder, number: int) -> V | int:
-    """How many bits a number has, which is not negative."""
+    """Returns the number of bits of a number, which is not negative."""
     if not isinstance(number, Size):
         return number.bit_length()
     return b.sub(i64(64), b.intrinsic_with_flag("ctlz", i64(number), False))
 
 
 def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], V], *, is_expensive: bool = False) -> V:
-    """Sort 0 to n-1 by `less(i, j)`, an i1: stable. `here` and `there` are arrays of n i64; the one with the result.
-    A comparison that is expensive, or has effects, is only made where both runs have elements left."""
+    """Sorts 0 to n-1 by `less(i, j)`, an i1, stably. `here` and `there` are arrays of n i64; returns the one with the
+    result. `is_expensive`: comparisons are expensive or have effects, and are made only if both runs have elements."""
     with b.loop(0, n, 1, "index") as i:
         b.store(i, b.element(here, "i64", i))
     passes = _bit_length(b, n - 1)
@@ -274,7 +278,7 @@ def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], 
 
 
 def _right_first(b: Builder, has_left: V, has_right: V, less: Callable[[V, V], V], pair: tuple[V, V]) -> V:
-    """Whether the next element comes from the right run."""
+    """Returns whether the next element comes from the right run."""
 
     def compared() -> list[V]:
         return [less(*pair)]

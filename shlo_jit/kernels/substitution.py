@@ -2,20 +2,20 @@
 
     shlo_substitute_<t>(ptr A, i64 a_row, i64 a_col, ptr X, i64 x_row, i64 first, i64 last, i64 columns, i64 mode)
 
-goes over rows i = first, ..., last - 1 of X, which hold right-hand sides in `columns` adjacent elements, and puts
+iterates over rows i = first, ..., last - 1 of X, which hold right-hand sides in `columns` adjacent elements, and stores
 
     x[i] = (x[i] - sum over k < i of a[i, k] x[k]) / a[i, i]                      (mode SOLVE; UNIT does not divide)
 
-Strides are in elements and of any sign, so upper triangular systems are the same thing from the last row up. ROWS rows
-of a strip of columns stay in registers while k runs, as in a matrix product. The factor A = U^H U of a positive
-definite matrix is the solution of U^H U = A from the first row on, row i of which needs the rows before only: modes
-FACTOR and BELOW read conj x[k, i] for a[i, k] and the (real) x[i, i] for a[i, i]. FACTOR is for the strip with the
-diagonal: there a[i, i] is the root of what the sum left in x[i, i].
+Strides are in elements and of any sign, so upper triangular systems are solved in the same way, from the last row up.
+ROWS rows of a strip of columns stay in registers while k runs, as in a matrix product. The factor A = U^H U of a
+positive definite matrix is the solution of U^H U = A from the first row on, where row i needs only the rows before it.
+Modes FACTOR and BELOW read conj x[k, i] for a[i, k] and the (real) x[i, i] for a[i, i]. FACTOR is for the strip with
+the diagonal: there a[i, i] is the root of the value that the sum left in x[i, i].
 
     shlo_cholesky_<t>(ptr U, i64 n, ptr scratch, i64 threads)
 
-replaces a positive definite matrix (its upper triangle) by U, with zeros below; all of it is NaN when the matrix is not
-positive definite. `threads` work on the strips right of the diagonal, in `cholesky_scratch` bytes of scratch memory.
+replaces a positive definite matrix (its upper triangle) by U, with zeros below; if the matrix is not positive definite,
+all elements become NaN. `threads` work on the strips right of the diagonal, in `cholesky_scratch` bytes of scratch.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ PARAMS = (
 
 
 def symbol(kind: str, dtype: str) -> str:
-    """`shlo_cholesky_f32`; of the substitutions there is one for each mode: `shlo_substitute0_f32`."""
+    """Returns `shlo_cholesky_f32` or, as there is one substitution for each mode, `shlo_substitute0_f32`."""
     return f"shlo_{kind}_{re.sub(r'[^a-z0-9]', '', dtype)}"
 
 
 def strip_columns(dtype: str, target: Target) -> int:
-    """Columns that are treated together."""
+    """Returns the number of columns that are computed together."""
     field = Field.of(dtype, target)
     return field.lanes * field.vectors
 
 
 @cache
 def solve_routine(dtype: str, target: Target) -> Routine:
-    """The routine with modes SOLVE and UNIT."""
+    """Returns the routine with modes SOLVE and UNIT."""
     names = tuple(symbol(f"substitute{mode}", dtype) for mode in (SOLVE, UNIT))
 
     def build(module: ModuleText, target: Target) -> None:
@@ -79,7 +79,7 @@ def cholesky_routine(dtype: str, target: Target) -> Routine:
 
 @dataclass
 class _Tile:
-    """`height` rows from `i` on of a strip of columns."""
+    """A tile of `height` rows from `i` on, of a strip of columns."""
 
     b: Builder
     field: Field
@@ -93,7 +93,7 @@ class _Tile:
         self.A, self.a_row, self.a_col, self.X, self.x_row = p[:5]
 
     def coefficient(self, r: int, k: V) -> Number:
-        """a[i + r, k], in one lane."""
+        """Returns a[i + r, k], in one lane."""
         b, row = self.b, self.b.add(self.i, r)
         if self.mode in (FACTOR, BELOW):
             return self.field.conj(b, self.field.load_one(b, self.A, b.add(b.mul(k, self.a_col), row)))
@@ -123,7 +123,7 @@ class _Tile:
         return [numbers[k : k + vectors] for k in range(0, len(numbers), vectors)]
 
     def _finish(self, sums: list[list[Number]], column: V) -> None:
-        """The rows of the tile among themselves."""
+        """Emits the substitution among the rows of the tile."""
         b, field = self.b, self.field
         for r, row in enumerate(sums):
             k = b.add(self.i, r)
@@ -192,14 +192,15 @@ FRAME = ("U", "n", "first", "packed")
 
 
 def cholesky_scratch(dtype: str, target: Target, n: int, threads: int) -> int:
-    """Bytes of scratch memory of shlo_cholesky, aligned to 64."""
+    """Returns the bytes of scratch memory of shlo_cholesky, aligned to 64."""
     width = strip_columns(dtype, target)
     return (threads + 1) * n * width * Field.of(dtype, target).itemsize if n > width else 0
 
 
 def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
-    """Goes down the diagonal in blocks of one strip's width. Strips are copied to where their rows follow each other:
-    in a matrix whose rows are a power of two apart, all rows of a strip would meet in a few lines of the cache."""
+    """Emits the factorization: it goes down the diagonal in blocks of one strip's width. Strips are copied to memory
+    where their rows are contiguous: if the rows of a matrix are a power of two apart, all rows of a strip map to a few
+    lines of the cache."""
     field = Field.of(dtype, target)
     width = strip_columns(dtype, target)
     task = _emit_strip_task(module, dtype, field, width)
@@ -243,7 +244,7 @@ def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
 def _copy_rows(
     b: Builder, field: Field, target: tuple[V, V], source: tuple[V, V], first: V, last: V, columns: V
 ) -> None:
-    """Rows [first, last) between two matrices, each an address and a row stride."""
+    """Copies rows [first, last) between two matrices, each an address and a row stride."""
     nbytes = b.mul(columns, field.itemsize)
     with b.loop(first, last, 1, "copy") as i:
         to, at = (field.element(b, p, b.mul(i, stride)) for p, stride in (target, source))
@@ -251,7 +252,7 @@ def _copy_rows(
 
 
 def _emit_strip_task(module: ModuleText, dtype: str, field: Field, width: int) -> str:
-    """The rows of a block, in one strip right of the diagonal."""
+    """Emits the task that computes the rows of a block, in one strip right of the diagonal. Returns its name."""
     name = symbol("cholesky", dtype) + "_strip"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
     frame, index, worker = b.params
@@ -272,7 +273,7 @@ def _emit_strip_task(module: ModuleText, dtype: str, field: Field, width: int) -
 
 
 def _finish_cholesky(b: Builder, field: Field, U: V, n: V) -> None:
-    """Zeros below the diagonal, or NaN everywhere when an element of the diagonal is not positive."""
+    """Emits zeros below the diagonal, or NaN everywhere if an element of the diagonal is not positive."""
     zero = const(field.part, 0.0)
     with b.loop_carry(0, n, [const("i1", 1)], 1, "check") as carry:
         d = field.load_one(b, U, b.mul(carry.index, b.add(n, 1)))[0]

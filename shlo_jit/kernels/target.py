@@ -1,4 +1,4 @@
-"""What a kernel needs to know of the machine it is written for. A value, never the machine we run on."""
+"""Description of the machine a kernel is generated for. It is a value, never the machine we run on."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A CPU to generate code for. Made by `shlo_jit.codegen.target.resolve`."""
+    """A CPU to generate code for. `shlo_jit.codegen.target.resolve` makes it."""
 
     name: str
-    """As the user gave it: `native`, or what `resolve` knows."""
+    """Name given by the user: `native`, or a name that `resolve` knows."""
     triple: str
     arch: str
     """`x86_64`, `aarch64`, `riscv64` or `wasm32`."""
     system: str
     """`linux`, `macos`, `windows` or `none`: freestanding, without system calls, threads, perhaps a C library."""
     cpu: str
-    """LLVM's name of it, which says how instructions are scheduled and, where `features` does not, which there are."""
+    """LLVM's name of the CPU: it determines the scheduling model and, where `features` does not, the instructions."""
     features: str
-    """ISA features as LLVM wants them (`+avx2,+fma`), tuning flags left out."""
+    """ISA features in LLVM's syntax (`+avx2,+fma`), without tuning flags."""
     vector_bits: int
-    """Width of a vector register: 512, 256 or 128; without vectors 64."""
+    """Width of a vector register: 512, 256 or 128; 64 without vectors."""
     vector_registers: int
     """32 with AVX-512, on AArch64 and on RISC-V, 16 otherwise."""
     has_fma: bool
     has_masks: bool
-    """Masked loads and stores of every element width cost about as much as plain ones (AVX-512 BW, DQ and VL)."""
+    """Masked loads and stores of every element width cost about as much as unmasked ones (AVX-512 BW, DQ and VL)."""
     has_mask_registers: bool
     """LLVM may choose AVX-512's masked stores (AVX-512 F)."""
     has_bf16_dot: bool
@@ -38,11 +38,11 @@ class Target:
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
-        """What of a target changes code: `native` and the same CPU by its name are one target."""
+        """The parts of a target that affect code: `native` and the same CPU by its name are one target."""
         return self.triple, self.cpu, self.features, self.vector_bits
 
     def lanes(self, bits: int) -> int:
-        """Lanes of a register for elements of a width; at least two of up to 64 bits, which kernels rely on."""
+        """Returns the lanes of a register for elements of a width: at least two up to 64 bits, as kernels require."""
         return max(2 if bits <= 64 else 1, self.vector_bits // bits)
 
     @property
@@ -51,7 +51,7 @@ class Target:
 
     @property
     def is_elf(self) -> bool:
-        """Whether object files are in that format."""
+        """Whether object files are in ELF format."""
         return self.system in ("linux", "none") and self.arch != "wasm32"
 
     @property
@@ -60,5 +60,5 @@ class Target:
 
     @property
     def threads(self) -> str:
-        """How threads wait for each other: by a `futex`, by `pthread`'s means, or `serial`, where there are none."""
+        """Mechanism by which threads wait for each other: `futex`, `pthread`, or `serial` if there are no threads."""
         return {"linux": "futex", "macos": "pthread"}.get(self.system, "serial")

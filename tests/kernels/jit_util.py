@@ -1,4 +1,4 @@
-"""Compiles functions of `shlo_jit.kernels.math` into loops over numpy arrays."""
+"""Compilation of functions of `shlo_jit.kernels.math` into loops over numpy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Body = Callable[..., V]
 
 
 def loop_text(body: Body, element: str, arity: int, n: int, target: str = "native", *, result: str = "") -> ModuleText:
-    """A module with `void @run(ptr out, ptr in0, ..., i64 count)`; count is a multiple of the lanes `n`."""
+    """Returns a module with `void @run(ptr out, ptr in0, ..., i64 count)`; count is a multiple of the lanes `n`."""
     module = ModuleText(resolve(target))
     params = [("ptr", "out"), *[("ptr", f"in{k}") for k in range(arity)], ("i64", "count")]
     b = module.function("run", params, linkage="dso_local", attributes='"prefer-vector-width"="512"')
@@ -31,7 +31,7 @@ def loop_text(body: Body, element: str, arity: int, n: int, target: str = "nativ
 
 
 def compile_text(text: str, target: str = "native", level: int = 2) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse, verify and optimize (no vectorizers)."""
+    """Parses, verifies and optimizes, without vectorizers."""
     machine = target_machine(resolve(target))
     module = llvm.parse_assembly(text)
     module.verify()
@@ -78,7 +78,7 @@ def arity_of(name: str) -> int:
 
 
 def evaluate(name: str, *inputs: np.ndarray, n: int = 16, target: str = "native") -> np.ndarray:
-    """A function over arrays of f32 or f64, `n` lanes at a time."""
+    """Evaluates a function over arrays of f32 or f64, `n` lanes at a time."""
     first = inputs[0]
     bits = first.dtype.itemsize * 8
     padded = [np.concatenate([np.ravel(a), np.ones(-a.size % n, a.dtype)]) for a in np.broadcast_arrays(*inputs)]

@@ -1,4 +1,4 @@
-"""Loads routines into the process without the run time: LLJIT and a serial `shlo_parallel`."""
+"""Loading of routines into the process without the run time: LLJIT and a serial `shlo_parallel`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEADER = 'target triple = "{}"\n'
 
 
 def routine_text(routine: Routine, target: Target) -> str:
-    """LLVM text of a routine."""
+    """Returns the LLVM text of a routine."""
     module = ModuleText(target)
     routine.build(module, target)
     return module.text(HEADER.format(target.triple))
 
 
 def compile_object(text: str, target: Target) -> bytes:
-    """Object code; the text needs no optimizer."""
+    """Returns object code; the text needs no optimizer."""
     machine = target_machine(target)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -36,7 +36,8 @@ def assembly(routine: Routine, target: Target) -> str:
 
 
 def parallel_text(triple: str, workers: int = 1) -> str:
-    """A `shlo_parallel` that runs the tasks in turn, pretending that `workers` threads take them one after another."""
+    """Returns a `shlo_parallel` that runs the tasks in order, with the worker numbers of `workers` alternating
+    threads."""
     m = ModuleText()
     params = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "threads")]
     b = m.function("shlo_parallel", params, linkage="")
@@ -48,7 +49,7 @@ def parallel_text(triple: str, workers: int = 1) -> str:
 
 
 class Loaded:
-    """Callable symbols of some routines."""
+    """Symbols of some routines as callable functions."""
 
     def __init__(self, routines: tuple[Routine, ...], target: Target, parallel: int | None = None):
         self.jit = llvm.create_lljit_compiler(target_machine(target))
@@ -72,7 +73,7 @@ class Loaded:
         self.address = {s: self.tracker[s] for s in symbols}
 
     def function(self, symbol: str, pointers: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
-        """`pointers`: a `p` or `i` per argument."""
+        """Returns the function of a symbol. `pointers`: a `p` or `i` per argument."""
         types = [ctypes.c_void_p if c == "p" else ctypes.c_int64 for c in pointers]
         return ctypes.CFUNCTYPE(None, *types)(self.address[symbol])
 

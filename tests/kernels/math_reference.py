@@ -1,4 +1,4 @@
-"""What the functions of `shlo_jit.kernels.math` should give: the bounds, references in f64 and with mpmath, ULPs."""
+"""References for the functions of `shlo_jit.kernels.math`: error bounds, values in f64 and with mpmath, ULPs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Number = Any
 
 
 def in_f64(f: Callable[..., Array]) -> Callable[..., Array]:
-    """The reference for f32: f evaluated in f64."""
+    """Returns the reference for f32: f evaluated in f64."""
 
     def reference(*args: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -70,8 +70,8 @@ BINARY: dict[str, tuple[Callable[..., Array], Callable[[Number, Number], Number]
 
 
 def ulps(got: Array, reference: Array) -> Array:
-    """|got - reference| in units in the last place of the reference, for got in f32 and the reference in f64. Zero
-    where the rounded reference agrees (NaN with NaN, infinity with infinity); infinite where one is NaN alone."""
+    """Returns |got - reference| in units in the last place of the reference, for got in f32 and the reference in f64.
+    Zero where the rounded reference agrees (NaN with NaN, infinity with infinity); infinite if only one is NaN."""
     with np.errstate(all="ignore"):
         rounded = reference.astype(np.float32)
         result = np.zeros(got.shape)
@@ -84,7 +84,7 @@ def ulps(got: Array, reference: Array) -> Array:
 
 
 def ulps_exact(got: float, exact: Number) -> float:
-    """The same for one f64 and a number of mpmath's."""
+    """Returns the same for one f64 and an mpmath number."""
     if mp.isnan(exact):
         return 0.0 if np.isnan(got) else float("inf")
     size = abs(exact)
@@ -97,7 +97,7 @@ def ulps_exact(got: float, exact: Number) -> float:
 
 
 def edges(dtype: type) -> Array:
-    """Zeros, infinities, NaN, the smallest and largest numbers, small integers and what is next to them."""
+    """Returns zeros, infinities, NaN, the smallest and largest numbers, small integers and their neighbours."""
     info = np.finfo(dtype)
     positive = [0.0, info.smallest_subnormal, 7 * info.smallest_subnormal, info.tiny, info.tiny * (1 - info.eps)]
     positive += [info.max, np.inf, info.eps, 1e-10, 1e-5, 1e10, 1e30, 1e38]
@@ -109,7 +109,7 @@ def edges(dtype: type) -> Array:
 
 
 def samples(dtype: type, count: int, seed: int = 0) -> Array:
-    """The edges, any bit patterns, and numbers of common sizes."""
+    """Returns the edges, random bit patterns, and numbers of common sizes."""
     rng = np.random.default_rng(seed)
     unsigned = np.uint32 if dtype is np.float32 else np.uint64
     patterns = rng.integers(0, np.iinfo(unsigned).max, count, dtype=unsigned, endpoint=True).view(dtype)

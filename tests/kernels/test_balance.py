@@ -1,4 +1,4 @@
-"""How the work of a convolution is cut where tasks are few."""
+"""Tests of load balance: how the work of a convolution is cut where tasks are few."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shlo_jit.kernels.convolution import balance
 from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
 
 LARGE = 1 << 30
-"""Multiply-adds to which a task more is nothing."""
+"""So many multiply-adds that the overhead of a task is negligible."""
 
 
 def longest(lines: int, chunk: int, columns: int, each: int, threads: int) -> float:
-    """What the slowest of the threads does, in shares of what each would do at best."""
+    """Returns the work of the slowest thread, relative to a perfect balance."""
     heights = [min(chunk, lines - i) for i in range(0, lines, chunk)]
     tasks = [height * min(each, columns - j) for j in range(0, columns, each) for height in heights]
     return balance._longest(tasks, threads) * threads / sum(tasks)
@@ -51,7 +51,7 @@ def test_many_tasks_stay() -> None:
 
 
 def test_little_work_is_cut_less() -> None:
-    """14 lines for two threads: 14 tasks of one each, unless a task by itself takes as long as that."""
+    """Two threads get 14 tasks of one line each, unless the overhead of a task takes as long as a line."""
     assert even_tasks(14, 14, 32, 32, 32, LARGE)[0] < 7
     assert even_tasks(14, 14, 32, 32, 32, 4 * tuning.CONV_EACH_TASK)[0] >= 7
 

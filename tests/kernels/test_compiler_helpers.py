@@ -1,4 +1,4 @@
-"""Stand-ins for libgcc and libm, against numpy, Python's numbers and libm."""
+"""Tests of the replacements for libgcc and libm, against numpy, Python's integers and libm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def module_of(names: list[str], target: Target) -> ModuleText:
 
 
 def loop(name: str, result: str, *params: str) -> ModuleText:
-    """`void @run(ptr out, ptr in0, ..., i64 count)` over a helper; i16 stands for a narrow float's bits."""
+    """Returns `void @run(ptr out, ptr in0, ..., i64 count)` over a helper; i16 holds a narrow float's bits."""
     module = module_of([name], HOST)
     kinds = {"half": "i16", "bfloat": "i16"}
     pointers = [("ptr", f"in{k}") for k in range(len(params))]
@@ -76,7 +76,7 @@ def over_arrays(name: str, result: str, *params: str) -> Callable[..., None]:
 
 
 def assert_same_numbers(got: np.ndarray, expected: np.ndarray, *args: np.ndarray) -> None:
-    """Bit for bit, but any quiet NaN of the same sign is a NaN."""
+    """Asserts equal bits, except that quiet NaNs of the same sign are equal."""
     word = np.dtype(f"u{got.dtype.itemsize}")
     nan = np.isnan(got.astype(np.float64)) & np.isnan(expected.astype(np.float64))
     wrong = (got.view(word) != expected.view(word)) & ~nan
@@ -99,7 +99,7 @@ def test_extend_every_half() -> None:
 
 
 def hard_to_round(dtype: type, to: type) -> np.ndarray:
-    """Random bits; every narrow number, the middles between them, and the neighbours of both."""
+    """Returns random bits, every narrow number, the middles between them, and the neighbours of both."""
     wide = np.dtype(dtype)
     word = np.dtype(f"u{wide.itemsize}")
     with np.errstate(all="ignore"):
@@ -124,7 +124,7 @@ def test_truncate_to_half(type: str, dtype: type) -> None:
 
 
 def rounded_to_bfloat(x: np.ndarray) -> np.ndarray:
-    """By whole numbers: places of the significand, to nearest and even."""
+    """Rounds with integers: places of the significand, to nearest and even."""
     with np.errstate(all="ignore"):
         _, e = np.frexp(x)
         place = np.maximum(e - 8, -133)
@@ -218,7 +218,7 @@ def memory_function(name: str) -> Callable[..., int]:
 
 @pytest.mark.parametrize("name", ["memcpy", "memmove", "memset"])
 def test_memory(name: str) -> None:
-    """All lengths and places, overlapping where that is allowed; nothing beside is touched."""
+    """Tests all lengths and places, overlapping where that is allowed; memory next to them is unchanged."""
     run = memory_function(name)
     rng = np.random.default_rng(2)
     for n in (0, 1, 7, 8, 9, 16, 31, 100):
@@ -269,7 +269,7 @@ def test_rounding(name: str) -> None:
 
 
 def libm_multiply_add(dtype: np.dtype, *args: np.ndarray) -> np.ndarray:
-    """By the machine's instruction, or libm."""
+    """Returns the result of the machine's instruction, or of libm."""
     type = "float" if dtype == np.float32 else "double"
     module = ModuleText(HOST)
     b = module.function("run", [("ptr", "out"), ("ptr", "x"), ("ptr", "y"), ("ptr", "z"), ("i64", "n")], linkage="")
@@ -288,7 +288,7 @@ def libm_multiply_add(dtype: np.dtype, *args: np.ndarray) -> np.ndarray:
 
 
 def multiply_add_cases(dtype: np.dtype) -> list[list[np.ndarray]]:
-    """Extremes, numbers of all exponents, and sums that nearly cancel or tie."""
+    """Returns extremes, numbers of all exponents, and sums that nearly cancel or tie."""
     info = np.finfo(dtype)
     special = [0.0, 1.0, 1.5, np.inf, np.nan, float(info.smallest_subnormal), float(info.tiny), float(info.max)]
     special += [1 + 2.0**-20, 1 - 2.0**-20, 1 + float(info.eps), 1 - float(info.eps) / 2, 2.0**-70, 2.0**70, 3.0]
@@ -314,7 +314,7 @@ def multiply_add_cases(dtype: np.dtype) -> list[list[np.ndarray]]:
     return cases
 
 
-@pytest.mark.skipif(not HOST.has_fma, reason="the instruction is what fma is compared with")
+@pytest.mark.skipif(not HOST.has_fma, reason="fma is compared with the machine's instruction")
 @pytest.mark.parametrize(("name", "dtype"), [("fmaf", np.float32), ("fma", np.float64)])
 def test_multiply_add(name: str, dtype: type) -> None:
     type = "float" if name == "fmaf" else "double"
@@ -328,14 +328,14 @@ def test_multiply_add(name: str, dtype: type) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("level", [1, 2])
 def test_need_nothing_else(name: str, level: int) -> None:
-    """All helpers together call nothing from outside, themselves only where they say so, and are all there."""
+    """All helpers are emitted; they call no external function, and no helper calls itself."""
     target = resolve(name)
     module = optimize.optimize(module_of(sorted(HELPERS), target).text(), target, level)
     assembly = optimize.emit_assembly(module, target)
     underscore = "_" if target.system == "macos" else ""
     called: dict[str, set[str]] = {}
-    pieces = re.split(rf"^{underscore}(\w+):", assembly, flags=re.MULTILINE)
-    for helper, body in zip(pieces[1::2], pieces[2::2], strict=True):
+    functions = re.split(rf"^{underscore}(\w+):", assembly, flags=re.MULTILINE)
+    for helper, body in zip(functions[1::2], functions[2::2], strict=True):
         callees = re.findall(r"^\t(?:callq?|jmp|bl?|tail)[ \t]+([\w$]+)", body, re.MULTILINE)
         called[helper] = {c.removeprefix(underscore) for c in callees if not c.startswith("L")}
     assert set(called) >= HELPERS

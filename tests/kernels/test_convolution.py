@@ -1,4 +1,4 @@
-"""Convolutions against a plain numpy definition, over layouts, padding, dilation, groups, types and targets."""
+"""Tests of convolutions against a plain numpy definition, over layouts, padding, dilation, groups, types, targets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Problem:
         self.size_output()
 
     def size_output(self) -> None:
-        """The extents that follow from the others."""
+        """Sets the output's extents from the others."""
         self.output = tuple(
             max(0, (max(0, (i - 1) * d + 1 + lo + hi) - ((k - 1) * r + 1)) // s + 1)
             for i, d, lo, hi, k, r, s in zip(
@@ -71,7 +71,7 @@ class Problem:
         )
 
     def reference(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Output [g, n, *out, co]."""
+        """Returns the output [g, n, *out, co]."""
         rank = len(self.input)
         shape = [
             max(0, (i - 1) * d + 1 + lo + hi)
@@ -86,13 +86,13 @@ class Problem:
             to.append(slice(kept[0] * d + lo, kept[-1] * d + lo + 1, d) if kept else slice(0, 0))
         wide[(*whole, *to)] = x[(*whole, *source)]
         out = np.zeros((self.g, self.n, *self.output, self.co), x.dtype)
-        for tap in itertools.product(*map(range, self.window)) if out.size else ():
+        for position in itertools.product(*map(range, self.window)) if out.size else ():
             cut = tuple(
                 slice(t * r, t * r + (o - 1) * s + 1, s)
-                for t, r, o, s in zip(tap, self.rdil, self.output, self.stride, strict=True)
+                for t, r, o, s in zip(position, self.rdil, self.output, self.stride, strict=True)
             )
             part = wide[(*whole, *cut)].reshape(self.g, -1, self.ci)
-            out += np.matmul(part, w[(slice(None), *tap)]).reshape(out.shape)
+            out += np.matmul(part, w[(slice(None), *position)]).reshape(out.shape)
         assert rank == out.ndim - 3
         return out
 
@@ -107,7 +107,7 @@ def values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.n
 
 
 def laid_out(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """The same values, stored with the axes in `order`."""
+    """Returns the same values, stored with the axes in `order`."""
     return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
 
 
@@ -116,7 +116,7 @@ def strides(x: np.ndarray) -> list[int]:
 
 
 def as_wanted(w: np.ndarray, shape: ConvShape, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
-    """The kernel [g, *window, ci, co] as the routine wants it."""
+    """Returns the kernel [g, *window, ci, co] in the form that the routine expects."""
     if not table[FIELDS.index("w_prepacked")]:
         return w
     width = int(table[FIELDS.index("w_width")])
@@ -134,14 +134,14 @@ def run(
     threads: int = 1,
     is_constant: bool = False,
 ) -> dict[str, int]:
-    """The convolution by the routine, held against the reference; what was decided about it."""
+    """Runs the routine and compares it with the reference. Returns the fields of the table."""
     types, t = GemmTypes(*names), resolve(target)
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     rank = len(p.input)
     x = values(rng, names[0], (p.g, p.n, *p.input, p.ci))
     w = values(rng, names[1], (p.g, *p.window, p.ci, p.co))
     last, axes = rank + 2, tuple(range(2, rank + 2))
-    # features last with groups inside the features, or features first
+    # Features last with groups inside the features, or features first.
     x = laid_out(x, pick.choice([(1, *axes, 0, last), (1, 0, last, *axes), (0, 1, *axes, last)]))
     k = tuple(range(1, rank + 1))
     w = laid_out(w, pick.choice([(*k, rank + 1, 0, rank + 2), (0, rank + 2, rank + 1, *k)]))
@@ -175,11 +175,11 @@ def run(
     features = p.g * p.co
     cover = np.zeros((1, p.n * pixels, features) if shape.features_last else (p.n, features, pixels), np.int64)
 
-    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    def notify(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
         assert 0 <= i0 < i1 <= cover.shape[1] and 0 <= j0 < j1 <= cover.shape[2]
         cover[at, i0:i1, j0:j1] += 1
 
-    epilogue = EPILOGUE(told)
+    epilogue = EPILOGUE(notify)
     way = [int(table[FIELDS.index(name)]) for name in ("kind", "made_for", "ends")]
     f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
@@ -224,7 +224,7 @@ def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
 
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
 def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Images of one line, which is cut into parts that are lines of their own; depths of such lines, too."""
+    """Images of one line are cut into parts that are lines of their own; so are planes with one line."""
     monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
     pick, cut, uneven = random.Random(repr(names)), 0, 0
     for seed in range(30):
@@ -235,7 +235,7 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
             p.low, p.high = (p.low[0], 0, p.low[2]), (p.high[0], 0, p.high[2])
             p.stride, p.ldil = (p.stride[0], 1, p.stride[2]), (p.ldil[0], 1, p.ldil[2])
         p.size_output()
-        # An output of an even extent, or one that has no equal parts.
+        # An output with an even extent, or one without equal parts.
         p.n = 1 if seed % 3 == 2 else p.n
         p.high = (*p.high[:-1], p.high[-1] + (seed % 3 // 2 - p.output[-1] % 8) % 8 * p.stride[-1])
         p.size_output()
@@ -248,7 +248,7 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
 def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the last tile of a line is lower, and in a vector of features or less."""
+    """Tiles as high as lines also work if the last tile of a line is lower, and for at most one vector of features."""
     monkeypatch.setattr(tuning, "CONV_OWN_TILE", 1)
     pick, found = random.Random(repr(names)), set[int]()
     for seed in range(40):
@@ -263,8 +263,8 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", [CASES[0], CASES[1]], ids="-".join)
 def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stripes at the ends of lines, above and below the image and in depth, whose tasks copy what they read; also where
-    a window reaches over both ends of a line, and where lines of a window are parts of k of their own."""
+    """Tasks copy the input of stripes at the ends of lines, above and below the image and in depth. Also if a window
+    extends beyond both ends of a line, and if lines of a window are separate parts of k."""
     monkeypatch.setattr(tuning, "CONV_MARGINS", 1000)
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
@@ -282,11 +282,12 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("call_k", [64, 1152])
 @pytest.mark.parametrize("margins", [0, 1000])
 @pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
-def test_lines_that_meet_padding_alone(
+def test_lines_that_read_only_padding(
     names: tuple[str, str, str], margins: int, call_k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are left out, of one call for the whole window or of a call for each of its lines, the first ones too: then
-    the sums begin with a later one. With a copy of the padded input, and where tasks copy what is at its margins."""
+    """Window lines that read only padding are left out, if a call covers the whole window and if it covers one line.
+    That includes the first lines, where the sums begin with a later one. With a copy of the padded input, and with
+    tasks that copy its margins."""
     monkeypatch.setattr(tuning, "CONV_MARGINS", margins)
     monkeypatch.setattr(tuning, "CONV_CALL_K", call_k)
     pick, found = random.Random(repr(names)), 0
@@ -305,11 +306,11 @@ def test_lines_that_meet_padding_alone(
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("margins", [0, 1000])
 @pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
-def test_columns_that_meet_padding_alone(
+def test_columns_that_read_only_padding(
     names: tuple[str, str, str], margins: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pixels at the ends of lines leave them out: of windows whose lines are runs and of those whose columns are, some
-    pixels of a stripe or all of it, by tiles of the usual heights or of one of their own."""
+    """Pixels at the ends of lines leave out window columns that read only padding: for windows whose lines are runs and
+    for those whose columns are, for some pixels of a stripe or all of it, with the usual tiles or a dedicated one."""
     for name, value in (("MARGINS", margins), ("TAP_CALL", 0), ("ENDS", 0), ("END_TILE", 0), ("OWN_TILE", 1)):
         monkeypatch.setattr(tuning, f"CONV_{name}", value)
     pick, found = random.Random(repr(names)), Counter[str]()
@@ -337,7 +338,7 @@ def test_columns_that_meet_padding_alone(
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes along the window: lines of it of any length, in several calls, and of kernels that are arguments."""
+    """Lanes run along the window: lines of any length, in several calls, also for kernels that are arguments."""
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
     for seed in range(40):
@@ -350,7 +351,7 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
 @pytest.mark.parametrize("size", [2, 4, 8])
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
 def test_groups_of_a_few_channels(names: tuple[str, str, str], size: int, target: str) -> None:
-    """Lines of any length, with windows that share what they read and others, beyond all sides of the input."""
+    """Lines have any length, windows share loaded pixels or do not, and extend beyond all sides of the input."""
     pick, found = random.Random(repr(names)), 0
     lanes = 64 // np.dtype(NUMPY[names[2]]).itemsize
     for seed in range(30):
@@ -375,7 +376,7 @@ def test_depthwise(names: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) -> None:
-    """Windows that stay in registers, at the ends of lines and above and below the input too, and inputs smaller than
+    """Windows stay in registers, also at the ends of lines, above and below the input, and if the input is smaller than
     the window."""
     pick = random.Random(size)
     for seed in range(24):
@@ -388,7 +389,7 @@ def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) 
 
 @pytest.mark.parametrize("size, channels", [(3, 3), (3, 17), (5, 3)])
 def test_depthwise_windows_below_the_image(size: int, channels: int) -> None:
-    """Of the last windows the first line alone is inside; it is read up to the end of the input and no further."""
+    """Only the first line of the last windows is inside; reads stop at the end of the input."""
     rng, (h, w) = np.random.default_rng(size), (9, 7)
     x, k = (rng.standard_normal(s).astype(np.float32) for s in ((1, h, w, channels), (size, size, 1, channels)))
     given, kernel, made = (f"tensor<{'x'.join(map(str, s))}xf32>" for s in (x.shape, k.shape, (1, h, w, channels)))
@@ -407,7 +408,7 @@ def test_depthwise_windows_below_the_image(size: int, channels: int) -> None:
 
 
 def test_depthwise_windows_of_one_plane_and_padding_in_depth() -> None:
-    """A window of 1 x 3 x 3 whose one plane lies outside of the input."""
+    """The single plane of a window of 1 x 3 x 3 is outside the input."""
     rng = np.random.default_rng(6)
     x, w = (
         rng.standard_normal((1, 2, 5, 6, 16)).astype(np.float32),
@@ -429,7 +430,7 @@ def test_depthwise_windows_of_one_plane_and_padding_in_depth() -> None:
 
 
 def test_planes_are_plain_sums() -> None:
-    """Depthwise with features first: each product is rounded, then added, in the order of the window."""
+    """Depthwise with features first: each product is rounded, then added, in the window's order."""
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal((2, 6, 40)).astype(np.float32), rng.standard_normal((12, 1, 5)).astype(np.float32)
     exe = shlo_jit.compile(

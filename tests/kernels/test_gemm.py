@@ -1,4 +1,4 @@
-"""Matrix products against numpy in double precision (or exact integers), over layouts, shapes, types and targets."""
+"""Tests of matrix products against numpy in f64 (or exact integers), over layouts, shapes, types and targets."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.n
 
 
 def any_layout(rng: np.random.Generator, dtype: str, shape: tuple[int, int, int]) -> np.ndarray:
-    """An array of random strides: axes permuted, padded, stepped over, reversed or broadcast."""
+    """Returns an array with random strides: axes permuted, padded, strided, reversed or broadcast."""
     order = [int(x) for x in rng.permutation(3)]
     steps = [int(rng.choice([1, 1, 1, 2])) for _ in range(3)]
     full = [shape[a] * s + int(rng.integers(0, 3)) for a, s in zip(order, steps, strict=True)]
@@ -105,8 +105,8 @@ def product(
     way: Way = Way.ANY,
     cut: int = 0,
 ) -> np.ndarray:
-    """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it. `cut`: a call does so
-    many steps of k before."""
+    """Returns C, computed by the routine. `cover` counts, per element of C, how often the epilogue was notified of it.
+    `cut`: the number of steps of k that a separate call computes before."""
     t = resolve(target)
     way = Way.TILES if prepacked else way
     f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
@@ -120,18 +120,18 @@ def product(
     size = scratch_bytes(types, t, batch, m, n, k, threads, prepacked)
     scratch = guarded.scratch(size)
 
-    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+    def notify(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
         assert cover is not None
         assert 0 <= i0 < i1 <= m and 0 <= j0 < j1 <= n
         cover[at, i0:i1, j0:j1] += 1
 
-    epilogue = EPILOGUE(told) if cover is not None else None
+    epilogue = EPILOGUE(notify) if cover is not None else None
     strides = [[s // x.itemsize for s in x.strides] for x in (a, b, c)]
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
     if prepacked:
         plan = gemm_plan(types, t)
         itemsize, b = b.itemsize, panels_of(types, target, b) if at_run_time else guarded.relaid(prepack(plan, b), True)
-        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two do not count
+        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two are not used
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     for k0, k1 in ((0, cut), (cut, k)) if cut else ((0, k),):
         left, right = a[:, :, k0:], b if prepacked else b[:, k0:]
@@ -145,7 +145,7 @@ def product(
 
 
 def panels_of(types: GemmTypes, target: str, b: np.ndarray) -> np.ndarray:
-    """What `prepack` makes of `b`, made by machine code."""
+    """Returns the panels that `prepack` makes of `b`, packed by machine code."""
     t, (batch, k, n) = resolve(target), b.shape
     size = batch * prepacked_bytes(gemm_plan(types, t), n, k) + SPARE
     panels = guarded.scratch(size)
@@ -194,8 +194,8 @@ def test_random_shapes(names: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 @pytest.mark.parametrize("shape", [(1, 200, 170, 700), (1, 300, 600, 450), (1, 40, 1100, 900), (9, 180, 90, 64)])
-def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
-    """Shared and private packing, several blocks of k, several chunks of columns."""
+def test_packing_modes(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
+    """Tests shared and private packing, several blocks of k, and several chunks of columns."""
     for seed in range(3):
         run(GemmTypes(*names), shape, seed, threads=3)
 
@@ -211,7 +211,7 @@ def runs_here(target: str) -> bool:
 @pytest.mark.parametrize("target", [t for t in ("native", "x86-64-v4", "x86-64-v3") if runs_here(t)])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
-    """Panels that were made before give the bits that panels made in the call give, where either takes one pass."""
+    """Prepacked panels give the same bits as panels packed in the call, if both take one pass."""
     types = GemmTypes(*names)
     shapes = [
         (1, 5, 37, 29),
@@ -241,7 +241,7 @@ def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
     "shape", [(1, 200, 170, 700), (3, 300, 600, 450), (2, 1, 300, 90), (9, 30, 20, 64), (1, 90, 1, 70)]
 )
 def test_sums_that_go_on(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
-    """Steps of k in two calls, by every way and of any layout."""
+    """Steps of k are split into two calls, for every strategy and any layout."""
     types, (batch, m, n, k) = GemmTypes(*names), shape
     for seed, cut in enumerate((1, k // 2, k - 3)):
         rng = np.random.default_rng(seed)
@@ -282,15 +282,15 @@ def test_vectors(which: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "i32"])
-def test_a_few_vectors(dtype: str) -> None:
-    """Few rows against a large B, which is streamed."""
+def test_several_vectors(dtype: str) -> None:
+    """A large B is streamed for few rows."""
     types = GemmTypes(dtype, dtype, {"f16": "f32", "bf16": "f32", "i8": "i32"}.get(dtype, dtype))
     for seed, (m, n, k) in enumerate([(2, 1100, 1021), (5, 777, 1400), (13, 520, 2050), (32, 1000, 1100)]):
         run(types, (1, m, n, k), seed, threads=3)
 
 
 def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target: str = "native") -> np.ndarray:
-    """C[m, n], so many rows of it at a time, by B packed once or, where that can be, as it lies."""
+    """Returns C[m, n], computed `rows` rows at a time, with B packed once or, if possible, in place."""
     t = resolve(target)
     loaded = load(block_routine(types, t), t)
     pack, block = (
@@ -317,7 +317,7 @@ def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target:
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_blocks_of_rows(names: tuple[str, str, str], target: str) -> None:
-    """Whatever the blocks are, each element has the bits of the whole product."""
+    """Each element has the bits of the whole product, for any blocks."""
     types, pick = GemmTypes(*names), random.Random(repr(names))
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -332,7 +332,7 @@ def test_blocks_of_rows(names: tuple[str, str, str], target: str) -> None:
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_sums_of_blocks_go_on(names: tuple[str, str, str], target: str) -> None:
-    """Some steps of k at a time: each call adds to what C has."""
+    """Calls for some steps of k at a time add to C."""
     types, t, pick = GemmTypes(*names), resolve(target), random.Random(repr(names))
     loaded = load(block_routine(types, t), t)
     pack, block = (
@@ -356,7 +356,7 @@ def test_sums_of_blocks_go_on(names: tuple[str, str, str], target: str) -> None:
 
 
 def test_special_values() -> None:
-    """NaN and infinity stay in their row; rows that pad a tile do not leak."""
+    """NaN and infinity stay in their row; padding rows of a tile do not leak."""
     rng = np.random.default_rng(0)
     a, b = values(rng, "f32", (1, 15, 40)), values(rng, "f32", (1, 40, 33))
     a[0, 14, 3], a[0, 0, 5] = np.nan, np.inf
@@ -368,7 +368,7 @@ def test_same_bits_for_any_threads() -> None:
     rng = np.random.default_rng(0)
     types = GemmTypes("f32", "f32", "f32")
     shapes = [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500), (1, 7, 900, 700)]
-    # Large matrices with vectors, which are cut by the number of threads; also where the sums of one are too many.
+    # Large matrices with vectors, which are cut by the number of threads; also if the sums of one cut are too many.
     for shape in [*shapes, (1, 1, 3000, 800), (1, 3, 3000, 800), (1, 1, 9001, 240), (1, 1, 700, 3100)]:
         batch, m, n, k = shape
         a, b = values(rng, "f32", (batch, m, k)), values(rng, "f32", (batch, k, n))
@@ -378,7 +378,7 @@ def test_same_bits_for_any_threads() -> None:
 
 @pytest.mark.parametrize("names", [CASES[i] for i in (0, 1, 2, 3, 5, 9, 13, 15)], ids="-".join)
 def test_avx2(names: tuple[str, str, str]) -> None:
-    """256-bit code runs here too."""
+    """Tests 256-bit code on this machine."""
     pick = random.Random(1)
     for seed in range(25):
         shape = (pick.choice([1, 2]), *(pick.choice(EXTENTS) for _ in range(3)))
@@ -389,11 +389,11 @@ def test_avx2(names: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64"])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
 def test_last_columns_without_masks(dtype: str, target: str) -> None:
-    """Whole vectors of columns, but not as many as a kernel reads: nothing behind B is touched."""
+    """The last columns are whole vectors, but fewer than a kernel reads: memory after B is not accessed."""
     types, rng = GemmTypes(dtype, dtype, dtype), np.random.default_rng(0)
     for n in range(2, 41, 2):
         for m in (3, 40):
-            k = 17 + (m + n + 17) % 2  # so that B ends where its pages do
+            k = 17 + (m + n + 17) % 2  # so that B ends at the end of its pages
             a, b = values(rng, dtype, (1, m, k)), values(rng, dtype, (1, k, n))
             check(types, a, b, product(types, a, b, target))
             check(types, a, b, by_blocks(types, a[0], b[0], 14, target)[None])
@@ -416,7 +416,7 @@ def test_vector_width(target: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("names", [("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")], ids="-".join)
 def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plain loop that stands in where the kernel refuses AMX; without AMX there is nothing to refuse."""
+    """The plain loop replaces AMX if the operating system refuses it; a machine without AMX never asks."""
     import test_gemm
 
     kept: list[Loaded] = []
@@ -441,7 +441,7 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
 
 
 @pytest.mark.parametrize("names", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("i8", "i8", "i32")], ids="-".join)
-def test_a_known_product_takes_the_way_that_the_call_would(names: tuple[str, str, str]) -> None:
+def test_a_known_product_takes_the_strategy_of_the_call(names: tuple[str, str, str]) -> None:
     types, plan = GemmTypes(*names), gemm_plan(GemmTypes(*names), resolve())
     rng, ways = np.random.default_rng(5), set()
     for m, n, k in itertools.product((1, 2, 20), (1, 17, 300), (1, 16, 700)):
@@ -463,7 +463,7 @@ FEW = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i32", "i32", "i32")]
 
 @pytest.mark.parametrize("names", FEW, ids="-".join)
 def test_few_rows_read_b_in_place(names: tuple[str, str, str]) -> None:
-    """Of any number of rows, as a whole and in two calls, by one thread and by several: the bits that packing gives."""
+    """Skinny products give the same bits as packing, for any number of rows, in one or two calls, with any threads."""
     types, rng = GemmTypes(*names), np.random.default_rng(7)
     plan = gemm_plan(types, resolve())
     if not has_few_path(plan):
@@ -481,7 +481,7 @@ def test_few_rows_read_b_in_place(names: tuple[str, str, str]) -> None:
         check(types, a, b, product(types, a, b, cut=k // 3 + 1, way=Way.FEW))
 
 
-def test_few_rows_have_their_way_where_b_is_far_and_its_rows_are_adjacent() -> None:
+def test_skinny_products_have_a_strategy_where_b_is_far_and_its_rows_are_adjacent() -> None:
     plan = gemm_plan(GemmTypes("f32", "f32", "f32"), resolve("x86-64-v4"))
     dense, transposed = Layout(512, 1, 0, 512, 1, 0), Layout(512, 1, 0, 1, 512, 0)
     assert way_of(plan, 2, 512, 512, dense) is way_of(plan, tuning.GEMM_FEW_ROWS, 512, 512, dense) is Way.FEW

@@ -1,4 +1,4 @@
-"""A masked store writes its lanes and nothing else, whatever LLVM knows of the mask."""
+"""Tests that a masked store writes exactly the lanes of its mask, whatever LLVM knows about the mask."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NARROWED = [
 
 
 def stored(wide: str, narrow: str, n: int, lanes: list[int], target: str, at_end: bool) -> np.ndarray:
-    """What lies where n elements, narrowed from 1, 2, ... n, were stored with a mask of `lanes`."""
+    """Returns the memory where n elements, narrowed from 1, 2, ... n, were stored with a mask of `lanes`."""
     machine = resolve(target)
     module = ModuleText(machine)
     b = module.function("run", [("ptr", "out"), ("ptr", "x")], linkage="")
@@ -43,7 +43,7 @@ def stored(wide: str, narrow: str, n: int, lanes: list[int], target: str, at_end
     tracker = library.link(jit, "stores")
     integers = wide[0] == "i"
     x = np.arange(1, n + 1, dtype=f"{'i' if integers else 'f'}{WIDTHS[wide]}")
-    # From the mask's first lane to its last: the neighbours of what lies between are pages that can't be touched.
+    # The array covers the mask's first to last lane. The pages around these lanes are inaccessible.
     first, last = min(lanes), max(lanes) + 1
     out = guarded.guarded(np.zeros(last - first, f"{'i' if integers else 'f'}{WIDTHS[narrow]}"), at_end)
     start = guarded.address(out) - first * WIDTHS[narrow]

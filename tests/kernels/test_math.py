@@ -1,4 +1,4 @@
-"""Elementary functions: errors in ULP, special values, the same bits for any number of lanes, other targets."""
+"""Tests of elementary functions: errors in ULP, special values, equal bits for any number of lanes, other targets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def worst(name: str, error: np.ndarray, *args: np.ndarray) -> str:
 
 
 def checked_exactly(name: str, dtype: type, count: int) -> None:
-    """Against mpmath, at the edges and at random numbers."""
+    """Compares with mpmath, at the edges and at random numbers."""
     _, exact, f32, f64 = UNARY[name]
     bound = f32 if dtype is np.float32 else f64
     x = samples(dtype, count, seed=1)
@@ -61,7 +61,7 @@ def test_f64_against_mpmath(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 def test_f64_near_reference(name: str) -> None:
-    """Many numbers against numpy or scipy, whose own error is a few ULP; special values exactly."""
+    """Compares many numbers with numpy or scipy, whose own error is a few ULP, and special values exactly."""
     reference, _, _, bound = UNARY[name]
     x = samples(np.float64, COUNT // 3)
     y, r = evaluate(name, x), in_f64(reference)(x)
@@ -69,7 +69,7 @@ def test_f64_near_reference(name: str) -> None:
     special_values = (~np.isfinite(r) | (r == 0)) & ~((y > 0) & (y < 1e-300))  # where scipy flushes to zero
     assert np.array_equal(y[special_values], r[special_values], equal_nan=True)
     finite = np.isfinite(r) & (r != 0)
-    # Scipy's own errors; the test with mpmath is the strict one.
+    # The errors of scipy itself; the test with mpmath is the strict one.
     slack = {"bessel_i1e": 64, "erfc": 4096, "erf_inv": 64}.get(name, 6)
     error = np.abs(y[finite] - r[finite]) / np.spacing(np.abs(r[finite]))
     assert error.max() <= bound + slack, worst(name, error, x[finite])
@@ -129,7 +129,7 @@ def bits_of(a: np.ndarray) -> np.ndarray:
 
 
 def assert_same(got: np.ndarray, expected: np.ndarray, *args: np.ndarray) -> None:
-    """Bit for bit, but any NaN is a NaN."""
+    """Asserts equal bits, except that all NaNs are equal."""
     nan = np.isnan(got) & np.isnan(expected)
     wrong = (bits_of(got) != bits_of(expected)) & ~nan
     assert not wrong.any(), [(a[wrong][:3], got[wrong][:3], expected[wrong][:3]) for a in args]
@@ -166,7 +166,7 @@ def test_exact_binary(name: str, reference: np.ufunc, dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lgamma(dtype: type) -> None:
-    """A few ULP right of 0; near the zeros at negative numbers a small absolute error."""
+    """The error is a few ULP for x > 0; near the zeros at negative numbers the absolute error is small."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(0, 20, COUNT), np.exp(rng.uniform(-80, 80, COUNT)), np.arange(1, 40)]).astype(dtype)
     r = special.gammaln(x.astype(np.float64))
@@ -230,13 +230,13 @@ def test_bits_do_not_depend_on_lanes(name: str, dtype: type) -> None:
 
 X86_WITH_FMA = pytest.mark.skipif(not resolve().is_x86 or not resolve().has_fma, reason="needs an x86 with AVX2")
 PIECEWISE = ("tanh", "erf", "erfc")
-"""f32: other formulas with AVX-512 than without."""
+"""Functions whose f32 formulas with AVX-512 differ from those without."""
 
 
 @X86_WITH_FMA
 @pytest.mark.parametrize("name", math.FUNCTIONS)
 def test_bits_do_not_depend_on_the_instructions(name: str) -> None:
-    """AVX2 code gives what AVX-512 code gives (which scales by powers of two in another way)."""
+    """AVX2 and AVX-512 code give the same bits, though they scale by powers of two differently."""
     for dtype in (np.float32, np.float64):
         if dtype is np.float32 and name in PIECEWISE:
             continue
@@ -256,7 +256,7 @@ def test_f32_without_pieces(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "one_from"), [("tanh", 9.02), ("erf", 3.93)])
 def test_f32_saturates(name: str, one_from: float) -> None:
-    """Exactly 1 from where the rounded value is, never above it, never decreasing by more than an ULP."""
+    """The result is exactly 1 where the rounded value is, never above, and never decreases by more than an ULP."""
     x = np.linspace(0, one_from + 1, 1_000_000, dtype=np.float32)
     y = evaluate(name, x)
     assert (y[x >= one_from] == 1).all()
@@ -268,7 +268,7 @@ def test_f32_saturates(name: str, one_from: float) -> None:
 
 @pytest.mark.parametrize("function", fit_pieces.FUNCTIONS, ids=lambda f: f.name)
 def test_pieces_are_what_fit_pieces_derives(function: fit_pieces.Function) -> None:
-    """One piece each, one that does not begin a binade; the whole file takes half a minute."""
+    """Tests one piece, which does not begin a binade; fitting the whole file takes half a minute."""
     table = PIECES[function.name]
     low, high = ((u - function.offset) / function.scale for u in function.bounds[13:15])
     expected = fit_pieces.other_piece(function, low, high)
@@ -281,7 +281,7 @@ def test_pieces_are_what_fit_pieces_derives(function: fit_pieces.Function) -> No
 @pytest.mark.skipif(not resolve().is_x86, reason="runs x86 code")
 @pytest.mark.parametrize("name", UNARY)
 def test_f32_without_fma(name: str) -> None:
-    """A machine without fused multiply-adds: products in f64 do for f32."""
+    """Products in f64 are precise enough for f32 on a machine without fused multiply-adds."""
     reference, _, bound, _ = UNARY[name]
     x = samples(np.float32, 20_000)
     error = ulps(evaluate(name, x, target="x86-64-v2", n=4), in_f64(reference)(x))
@@ -291,7 +291,7 @@ def test_f32_without_fma(name: str) -> None:
 @pytest.mark.skipif(not resolve().is_x86, reason="runs x86 code")
 @pytest.mark.parametrize("name", math.FUNCTIONS)
 def test_f64_without_fma(name: str) -> None:
-    """Multiply-adds are put together from products and sums, to the same bits."""
+    """Multiply-adds composed of products and sums give the same bits."""
     args = [samples(np.float64, 1000, seed) for seed in range(arity_of(name))]
     assert_same(evaluate(name, *args, target="x86-64-v2", n=2), evaluate(name, *args), *args)
 
@@ -311,7 +311,7 @@ def of_exponents(rng: np.random.Generator, low: int, high: int) -> np.ndarray:
 @X86_WITH_FMA
 @pytest.mark.parametrize(("low", "high"), [(-3, 3), (-60, 60), (-500, 500), (-1074, 1024), (-1074, -900), (400, 600)])
 def test_multiply_add_without_the_instruction(low: int, high: int) -> None:
-    """What it makes, for sums of any size beside the product, and where they nearly cancel."""
+    """The function gives the bits of the instruction, for any size of the summand and nearly cancelling sums."""
     rng = np.random.default_rng(low + 2000)
     a, c = of_exponents(rng, low, high), of_exponents(rng, low, high)
     with np.errstate(all="ignore"):
@@ -358,7 +358,7 @@ def body_of(name: str) -> Body:
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64:generic"])
 @pytest.mark.parametrize("element", ["float", "double"])
 def test_compiles_for_other_targets(target: str, element: str) -> None:
-    """And calls no library function."""
+    """The code for other targets compiles and calls no library function."""
     for name in math.FUNCTIONS:
         lanes = resolve(target).lanes(32 if element == "float" else 64)
         module = loop_text(body_of(name), element, arity_of(name), lanes, target)
@@ -380,7 +380,7 @@ EVEN = ("cos", "cosh")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXHAUSTIVE)
 def test_every_f32(name: str) -> None:
-    """Of odd and even functions the negative half is compared with the positive one, bit for bit."""
+    """The negative half of odd and even functions must have the same bits as the positive one."""
     reference, _, bound, _ = UNARY[name]
     step, symmetric = 1 << 21, name in ODD + EVEN
     for start in range(0, 1 << 31 if symmetric else 1 << 32, step):
@@ -395,7 +395,7 @@ def test_every_f32(name: str) -> None:
 @pytest.mark.parametrize("name", EXHAUSTIVE)
 @pytest.mark.parametrize("dtype_name", ["float16", "bfloat16"])
 def test_every_16_bit_number(name: str, dtype_name: str) -> None:
-    """An f16 or bf16 result is the f32 one rounded: at most one in the last place from the correctly rounded."""
+    """An f16 or bf16 result is the rounded f32 result: at most one unit in the last place off."""
     import ml_dtypes
 
     dtype = np.dtype(getattr(ml_dtypes, dtype_name, dtype_name))

@@ -1,4 +1,4 @@
-"""Sorting by partition and networks, on arrays with guards around them."""
+"""Tests of sorting by partition and networks, on arrays between guards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compiled(bits: int) -> Sort:
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
 
     def run(x: np.ndarray) -> np.ndarray:
-        """Nothing around the arrays is written."""
+        """Returns x sorted; asserts that the memory around the arrays is unchanged."""
         assert engine
         guard = SLACK // x.itemsize
         array, other = (np.full(x.size + 2 * guard, 0xA5, x.dtype) for _ in range(2))
@@ -83,7 +83,7 @@ def test_after_too_many_bad_cuts_digits_are_sorted(bits: int, monkeypatch: pytes
 
 
 def test_the_number_of_levels_is_bounded(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pivots that are always the smallest element: no deeper than the levels, or the stack would end."""
+    """The recursion is no deeper than the levels, even if pivots are always the smallest element."""
 
     def smallest(self: quicksort._Kind, b: Builder, array: V, n: V) -> V:
         return b.load(self.element, array)

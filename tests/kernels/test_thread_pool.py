@@ -1,4 +1,4 @@
-"""The thread pool by itself, in each of its forms: calls, its beginning and its end, children of a fork."""
+"""Tests of the thread pool alone, in each of its forms: calls, start and end, and forked children."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ TASKS = ("count", "who", "nest", "stack")
 
 
 def write_tasks(m: ModuleText) -> None:
-    """`count` adds 1 to an i64 per index. `who` notes the worker number, slowly. `nest` starts `count` from inside of a
-    task. `stack` waits for all of frame[0] tasks to have begun, and notes the bytes of its thread's stack behind that
-    and their number, at that of the worker. `many`, no task, starts one of them many times."""
+    """Emits tasks. `count` adds 1 to an i64 per index. `who` records, slowly, that a worker number is in use. `nest`
+    starts `count` inside a task. `stack` waits until all of frame[0] tasks have begun, and stores the bytes of its
+    thread's stack after these two numbers, at the worker's index. `many`, which is no task, starts one many times."""
     b = m.function("count", TASK, linkage="external")
     b.emit("i64", f"atomicrmw add ptr {b.element(b.params[0], 'i64', b.params[1]).text}, i64 1 monotonic")
     b.ret()
 
     b = m.function("who", TASK, linkage="external")
     frame, _, worker = b.params
-    # frame[worker] is in use while a task runs: a second one with the same number would find it so.
+    # frame[worker + 1] counts running tasks with that worker number; a second one sets frame[0].
     mine = b.element(frame, "i64", b.add(worker, 1))
     before = b.emit("i64", f"atomicrmw add ptr {mine.text}, i64 1 seq_cst")
     with b.if_(b.icmp("ne", before, i64(0))):
@@ -77,7 +77,7 @@ def write_tasks(m: ModuleText) -> None:
 
 
 class Pool:
-    """A pool and the tasks, loaded; `extra` writes more into its module: the functions of the names `more`, too."""
+    """A loaded pool with the tasks; `extra` adds to its module, and `more` are names of functions that it adds."""
 
     def __init__(
         self, form: str, extra: Callable[[ModuleText], None] = lambda m: None, more: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class Pool:
 
     @property
     def workers(self) -> int:
-        """How many there should be for 4 threads."""
+        """The expected number of workers for 4 threads."""
         return 0 if self.form == "serial" else 3
 
 
@@ -118,7 +118,7 @@ def a_pool(request: pytest.FixtureRequest):
 
 
 def threads_of_the_process() -> int:
-    """Those that run: an ended one may be listed a moment after it was joined."""
+    """Returns the number of running threads, after a pause: one that has ended may be listed for a moment."""
     time.sleep(0.002)
     return len(os.listdir("/proc/self/task"))
 
@@ -217,7 +217,7 @@ def test_prepared_workers_are_there_and_calls_start_none(a_pool: Pool) -> None:
 
 
 def count_attempts(m: ModuleText) -> None:
-    """A pthread_create that fails and counts; the task `count` with null as its frame asks for the number."""
+    """Emits a pthread_create that fails and counts, and the task `attempted`, which stores the number of calls."""
     m.define_global("attempts", "global i64 0, align 8")
     b = m.function("pthread_create", [("ptr", "t"), ("ptr", "a"), ("ptr", "f"), ("ptr", "x")], "i32")
     b.emit("i64", "atomicrmw add ptr @attempts, i64 1 seq_cst")
@@ -229,7 +229,7 @@ def count_attempts(m: ModuleText) -> None:
 
 @pytest.mark.parametrize("form", ["futex", "pthread"])
 def test_without_workers_the_caller_does_it_all(form: str) -> None:
-    """No thread can be started. Calls try again, but not what has been prepared."""
+    """No thread can be started. Calls try again, but not after a preparation."""
     made, attempts = Pool(form, count_attempts, ("attempted",)), np.zeros(1, np.int64)
 
     def tried() -> int:
@@ -267,9 +267,9 @@ def mappings() -> int:
 
 
 def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
-    """With calls or without, of workers that sleep, spin, or have not begun yet."""
+    """The pool is started and ended with calls or without, and with workers that sleep, spin, or have not begun."""
 
-    def turns(count: int) -> None:
+    def cycles(count: int) -> None:
         for k in range(count):
             a_pool.prepare(4)
             a_pool.check(k % 3)
@@ -278,9 +278,9 @@ def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
             a_pool.end()
 
     before = threads_of_the_process()
-    turns(100)
+    cycles(100)
     memory = mappings()
-    turns(1000)
+    cycles(1000)
     assert threads_of_the_process() == before
     assert mappings() < memory + 50
 
@@ -288,7 +288,7 @@ def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
 @pytest.mark.parametrize("pause", [0, 0.02])
 @pytest.mark.parametrize("form", ["futex", "pthread"])
 def test_code_may_go_after_the_end(form: str, pause: float) -> None:
-    """A worker that still ran would do so in memory that is gone, or another library's."""
+    """No worker runs after the end: it would execute code that has been unloaded, or that of another library."""
     before = threads_of_the_process()
     made = Pool(form)
     for _ in range(10):
@@ -302,7 +302,7 @@ def test_code_may_go_after_the_end(form: str, pause: float) -> None:
     assert threads_of_the_process() == before
 
 
-def test_pools_end_by_themselves(a_pool: Pool) -> None:
+def test_pools_end_separately(a_pool: Pool) -> None:
     other = Pool(a_pool.form)
     for each in (other, a_pool):
         each.prepare(4)
@@ -315,7 +315,7 @@ def test_pools_end_by_themselves(a_pool: Pool) -> None:
 
 # ---------------------------------------------------------------------- children
 def in_child(work: Callable[[], object]) -> None:
-    """Run `work` in a child, which ends well if it does, and not at all after 20 s."""
+    """Runs `work` in a child, and asserts that the child succeeds within 20 s."""
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -361,7 +361,7 @@ def test_children(a_pool: Pool) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_children_in_the_midst_of_calls(a_pool: Pool) -> None:
-    """The lock is held at the moment of the fork, or a mutex; several threads of the child come at once."""
+    """The lock or a mutex is held at the moment of the fork, and several threads of the child call simultaneously."""
     stop = threading.Event()
 
     def keep_calling() -> None:
@@ -375,7 +375,7 @@ def test_children_in_the_midst_of_calls(a_pool: Pool) -> None:
         for t in callers:
             t.join()
         a_pool.check(20)
-        deadline = time.monotonic() + 5  # Python joins a thread a little before the system has ended it
+        deadline = time.monotonic() + 5  # Python joins a thread shortly before the system has ended it
         while threads_of_the_process() > 1 + a_pool.workers and time.monotonic() < deadline:
             time.sleep(0.001)
         assert threads_of_the_process() == 1 + a_pool.workers
@@ -403,9 +403,9 @@ def test_children_in_the_midst_of_calls(a_pool: Pool) -> None:
     ],
 )
 def test_systems(name: str, call: str | None, anonymous: int, set_mask: int, pause: str, sleep: str) -> None:
-    """Each has its own number of the system call, flags of mmap, SIG_SETMASK, and pause."""
+    """Each system has its own number of the system call, flags of mmap, SIG_SETMASK, and pause instruction."""
     text, assembly = written(name)
-    text = text.replace(" signext", "")  # RISC-V's word on ints
+    text = text.replace(" signext", "")  # RISC-V's attribute of ints
     assert set(re.findall(r"@syscall\((i64 \d+),", text)) == ({call} if call else set())
     assert f"i32 3, i32 {anonymous}, i32 -1, i64 0)" in text
     assert f"@pthread_sigmask(i32 {set_mask}, " in text
@@ -414,7 +414,7 @@ def test_systems(name: str, call: str | None, anonymous: int, set_mask: int, pau
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_call_ends_early_when_it_is_told_to(a_pool: Pool, threads: int) -> None:
+def test_a_call_ends_early_when_asked_to(a_pool: Pool, threads: int) -> None:
     asked: list[int] = []
     stops_at = 3
     ask = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))(
@@ -451,7 +451,7 @@ def test_the_serial_form_is_there_for_any_target() -> None:
 
 
 def written(name: str) -> tuple[str, str]:
-    """The pool for a target: LLVM text and assembly."""
+    """Returns the pool for a target: LLVM text and assembly."""
     target = resolve(name)
     m = ModuleText(target)
     pool.build(m, target)

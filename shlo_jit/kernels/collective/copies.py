@@ -1,9 +1,9 @@
-"""Copies of a caller's arrays into memory that ranks share, by several threads at once.
+"""Copies of a caller's arrays into memory that ranks share, by several threads in parallel.
 
     void @shlo_copy_all(ptr rows, i64 count, i64 tasks, i64 threads)
 
-`rows` are COPY_ROW words each: where to, where from, how many bytes, and the number of the first task; each task copies
-COPY_TASK_BYTES of one row, or what is left of it.
+`rows` are COPY_ROW words each: target, source, number of bytes, and the number of the first task. Each task copies
+COPY_TASK_BYTES of one row, or the rest of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_copies(module: ModuleText) -> None:
     rows, count = b.load("ptr", frame), b.load("i64", b.offset(frame, 8))
     row = b.alloca("ptr", 1, 8)
     b.store(rows, row)
-    with b.loop(1, count) as i:  # the last row whose first task is not behind this one
+    with b.loop(1, count) as i:  # finds the last row whose first task is not after this one
         next_row = b.offset(rows, b.mul(i, 8 * COPY_ROW))
         with b.if_(b.icmp("sle", b.load("i64", b.offset(next_row, FIRST)), index)):
             b.store(next_row, row)

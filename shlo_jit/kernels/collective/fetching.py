@@ -1,16 +1,18 @@
-"""Reads of what is in the memory of the process that calls: arguments stay where the caller has them as long as only
-collectives need them, and each rank takes what it needs from there, without a copy in between.
+"""Reads from the memory of the calling process. Arguments that only collectives need stay in the caller's memory, and
+each rank reads the parts that it needs from there, without a copy in between.
 
-Such an address is as far from this rank's `base` as the argument is from the caller's, and so outside of the `reach`
-bytes from there on, which are all that a rank sees of what others post. The caller's own rank reaches everything.
+Such an address is as far from this rank's `base` as the argument is from the caller's. So it lies outside the `reach`
+bytes after `base`, which hold all other data that ranks post. The caller's own rank reaches everything.
 
     void @shlo_fetch(ptr communicator, ptr target, ptr source, i64 nbytes)
 
-copies from such an address. Where that fails, all ranks are to stop, and the rank's next `shlo_leave` says so.
+copies from such an address. If that fails, all ranks are asked to stop, and the rank's next `shlo_leave` returns the
+status.
 
     i32 @shlo_read_caller(ptr communicator, ptr target, i64 address, i64 nbytes)
 
-copies from an address of the caller's; whether that was possible. Systems may allow it or not: the host asks once.
+copies from an address in the caller's memory, and returns whether that was possible. Some systems do not allow it: the
+host asks once.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 
 READ_CALLS = {"x86_64": 310, "aarch64": 270}
-"""Linux's numbers of process_vm_readv."""
+"""Numbers of the system call process_vm_readv on Linux."""
 
 
 def write_fetching(module: ModuleText, target: Target) -> None:
@@ -31,13 +33,13 @@ def write_fetching(module: ModuleText, target: Target) -> None:
 
 
 def is_far(b: Builder, communicator: V, address: V) -> V:
-    """Whether an address is one of the caller's, that this rank does not reach."""
+    """Returns whether an address is in the caller's memory, which this rank does not reach."""
     base, at = field(b, communicator, "base"), b.cast("ptrtoint", address, "i64")
     return b.icmp("uge", b.sub(at, base), field(b, communicator, "reach"))
 
 
 def fetch(b: Builder, communicator: V, target: V, source: V, nbytes: V) -> None:
-    """Copy from an address that is far."""
+    """Emits a copy from an address that is far."""
     b.call_pointer("void", field(b, communicator, "fetch", "ptr"), [communicator, target, source, nbytes])
 
 

@@ -2,24 +2,25 @@
 
     i64 @shlo_serve(ptr worker)
 
-is where the other ranks spend their lives: they run their program at every call. Comes back with LEAVE when the host
-asks for that, and with a status that its program ended with, other than OK: the host then gets to know what Python has
-to say, and `void @shlo_end_call(ptr worker, i64 status)` ends the call for the rank, which serves on.
+is the loop of the other ranks: they run their program at every call. It returns 0 when the host commands LEAVE, and any
+status other than OK that its program ends with. Then Python reports the details to the host, and
+`void @shlo_end_call(ptr worker, i64 status)` ends the call for the rank, which serves again.
 
     void @shlo_call_all(ptr board, i64 command)        begins a call
-    void @shlo_begin(ptr worker)                       for the host's own rank; it ends it by shlo_end_call
+    void @shlo_begin(ptr worker)                       for the host's own rank, which ends the call by shlo_end_call
     i64 @shlo_await_all(ptr board, i64 ranks, i64 spins, i64 yields, i64 nanoseconds)
 
-the last waits until all ranks have ended it, for so long at most; whether they have. Afterwards
+The last function waits until all ranks have ended the call, but at most for `nanoseconds`, and returns whether they
+have. Afterwards
 
     i64 @shlo_unread(ptr board, ptr mail, i64 ranks, i64 words)
 
-gives the index, in so many words of mail, of one that says of a message that its receiver never read; -1 of none.
+returns the index of a word, among `words` words of mail, whose message its receiver never read; -1 if there is none.
 
     i32 @shlo_get_on()
 
-is the `pause` of ranks: their hearts beat while they compute, and they stop where that is asked for. The host's own
-rank then looks for signals, by a function whose address is in `shlo_host_pause`.
+is the `pause` of ranks: their hearts beat while they compute, and they stop on request. The host's own rank then checks
+for signals, by a function whose address is in `shlo_host_pause`.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ WORKER = {
     for i, name in enumerate(
         (
             *("main", "instance", "arena", "communicator"),
-            *("inputs", "outputs"),  # how many arguments and results
+            *("inputs", "outputs"),  # numbers of arguments and results
             *("input_offsets", "output_offsets"),  # i64 each, from the base of the memory that the ranks share
             *("arguments", "results"),  # memory for their addresses
-            *("seen", "per_call", "per_call_bytes"),  # the last call; what is zero when one begins
+            *("seen", "per_call", "per_call_bytes"),  # the last call; memory that is zeroed when one begins
         )
     )
 }
-"""Byte offset of each field of a rank's own record; 64 bits each."""
+"""Byte offset of each field of a rank's own record; each is a 64-bit value."""
 THIS_RANK = V("ptr", "@shlo_this_rank")
-"""The communicator of the rank whose code this is: each rank has the object loaded for itself."""
+"""The communicator of the rank that runs this code: each rank loads its own copy of the object."""
 
 
 def write_calls(module: ModuleText, target: Target) -> None:
@@ -98,14 +99,14 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     def is_new() -> V:
         return b.icmp("ne", atomic_load(b, "i32", word, "acquire"), last)
 
-    # It yields at every look: between calls the host has arrays to copy, with all the CPUs there are.
+    # It yields after every check: between calls the host copies arrays, with all CPUs.
     spin_until(b, target, field(b, communicator, "spins"), i64(0), is_new, called)
     b.branch(look)
     b.start(look)
     atomic(b, "add", idle, i32(1), "seq_cst")
     sleep.wait(b, word, last, i64(SLICE_NANOSECONDS * 10))
     atomic(b, "sub", idle, i32(1), "seq_cst")
-    b.branch_if(is_new(), called, look)  # who has slept long looks once: many executables may have ranks that wait
+    b.branch_if(is_new(), called, look)  # after a long sleep one check is enough: ranks of many executables may wait
 
     b.start(called)
     command = atomic_load(b, "i32", b.offset(shared, board.COMMAND), "monotonic")
@@ -128,7 +129,7 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
 
 
 def _write_begin(module: ModuleText) -> None:
-    """Everything as it is at the beginning of a call."""
+    """Emits shlo_begin, which resets everything to its state at the beginning of a call."""
     b = module.function("shlo_begin", [("ptr", "worker")], linkage="external", attributes="nounwind")
     (worker,) = b.params
     communicator = _field(b, worker, "communicator", "ptr")
@@ -164,7 +165,7 @@ def _write_end_call(module: ModuleText, sleep: Sleep) -> None:
     call = b.cast("trunc", b.lshr(field(b, communicator, "tag"), board.CALL_SHIFT), "i32")
     atomic_store(b, call, b.offset(own, board.LAST_CALL), "seq_cst")
     fence(b)
-    with b.loop(0, ranks) as rank:  # those that wait for what will not come
+    with b.loop(0, ranks) as rank:  # wakes ranks that wait for messages which will not arrive
         b.call("void", "shlo_ring", [communicator, rank], declare=False)
     before = atomic(b, "add", b.offset(shared, board.ENDED), i32(1), "seq_cst")
     is_last = b.icmp("eq", b.add(b.cast("zext", before, "i64"), 1), ranks)

@@ -1,23 +1,23 @@
-"""Messages between ranks that share memory: what collective ops are made of.
+"""Messages between ranks that share memory: the basis of collective ops.
 
     i64 @shlo_post(ptr communicator, ptr what, ptr place, ptr addresses)
 
-publishes `addresses` (of operands, and of whatever else peers shall reach) for the targets of `place`, and takes a
-number for what is to come from its sources. Gives the message's number, or a negative status.
+publishes `addresses` (of operands, and of other data that peers may access) for the targets of `place`, and reserves
+the numbers of the messages from its sources. Returns the message's number, or a negative status.
 
     i32 @shlo_meet(ptr communicator, ptr what, i64 message, ptr found)
 
-waits until all sources have posted theirs, and fills `found`: the addresses of each, in the order of `place`. A source
-that posted something else is a mismatch, which stops all ranks.
+waits until all sources have posted their messages, and fills `found`: the addresses of each, in the order of `place`.
+If a source posted something else, that is a mismatch, which stops all ranks.
 
     i32 @shlo_leave(ptr communicator, i64 message)
 
-says that nothing will be read of the sources any more, and waits until the targets have said the same: from then on the
-rank may change what it has posted. Of messages inline it does not wait, since they were copied. Of a message that has
-been left, nothing is left to do.
+announces that the rank has finished reading from the sources, and waits until the targets have announced the same: from
+then on the rank may change what it has posted. It does not wait for inline messages, since they were copied. If the
+message has been left already, it does nothing.
 
-`what` and `place` are tables as `board.py` describes them. The functions are fields of the communicator, so that others
-may stand in their place where ranks share no memory; a program calls no others.
+`what` and `place` are tables as described in `board.py`. The functions are fields of the communicator, so that others
+may replace them where ranks share no memory; a program calls no others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_messages(module: ModuleText) -> None:
 
 
 class Table:
-    """A table of i64."""
+    """A table of i64 values at an address."""
 
     def __init__(self, b: Builder, address: V) -> None:
         self.b = b
@@ -67,19 +67,19 @@ def slot_of(b: Builder, message: V) -> V:
 
 
 def entry_of(b: Builder, communicator: V, message: V) -> V:
-    """The rank's own entry for a message."""
+    """Returns the rank's own entry for a message."""
     nbytes = b.add(b.mul(field(b, communicator, "ranks"), 16), board.NUMBERS)
     index = b.add(b.mul(b.lshr(message, board.LANE_SHIFT), board.RING), slot_of(b, message))
     return b.offset(field(b, communicator, "ring", "ptr"), b.mul(index, nbytes))
 
 
 def lane_of(b: Builder, communicator: V, message: V) -> V:
-    """The lane of a message, times the ranks."""
+    """Returns the lane of a message, times the number of ranks."""
     return b.mul(b.lshr(message, board.LANE_SHIFT), field(b, communicator, "ranks"))
 
 
 def ring_of(b: Builder, communicator: V, lane: V, rank: V) -> V:
-    """Where a rank's headers and payloads are; `lane` is times the ranks."""
+    """Returns the address of a rank's headers and payloads; `lane` is times the number of ranks."""
     return b.offset(field(b, communicator, "rings", "ptr"), b.mul(b.add(lane, rank), board.RING_BYTES))
 
 
@@ -88,7 +88,7 @@ def header_of(b: Builder, ring: V, slot: V) -> V:
 
 
 def word_at(b: Builder, communicator: V, table: str, lane: V, sender: V, receiver: V, number: V) -> V:
-    """Address of the word for a message in `mail` or `read`; `lane` is times the ranks."""
+    """Returns the address of a message's word in `mail` or `read`; `lane` is times the number of ranks."""
     row = b.add(lane, sender)
     line = b.add(b.mul(row, field(b, communicator, "ranks")), receiver)
     index = b.add(b.mul(line, board.RING), slot_of(b, number))
@@ -96,19 +96,19 @@ def word_at(b: Builder, communicator: V, table: str, lane: V, sender: V, receive
 
 
 def word_of(b: Builder, communicator: V, number: V) -> V:
-    """What stands in the word of a message with that number, without the slot."""
+    """Returns the value of the word of a message with that number, without the slot."""
     number = b.urem(number, board.NUMBERS_OF_MESSAGES)
     return b.or_(field(b, communicator, "tag"), b.shl(number, board.NUMBER_SHIFT))
 
 
 def each_target(b: Builder, place: Table) -> tuple[V, V]:
-    """Index in the place of the first target, and of the one after the last."""
+    """Returns the indices in the place of the first target, and of the one after the last."""
     first = place[board.PLACE_SOURCES]
     return first, b.add(first, place[board.PLACE_TARGETS])
 
 
 def next_number(b: Builder, counters: V, lane: V, rank: V) -> V:
-    """The number of the next message to or from a rank."""
+    """Returns the number of the next message to or from a rank, and counts it."""
     counter = b.element(counters, "i64", b.add(lane, rank))
     number = b.load("i64", counter)
     b.store(b.add(number, 1), counter)
@@ -121,7 +121,7 @@ def leave_unless_ok(b: Builder, status: V) -> None:
 
 
 def _write_drain(module: ModuleText) -> None:
-    """i32 @shlo_drain(ptr communicator, ptr message): wait until all targets of a message have read it."""
+    """Emits i32 @shlo_drain(ptr communicator, ptr message), which waits until all targets have read a message."""
     b = module.function("shlo_drain", [("ptr", "communicator"), ("ptr", "message")], "i32", attributes="nounwind")
     communicator, entry = b.params
     place = Table(b, b.load("ptr", b.offset(entry, board.PLACE)))
@@ -195,7 +195,7 @@ def _write_header(b: Builder, communicator: V, what: Table, place: Table, addres
 
 
 def _number_all(b: Builder, communicator: V, place: Table, entry: V, message: V) -> None:
-    """Number the messages to the targets and from the sources, tell the targets, and wake them."""
+    """Numbers the messages to the targets and from the sources, and notifies and wakes the targets."""
     lane, slot = lane_of(b, communicator, message), slot_of(b, message)
     rank, numbers = field(b, communicator, "rank"), b.offset(entry, board.NUMBERS)
     sent, received = (field(b, communicator, name, "ptr") for name in ("sent", "received"))

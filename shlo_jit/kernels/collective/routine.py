@@ -1,4 +1,4 @@
-"""All that ranks of a grid need, as one object. Each rank loads it for itself: it has a variable of the rank's."""
+"""The routine with everything that the ranks of a grid need. Each rank loads its own copy, as it has a variable."""
 
 from __future__ import annotations
 

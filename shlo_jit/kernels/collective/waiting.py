@@ -1,18 +1,19 @@
-"""Waiting for a word of the board: a rank looks a while, then it sleeps until somebody rings its bell.
+"""Waiting for a word of the board: a rank spins for a while, then it sleeps until another rank rings its bell.
 
     i32 @shlo_await(ptr communicator, ptr word, i64 expected, i64 peer)
 
-returns OK when the word's upper part is that of `expected`, which `peer` writes; else why it never will be: the ranks
-are to stop, the peer has ended its program without it, or did not get on for `time_out`. The last two are noted as this
-rank's fault, and stop the others. A peer that sleeps itself gets on as the rank that it sleeps for, and so on. Of a
-turn that took longer than it should, only as much counts as two may take: this process may have been stopped meanwhile.
+returns OK when the word's upper part equals that of `expected`, which `peer` writes. Otherwise it returns why that will
+not happen: the ranks are to stop, the peer has ended its program without it, or made no progress for `time_out`. The
+last two are recorded as this rank's fault, and stop the others. A peer that sleeps itself makes progress if the rank
+that it sleeps for does, and so on. If a round takes longer than expected, it counts as at most two: this process may
+have been suspended meanwhile.
 
     void @shlo_ring(ptr communicator, i64 rank)
 
-wakes a rank that sleeps. Whoever changes a word that a rank may wait for rings afterwards: in one order for all, either
-the sleeper sees the change, or it is seen to sleep.
+wakes a rank that sleeps. A rank that changes a word on which others may wait rings afterwards. By sequential
+consistency, either the sleeper sees the change, or the ringing rank sees that it sleeps.
 
-Ranks may be processes, so futexes are the kernel's shared ones. Where there are none, sleepers look every NAP.
+Ranks may be processes, so futexes are the kernel's shared ones. Without futexes, sleepers check every NAP.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
 
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
-"""Between processes."""
+"""Futex operations that work between processes."""
 SLICE_NANOSECONDS = 50_000_000
-"""How long a rank sleeps at most before it looks at hearts and clocks."""
+"""Maximum time that a rank sleeps before it checks hearts and clocks."""
 NAP_NANOSECONDS = 50_000
 NULL = V("ptr", "null")
 HOST_PAUSE = V("ptr", "@shlo_host_pause")
-"""What the host's own rank calls while it waits, an `i32 ()`; null in the others."""
+"""Function that the host's own rank calls while it waits, an `i32 ()`; null in the other ranks."""
 
 
 class Sleep:
-    """Writes how a rank sleeps on a word, an i32 of the board, and how it is woken."""
+    """Emits the calls by which a rank sleeps on a word, an i32 of the board, and is woken."""
 
     def __init__(self, target: Target) -> None:
         self._has_futex = target.threads == "futex"
@@ -45,7 +46,7 @@ class Sleep:
         self._monotonic = i32(6 if target.system == "macos" else 1)
 
     def wait(self, b: Builder, word: V, seen: V, nanoseconds: V) -> None:
-        """Sleep while the word is `seen`, for so long at most; now and then return for no reason."""
+        """Sleeps while the word is `seen`, at most `nanoseconds`; may return spuriously."""
         if self._has_futex:
             b.call("i64", "syscall", [self._number, word, i64(FUTEX_WAIT), b.cast("sext", seen, "i64"),
                                       self._time(b, nanoseconds)])  # fmt: skip
@@ -53,12 +54,12 @@ class Sleep:
             b.call("i32", "nanosleep", [self._time(b, b.min_(nanoseconds, NAP_NANOSECONDS)), NULL])
 
     def wake(self, b: Builder, word: V) -> None:
-        """Wake all who sleep on the word."""
+        """Wakes all ranks that sleep on the word."""
         if self._has_futex:
             b.call("i64", "syscall", [self._number, word, i64(FUTEX_WAKE), i64(EVERYBODY), NULL])
 
     def clock(self, b: Builder) -> V:
-        """Nanoseconds, an i64."""
+        """Returns the time in nanoseconds, an i64."""
         time = b.alloca("i64", 2, 8)
         b.call("i32", "clock_gettime", [self._monotonic, time])
         return b.add(b.mul(b.load("i64", time), 1_000_000_000), b.load("i64", b.offset(time, 8)))
@@ -72,7 +73,7 @@ class Sleep:
 
 
 def pause_of_host(b: Builder) -> V:
-    """The status of the host's own `pause`, in its rank; OK in the others."""
+    """Returns the status of the host's own `pause`, in its rank; OK in the others."""
     function = b.load("ptr", HOST_PAUSE)
     (status,) = b.if_else(
         b.icmp("ne", function, NULL), lambda: [b.call_pointer("i32", function, [])], lambda: [i32(board.OK)]
@@ -81,12 +82,12 @@ def pause_of_host(b: Builder) -> V:
 
 
 def field(b: Builder, communicator: V, name: str, type: str = "i64") -> V:
-    """A field of the communicator."""
+    """Returns a field of the communicator."""
     return b.load(type, b.offset(communicator, board.COMMUNICATOR[name]))
 
 
 def rank_area(b: Builder, board_address: V, rank: V) -> V:
-    """The part of the board that is a rank's."""
+    """Returns the address of a rank's area on the board."""
     return b.offset(b.offset(board_address, b.mul(rank, board.RANK_BYTES)), board.RANKS)
 
 
@@ -95,28 +96,28 @@ def own_area(b: Builder, communicator: V) -> V:
 
 
 def beat(b: Builder, communicator: V) -> None:
-    """Say that the rank gets on: nobody else writes its heart."""
+    """Signals that the rank makes progress; only the rank itself writes its heart."""
     heart = b.offset(own_area(b, communicator), board.HEART)
     atomic_store(b, b.add(b.load("i64", heart), 1), heart, "monotonic")
 
 
 def stop_all(b: Builder, communicator: V, status: V) -> None:
-    """Ask all ranks to stop, and wake those that sleep."""
+    """Asks all ranks to stop, and wakes those that sleep."""
     b.call("void", "shlo_stop_all", [communicator, status], declare=False)
 
 
 def fence(b: Builder) -> None:
-    """Between a store and a load of another word: in one order for all."""
+    """Orders a store before a load of another word, sequentially consistently."""
     b.line("fence seq_cst")
 
 
 def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[], V], found: str) -> None:
-    """Look up to so many times with pauses between, and branch to `found`; goes on here when it was never met. At every
-    look whose number has all bits of `mask`, other threads may have the CPU: who is waited for may need it."""
-    turn, more, over = b.label("turn"), b.label("more"), b.label("over")
+    """Evaluates `met` up to `rounds` times with pauses in between, and branches to `found` if it holds; continues here
+    if it never does. After rounds whose number has all bits of `mask`, it yields the CPU, which the peer may need."""
+    body, more, over = b.label("turn"), b.label("more"), b.label("over")
     before = b.block
-    b.branch(turn)
-    b.start(turn)
+    b.branch(body)
+    b.start(body)
     at, count = b.position(), b.reserve("i64")
     b.branch_if(met(), found, more)
     b.start(more)
@@ -125,7 +126,7 @@ def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[],
         b.call("i32", "sched_yield", [])
     following = b.add(count, i64(1))
     last = b.block
-    b.branch_if(b.icmp("slt", following, rounds), turn, over)
+    b.branch_if(b.icmp("slt", following, rounds), body, over)
     b.fill_phi(at, count, [(i64(0), before), (following, last)])
     b.start(over)
 
@@ -151,7 +152,7 @@ def _write_ring(module: ModuleText, sleep: Sleep) -> None:
 
 
 def _write_stop_all(module: ModuleText) -> None:
-    """void @shlo_stop_all(ptr communicator, i32 status): any status but OK."""
+    """Emits void @shlo_stop_all(ptr communicator, i32 status), for any status but OK."""
     params = [("ptr", "communicator"), ("i32", "status")]
     b = module.function("shlo_stop_all", params, linkage="external", attributes="nounwind")
     communicator, status = b.params
@@ -204,7 +205,7 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     b.start(again)
     at, (last_look, idle, beaten) = b.position(), [b.reserve("i64") for _ in range(3)]
     rung = atomic_load(b, "i32", bell)
-    ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which was written before it
+    ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which the peer writes first
     b.store(i32(board.OK), outcome)
     b.branch_if(_is_there(b, word, expected, "seq_cst"), end, look)
 
@@ -248,14 +249,14 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
 
 
 def _beats_of(b: Builder, shared: V, rank: V) -> V:
-    """A number that is another when the rank has got on, and for another rank."""
+    """Returns a number that changes when the rank has made progress, and differs between ranks."""
     heart = b.offset(rank_area(b, shared, rank), board.HEART)
     return b.add(atomic_load(b, "i64", heart, "monotonic"), b.shl(rank, 48))
 
 
 def _write_culprit(module: ModuleText) -> None:
-    """i64 @shlo_culprit(ptr communicator, i64 peer): who is waited for in the end, of ranks that wait for others; of
-    those that wait in a circle, the last one before this rank comes again."""
+    """Emits i64 @shlo_culprit(ptr communicator, i64 peer): follows ranks that wait for others to the rank that all of
+    them wait for. If ranks wait in a circle, it returns the last one before this rank."""
     b = module.function("shlo_culprit", [("ptr", "communicator"), ("i64", "peer")], "i64", attributes="nounwind")
     communicator, peer = b.params
     shared, rank = field(b, communicator, "board", "ptr"), field(b, communicator, "rank")
@@ -270,12 +271,12 @@ def _write_culprit(module: ModuleText) -> None:
 
 
 def come_to(b: Builder, communicator: V, site: V) -> None:
-    """Note where in its program the rank is: others say so when it does not get on."""
+    """Records where in its program the rank is; others report it when the rank makes no progress."""
     atomic_store(b, b.cast("trunc", site, "i32"), b.offset(own_area(b, communicator), board.SITE), "monotonic")
 
 
 def note_fault(b: Builder, communicator: V, peer: V, peer_site: V) -> None:
-    """Note why this rank stops."""
+    """Records why this rank stops."""
     own = own_area(b, communicator)
     b.store(b.cast("trunc", peer, "i32"), b.offset(own, board.FAULT_PEER))
     b.store(peer_site, b.offset(own, board.FAULT_PEER_SITE))

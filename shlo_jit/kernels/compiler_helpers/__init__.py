@@ -1,12 +1,12 @@
-"""Functions that LLVM calls by itself where a machine has no instruction, for places that have no library of them.
+"""Helper functions that LLVM calls if a machine lacks an instruction, for systems without a library that has them.
 
 A compiler's run-time library (libgcc, compiler-rt) has conversions of narrow floats and arithmetic on 128 bits, libc
-has copies of memory, libm has rounding. A bare linker, a freestanding system and WebAssembly have none of these, nor
-does every version of libgcc have all. Here they are written with the builder, with internal linkage, so that a module
-which holds them needs none of those libraries, and shows none of these names to others.
+has copies of memory, libm has rounding. A bare linker, a freestanding system and WebAssembly have none of these, and
+not every version of libgcc has all of them. Here they are emitted by the builder, with internal linkage: a module that
+contains them needs none of those libraries and exports none of these names.
 
-They are correct for all bits of their arguments and use no operation that LLVM would turn into a call of themselves.
-They stand in for libraries, so they are short rather than fast; kernels are written to need few of them.
+They are correct for all bits of their arguments and use no operation that LLVM would compile into a call to them. They
+replace libraries, so they are short rather than fast; kernels are written to need few of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITERS: dict[str, Callable[[ModuleText, str, Target], None]] = {
     **rounding.WRITERS,
 }
 HELPERS = frozenset(_WRITERS)
-"""The names of functions that can be written, as LLVM calls them."""
+"""Names of the functions that can be emitted, as LLVM calls them."""
 _NEEDS = {
     "__divti3": ("__udivti3",),
     "__modti3": ("__umodti3",),
@@ -34,8 +34,8 @@ _NEEDS_OF_32_BITS = {"fma": ("__multi3", "__ashlti3", "__lshrti3")}
 
 
 def write_helpers(module: ModuleText, names: Iterable[str], target: Target) -> None:
-    """Add the functions with these names, and those that they need, with internal linkage; `llvm.compiler.used` keeps
-    them, since it is only in code generation that they are called. Raises KeyError for a name not in HELPERS."""
+    """Adds the functions with these names, and those that they need, with internal linkage. `llvm.compiler.used` keeps
+    them, since only code generation inserts calls to them. Raises KeyError for a name not in HELPERS."""
     wanted: dict[str, None] = {}
     todo = list(names)
     while todo:

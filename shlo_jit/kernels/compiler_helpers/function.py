@@ -1,4 +1,4 @@
-"""How every helper begins."""
+"""Definition of a helper function: its attributes and signature."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ ATTRIBUTES = 'nounwind "no-builtins"'
 
 
 def begin(module: ModuleText, name: str, params: Sequence[tuple[str, str]], ret: str) -> Builder:
-    """A Builder for a helper: (type, name) of each parameter, the type of the result."""
+    """Returns a Builder for a helper with these parameters (type, name) and this type of the result."""
     return module.function(name, params, ret, attributes=ATTRIBUTES)

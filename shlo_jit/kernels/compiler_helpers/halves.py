@@ -1,4 +1,4 @@
-"""Conversions of f16 and bf16, on integers: LLVM makes calls of these functions out of its own conversions.
+"""Conversions of f16 and bf16, on integers: LLVM compiles its own conversions into calls of these functions.
 
 Results are rounded to nearest, ties to even. A NaN keeps its sign and the upper bits of its payload and becomes quiet,
 as with the instructions.
@@ -15,7 +15,7 @@ from shlo_jit.kernels.target import Target
 
 
 class _Wide(NamedTuple):
-    """What is rounded: f32 or f64."""
+    """A type that is rounded: f32 or f64."""
 
     type: str
     word: str
@@ -29,12 +29,12 @@ _F64 = _Wide("double", "i64", 64, 52, 1023)
 
 
 def _as_integers(target: Target) -> bool:
-    """Whether narrow floats are handed over as integers: where the ABI has no registers for them."""
+    """Whether narrow floats are passed as integers, because the ABI has no registers for them."""
     return target.arch == "wasm32" or (target.is_x86 and target.system == "macos")
 
 
 def _give(b: Builder, bits: V, type: str, target: Target) -> None:
-    """Return an i16 as the narrow float it is."""
+    """Returns an i16 from the function, as the narrow float it represents."""
     b.ret(bits if _as_integers(target) else b.bitcast(bits, type))
 
 
@@ -48,7 +48,7 @@ def _extend(module: ModuleText, name: str, target: Target) -> None:
 
 
 def half_to_float(b: Builder, bits: V) -> V:
-    """The f32 of f16 numbers that are given by their bits, i16 or vectors of them."""
+    """Returns the f32 values of f16 numbers given by their bits, i16 or vectors of i16."""
     word = vector("i32", lanes(bits.type))
 
     def const_(value: int) -> V:
@@ -85,11 +85,11 @@ def _truncate_to_half(module: ModuleText, name: str, target: Target) -> None:
     bits, cut = b.bitcast(x, wide.word), wide.fraction - 10
     size = b.and_(bits, word((1 << (wide.bits - 1)) - 1))
     sign = b.and_(b.lshr(bits, wide.bits - 16), word(0x8000))
-    # To nearest: half of the last place, less one where the last bit is even; what overflows becomes infinity.
+    # Rounding to nearest: half of the last place, less one if the last bit is even. An overflow becomes infinity.
     last = b.and_(b.lshr(size, cut), word(1))
     rebased = b.sub(size, word((wide.bias - 15) << wide.fraction))
     normal = b.lshr(b.add(b.add(rebased, word((1 << (cut - 1)) - 1)), last), cut)
-    # Below 2^-14 the last place is 2^-24: adding the number whose last place that is rounds there.
+    # Below 2^-14 the last place is 2^-24: adding the number with that last place rounds there.
     magic = 2.0 ** (wide.fraction - 24)
     sum_ = b.fadd(b.bitcast(size, wide.type), const(wide.type, magic))
     small = b.sub(b.bitcast(sum_, wide.word), b.bitcast(const(wide.type, magic), wide.word))
@@ -119,7 +119,8 @@ def _truncate_to_bfloat(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _to_odd(b: Builder, x: V) -> V:
-    """The bits of an f64 as f32, whose last bit is set where something is lost: then it can be rounded once more."""
+    """Returns the bits of an f64 as f32, rounded to odd: the last bit is set if bits are lost, so that the value can be
+    rounded again."""
     near = b.cast("fptrunc", x, "float")
     back, bits = b.cast("fpext", near, "double"), b.bitcast(near, "i32")
     too_large = b.fcmp("ogt", b.intrinsic("fabs", "double", [back]), b.intrinsic("fabs", "double", [x]))

@@ -1,7 +1,7 @@
-"""Arithmetic on 128 bits, on halves of 64: LLVM adds, subtracts, compares and shifts by literals by itself.
+"""Arithmetic on 128 bits, on halves of 64: LLVM itself adds, subtracts, compares and shifts by literals.
 
-Division by zero is not defined, and gives what the loop gives; the least number by -1 is the least number. 64-bit
-Windows hands such numbers over in memory, which these functions do not expect: there the C run-time library has to do.
+Division by zero is undefined and returns what the loop computes; the least number by -1 is the least number. 64-bit
+Windows passes such numbers in memory, which these functions do not expect: there the C run-time library is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shlo_jit.kernels.target import Target
 
 
 def _halves(b: Builder, x: V) -> tuple[V, V]:
-    """The lower and the upper 64 bits."""
+    """Returns the lower and the upper 64 bits."""
     return b.cast("trunc", x, "i64"), b.cast("trunc", b.lshr(x, 64), "i64")
 
 
@@ -22,7 +22,7 @@ def _join(b: Builder, low: V, high: V) -> V:
 
 
 def _multiply(module: ModuleText, name: str, target: Target) -> None:
-    """i128 __multi3(i128, i128), the lower half of the product."""
+    """Emits i128 __multi3(i128, i128), the lower half of the product."""
     b = begin(module, name, [("i128", "x"), ("i128", "y")], "i128")
     (x0, x1), (y0, y1) = (_halves(b, p) for p in b.params)
     low, high = _product(b, x0, y0)
@@ -30,7 +30,7 @@ def _multiply(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _product(b: Builder, x: V, y: V) -> tuple[V, V]:
-    """Both halves of the product of two words, by four products of 32 bits."""
+    """Returns both halves of the product of two words, from four products of 32 bits."""
     mask = i64(0xFFFFFFFF)
     (a0, a1), (b0, b1) = ((b.and_(w, mask), b.lshr(w, 32)) for w in (x, y))
     low, middle = b.mul(a0, b0), b.mul(a1, b0)
@@ -41,26 +41,27 @@ def _product(b: Builder, x: V, y: V) -> tuple[V, V]:
 
 
 def _unsigned(module: ModuleText, name: str, target: Target) -> None:
-    """i128 __udivti3(i128, i128), i128 __umodti3(i128, i128): a bit at a time, from the dividend's first on."""
+    """Emits i128 __udivti3(i128, i128) or i128 __umodti3(i128, i128): a bit at a time, from the dividend's first."""
     b = begin(module, name, [("i128", "x"), ("i128", "y")], "i128")
     x, y = b.params
     _, high = _halves(b, x)
     is_short = b.icmp("eq", high, i64(0))
     dividend = b.select(is_short, b.shl(x, 64), x)
     zero, one = const("i128", 0), const("i128", 1)
-    with b.loop_carry(0, b.select(is_short, i64(64), i64(128)), [dividend, zero, zero]) as turn:
-        bits, rest, quotient = turn.values
-        carry = b.icmp("slt", rest, zero)  # the bit that the shift takes out of the rest
+    with b.loop_carry(0, b.select(is_short, i64(64), i64(128)), [dividend, zero, zero]) as step:
+        bits, rest, quotient = step.values
+        carry = b.icmp("slt", rest, zero)  # the bit that the shift moves out of the rest
         rest = b.or_(b.shl(rest, 1), b.lshr(bits, 127))
         fits = b.or_(carry, b.icmp("uge", rest, y))
         rest = b.select(fits, b.sub(rest, y), rest)
         quotient = b.or_(b.shl(quotient, 1), b.select(fits, one, zero))
-        turn.next(b.shl(bits, 1), rest, quotient)
-    b.ret(turn.values[1] if "mod" in name else turn.values[2])
+        step.next(b.shl(bits, 1), rest, quotient)
+    b.ret(step.values[1] if "mod" in name else step.values[2])
 
 
 def _signed(module: ModuleText, name: str, target: Target) -> None:
-    """i128 __divti3(i128, i128), i128 __modti3(i128, i128): of the sizes; a remainder has the dividend's sign."""
+    """Emits i128 __divti3(i128, i128) or i128 __modti3(i128, i128), from absolute values; a remainder has the
+    dividend's sign."""
     b = begin(module, name, [("i128", "x"), ("i128", "y")], "i128")
     zero = const("i128", 0)
     x, y = b.params
@@ -71,7 +72,7 @@ def _signed(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _shift(module: ModuleText, name: str, target: Target) -> None:
-    """i128 __ashlti3(i128, i32), and __lshrti3 and __ashrti3."""
+    """Emits i128 __ashlti3(i128, i32), __lshrti3 or __ashrti3."""
     b = begin(module, name, [("i128", "x"), ("i32", "n")], "i128")
     low, high = _halves(b, b.params[0])
     by = b.cast("zext", b.params[1], "i64")

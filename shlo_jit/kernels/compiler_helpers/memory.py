@@ -11,12 +11,13 @@ _WORD = 8
 
 
 def _sizes(target: Target) -> str:
-    """size_t."""
+    """Returns the type of size_t."""
     return f"i{target.pointer_bits}"
 
 
 def _words(b: Builder, target: Target, n: V, *pointers: V) -> V:
-    """How many bytes go as words: all whole ones, on x86-64 and AArch64 at any address, else where all are aligned."""
+    """Returns the number of bytes that are copied as words: all whole words, on x86-64 and AArch64 at any address, else
+    only if all addresses are aligned."""
     whole = b.and_(n, i64(-_WORD))
     if target.arch in ("x86_64", "aarch64"):
         return whole
@@ -49,7 +50,7 @@ def _backward(b: Builder, target: Target, to: V, source: V, n: V) -> None:
 
 
 def _copy(module: ModuleText, name: str, target: Target) -> None:
-    """ptr memcpy(ptr to, ptr source, size_t n), ptr memmove(...)"""
+    """Emits ptr memcpy(ptr to, ptr source, size_t n) or ptr memmove(...)."""
     b = begin(module, name, [("ptr", "to"), ("ptr", "source"), (_sizes(target), "n")], "ptr")
     to, source, n = b.params
     n = b.cast("zext", n, "i64")
@@ -59,7 +60,7 @@ def _copy(module: ModuleText, name: str, target: Target) -> None:
         return
     ahead = b.sub(b.cast("ptrtoint", to, "i64"), b.cast("ptrtoint", source, "i64"))
     forward, backward, end = (b.label(hint) for hint in ("forward", "backward", "end"))
-    b.branch_if(b.icmp("ult", ahead, n), backward, forward)  # `to` lies within what is still to be read
+    b.branch_if(b.icmp("ult", ahead, n), backward, forward)  # `to` lies inside the part that is still to be read
     for label, write in ((forward, _forward), (backward, _backward)):
         b.start(label)
         write(b, target, to, source, n)
@@ -69,7 +70,7 @@ def _copy(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _fill(module: ModuleText, name: str, target: Target) -> None:
-    """ptr memset(ptr to, i32 byte, size_t n)"""
+    """Emits ptr memset(ptr to, i32 byte, size_t n)."""
     b = begin(module, name, [("ptr", "to"), ("i32", "byte"), (_sizes(target), "n")], "ptr")
     to, byte, n = b.params
     n = b.cast("zext", n, "i64")
@@ -84,7 +85,7 @@ def _fill(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _compare(module: ModuleText, name: str, target: Target) -> None:
-    """i32 memcmp(ptr x, ptr y, size_t n)"""
+    """Emits i32 memcmp(ptr x, ptr y, size_t n)."""
     b = begin(module, name, [("ptr", "x"), ("ptr", "y"), (_sizes(target), "n")], "i32")
     x, y, n = b.params
     with b.loop(0, b.cast("zext", n, "i64")) as at:

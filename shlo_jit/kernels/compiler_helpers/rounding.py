@@ -1,4 +1,4 @@
-"""Rounding to whole numbers, as libm has it. Zeros keep their sign, a NaN becomes quiet."""
+"""Rounding to integers, as in libm. Zeros keep their sign, a NaN becomes quiet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _write(module: ModuleText, name: str, target: Target) -> None:
     b = begin(module, name, [(type, "x")], type)
     (x,) = b.params
     size = b.intrinsic("fabs", type, [x])
-    limit = const(type, 2.0**23 if type == "float" else 2.0**52)  # from here on all numbers are whole
+    limit = const(type, 2.0**23 if type == "float" else 2.0**52)  # from here on all numbers are integers
     near = b.fsub(b.fadd(size, limit), limit)  # ties to even
     rounded = b.intrinsic("copysign", type, [_adjusted(b, name.removesuffix("f"), x, size, near), x])
     result = b.select(b.fcmp("olt", size, limit), rounded, x)
@@ -21,7 +21,7 @@ def _write(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _adjusted(b: Builder, kind: str, x: V, size: V, near: V) -> V:
-    """From the nearest whole number to the one that is asked for; the sign does not matter."""
+    """Returns the integer that `kind` asks for, from the nearest integer; the sign does not matter."""
     zero, one = const(x.type, 0.0), const(x.type, 1.0)
     if kind in ("roundeven", "rint", "nearbyint"):
         return near

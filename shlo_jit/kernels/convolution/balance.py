@@ -1,7 +1,7 @@
-"""How work is cut where tasks are few: so that threads are done at the same time.
+"""Load balance where tasks are few: how to cut the work so that threads finish at the same time.
 
-Which threads there will be is not known, as tasks go by shapes alone: what counts is how long two and four take, of
-which the caller takes tasks from the first on and the others from the last on.
+The number of threads is not known, since tasks depend only on shapes. So the cost of a cut is the time that two and
+four threads take. Of these, the caller takes tasks from the front, and the others take them from the end.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import cache
 from shlo_jit import tuning
 
 THREADS = ((2, 1.0), (4, 0.5))
-"""That are thought of, and how much each counts."""
+"""Thread counts considered, with weights."""
 
 
 @cache
 def even_tasks(lines: int, chunk: int, columns: int, each: int, vector: int, work: int) -> tuple[int, int]:
-    """Lines and columns of a task: `chunk` and `each`, or fewer columns and other lines where tasks are few and threads
-    would wait for each other. Of columns, a multiple of `vector` that is at most `each`. `work`: multiply-adds of all
-    tasks."""
+    """Returns the lines and columns of a task: `chunk` and `each`, or fewer columns and other lines if tasks are few
+    and threads would wait for each other. The columns are a multiple of `vector` and at most `each`. `work`:
+    multiply-adds of all tasks."""
     tasks = -(-lines // chunk) * -(-columns // each)
     if tasks >= tuning.CONV_FEW_TASKS:
         return chunk, each
@@ -34,8 +34,10 @@ def even_tasks(lines: int, chunk: int, columns: int, each: int, vector: int, wor
 
 
 def even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
-    """Parts along the lines and along vectors of channels, `wanted` or up to twice as many in all: the fewest that are
-    equal and a multiple of four, and of those the ones with the longest lines; else about `wanted` of the longer."""
+    """Returns the number of parts along the lines and along the vectors of channels.
+
+    There are `wanted` to twice as many parts. Preferred are equal parts whose number is a multiple of four: the fewest,
+    and among these the ones with the longest lines. If there are none, about `wanted` parts of the longer extent."""
     for tasks in range(wanted, 2 * wanted + 1, 4):
         for columns in range(1, min(tasks, vectors) + 1):
             if tasks % columns == 0 == vectors % columns and lines % (tasks // columns) == 0:
@@ -44,7 +46,7 @@ def even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
 
 
 def _time(lines: int, chunk: int, columns: int, each: int, work: int) -> float:
-    """What the slowest thread does, in shares of what each would do at best, and what tasks take by themselves."""
+    """Returns the time of the slowest thread, relative to a perfect balance, plus the overhead of all tasks."""
     heights = [min(chunk, lines - i) for i in range(0, lines, chunk)]
     tasks = [height * min(each, columns - j) for j in range(0, columns, each) for height in heights]
     shares = sum(weight * _longest(tasks, threads) * threads for threads, weight in THREADS) / (lines * columns)
@@ -52,7 +54,8 @@ def _time(lines: int, chunk: int, columns: int, each: int, work: int) -> float:
 
 
 def _longest(tasks: Sequence[int], threads: int) -> int:
-    """What the slowest thread does: each takes a task when it is done with one, the first thread from the front."""
+    """Returns the work of the slowest thread. A thread takes a task when it has finished one; the first thread takes
+    them from the front, the others from the end."""
     done, front, end = [0] * threads, 0, len(tasks)
     while front < end:
         thread = done.index(min(done))

@@ -1,22 +1,22 @@
 """Convolutions as products (implicit GEMM), with the micro-kernel of the product of the same type.
 
-`conv_routine(types, target, kind)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<way>`
-(CONV_PARAMS); extents, strides and blocking are read from a table (`conv_table`), so every convolution of these
-types that goes the same way shares it.
+`conv_routine(types, target, kind)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<strategy>`
+(CONV_PARAMS). Extents, strides and blocking are read from a table (`conv_table`), so every convolution of these types
+with the same strategy shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
-       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. Of wide images, tasks copy
-       what they read at the margins instead.
+       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. If images are wide, tasks
+       copy only what they read at the margins instead.
     2. Weights are packed into panels, k in the order (window d, h, w, feature).
     3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
-       a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
+       a constant distance, read in place, and a line of the window is one run of k. If lines are too short for that,
        the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
        images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
        step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
-       lanes go along k (`narrow.py`).
+       lanes run along k (`narrow.py`).
 
-A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`; so is one in
-groups of a few channels, see `grouped.py`.
+A convolution with one channel per group (depthwise) is computed directly, see `depthwise.py` and `planes.py`; so is one
+with groups of a few channels, see `grouped.py`.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ CONV_PARAMS = (
     ("i64", "following_bytes"),
     ("i64", "threads"),
 )
-"""Of the routine's symbol. `table` is `conv_table(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
+"""Parameters of the routine. `table` is `conv_table(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
 
-`epilogue` is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle:
-the second index of the output's feature f is `group * co + feature of the group`:
+`epilogue` is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle.
+The index of the output's feature f is `group * co + feature of the group`:
 features last: batch = 0, i = image * pixels + pixel (row-major), j = f;
 features first: batch = image, i = f, j = pixel.
 
-`following` is what will be read after this convolution, `following_bytes` of it: where the kernel is prepacked it comes
-from memory beside the last products.
+`following` is the address of data that is read after this convolution, `following_bytes` its size. If the kernel is
+prepacked, the data is prefetched beside the last products.
 """
 
 
@@ -105,17 +105,17 @@ TASKS = {
     PLANES: ("planes", emit_planes_task),
     IMAGES: ("images", emit_images_task),
 }
-"""Of each way, the end of the routine's symbol and what writes the task that computes the output."""
+"""The end of the routine's symbol, and the emitter of the task that computes the output, by strategy."""
 BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW)
-"""Ways with few multiply-adds a byte."""
+"""Strategies with few multiply-adds per byte."""
 
 
 LEAVES_PADDING = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES)
-"""Ways that leave out what meets padding, whatever the kernel is."""
+"""Strategies that leave out window positions in the padding, for any kernel."""
 
 
 def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False) -> str:
-    """See `conv_routine`."""
+    """Returns the symbol of `conv_routine` with these arguments."""
     with_ends = f"_ends{ends}" if ends else ""
     return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}{with_ends}{'_tested' if tests_kernel else ''}"
 
@@ -124,12 +124,14 @@ def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0, t
 def conv_routine(
     types: GemmTypes, target: Target, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False
 ) -> Routine:
-    """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `made_for`:
-    what its code is made for, where `conv_table` says so: the height of a register tile for its lines, the few
-    output features, or the channels of a group. `ends`: see `taps.Ends`, `tile`, likewise. `tests_kernel`: of a kind
-    that leaves padding out, it looks whether the kernel is finite; see `padding_terms.py`."""
+    """Returns the routine for these types of input, kernel and sums (= output).
+
+    `made_for`: the size that its code is specialized for, if `conv_table` says so: the height of a register tile for
+    its lines, the number of output features, or the channels of a group. `ends`: the height of an edge tile, see
+    `edge_tiles.EdgeTiles.tile`. `tests_kernel`: for strategies that leave out padding, the routine checks whether the
+    kernel is finite; see `padding_terms.py`. Raises ValueError for complex numbers."""
     if "complex" in types.name:
-        raise ValueError("convolutions of complex numbers are made of real ones by the caller")
+        raise ValueError(f"expected real element types, found {types.name}: split complex convolutions into real ones")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
@@ -165,7 +167,7 @@ def _build(
     g = Arguments(b, frame)
     if tests_kernel:
         b.store(find_odd_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
-    work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
+    work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
@@ -176,14 +178,14 @@ def _build(
     b.ret()
 
 
-def _taps(b: Builder, g: Arguments) -> V:
+def _window_size(b: Builder, g: Arguments) -> V:
     kd, kh, kw = g.ints("kd kh kw")
     return b.mul(b.mul(kd, kh), kw)
 
 
 def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V, is_small: V) -> None:
-    """Little work or one task: here, without waking anyone. The pool stops long ones that are interrupted, with one
-    thread too."""
+    """Runs little work or a single task on the caller, without waking a thread. Other tasks go through the pool even
+    with one thread, since the pool can stop them when the program is interrupted."""
 
     def here() -> list[V]:
         with b.loop(0, tasks, hint="task") as i:

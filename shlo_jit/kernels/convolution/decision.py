@@ -1,8 +1,8 @@
-"""What is decided about a convolution: which way it runs, how it is cut.
+"""Decisions about a convolution: its strategy, and how it is cut into tasks.
 
-The decisions are made here, in Python, once per convolution; the machine code reads them from a table of i64. Of
-extents that are known at the call only, how many tasks there are and where things lie follow from the call's; how much
-a task does goes by the hint.
+They are made here, in Python, once per convolution; the machine code reads them from a table of i64. If extents are
+known only at the call, the number of tasks and the addresses follow from the call's extents, and the size of a task
+from the hint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
-from shlo_jit.kernels.convolution.edge_tiles import ends_of_lines, has_idle_taps, line_of
+from shlo_jit.kernels.convolution.edge_tiles import edge_tiles_of_lines, has_idle_taps, line_of
 from shlo_jit.kernels.convolution.shape import (
     BY_WINDOWS,
     DEPTHWISE,
@@ -44,15 +44,17 @@ def conv_table(
     calls: int = 1,
     is_finite: bool = False,
 ) -> list[int]:
-    """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
-    `prepacked.py` makes of it, where `w_prepacked` says so. `calls`: of the routine with this table, about.
-    `is_finite`: the kernel has no number whose product with zero is none, so what meets padding alone may be left
-    out."""
+    """Returns the parameter table of the routine, `FIELDS` in order.
+
+    `is_constant`: the kernel is a constant; if `w_prepacked` is set, the routine expects the panels of `prepacked.py`.
+    `calls`: approximate number of calls of the routine with this table. `is_finite`: the kernel has only finite
+    numbers, so window positions that read only padding may be left out. Raises ValueError if neither features nor
+    pixels of the output are adjacent."""
     return _Decision(shape, types, target, is_constant, calls, is_finite).table()
 
 
 def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[int]:
-    """The k of the parts that the window of a constant kernel is taken in, in their order."""
+    """Returns the k of each part of the window of a constant kernel, in the order of the calls."""
     decision = _Decision(shape, types, target, is_constant=True)
     decision.table()
     return decision.blocks()
@@ -61,12 +63,13 @@ def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[in
 def conv_scratch_bytes(
     shape: ConvShape, types: GemmTypes, target: Target, threads: int, is_constant: bool = False
 ) -> int:
-    """Bytes of scratch, aligned to 64: the padded input where one is made, packed weights, a part per worker."""
+    """Returns the bytes of scratch (aligned to 64): a padded copy of the input if one is needed, packed weights, and
+    memory per worker."""
     return table_scratch_bytes(conv_table(shape, types, target, is_constant), threads)
 
 
 def table_scratch_bytes(table: Sequence[int], threads: int) -> int:
-    """The bytes of scratch of a routine with this parameter table."""
+    """Returns the bytes of scratch of a routine with this parameter table."""
     t = dict(zip(FIELDS, table, strict=True))
     return t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64
 
@@ -86,7 +89,7 @@ class _Decision:
     is_finite: bool = False
     values: dict[str, int] = field(default_factory=dict)
     copies_margins: bool = False
-    """Whether tasks copy what windows read that reach beyond the image, and read the others in place."""
+    """Whether tasks copy the input of windows that extend beyond the image, and read that of the others in place."""
 
     def table(self) -> list[int]:
         s = self.shape
@@ -95,7 +98,7 @@ class _Decision:
         self.stride, self.pad = three(s.strides or (1,) * len(s.window), 1), three(s.pad_low, 0)
         self.ldil = three(s.lhs_dilation, 1)
         self.rdil = three(s.rhs_dilation, 1)
-        self.taps = self.window[0] * self.window[1] * self.window[2]
+        self.window_size = self.window[0] * self.window[1] * self.window[2]
         self.pixels = self.output[0] * self.output[1] * self.output[2]
         self.images = s.batch
         self._set(batch=self.images, groups=s.groups, ci=s.ci, co=s.co)
@@ -119,9 +122,9 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_channels(self._by_windows(), s.groups, self.taps)
+            self._cut_channels(self._by_windows(), s.groups, self.window_size)
         elif self._grouped():
-            self._cut_channels(GROUPED, s.groups * s.ci, self.taps * s.ci)
+            self._cut_channels(GROUPED, s.groups * s.ci, self.window_size * s.ci)
             self._set(made_for=s.ci)
         elif self._planes():
             self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
@@ -148,13 +151,14 @@ class _Decision:
 
     # ------------------------------------------------------------------ depthwise
     def _depthwise(self) -> bool:
-        """One channel a group, channels adjacent everywhere."""
+        """Whether there is one channel per group, and channels are adjacent in all operands."""
         s = self.shape
         adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
     def _grouped(self) -> bool:
-        """Groups of a few channels that make whole vectors, channels adjacent everywhere and as they are computed."""
+        """Whether groups have a few channels that fill whole vectors, and channels are adjacent in all operands and
+        stored in the type of the sums."""
         s, plan = self.shape, self.plan
         if any(isinstance(x, Size) for x in (s.ci, s.groups, *s.input)) or s.ci != s.co or 0 in self.input:
             return False
@@ -164,14 +168,14 @@ class _Decision:
         return s.features_last and whole and adjacent and same and self.ldil == (1, 1, 1)
 
     def _by_windows(self) -> int:
-        """Depthwise: the way it goes, of those along channels."""
+        """Returns the depthwise strategy with lanes along channels that fits the window."""
         _, kh, kw = self.window
         whole = self.plan.masks or equal(self.shape.groups % self.plan.lanes, 0)
         flat = self.window[0] == 1 and kh == kw
         return BY_WINDOWS.get(kh, DEPTHWISE) if whole and flat else DEPTHWISE
 
     def _inside(self) -> None:
-        """Pixels of a line whose whole window lies inside the input's width."""
+        """Sets the range of a line's pixels whose whole window lies inside the input's width."""
         stride, pad, extent = self.stride[2], self.pad[2], self.input[2]
         reach = (self.window[2] - 1) * self.rdil[2]
         first = max(0, -(-pad // stride))
@@ -179,14 +183,14 @@ class _Decision:
         self._set(inside0=min(first, end, self.output[2]), inside1=end if end > first else min(first, self.output[2]))
 
     def _planes(self) -> bool:
-        """One channel a group, pixels adjacent in a line of input and output."""
+        """Whether there is one channel per group, and the pixels of a line are adjacent in input and output."""
         s = self.shape
         adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
         return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
 
     def _cut_channels(self, kind: int, channels: int, terms: int) -> None:
-        """All channels of some lines, or where lines are few, some channels of them: so many tasks that are as long as
-        each other, if there are such. `terms`: of each sum."""
+        """Cuts the work into tasks of all channels of some lines or, if lines are few, some channels of them. Tasks
+        have equal lengths if possible. `terms`: number of terms in a sum."""
         lines = self.images * self.output[0] * self.output[1]
         self._set(kind=kind, nc=channels, column_chunks=1)
         each = self.output[2] * channels
@@ -201,8 +205,8 @@ class _Decision:
         self._set(row_chunk=chunk, row_chunks=rows, nc=nc, column_chunks=columns, main_tasks=rows * columns)
 
     def _cut_lines(self, lines: int, elements: int) -> None:
-        """Lines of so many elements."""
-        work = max(1, elements * self.taps)
+        """Cuts the work into tasks of whole lines, which have `elements` elements each."""
+        work = max(1, elements * self.window_size)
         chunk = max(1, (tuning.CONV_TASK // 32) // hint_of(work))
         if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
             chunk = max(1, lines)
@@ -210,7 +214,8 @@ class _Decision:
 
     # ------------------------------------------------------------------ images by features
     def _adjacent_images(self) -> bool:
-        """Rows of A and B as they lie: a step of k is a pixel of the window, with all images and all features of it."""
+        """Whether A and B can be read in place with images as rows: a step of k is a pixel of the window, with all
+        images and all features of it."""
         s, plan = self.shape, self.plan
         if any(isinstance(x, Size) for x in (s.batch, s.ci, s.co, *s.input)) or s.groups > 1 or self.ldil != (1, 1, 1):
             return False
@@ -223,8 +228,8 @@ class _Decision:
         return lines and s.batch >= tuning.CONV_ADJACENT_IMAGES and kh * kw >= tuning.CONV_ADJACENT_WINDOW
 
     def _cut_images(self) -> None:
-        """Images are to the products what features are else, and the other way around: so the padded copy, too, has
-        images adjacent. A task has some pixels of the output."""
+        """Cuts a product whose rows are images. Images and features swap their roles, so the padded copy has adjacent
+        images. A task computes some pixels of the output."""
         s = self.shape
         self.shape = s = replace(s, batch=s.ci, ci=s.batch, in_batch=s.in_feature, in_feature=1)
         self.images, v = s.batch, self.values
@@ -233,7 +238,7 @@ class _Decision:
         self._padded_input()
         self._set(run=self.window[2], runs=self.window[1], run_stride=v["a_h"] * self.rdil[1])
         self._set(outer0=self.window[0], outer0_stride=v["a_d"] * self.rdil[0])
-        # Every task reads all of both operands: several pixels, where there is little to do with what is read.
+        # Every task reads all of both operands, so it computes several pixels if there is little work per byte.
         chunk = -(-tuning.CONV_ADJACENT_WORK * (s.ci + s.co) // (s.ci * s.co))
         chunk = min(max(1, chunk), self.pixels)
         self._set(kind=IMAGES, row_chunk=chunk, main_tasks=-(-self.pixels // chunk))
@@ -246,20 +251,20 @@ class _Decision:
         self._cut()
 
     def _is_plain(self) -> bool:
-        """Whether elements of the input are what tiles read, in their order."""
+        """Whether the stored elements of the input, in their order, are what tiles read."""
         dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
         same = storage(self.types.a) == self.plan.unit and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
         return same and not dilated
 
     def _needed(self, output: Three) -> Three:
-        """Extents of the input, with its padding, that so many windows read."""
+        """Returns the extents of the padded input that windows at so many output pixels read."""
         sizes = zip(output, self.stride, self.window, self.rdil, strict=True)
         depth, height, width = ((o - 1) * t + (k - 1) * r + 1 for o, t, k, r in sizes)
         return depth, height, width
 
     def _padded_input(self) -> None:
-        """Reads the input in place if no pixel needs padding, or few do, which tasks copy; else a padded copy [group,
-        image, d, h, w, feature]."""
+        """Sets up the tiles' input: in place if no pixel needs padding, or if tasks copy the few that do; else a padded
+        copy [group, image, d, h, w, feature]."""
         s, unit = self.shape, self.plan.unit_bytes
         needed = self._needed(self.output)
         depth, lines, width = self.output
@@ -289,9 +294,9 @@ class _Decision:
         self._set(copy_iw0=first, copy_count=max(0, end - first), copy_w0=(pad + first * dilation) * a_w)
 
     def _has_small_margins(self) -> bool:
-        """Of a cut with a padded copy: whether that is dearer than what tasks would copy where windows reach beyond the
-        image (see `margins.py`): those of each column, each stripe and each line of the output anew. Where windows are
-        apart, there are few of these for much input."""
+        """Whether a padded copy costs more than copies by the tasks, of what windows beyond the image read (see
+        `margins.py`). Tasks copy it again for each column, each stripe and each line of the output. If windows are
+        apart, there are few of these copies for much input."""
         s, v = self.shape, self.values
         width, height = self.output[2], v.get("stripe", 0)
         plain = equal(v["in_sw"], s.ci * self.plan.unit_bytes) and self._is_plain() and three(s.output, 1)[1] != 1
@@ -303,17 +308,18 @@ class _Decision:
         return margins * lines * v["column_chunks"] <= tuning.CONV_MARGINS * len(ends) * apart
 
     def _runs(self) -> None:
-        """k as stretches that are adjacent in the input: (width, feature) of the window where that is, else feature."""
+        """Sets the runs of k that are contiguous in the input: (width, feature) of the window if that is contiguous,
+        else feature."""
         s, v = self.shape, self.values
-        taps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
+        steps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
         kd, kh, kw = self.window
         if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
-            run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
+            run, runs, stride, outer = s.ci * kw, kh, steps[1], (1, 0)
             self._set(margin_lines=1)
         else:
-            run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
+            run, runs, stride, outer = s.ci, kw, steps[2], (kh, steps[1])
         self._set(leaves_padding=int(self.is_finite and kd == 1 and has_idle_taps(s, 1)))
-        self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
+        self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=steps[0])
         self._set(
             outer1=outer[0],
             outer1_stride=outer[1],
@@ -321,7 +327,7 @@ class _Decision:
         )
 
     def blocks(self) -> list[int]:
-        """The k of the calls of a stripe."""
+        """Returns the k of each call of a stripe."""
         v = self.values
         each = v["runs_per_call"]
         line = [min(each, v["runs"] - s) * v["run"] for s in range(0, v["runs"], each)]
@@ -334,23 +340,23 @@ class _Decision:
         call_k = max(1, v["run"] * v["runs_per_call"])
         last = s.features_last
         if not last and s.out_pixel != 1 and self.pixels > 1:
-            raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
+            raise ValueError("expected a convolution output with adjacent features or adjacent pixels, found neither")
         few = self._few(k)
         width = 1 if few else plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
-        # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
-        per_task = min(hint_of(panels), 16 if self.taps > 1 else 4)
+        # Some window positions and up to 16 panels at a time, so that the kernel is read in long contiguous runs.
+        per_task = min(hint_of(panels), 16 if self.window_size > 1 else 4)
         chunks = -(-panels // max(per_task, 1))
-        taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
-        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
+        positions = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
+        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_positions=positions)
         self._set(w_group_bytes=panel * panels, w_panels=panels)
         weights = workers = _round(self.copy_bytes + 256, 64)
         if self.is_constant:
             self._set(w_prepacked=1)
         else:
-            self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps))
-            # A store of the packer may stick out by a vector.
+            self._set(weight_tasks=chunks * s.groups * -(-self.window_size // positions))
+            # A store of the packer may extend beyond the panel by a vector.
             workers += _round(panel * panels * s.groups + 256, 64)
         self._set(scratch_weights=weights, scratch_workers=workers)
         if few:
@@ -372,7 +378,7 @@ class _Decision:
             lines = self.images * self.output[0] * self.output[1]
             many = hint_of(lines) * -(-hint_of(s.co) // columns) // tuning.CONV_TASKS
             chunk = max(1, rows // width, min(many, tuning.CONV_LINES))
-            # What a line's last pixels read of a panel serves few of them.
+            # The part of a panel that is read for a line's last pixels serves only a few of them.
             panels = plan.nr if equal(width % v["stripe"], 0) else 2 * plan.nr
             chunk, columns = self._even(lines, chunk, columns, min(panels, columns))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
@@ -380,7 +386,7 @@ class _Decision:
             self._set(made_for=0 if height in row_counts(plan) else height)
             self._ends()
         else:
-            # Tasks with other columns would gather the same pixels once more.
+            # Tasks with other columns would gather the same pixels again.
             stripes, _ = self._even(-(-v["rows"] // plan.mr), rows // plan.mr, columns, columns)
             rows = stripes * plan.mr
             self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-v["rows"] // rows))
@@ -391,15 +397,15 @@ class _Decision:
         self._set(worker_bytes=_round(max(call_k * plan.mr * plan.unit_bytes + 1024, margin), 64))
 
     def _even(self, lines: int, chunk: int, each: int, vector: int) -> tuple[int, int]:
-        """See `even_tasks`. Groups are tasks as well, and as long as each other."""
+        """Returns `even_tasks`, except that groups are tasks as well, all equally long."""
         s = self.shape
-        work = hint_of(self.values["rows"] * s.co * s.ci) * self.taps
+        work = hint_of(self.values["rows"] * s.co * s.ci) * self.window_size
         if s.groups > 1 or work <= tuning.CONV_SERIAL:
             return chunk, each
         return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
 
     def _few(self, k: int) -> bool:
-        """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""
+        """Whether lanes run along k. A kernel is packed for that at compile time, or if stores have masks."""
         s, plan, run = self.shape, self.plan, self.values["run"]
         if isinstance(s.co, Size) or isinstance(run, Size) or plan.kind != "plain":
             return False
@@ -409,7 +415,7 @@ class _Decision:
         return s.co <= tuning.CONV_FEW_FEATURES if s.features_last else s.co == s.groups == 1
 
     def _cut_few(self, k: int) -> None:
-        """A task has lines of pixels, or parts of lines."""
+        """Cuts a skinny product: a task has lines of pixels, or parts of lines."""
         co, width = self.shape.co, max(1, self.output[2])
         self._split_lines(max(1, tuning.CONV_TASK // max(1, co * k * self.plan.lanes)), co)
         width = max(1, self.output[2])
@@ -420,8 +426,8 @@ class _Decision:
         self._set(nc=co, column_chunks=1, main_tasks=self.values["row_chunks"] * self.shape.groups)
 
     def _fills_tiles(self, width: int, columns: int) -> bool:
-        """Whether lines of so many pixels leave so few rows of the tile idle that gathering them, for all `columns` of
-        a task, would take longer."""
+        """Whether lines of `width` pixels leave so few tile rows idle that gathering the pixels, for all `columns` of a
+        task, would take longer."""
         wasted = self._stripe(width)[1] - width
         return wasted * tuning.CONV_GATHER * -(-columns // self.plan.nr) <= width
 
@@ -429,12 +435,12 @@ class _Decision:
         return stripe(self.plan, width, self.shape.co, self._work())
 
     def _work(self) -> int:
-        """Multiply-adds of all calls, about."""
+        """Returns the approximate number of multiply-adds of all calls."""
         s = self.shape
-        return hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.taps) * self.calls
+        return hint_of(self.images * self.pixels * s.groups * s.co * s.ci * self.window_size) * self.calls
 
     def _ends(self) -> None:
-        """What of the ends of lines meets padding alone is left out, if columns of the window are in a call."""
+        """Sets the edge tiles: window columns that read only padding are left out, if columns are part of a call."""
         s, v = self.shape, self.values
         line = line_of(s, 2)
         if not self.is_finite or line is None or line.width != self.output[2] or isinstance(s.ci, Size):
@@ -442,13 +448,13 @@ class _Decision:
         by_lines = v.get("margin_lines")
         if (by_lines or v["runs_per_call"] >= v["runs"]) and has_idle_taps(s, 2):
             steps = s.ci * (hint_of(v["runs_per_call"]) if by_lines else 1)
-            ends, heights = ends_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
-            self._set(ends=ends, tap_heights=heights)
+            ends, heights = edge_tiles_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
+            self._set(ends=ends, column_heights=heights)
 
     def _split_lines(self, rows: int, columns: int) -> None:
-        """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for
-        all but the padded copy, so that there are tasks for all threads. Equal ones if there are some; else, of a
-        single line, a multiple of four of whole tiles, the last of which is shorter."""
+        """Splits long lines of images that have a single line, such as sounds. Parts of about `rows` pixels become
+        lines of their own, except for the padded copy, so that there are tasks for all threads. The parts are equal if
+        possible. Otherwise a single line is cut into a multiple of four parts of whole tiles; the last is shorter."""
         width = self.output[2]
         if self.window[1] != 1 or self.output[1] != 1 or isinstance(width, Size):
             return
@@ -468,9 +474,9 @@ class _Decision:
         self._set(stride_h=1, a_h=width * self.stride[2] * self.values["a_w"])
 
     def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
-        """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once
-        for all pixels of some, so the pixels of a task are many and the features few. There are a multiple of four
-        tasks along the features, equal ones, if there are several."""
+        """Returns the pixels and features of a task if the kernel does not stay in the caches. Then each of its panels
+        is read once per chunk of pixels, so a task has many pixels and few features. There is one task along the
+        features, or a multiple of four equal ones."""
         plan, co = self.plan, hint_of(self.shape.co)
         pixels = max(1, hint_of(self.values["rows"]))
         chunks = -(-pixels // tuning.CONV_FAR_PIXELS)
@@ -482,7 +488,7 @@ class _Decision:
         return rows, -(-panels // tasks) * plan.nr
 
     def _cut_first(self, k: int, call_k: int) -> None:
-        """Rows of the product are features, its columns pixels of an image."""
+        """Cuts a product whose rows are features and whose columns are pixels of an image."""
         s, plan = self.shape, self.plan
         most = min(tuning.CONV_TASK // max(1, k * hint_of(s.co) * plan.nr), (192 << 10) // (hint_of(call_k) * plan.nr))
         columns = min(max(1, most) * plan.nr, _round(max(1, self.pixels), plan.nr))

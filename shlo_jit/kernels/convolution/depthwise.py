@@ -1,10 +1,10 @@
-"""Depthwise convolution: one input channel a group, channels adjacent in input, kernel and output.
+"""Depthwise convolution: one input channel per group, channels adjacent in input, kernel and output.
 
-Bound by memory, so nothing is copied: a line of pixels is computed four pixels at a time where their windows lie
-inside the line, one at a time at its ends, vectors of channels inside. Lines of the window above and below the input
-are cut off by counting, not by tests.
+It is bound by memory, so nothing is copied. A line of pixels is computed four pixels at a time where their windows lie
+inside the line, and one at a time at its ends; the innermost loop runs over vectors of channels. Window lines above and
+below the input are excluded by the loop bounds, not by tests.
 
-Windows of few pixels go another way (see `windows.py`), at least where they lie inside. Sums have the same order.
+Small windows take another path (see `windows.py`), at least where they lie inside the input. It adds in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIXELS = 4
 
 
 def lines_inside(b: Builder, g: Arguments, top: V, axis: str) -> tuple[V, V]:
-    """The window positions k with 0 <= top + k * dilation < extent."""
+    """Returns the range [first, end) of window positions k with 0 <= top + k * dilation < extent."""
     dilation, extent, window = g.ints(f"rdil_{axis} in_{axis} k{axis}")
     first = b.min_(ceil_div(b, b.max_(b.sub(0, top), 0), dilation), window)
     end = b.min_(ceil_div(b, b.max_(b.sub(extent, top), 0), dilation), window)
@@ -34,7 +34,7 @@ def lines_inside(b: Builder, g: Arguments, top: V, axis: str) -> tuple[V, V]:
 
 
 class _Line:
-    """One output line: where its parts are, and the range of window lines inside the input."""
+    """One output line: addresses of its operands, and the range of window lines inside the input."""
 
     def __init__(self, b: Builder, g: Arguments, types: GemmTypes, target: Target, line: V):
         self.b, self.g, self.types, self.target = b, g, types, target
@@ -53,10 +53,10 @@ class _Line:
         self.input = b.offset(g.pointer("input"), base)
         plane = b.max_(b.min_(self.tops[0], b.sub(g.get("in_d"), 1)), 0)
         self.plane = b.offset(g.pointer("input"), dot(b, (image, g.get("in_batch")), (plane, g.get("in_sd"))))
-        """The first plane of the window, or one nearby that is inside."""
+        """The first plane of the window, clamped to the input."""
 
     def pixels(self, w: V, count: int, channels: tuple[V, V]) -> None:
-        """`count` pixels from w on; for one, the window is cut to the line."""
+        """Emits `count` pixels from w on; if it is 1, the window is clipped to the line."""
         b, g, n = self.b, self.g, self.plan.lanes
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
         columns = lines_inside(b, g, left, "w") if count == 1 else (i64(0), g.get("kw"))
@@ -108,14 +108,15 @@ class _Line:
         return convert(self.b, self.b.load(vector(storage(dtype), n), at), dtype, self.plan.unit)
 
     def windows(self, size: int, channels: tuple[V, V]) -> None:
-        """All pixels of the line that go by windows of so many lines and pixels, of which the kernel has one plane."""
+        """Emits the line with windows of `size` x `size` pixels in registers; the kernel has one plane. Without masks,
+        only pixels whose windows lie inside the line."""
         b, g = self.b, self.g
         first, end = self.ranges[0]
         by_windows = Windows(b, g, self.types, self.target, size)
         by_windows.line(self.plane, self.kernel, self.output, channels, b.icmp("slt", first, end), self.tops[1])
 
     def is_whole(self, size: int) -> V:
-        """Whether a window of one plane has it and all its lines inside the input."""
+        """Returns whether a window of one plane has this plane and all its lines inside the input."""
         b = self.b
         depth, height = (
             b.icmp("eq", b.sub(end, first), n) for n, (first, end) in zip((1, size), self.ranges, strict=True)
@@ -123,7 +124,7 @@ class _Line:
         return b.and_(depth, height)
 
     def pixel_by_pixel(self, inner: tuple[V, V], channels: tuple[V, V]) -> None:
-        """The pixels of `inner`, which lie inside, four at a time, then those around them."""
+        """Emits the pixels of `inner`, whose windows lie inside the line, four at a time, then the others."""
         b, (first, end) = self.b, inner
         fours = b.add(first, b.mul(b.udiv(b.sub(end, first), PIXELS), PIXELS))
         with b.loop(first, fours, PIXELS, "inner") as w:
@@ -131,7 +132,7 @@ class _Line:
         self.singles(first, fours, channels)
 
     def results(self, channels: tuple[V, V]) -> Line:
-        """Some channels of the line, for products with padding."""
+        """Returns the results of some channels of the line, for the correction by products with padding."""
         b, (begin, stop) = self.b, channels
         kernel = b.offset(self.kernel, b.mul(begin, itemsize(self.types.b)))
         output = b.offset(self.output, b.mul(begin, self.plan.out_bytes))
@@ -139,7 +140,7 @@ class _Line:
         return Line(*self.place, kernel, output, b.sub(stop, begin), *steps)
 
     def singles(self, first: V, end: V, channels: tuple[V, V]) -> None:
-        """The pixels before `first`, then those from `end` on."""
+        """Emits the pixels before `first`, then those from `end` on, one at a time."""
         b = self.b
         with b.loop(0, b.add(first, b.sub(self.g.get("ow"), end)), hint="outer") as s:
             self.pixels(b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(end, first))), 1, channels)
@@ -148,8 +149,10 @@ class _Line:
 def emit_depthwise_task(
     module: ModuleText, types: GemmTypes, target: Target, *, size: int, terms: PaddingTerms | None = None
 ) -> str:
-    """`row_chunk` lines of output pixels, `nc` channels of them. `size` of the windows that stay in registers, or 0.
-    `terms`: what padding adds, where the kernel may have NaN or infinities."""
+    """Emits the task that computes `row_chunk` lines of output pixels, `nc` channels of each.
+
+    `size` is the size of windows that stay in registers, or 0. `terms`: the correction for products with padding, if
+    the kernel may contain NaN or infinities. Returns the task's name."""
     name = f"shlo_conv_{types.name}_depthwise_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params

@@ -1,8 +1,9 @@
-"""Columns of a window that meet padding alone at the ends of lines: which pixels leave them out.
+"""Edge tiles: pixels at the ends of lines leave out the window columns that read only padding.
 
-A column of the window meets the image for some pixels of a line. Of a stripe at the end of a line, the columns that all
-of its pixels want are multiplied first, by a tile for all of them, and then each of the others, by a tile for those
-that want it. Where that takes as long as with some pixels more, these are multiplied by the padding.
+A window column reads the image for some pixels of a line, and only padding for the others. For a stripe at the end of a
+line, the columns that all of its pixels need are multiplied first, by a tile for all pixels. Each of the other columns
+follows, with a tile for the pixels that need it. If a tile of a few more pixels costs the same, these pixels are
+included and multiply padding.
 """
 
 from __future__ import annotations
@@ -16,155 +17,163 @@ from shlo_jit.kernels.convolution.input import Arguments
 from shlo_jit.kernels.convolution.shape import ConvShape, three
 from shlo_jit.kernels.convolution.task import Steps, Stripe
 from shlo_jit.kernels.gemm.blocks import ceil_div
-from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
+from shlo_jit.kernels.gemm.micro import SUMS, row_cost, row_counts
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.sizes import Size
 
 
 class Line(NamedTuple):
-    """The output and its windows along one dimension; the words are those of the width."""
+    """The output and its windows along one dimension; the names are those of the width."""
 
     width: int
     extent: int
-    """Of the input."""
-    taps: int
+    """Extent of the input."""
+    columns: int
     stride: int
     pad: int
     dilation: int
 
-    def meets(self, tap: int) -> tuple[int, int]:
-        """The pixels [begin, end) whose window has the image at that column."""
-        begin = -(-max(0, self.pad - tap * self.dilation) // self.stride)
-        end = -(-max(0, self.extent + self.pad - tap * self.dilation) // self.stride)
+    def meets(self, column: int) -> tuple[int, int]:
+        """Returns the pixels [begin, end) whose window reads the image at this column."""
+        begin = -(-max(0, self.pad - column * self.dilation) // self.stride)
+        end = -(-max(0, self.extent + self.pad - column * self.dilation) // self.stride)
         return min(begin, self.width), min(end, self.width)
 
 
 def line_of(shape: ConvShape, axis: int) -> Line | None:
-    """Along dimension `axis` of three; None if some extents are known at the call only, or there are holes in the
-    input."""
+    """Returns the line along dimension `axis` of three. None if some extents are known only at the call, or if the
+    input is dilated."""
     n = len(shape.window)
     width = shape.lines if axis == 1 and shape.lines else three(shape.output, 1)[axis]
-    extent, taps, pad = (three(x, fill)[axis] for x, fill in ((shape.input, 1), (shape.window, 1), (shape.pad_low, 0)))
+    extent, columns, pad = (
+        three(x, fill)[axis] for x, fill in ((shape.input, 1), (shape.window, 1), (shape.pad_low, 0))
+    )
     stride, dilation, holes = (
         three(x or (1,) * n, 1)[axis] for x in (shape.strides, shape.rhs_dilation, shape.lhs_dilation)
     )
     if holes != 1 or isinstance(extent, Size) or isinstance(width, Size):
         return None
-    return Line(width, extent, taps, stride, pad, dilation)
+    return Line(width, extent, columns, stride, pad, dilation)
 
 
 def has_idle_taps(shape: ConvShape, axis: int) -> bool:
-    """Whether windows of some pixels have taps along a dimension that meet padding alone, and none has no others."""
+    """Whether some pixels have window positions along a dimension that read only padding, and all pixels have
+    others."""
     line = line_of(shape, axis)
-    if line is None or line.taps == 1:
+    if line is None or line.columns == 1:
         return False
-    met, end = sorted(line.meets(tap) for tap in range(line.taps)), 0
+    met, end = sorted(line.meets(column) for column in range(line.columns)), 0
     for first, stop in met:
         end = max(end, stop) if first <= end else end
     return end == line.width and any(pixels != (0, line.width) for pixels in met)
 
 
-class Ends(NamedTuple):
-    """How the ends of lines go."""
+class EdgeTiles(NamedTuple):
+    """Treatment of the ends of lines."""
 
     tile: int
-    """The height of a tile that is made for them; 1: there is none; 0: all pixels meet all taps."""
+    """Height of the dedicated edge tile; 1: there is none; 0: every pixel multiplies all window columns."""
     heights: int
-    """A bit for each number of rows that are multiplied alone."""
+    """A bit for each number of rows that gets a tile of its own."""
 
 
-def ends_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> Ends:
-    """Of lines in stripes of so many pixels, for which there may be an `own` tile. `steps`: of k, a column's in a call;
-    `work`: multiply-adds of all calls."""
-    met = [line.meets(tap) for tap in range(line.taps)]
+def edge_tiles_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> EdgeTiles:
+    """Returns the treatment of the ends of lines, which are cut into stripes of `stripe` pixels. `own`: the height of a
+    dedicated tile, or 0. `steps`: steps of k that a column has in a call. `work`: multiply-adds of all calls."""
+    met = [line.meets(column) for column in range(line.columns)]
     low, high = max(begin for begin, _ in met), min(end for _, end in met)
-    # Stripes in the middle, of which there may be many, meet everything.
+    # The interior stripes, possibly many, read the image in all columns.
     places = {*range(0, low, stripe), *range(high // stripe * stripe, line.width, stripe)}
     found = [_Stripe.of(met, w, min(w + stripe, line.width)) for w in sorted(places)]
     singles = {rows for s in found for rows in s.rows if rows * plan.nv >= SUMS} - {own, *row_counts(plan)}
     if plan.kind != "plain":
         singles = set[int]()
     own_tiles = {own} - {0}
-    middle = (-(-line.width // stripe) - len(found)) * _turns(plan, own_tiles, stripe)
-    whole = (sum(_turns(plan, own_tiles, s.height) for s in found) + middle) * line.taps
+    middle = (-(-line.width // stripe) - len(found)) * _row_cost(plan, own_tiles, stripe)
+    whole = (sum(_row_cost(plan, own_tiles, s.height) for s in found) + middle) * line.columns
 
     def saved(tile: int) -> float:
-        """The share of the work."""
+        """Returns the share of the work that is saved with an edge tile of this height."""
         tiles = own_tiles | {tile} - {0}
         heights = _heights(plan, tiles, stripe)
-        turns_saved = 0.0
+        rows_saved = 0.0
         for s in found:
             for rows in s.rows:
-                taken = _turns(plan, tiles, min(_lifted(heights, rows), s.height)) if rows else 0
-                turns_saved += _turns(plan, own_tiles, s.height) - taken - tuning.CONV_TAP_CALL / steps
-        return turns_saved / whole
+                taken = _row_cost(plan, tiles, min(_lifted(heights, rows), s.height)) if rows else 0
+                rows_saved += _row_cost(plan, own_tiles, s.height) - taken - tuning.CONV_TAP_CALL / steps
+        return rows_saved / whole
 
     plain = saved(0)
     tile = max(singles, key=saved, default=0)
     if not tile or (saved(tile) - max(plain, 0)) * work < tuning.CONV_END_TILE:
         tile = 0
     gain = saved(tile)
-    return Ends(tile or 1, _heights(plan, own_tiles | {tile} - {0}, stripe)) if gain > tuning.CONV_ENDS else Ends(0, 0)
+    return (
+        EdgeTiles(tile or 1, _heights(plan, own_tiles | {tile} - {0}, stripe))
+        if gain > tuning.CONV_ENDS
+        else EdgeTiles(0, 0)
+    )
 
 
 class _Stripe(NamedTuple):
     height: int
     rows: Sequence[int]
-    """Pixels that want a column, of each column that not all do."""
+    """The number of pixels that need a column, for each column that not all pixels need."""
 
     @classmethod
     def of(cls, met: Sequence[tuple[int, int]], begin: int, end: int) -> _Stripe:
-        """Pixels [begin, end); `met`: those that each column meets."""
+        """Returns the stripe of pixels [begin, end). `met`: the pixels whose windows read the image, for each
+        column."""
         rows = [max(0, min(high, end) - max(low, begin)) for low, high in met]
         height = end - begin
         return cls(height, [n for n in rows if n < height] if height in rows else [])
 
 
-def _turns(plan: GemmPlan, tiles: set[int], rows: int) -> int:
-    return rows if rows in tiles else turns(plan, rows)
+def _row_cost(plan: GemmPlan, tiles: set[int], rows: int) -> int:
+    return rows if rows in tiles else row_cost(plan, rows)
 
 
 def _heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
-    """The numbers of rows that take less than all greater ones, as bits."""
-    least, bits = _turns(plan, tiles, stripe) + 1, 0
+    """Returns the numbers of rows that cost less than all greater ones, as bits."""
+    least, bits = _row_cost(plan, tiles, stripe) + 1, 0
     for rows in range(stripe, 0, -1):
-        if (taken := _turns(plan, tiles, rows)) < least:
+        if (taken := _row_cost(plan, tiles, rows)) < least:
             least, bits = taken, bits | 1 << rows
     return bits
 
 
 def _lifted(heights: int, rows: int) -> int:
-    """So many rows, or the next number that is done alone."""
+    """Returns the smallest number of rows in `heights` that is at least `rows`."""
     while not heights >> rows & 1:
         rows += 1
     return rows
 
 
 # ---------------------------------------------------------------------- machine code
-def each_call_of_taps(
+def each_call_of_columns(
     b: Builder, g: Arguments, row: V, stripe: Stripe, steps: Steps, multiply: Callable[[Stripe, Steps, V], None]
 ) -> None:
-    """`multiply` for the taps that all pixels of a stripe want, then for each of the others. It is told which call it
-    is. `row`: bytes of a row of a panel."""
+    """Emits `multiply` for the window columns that all pixels of a stripe need, then for each of the others. Its last
+    argument is the index of the call. `row`: bytes of a row of a panel."""
     by_lines = b.icmp("ne", g.get("margin_lines"), 0)
-    ci, kw, heights = g.ints("ci kw tap_heights")
-    taps = b.select(by_lines, kw, steps.runs)
-    tap_bytes = b.select(by_lines, b.mul(g.get("rdil_w"), g.get("a_w")), steps.run_stride)
+    ci, kw, heights = g.ints("ci kw column_heights")
+    columns = b.select(by_lines, kw, steps.runs)
+    column_bytes = b.select(by_lines, b.mul(g.get("rdil_w"), g.get("a_w")), steps.run_stride)
     end = b.add(stripe.w, stripe.height)
-    low = _first_tap(b, g, stripe.w, i64(0), taps)
-    high = _first_tap(b, g, b.sub(end, 1), g.get("in_w"), taps)
+    low = _first_column(b, g, stripe.w, i64(0), columns)
+    high = _first_column(b, g, b.sub(end, 1), g.get("in_w"), columns)
     together = b.icmp("sge", low, high)
-    low, high = b.select(together, i64(0), low), b.select(together, taps, high)
+    low, high = b.select(together, i64(0), low), b.select(together, columns, high)
     common = b.sub(high, low)
-    with b.loop(0, b.add(b.sub(taps, common), 1), hint="taps") as call:
+    with b.loop(0, b.add(b.sub(columns, common), 1), hint="taps") as call:
         alone = b.icmp("ne", call, 0)
         nth = b.sub(call, 1)
         nth = b.add(nth, b.select(b.icmp("slt", nth, low), i64(0), common))
         first, count = b.select(alone, nth, low), b.select(alone, i64(1), common)
         begin, rows = _rows(b, g, stripe, nth, heights)
         begin, rows = b.select(alone, begin, i64(0)), b.select(alone, rows, stripe.height)
-        place = b.add(b.mul(first, tap_bytes), b.mul(begin, stripe.a_rs))
+        place = b.add(b.mul(first, column_bytes), b.mul(begin, stripe.a_rs))
         some = stripe._replace(first=b.add(stripe.first, begin), height=rows, a=b.offset(stripe.a, place))
         part = Steps(
             before=b.add(steps.before, b.mul(first, ci)),
@@ -178,17 +187,17 @@ def each_call_of_taps(
             multiply(some, part, call)
 
 
-def _first_tap(b: Builder, g: Arguments, pixel: V, bound: V, taps: V) -> V:
-    """The first column of a pixel's window that is at `bound` of the input or behind."""
+def _first_column(b: Builder, g: Arguments, pixel: V, bound: V, columns: V) -> V:
+    """Returns the first column of a pixel's window that is at `bound` of the input or after it."""
     stride, pad, dilation = g.ints("stride_w pad_w rdil_w")
     corner = b.sub(b.mul(pixel, stride), pad)
-    return b.min_(ceil_div(b, b.max_(b.sub(bound, corner), 0), dilation), taps)
+    return b.min_(ceil_div(b, b.max_(b.sub(bound, corner), 0), dilation), columns)
 
 
-def _rows(b: Builder, g: Arguments, stripe: Stripe, tap: V, heights: V) -> tuple[V, V]:
-    """Of a stripe, the first of the pixels that are multiplied for a column, and how many they are."""
+def _rows(b: Builder, g: Arguments, stripe: Stripe, column: V, heights: V) -> tuple[V, V]:
+    """Returns the first of a stripe's pixels that are multiplied for a window column, and their number."""
     stride, pad, dilation, extent = g.ints("stride_w pad_w rdil_w in_w")
-    corner, height = b.sub(pad, b.mul(tap, dilation)), stripe.height
+    corner, height = b.sub(pad, b.mul(column, dilation)), stripe.height
 
     def pixel(bound: V) -> V:
         at = ceil_div(b, b.max_(b.add(bound, corner), 0), stride)

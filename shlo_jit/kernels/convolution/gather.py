@@ -1,4 +1,4 @@
-"""Pixels gathered into a panel, given by their addresses."""
+"""Gathering of pixels, given by their addresses, into a panel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ GATHER_PARAMS = [
 
 
 def emit_gather(module: ModuleText, types: GemmTypes, target: Target) -> None:
-    """A panel of `width` from `count` pixels given by address: `runs` stretches of `run` adjacent units of each."""
+    """Emits the function that writes a panel of `width` from the addresses of `count` pixels: `runs` runs of `run`
+    adjacent units of each."""
     plan = conv_plan(types, target)
     b = module.function(f"shlo_conv_{types.name}_gather", GATHER_PARAMS, attributes=attributes(target))
     pointers, count, width, to, run, runs, run_stride = b.params
@@ -53,7 +54,7 @@ def emit_gather(module: ModuleText, types: GemmTypes, target: Target) -> None:
 
 
 def _store_block(b: Builder, plan: GemmPlan, block: list[V], place: V, step: V, left: V) -> None:
-    """Vector after vector; lanes beyond the panel's width are masked, or lie where the next step is written later."""
+    """Stores the vectors of a block. Lanes beyond the panel's width are masked, or the next step overwrites them."""
     n = plan.lanes
     mask: V | None = None
     if plan.masks:

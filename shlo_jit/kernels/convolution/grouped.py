@@ -1,15 +1,15 @@
 """Convolutions in groups of a few channels, as many out as in, with channels adjacent in input, kernel and output.
 
-Lanes go along the output channels of several groups. A vector of the input's channels has what all of them need: for
-the i-th channel of each group, its lanes are picked so that every group has that one in all of its lanes.
+Lanes run along the output channels of several groups. A vector of input channels holds everything that they need: for
+the i-th channel of each group, a shuffle broadcasts this channel to all lanes of its group.
 
     channels of x        a0 a1 a2 a3 | b0 b1 b2 b3       groups of four
-    for i = 1            a1 a1 a1 a1 | b1 b1 b1 b1       times a vector of weights, on top of the sums
+    for i = 1            a1 a1 a1 a1 | b1 b1 b1 b1       times a vector of weights, added to the sums
 
-Some pixels of a line are done together, so that a vector of weights serves all of them; where windows are three pixels
-wide and next to each other, what has been picked serves all windows that it is in, as picking takes as long as a
-multiply-add. Nothing is copied: pixels of the window beyond the input are zeros. The last pixels of a line begin where
-all of them fit, and some are done twice.
+Some pixels of a line are computed together, so that one vector of weights serves all of them. A shuffle takes as long
+as a multiply-add; so if windows are three pixels wide and start at adjacent pixels, a shuffled vector is used for all
+windows that contain it. Nothing is copied: pixels of the window beyond the input are zeros. The last block of pixels of
+a line is moved back until it fits, so some pixels are computed twice.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
 
 WIDE = 3
-"""Pixels of a line of the window, of the windows that share what is picked: those of nearly all models."""
+"""Width of the windows that share shuffled vectors: that of nearly all models."""
 PIXELS = (8, 4, 2, 1)
-"""Pixels done together, the first of these that a line has; half as many where there are half as many registers."""
+"""Pixels computed together: the first of these that a line has. Starts at half of that with half as many registers."""
 
 
 class _Line:
-    """A line of output pixels."""
+    """A line of output pixels of a grouped convolution."""
 
     def __init__(self, b: Builder, g: Arguments, plan: GemmPlan, target: Target, size: int, line: V):
         self.b, self.g, self.plan, self.target, self.size = b, g, plan, target, size
@@ -43,7 +43,7 @@ class _Line:
         """Whether all lines of the window are lines of the input."""
         width, *steps = g.ints("kw stride_w rdil_w")
         self.shares = b.and_(b.icmp("eq", width, WIDE), b.icmp("eq", b.mul(*steps), 1))
-        """Whether windows are next to each other and of the common width."""
+        """Whether windows start at adjacent pixels and have the common width."""
 
     def _fits(self, top: V, axis: str) -> V:
         b, g = self.b, self.g
@@ -51,7 +51,7 @@ class _Line:
         return b.and_(b.icmp("sge", top, 0), b.icmp("slt", last, g.get(f"in_{axis}")))
 
     def channels(self, c: V, counts: tuple[int, ...]) -> None:
-        """All pixels of the line, of a vector of channels from c on."""
+        """Emits all pixels of the line, for a vector of channels from c on."""
         b, ow = self.b, self.g.get("ow")
         count, *fewer = counts
 
@@ -83,7 +83,7 @@ class _Line:
             b.store(x, b.offset(to, b.mul(self.g.get("o_pixel"), p)))
 
     def _sums(self, w: V, c: V, count: int, tested: bool) -> list[V]:
-        """Of so many pixels. `tested`: what they read may lie beyond the input."""
+        """Returns the sums of `count` pixels. `tested`: they may read beyond the input."""
         b, g, plan = self.b, self.g, self.plan
         sums = [const(vector(plan.acc, plan.lanes), 0)] * count
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
@@ -102,7 +102,7 @@ class _Line:
         return kd.values
 
     def _shared(self, w: V, c: V, count: int) -> list[V]:
-        """As `_sums`, of windows inside the input that are next to each other."""
+        """Returns the same as `_sums`, for windows inside the input that start at adjacent pixels."""
         b, g, unit = self.b, self.g, vector(self.plan.unit, self.plan.lanes)
         sums = [const(vector(self.plan.acc, self.plan.lanes), 0)] * count
         at, left = b.mul(c, self.plan.unit_bytes), b.sub(w, g.get("pad_w"))
@@ -123,14 +123,14 @@ class _Line:
         return kd.values
 
     def _lines(self, kd: V, kh: V) -> list[V]:
-        """Of the input, plane and line that one of the window is at."""
+        """Returns the input's plane and line at a plane and line of the window."""
         b = self.b
         return [
             b.add(top, b.mul(x, self.g.get(f"rdil_{d}"))) for top, x, d in zip(self.tops, (kd, kh), "dh", strict=True)
         ]
 
     def _picked(self, x: V, i: int) -> V:
-        """The i-th channel of each group in all of its lanes."""
+        """Returns a vector with the i-th channel of each group in all lanes of the group."""
         return self.b.shuffle(x, None, [lane // self.size * self.size + i for lane in range(self.plan.lanes)])
 
     def _plus(self, picked: list[V], weight: V, sums: list[V]) -> list[V]:
@@ -138,7 +138,7 @@ class _Line:
         return [multiply_add(self.b, self.plan, self.target, x, weight, total) for x, total in pairs]
 
     def _terms(self, pixels: list[V], weights: V, sums: list[V]) -> list[V]:
-        """The sums and what one pixel of the window adds."""
+        """Returns the sums plus the terms of one pixel of the window."""
         b, unit = self.b, vector(self.plan.unit, self.plan.lanes)
         for i in range(self.size):
             weight = b.load(unit, b.offset(weights, b.mul(self.g.get("w_in"), i)))
@@ -146,7 +146,7 @@ class _Line:
         return sums
 
     def _read(self, lines: list[V], column: V, at: V, count: int) -> list[V]:
-        """A vector of each pixel's channels."""
+        """Returns a vector of each pixel's channels."""
         b, g = self.b, self.g
         strides = zip((*lines, column), g.ints("in_sd in_sh in_sw"), strict=True)
         source = b.offset(b.offset(self.input, dot(b, *strides)), at)
@@ -155,7 +155,7 @@ class _Line:
         return [b.load(unit, b.offset(source, b.mul(step, p))) for p in range(count)]
 
     def _tested(self, lines: list[V], column: V, at: V, count: int) -> list[V]:
-        """Zeros for pixels beyond the input, which are not read: others are in their place."""
+        """Returns zeros for pixels beyond the input. These are not read: the load is clamped to a pixel inside."""
         b, g = self.b, self.g
         near, inside = zip(*(self._clamped(x, axis) for x, axis in zip(lines, "dh", strict=True)), strict=True)
         source = b.offset(b.offset(self.input, dot(b, *zip(near, g.ints("in_sd in_sh"), strict=True))), at)
@@ -168,14 +168,15 @@ class _Line:
         return found
 
     def _clamped(self, x: V, axis: str) -> tuple[V, V]:
-        """The nearest place inside, and whether that is the place."""
+        """Returns the nearest place inside the input, and whether that is the place itself."""
         b = self.b
         near = b.max_(b.min_(x, b.sub(self.g.get(f"in_{axis}"), 1)), 0)
         return near, b.icmp("eq", x, near)
 
 
 def emit_grouped_task(module: ModuleText, types: GemmTypes, target: Target, size: int = 2) -> str:
-    """`row_chunk` lines of output pixels, `nc` channels of them, in groups of `size`."""
+    """Emits the task that computes `row_chunk` lines of output pixels, `nc` channels of each, in groups of `size`.
+    Returns its name."""
     name = f"shlo_conv_{types.name}_grouped{size}_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params

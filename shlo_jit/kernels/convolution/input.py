@@ -1,4 +1,4 @@
-"""What runs before the products of a convolution: the padded copy of the input, and the packed weights."""
+"""Preparation of a convolution's operands: the padded copy of the input, and the packed weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
 
 FRAME = ("table", "input", "kernel", "output", "scratch", "epilogue", "frame", "following", "following_bytes")
-"""Slots of the frame of the tasks."""
+"""Slots of the tasks' frame."""
 TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
 
 
@@ -40,7 +40,7 @@ class Arguments:
 
 
 def split(b: Builder, index: V, *extents: V) -> list[V]:
-    """A row-major index into its parts; the first part is not bounded by an extent."""
+    """Splits a row-major index into its components; the first one is not bounded by an extent."""
     parts: list[V] = []
     for extent in reversed(extents):
         parts.append(b.urem(index, extent))
@@ -49,7 +49,7 @@ def split(b: Builder, index: V, *extents: V) -> list[V]:
 
 
 def dot(b: Builder, *pairs: tuple[V, V]) -> V:
-    """The sum of products: an offset from indices and strides."""
+    """Returns a sum of products: an offset from indices and strides."""
     total: V = i64(0)
     for x, y in pairs:
         total = b.add(total, b.mul(x, y))
@@ -57,12 +57,12 @@ def dot(b: Builder, *pairs: tuple[V, V]) -> V:
 
 
 def copy_symbols(types: GemmTypes) -> tuple[str, str]:
-    """Of the tasks that copy the input and pack the weights."""
+    """Returns the symbols of the tasks that copy the input and pack the weights."""
     return f"shlo_conv_{types.name}_copy", f"shlo_conv_{types.name}_weights"
 
 
 def packers(types: GemmTypes, target: Target) -> tuple[PackPlan, PackPlan]:
-    """The packers of input and kernel: the product's own where nothing has to be converted."""
+    """Returns the packers of input and kernel: the product's own packer if elements need no conversion."""
     plan = conv_plan(types, target)
     own = pack_plans(plan)[0]
 
@@ -83,7 +83,8 @@ def emit_packers(module: ModuleText, types: GemmTypes, target: Target) -> None:
 
 
 def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Some lines (group, image, d, h) of the padded input: zeros, and the pixels of the input's line if it has one."""
+    """Emits the task that writes some lines (group, image, d, h) of the padded input: zeros, and the pixels of the
+    input's line if it has one. Returns its name."""
     plan = conv_plan(types, target)
     name = copy_symbols(types)[0]
     b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
@@ -108,7 +109,7 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
                 inside = test if inside is None else b.and_(inside, test)
         assert inside is not None
         start, count = g.ints("copy_w0 copy_count")
-        # Zeros where no pixel comes: at the ends of a line, unless there are some between its pixels.
+        # Zeros where there is no pixel: at the ends of a line or, with dilation, in the whole line.
         dense = b.and_(inside, b.and_(b.icmp("eq", g.get("ldil_w"), 1), b.icmp("sgt", count, 0)))
         end = b.select(dense, b.add(start, b.mul(count, pixel)), line_bytes)
         b.memset(to, 0, b.select(dense, start, line_bytes))
@@ -124,7 +125,8 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
 
 
 def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, target: Target, source: V, to: V) -> None:
-    """`copy_count` pixels of `ci` features, to pixels `ldil_w` apart: a panel of width ci * ldil_w of the packer."""
+    """Copies `copy_count` pixels of `ci` features, to pixels `ldil_w` apart: for the packer, a panel of width
+    ci * ldil_w."""
     ci, pixel, feature, dilation, count = g.ints("ci in_sw in_feature ldil_w copy_count")
     width = b.mul(ci, dilation)
     size = itemsize(types.a)
@@ -134,7 +136,7 @@ def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, targe
         return []
 
     def one_by_one() -> list[V]:
-        """The packer may write beyond `ci` of a pixel where stores have no masks."""
+        """Copies single elements: without masked stores the packer may write beyond `ci` of a pixel."""
         with b.loop(0, count) as w, b.loop(0, ci) as c:
             x = b.load(storage(types.a), b.offset(source, dot(b, (w, pixel), (c, feature))))
             place = b.mul(b.add(b.mul(w, width), c), plan.unit_bytes)
@@ -159,7 +161,8 @@ def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, targe
 
 
 def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Some panels of features of one group, some taps; k is in the order (d, h, w, input feature)."""
+    """Emits the task that packs some panels of one group's features, for some window positions. k is in the order
+    (d, h, w, input feature). Returns its name."""
     plan = conv_plan(types, target)
     name = copy_symbols(types)[1]
     b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
@@ -167,9 +170,9 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     g = Arguments(b, frame)
     chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")
     kd, kh, kw = g.ints("kd kh kw")
-    taps, each = b.mul(b.mul(kd, kh), kw), g.get("w_taps")
-    group, block, nth = split(b, index, b.udiv(b.add(taps, b.sub(each, 1)), each), chunks)
-    tap0 = b.mul(block, each)
+    positions, each = b.mul(b.mul(kd, kh), kw), g.get("w_positions")
+    group, block, nth = split(b, index, b.udiv(b.add(positions, b.sub(each, 1)), each), chunks)
+    first_position = b.mul(block, each)
     first = b.mul(nth, b.mul(chunk, width))
     count = b.min_(b.sub(co, first), b.mul(chunk, width))
     w_in, w_out = g.ints("w_in w_out")
@@ -178,10 +181,10 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     source = b.offset(g.pointer("kernel"), g.get("w_offset"))
     source = b.offset(source, dot(b, (group, g.get("w_group")), (first, w_out)))
     step = b.mul(b.mul(ci, width), plan.unit_bytes)
-    with b.loop(tap0, b.min_(b.add(tap0, each), taps), hint="tap") as tap:
-        d, h, w = split(b, tap, kh, kw)
+    with b.loop(first_position, b.min_(b.add(first_position, each), positions), hint="tap") as position:
+        d, h, w = split(b, position, kh, kw)
         at = b.offset(source, dot(b, *zip((d, h, w), g.ints("w_sd w_sh w_sw"), strict=True)))
-        args = [at, w_out, w_in, b.offset(to, b.mul(tap, step)), width, count, ci, panel_bytes]
+        args = [at, w_out, w_in, b.offset(to, b.mul(position, step)), width, count, ci, panel_bytes]
         b.call("void", packers(types, target)[1].name, args)
     b.ret()
     return name

@@ -1,7 +1,7 @@
-"""Some lines of an image by a convolution's routine: its table for them.
+"""Line tiles of a convolution: the parameter table for some lines of an image.
 
-What is above them is padding that they do not reach, `pad_h` lines less of it; so they are a convolution like any
-other, of the same input, which the routine makes of its own accord when the table says so.
+The lines above a tile act as padding that the windows never reach, so `pad_h` is smaller by their number. A tile is
+therefore an ordinary convolution of the same input, and the routine computes it without changes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from shlo_jit.kernels.llvm_values import V, i64
 
 BY_CHANNELS = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5)
 BY_LINES = (*BY_CHANNELS, FEATURES_FEW, LAST_GATHER, LAST_IN_PLACE)
-"""Ways that some lines can go: features are adjacent."""
+"""Strategies that can compute some lines of an image: those with adjacent features."""
 
 
 class BandTable:
-    """A copy of a table in memory of the caller's, and what is written to it for some lines. `fields`: the table, as it
-    was decided for the most lines that there are, of one image."""
+    """A copy of a table in the caller's memory, updated for each line tile. `fields`: the table decided for the largest
+    tile of an image."""
 
     def __init__(self, b: Builder, constant: V, fields: Mapping[str, int]):
         assert fields["kind"] in BY_LINES and fields["batch"] == 1 and fields["od"] == 1
@@ -48,8 +48,8 @@ class BandTable:
         )
 
     def set(self, first: V, lines: V) -> V:
-        """Write what stands for so many lines of the image from `first` on. How many bytes behind the address of the
-        image the input is."""
+        """Writes the table for `lines` lines of the image from `first` on. Returns the offset in bytes of the tile's
+        input from the address of the image."""
         b, f = self.b, self.fields
         above = b.mul(first, f["stride_h"])
         self._set("oh", lines)

@@ -1,4 +1,4 @@
-"""The tasks that multiply: pixels by features (`pixels.py`), or the other way round, or images by features."""
+"""Emitters of the tasks that multiply: pixels by features (`pixels.py`), features by pixels, or images by features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shlo_jit.kernels.target import Target
 
 
 class _FewTask(PixelsTask):
-    """A panel is a feature; see `narrow.py`."""
+    """Task of a skinny product: a panel is a single feature; see `narrow.py`."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target, few: str, features: int):
         super().__init__(b, types, target, gathers=False)
@@ -28,7 +28,8 @@ class _FewTask(PixelsTask):
         self.b.call("void", self.few, args)
 
     def report(self, final: V, ends: list[V]) -> None:
-        """A single feature's pixels may be adjacent: then they are told of as features first, image by image."""
+        """Reports finished pixels. Those of a single feature may be adjacent; then they are reported as features
+        first, image by image."""
         if self.features > 1:
             super().report(final, ends)
             return
@@ -53,7 +54,7 @@ class _FewTask(PixelsTask):
 def emit_last_task(
     module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 0, ends: int = 0, *, gathers: bool
 ) -> str:
-    """Features last; see `PixelsTask`."""
+    """Emits the task for features last; see `PixelsTask`. Returns its name."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     task = PixelsTask(b, types, target, gathers, own_tile, ends)
@@ -63,7 +64,7 @@ def emit_last_task(
 
 
 def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, features: int = 1) -> str:
-    """Features last, a few of them; see `narrow.py`."""
+    """Emits the task for features last with a few features; see `narrow.py`. Returns its name."""
     name = f"shlo_conv_{types.name}_few_task"
     few = emit_few(module, conv_plan(types, target), target, features)
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
@@ -74,7 +75,8 @@ def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, features
 
 
 def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Rows are features: all features of a group against a chunk of an image's pixels, gathered into panels of B."""
+    """Emits the task whose rows are features: all features of a group by a chunk of an image's pixels, which are
+    gathered into panels of B. Returns its name."""
     name = f"shlo_conv_{types.name}_first_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = ConvTask(b, types, target)
@@ -114,8 +116,9 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
 
 
 def emit_images_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Rows are images, which the table calls `ci`; `batch` counts the input's features. Some pixels of the output are
-    summed up a feature of the input at a time, so that what is read of it serves them all."""
+    """Emits the task whose rows are images, which the table calls `ci`; `batch` is the number of input features. A task
+    adds one input feature at a time to some output pixels, so that one read of the feature serves all of them. Returns
+    its name."""
     name = f"shlo_conv_{types.name}_images_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = ConvTask(b, types, target)

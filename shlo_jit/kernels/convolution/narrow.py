@@ -1,9 +1,9 @@
-"""Stripes of convolutions with a few output features, which would fill few lanes: here lanes go along k, over the input
-features of a line of the window.
+"""Stripes of convolutions with a few output features, which would fill few lanes of a register tile. Here lanes run
+along k, over the input features of a line of the window.
 
     y[p, f] = sum over k of x[p, k] * w[f, k]
 
-Every sum is a vector, each lane of which has the sum of every n-th k, n being the lanes; they are added up in halves.
+Each sum is a vector. With n lanes, each lane sums every n-th k; the lanes are added up at the end, halves first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.target import Target
 
 PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), **dict.fromkeys(range(6, 13), (2, 1))}
-"""By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
-busy and fill a vector, and a vector of weights is loaded for all."""
+"""Pixels computed together, by the count of features; smaller numbers are for the remainder. The sums are as many as
+keep the multiply-add units busy and fill a vector, and each loaded vector of weights serves all of these pixels."""
 FEW_PARAMS = [
     ("ptr", "x"),
     ("i64", "x_stride"),
@@ -32,18 +32,18 @@ FEW_PARAMS = [
     ("i64", "runs"),
     ("i64", "run_stride"),
 ]
-"""k is `runs` stretches of `run`, a `run_stride` apart from each other in x, and adjacent in w. Strides in bytes, of x
-and y from pixel to pixel, of w from feature to feature; the features of y are adjacent."""
+"""k consists of `runs` runs of `run` elements, which are `run_stride` apart in x and adjacent in w. Strides are in
+bytes: those of x and y from pixel to pixel, that of w from feature to feature. The features of y are adjacent."""
 
 
 def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) -> str:
-    """`void few(FEW_PARAMS)` for so many output features. Returns its name."""
+    """Emits `void few(FEW_PARAMS)` for so many output features. Returns its name."""
     name = f"{plan.symbol}_few{features}"
     b = module.function(name, FEW_PARAMS, attributes=attributes(target))
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
     done: V = i64(0)
     for step in PIXELS[features]:
-        # Weights that several pixels share are in registers, beside the sums.
+        # The weights that several pixels share occupy registers beside the sums.
         if step > 1 and (step + 1) * features >= target.vector_registers:
             continue
         end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
@@ -55,13 +55,13 @@ def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) 
 
 
 def _some(b: Builder, plan: GemmPlan, target: Target, features: int, pixels: int, x: V, y: V) -> None:
-    """All features of some pixels."""
+    """Emits all features of some pixels."""
     (_, x_stride, _, w, w_stride, _, y_stride, run, accumulate, runs, run_stride) = b.params
     unit, acc = vector(plan.unit, plan.lanes), vector(plan.acc, plan.lanes)
     whole = b.and_(run, i64(-plan.lanes))
 
     def add(sums: list[V], at: V, start: tuple[V, V], mask: V | None) -> list[V]:
-        """A vector of k, `at` of a run that starts there in x and w."""
+        """Returns the sums with one more vector of k added, `at` of a run that starts at `start` in x and w."""
 
         def load(p: V, stride: V, i: int) -> V:
             p = b.offset(b.offset(p, b.mul(at, plan.unit_bytes)), b.mul(stride, i))
@@ -90,7 +90,7 @@ def _some(b: Builder, plan: GemmPlan, target: Target, features: int, pixels: int
 
 
 def _store(b: Builder, plan: GemmPlan, sums: list[V], features: int, y: V, y_stride: V, accumulate: V) -> None:
-    """The lanes of each sum added up, pixel after pixel, to y, or on top of what it has."""
+    """Adds up the lanes of each sum, pixel after pixel, and stores them to y or adds them to y."""
     more = b.icmp("ne", accumulate, 0)
     dense = b.icmp("eq", y_stride, features * plan.out_bytes)
     for first in range(0, len(sums), plan.lanes):
@@ -109,7 +109,7 @@ def _store(b: Builder, plan: GemmPlan, sums: list[V], features: int, y: V, y_str
 
 
 def _whole(b: Builder, plan: GemmPlan, more: V, totals: V, count: int, place: V) -> list[V]:
-    """To places next to each other."""
+    """Stores the totals to adjacent places, with a mask."""
     n = lanes(totals.type)
     mask = V(f"<{n} x i1>", "<" + ", ".join(f"i1 {str(i < count).lower()}" for i in range(n)) + ">")
     type = vector(plan.out, n)
@@ -126,7 +126,7 @@ def _apart(b: Builder, plan: GemmPlan, more: V, totals: list[V], places: list[V]
 
 
 def _sum(b: Builder, plan: GemmPlan, before: V, total: V) -> V:
-    """What y has, of its type, and the sum of this call."""
+    """Returns the value of y, in its own type, plus the sum of this call."""
     if plan.out == plan.acc:
         return (b.fadd if is_float(plan.acc) else b.add)(before, total)
     return b.add(before, b.cast("trunc", total, before.type))

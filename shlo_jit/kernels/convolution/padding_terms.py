@@ -1,9 +1,9 @@
-"""Products with padding that the direct convolutions leave out: they are 0, but for kernels with NaN or infinities.
+"""Products with padding that the direct convolutions leave out: they are 0, except for kernels with NaN or infinities.
 
 The specification multiplies padding by the kernel, and 0 * NaN and 0 * inf are NaN. `depthwise.py` and `planes.py`
-leave window positions outside of the image out. So the routine checks a kernel that is not known to be finite once a
+leave out window positions outside the image. So the routine checks a kernel that is not known to be finite once per
 call, in one pass over its few numbers. If one is not finite, each line of results is corrected after it has been
-computed: a result becomes NaN if its window has such a number outside of the image. This is slow, and rare.
+computed: a result becomes NaN if its window has such a number outside the image. This is slow, and rare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shlo_jit.kernels.target import Target
 ODD_KERNEL = len(FRAME)
 """Slot of the tasks' frame, after those of `FRAME`: 1 if the kernel has a number that is not finite, else 0."""
 SUMS = 4
-"""Vectors of the kernel that are looked at together."""
+"""Vectors of the kernel that are checked together."""
 LINE_PARAMS = [
     ("ptr", "frame"),
     ("i64", "d"),
@@ -36,11 +36,11 @@ LINE_PARAMS = [
     ("i64", "pixel_step"),
 ]
 """A line of output pixels: its place, the addresses of its first channel's kernel and results, the number of channels,
-whose kernels are adjacent, and the bytes from channel to channel and from pixel to pixel of the results."""
+whose kernels are adjacent, and the distances in bytes between channels and between pixels of the results."""
 
 
 def has_padding_terms(types: GemmTypes) -> bool:
-    """Whether products with 0 may be anything but 0."""
+    """Whether products with 0 may differ from 0."""
     return types.acc in ("f32", "f64")
 
 
@@ -66,7 +66,7 @@ def find_odd_kernel(module: ModuleText, types: GemmTypes, target: Target, b: Bui
 
 
 def _emit_is_odd(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Writes `i64 odd(ptr kernel, i64 count)`: the sum of all products with 0 is NaN if one of them is."""
+    """Emits `i64 odd(ptr kernel, i64 count)`. The sum of all products with 0 is NaN if one of them is NaN."""
     name = f"shlo_conv_{types.name}_odd"
     b = module.function(name, [("ptr", "kernel"), ("i64", "count")], "i64", attributes=attributes(target))
     kernel, count = b.params
@@ -98,14 +98,14 @@ class PaddingTerms:
         self.name = _emit_line(module, types, target)
 
     def add(self, b: Builder, frame: V, line: Line) -> None:
-        """Make results NaN that padding makes NaN."""
+        """Emits the check of the kernel and the correction, which makes results NaN where padding requires it."""
         odd = b.load("i64", b.offset(frame, 8 * ODD_KERNEL), align=8)
         with b.if_(b.icmp("ne", odd, 0)):
             b.call("void", self.name, [frame, *line])
 
 
 def _emit_line(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Writes `void terms(LINE_PARAMS)`, which makes results NaN."""
+    """Emits `void terms(LINE_PARAMS)`, which makes results NaN where padding requires it. Returns its name."""
     name = f"shlo_conv_{types.name}_padding_terms"
     b = module.function(name, LINE_PARAMS, attributes=attributes(target))
     frame, d, h, kernel, output, channels, channel_step, pixel_step = b.params
@@ -114,17 +114,17 @@ def _emit_line(module: ModuleText, types: GemmTypes, target: Target) -> str:
     places = [input_place(b, g, d, i64(0), "d"), input_place(b, g, h, i64(0), "h")]
 
     def terms(c: V, corner: list[V] | None) -> V:
-        """The sum of a channel's products with 0: of all window positions, or of those outside of the image."""
+        """Returns the sum of a channel's products with 0: of all window positions, or of those outside the image."""
         zero = const(plan.acc, 0)
         with b.loop_carry(0, g.get("kd"), [zero], hint="kd") as kd:
             with b.loop_carry(0, g.get("kh"), kd.values, hint="kh") as kh:
                 with b.loop_carry(0, g.get("kw"), kh.values, hint="kw") as kw:
-                    taps = [kd.index, kh.index, kw.index]
-                    at = dot(b, *zip(taps, g.ints("w_sd w_sh w_sw"), strict=True), (c, i64(itemsize(types.b))))
+                    position = [kd.index, kh.index, kw.index]
+                    at = dot(b, *zip(position, g.ints("w_sd w_sh w_sw"), strict=True), (c, i64(itemsize(types.b))))
                     x = convert(b, b.load(storage(types.b), b.offset(kernel, at)), types.b, plan.unit)
                     more = b.fadd(kw.values[0], b.fmul(x, zero))
                     if corner is not None:
-                        more = b.select(_is_whole(b, g, corner, taps), kw.values[0], more)
+                        more = b.select(_is_whole(b, g, corner, position), kw.values[0], more)
                     kw.next(more)
                 kh.next(*kw.values)
             kd.next(*kh.values)
@@ -145,10 +145,10 @@ def _emit_line(module: ModuleText, types: GemmTypes, target: Target) -> str:
     return name
 
 
-def _is_whole(b: Builder, g: Arguments, corner: list[V], taps: list[V]) -> V:
-    """Whether a window position is inside of the image."""
+def _is_whole(b: Builder, g: Arguments, corner: list[V], position: list[V]) -> V:
+    """Returns whether a window position is inside the image."""
     inside = V("i1", "true")
-    for place, tap, axis in zip(corner, taps, "dhw", strict=True):
-        at = b.add(place, b.mul(tap, g.get(f"rdil_{axis}")))
+    for place, step, axis in zip(corner, position, "dhw", strict=True):
+        at = b.add(place, b.mul(step, g.get(f"rdil_{axis}")))
         inside = b.and_(inside, is_inside(b, g, at, axis))
     return inside

@@ -1,22 +1,22 @@
-"""The task whose rows are pixels: stripes of them against panels of features."""
+"""Task of a convolution whose rows are pixels: stripes of pixels by panels of features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.convolution.edge_tiles import each_call_of_taps
+from shlo_jit.kernels.convolution.edge_tiles import each_call_of_columns
 from shlo_jit.kernels.convolution.input import dot, split
 from shlo_jit.kernels.convolution.margins import idle_lines, is_in_margin, margin_symbol, runs_inside
 from shlo_jit.kernels.convolution.task import ConvTask, Part, Steps, Stripe
-from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
+from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, should_notify_epilogue
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
 
 
 class PixelsTask(ConvTask):
-    """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
+    """Task whose rows are pixels: a chunk of rows (lines of pixels if read in place) by a chunk of features."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own_tile: int = 0, ends: int = 0):
         super().__init__(b, types, target)
@@ -39,12 +39,12 @@ class PixelsTask(ConvTask):
         self.stripes = ceil_div(b, rows, plan.mr) if gathers else self._stripes_of_lines()
         self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
         self.table = b.alloca("ptr", plan.mr)
-        self.told = b.alloca("i64", 1)
-        """The first pixel that the epilogue was not told of."""
+        self.reported = b.alloca("i64", 1)
+        """The first pixel that has not been reported to the epilogue."""
         self.later = b.alloca("ptr", 1)
-        """What is fetched beside the next stripe."""
+        """Address of the data to prefetch beside the next stripe."""
         self.share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
-        # Fetching from nowhere would be a walk of the page tables each time.
+        # A prefetch of an invalid address would walk the page tables each time.
         following = b.select(b.icmp("eq", g.following_bytes, 0), g.pointer("output"), g.pointer("following"))
         self.soon = b.offset(following, b.mul(self.index, self.share))
 
@@ -56,51 +56,51 @@ class PixelsTask(ConvTask):
         )
 
     def _width(self, line: V) -> V:
-        """Pixels of a line: the last part of one that has been cut may be shorter than the others."""
+        """Returns the pixels of a line: the last part of a split line may be shorter than the others."""
         b, (rows, ow) = self.b, self.g.ints("rows ow")
         return b.min_(ow, b.sub(rows, b.mul(line, ow)))
 
     def part(self, part: Part) -> None:
-        """All stripes against the panels of a part of the window."""
+        """Emits all stripes against the panels of a part of the window."""
         b, g, done, final = self.b, self.g, part.done, part.final
         k = b.mul(g.get("run"), part.runs)
         packed, panel_bytes = self.panel(self.group, self.first_panel, done, k)
-        # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
+        # The next part's panels are prefetched beside this one's tiles; beside the last part's, `following`.
         after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
         fetched = b.select(final, self.share, b.mul(self.panels, panel_bytes))
         fetched = b.select(self.prepacked, fetched, i64(0))
         idle = i64(0) if self.gathers else b.mul(idle_lines(b, g, part, self.begin, self.end), self.per_line)
         stripes = b.sub(self.stripes, idle)
-        piece = b.udiv(fetched, b.mul(self.panels, b.max_(stripes, 1)))
-        piece = b.min_(piece, b.mul(k, FETCHED_A_STEP))
-        b.store(self.first_pixel, self.told, align=8)
+        per_tile = b.udiv(fetched, b.mul(self.panels, b.max_(stripes, 1)))
+        per_tile = b.min_(per_tile, b.mul(k, FETCHED_A_STEP))
+        b.store(self.first_pixel, self.reported, align=8)
         b.store(b.select(final, self.soon, after), self.later, align=8)
 
         def multiply(stripe: Stripe, steps: Steps) -> None:
             later = b.load("ptr", self.later, align=8)
-            b.store(b.offset(later, b.mul(self.panels, piece)), self.later, align=8)
+            b.store(b.offset(later, b.mul(self.panels, per_tile)), self.later, align=8)
             row = b.mul(g.get("w_width"), self.unit)
 
             def call(stripe: Stripe, steps: Steps, nth: V) -> None:
                 panels = b.offset(packed, b.mul(steps.before, row)), panel_bytes
                 c = b.offset(self.output, b.mul(stripe.first, g.get("o_pixel")))
-                beside = b.select(b.icmp("eq", nth, 0), piece, i64(0))
+                beside = b.select(b.icmp("eq", nth, 0), per_tile, i64(0))
                 self.multiply(stripe, panels, c, steps, (later, beside))
 
             if self.has_ends:
-                each_call_of_taps(b, g, row, stripe, steps, call)
+                each_call_of_columns(b, g, row, stripe, steps, call)
             else:
                 call(stripe, steps, i64(0))
 
         def done_with(stripe: Stripe, steps: Steps) -> None:
-            """Multiply, where there is something to do; the epilogue is told of some stripes at a time."""
+            """Multiplies if there is anything to multiply. Stripes are reported to the epilogue a few at a time."""
             with b.if_(b.icmp("sgt", steps.runs, 0)):
                 multiply(stripe, steps)
-            first, end = b.load("i64", self.told, align=8), b.add(stripe.first, stripe.height)
+            first, end = b.load("i64", self.reported, align=8), b.add(stripe.first, stripe.height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
-            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(stripe.nth, 1), self.stripes))):
+            with b.if_(should_notify_epilogue(b, nbytes, b.icmp("eq", b.add(stripe.nth, 1), self.stripes))):
                 self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
-                b.store(end, self.told, align=8)
+                b.store(end, self.reported, align=8)
 
         if self.gathers:
             self._gathered(part, done_with)
@@ -108,7 +108,7 @@ class PixelsTask(ConvTask):
             self._in_place(part, done_with)
 
     def multiply(self, stripe: Stripe, panels: tuple[V, V], c: V, steps: Steps, later: tuple[V, V]) -> None:
-        """A stripe by panels (address, distance), the sums to c. `later`: see `stripe`."""
+        """Multiplies a stripe by panels (address, distance) and stores the sums to c. `later`: see `stripe`."""
         first, distance = panels
         rows = [stripe.a, stripe.a_rs, stripe.a_cs, stripe.height]
         operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
@@ -119,7 +119,8 @@ class PixelsTask(ConvTask):
         b, g = self.b, self.g
         od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
-        # Of long sums a part has few lines to read and many products to do beside; with strides half is for nothing.
+        # If sums are long, a part has few lines to read and many products to hide that. With a stride, half of the
+        # prefetched bytes would be useless.
         whole = b.and_(b.and_(part.final, b.icmp("eq", part.more, 0)), b.icmp("eq", g.get("stride_w"), 1))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
@@ -147,7 +148,7 @@ class PixelsTask(ConvTask):
                 stripe(pixels, Steps(b.mul(first, run), run, runs, run_stride, i64(0), more))
 
     def _fetch_below(self, a: V, nbytes: V) -> None:
-        """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
+        """Prefetches the pixels below the windows of a stripe, which the next line's windows read first."""
         b, g = self.b, self.g
         down = b.add(b.mul(b.sub(g.get("kh"), 1), g.get("rdil_h")), g.get("stride_h"))
         below = b.offset(a, b.mul(down, g.get("a_h")))
@@ -155,15 +156,17 @@ class PixelsTask(ConvTask):
             b.prefetch(b.offset(below, i), locality=2)
 
     def _with_padding(self, part: Part, some: tuple[V, V], stripe: tuple[V, ...]) -> list[V]:
-        """What a stripe (image, d, h, w, height) at the margin reads of `some` (first, count) of a part's runs, copied
-        with its padding: where that is, and how far it is from run to run. Runs are lines of the window, or taps of
-        one line."""
+        """Emits a copy, with its padding, of what a stripe (image, d, h, w, height) at the margin reads of `some`
+        (first, count) of a part's runs. Returns its address and the distance between runs. Runs are lines of the
+        window, or positions in one line."""
         b, g = self.b, self.g
         lines = b.icmp("ne", g.get("margin_lines"), 0)
         depth, line, run = part.place
         first, runs = some
-        tap, count = b.select(lines, b.add(run, first), line), b.select(lines, runs, i64(1))
-        b.call("void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, tap, count, self.memory])
+        first_line, count = b.select(lines, b.add(run, first), line), b.select(lines, runs, i64(1))
+        b.call(
+            "void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, first_line, count, self.memory]
+        )
         run_stride = b.select(lines, g.get("margin_line"), g.get("run_stride"))
         return [b.offset(self.memory, b.select(lines, i64(0), b.mul(run, run_stride))), run_stride]
 

@@ -1,7 +1,7 @@
-"""Depthwise convolution with features first: each output plane comes from one input plane, vectors run along a line.
+"""Depthwise convolution with features first: an output plane depends on one input plane; vectors run along a line.
 
-Vectors whose windows lie inside the line are loaded plainly; at its ends lanes are masked; with a stride along the line
-lanes are gathered.
+Vectors whose windows lie inside the line are loaded without masks. At the ends of the line lanes are masked. With a
+stride along the line lanes are gathered.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _PlaneLine:
         self.input = b.offset(g.pointer("input"), base)
 
     def vector(self, w: V, load: Load, store: Callable[[V, V], None]) -> None:
-        """Pixels w .. w + lanes - 1."""
+        """Emits the pixels w .. w + lanes - 1."""
         b, g, n = self.b, self.g, self.plan.lanes
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
         rd, rh = (b.mul(r, s) for r, s in zip(g.ints("rdil_d rdil_h"), g.ints("in_sd in_sh"), strict=True))
@@ -77,7 +77,7 @@ class _PlaneLine:
         store(total, b.offset(self.output, b.mul(w, self.plan.out_bytes)))
 
     def multiply_add(self, x: V, y: V, z: V) -> V:
-        """x * y + z, the product rounded: results are those of the plain sum in the window's order, on every target.
+        """Returns x * y + z with a rounded product: results equal the plain sum in the window's order on every target.
         Each sum waits for its last addition anyway; contractions would be 4 % faster."""
         b = self.b
         if self.plan.acc not in ("float", "double"):
@@ -85,13 +85,13 @@ class _PlaneLine:
         return b.fadd(b.fmul(x, y), z)
 
     def element(self, x: V) -> V:
-        """What was loaded, as the input's type."""
+        """Returns a loaded vector as the input's type."""
         return self.b.bitcast(x, vector("half", self.plan.lanes)) if self.types.a == "f16" else x
 
     def run(self) -> None:
         b, g, n = self.b, self.g, self.plan.lanes
         kept = storage(self.types.a)
-        # LLVM takes masked halves apart through library calls where they are no native type.
+        # LLVM splits masked halves into library calls where halves are not a native type.
         element = vector("i16" if kept in ("half", "bfloat") else kept, n)
         lane = b.iota("i64", n)
         first, end, stride, extent = g.ints("inside0 inside1 stride_w in_w")
@@ -146,8 +146,8 @@ class _PlaneLine:
 
 
 def emit_planes_task(module: ModuleText, types: GemmTypes, target: Target, *, terms: PaddingTerms | None = None) -> str:
-    """`row_chunk` lines of all output planes, in order. `terms`: what padding adds, where the kernel may have NaN or
-    infinities."""
+    """Emits the task that computes `row_chunk` lines of the output planes, in order. `terms`: the correction for
+    products with padding, if the kernel may contain NaN or infinities. Returns the task's name."""
     name = f"shlo_conv_{types.name}_planes_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params

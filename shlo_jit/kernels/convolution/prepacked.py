@@ -1,5 +1,5 @@
-"""Panels of a convolution's kernel made when a program is compiled, from a constant: what `emit_weights_task` makes at
-run time, by NumPy."""
+"""Packing of a constant convolution kernel at compile time, with NumPy: the panels that `emit_weights_task` makes at
+run time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def prepack_kernel(
     target: Target,
     zeros: Callable[[int], np.ndarray] = bytes_of_zeros,
 ) -> np.ndarray:
-    """The panels of a kernel [group, tap, input feature, output feature] (any strides), `width` output features each,
-    as bytes: group after group, block of k after block of k (`ConvShape.blocks`), panel after panel, and in a panel tap
-    after tap, input feature after input feature. So what is read together lies together. What fills up the last panel
-    of a block is zero. `zeros` makes the memory, u8 of a size."""
-    groups, taps, ci, co = kernel.shape
+    """Returns the panels of a kernel [group, window position, input feature, output feature] (any strides), as bytes.
+
+    Each panel has `width` output features. The order is: groups, blocks of k (`decision.kernel_blocks`), panels, and in
+    a panel window positions, then input features; so data that is read together is contiguous. The last panel of a
+    block is filled up with zeros. `zeros` allocates the memory: u8 of the given size."""
+    groups, positions, ci, co = kernel.shape
     unit = UNITS[conv_plan(types, target).unit]
     panels, whole = -(-co // width), co // width
-    out = zeros(groups * taps * ci * panels * width * unit.itemsize).view(unit).reshape(groups, -1)
-    rows, at = kernel.reshape(groups, taps * ci, co), 0
+    out = zeros(groups * positions * ci * panels * width * unit.itemsize).view(unit).reshape(groups, -1)
+    rows, at = kernel.reshape(groups, positions * ci, co), 0
     for k in blocks:
         size = k * panels * width
         block = out[:, at * panels * width :][:, :size].reshape(groups, panels, k, width)

@@ -1,4 +1,4 @@
-"""A convolution as it is given: extents and strides; the ways it may run, and the slots of the table that says how."""
+"""Shape of a convolution (extents and strides), its strategies, and the slots of its parameter table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _FIELDS = (
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_taps w_group_bytes w_prepacked "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_positions "
+    "w_group_bytes w_prepacked "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
-    "margin_line margin_lines a_corner leaves_padding ends tap_heights"
+    "margin_line margin_lines a_corner leaves_padding ends column_heights"
 )
 FIELDS = tuple(_FIELDS.split())
-"""Slots of the parameter table, 8 bytes each. All strides in bytes."""
+"""Slots of the parameter table, 8 bytes each. All strides are in bytes."""
 
 Three = tuple[int, int, int]
 
@@ -71,36 +72,36 @@ WAYS = (
         Reason("small-groups", "groups have equal channels in and out, which divide the lanes and are contiguous"),
     ),
 )
-"""Strategies and when each is chosen, by number."""
+"""The strategies and when each is chosen, by their number."""
 BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
-"""By the size of the window."""
+"""Depthwise strategy by the size of the window."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:
-    """Up to three spatial values as (depth, height, width)."""
+    """Returns up to three spatial values as (depth, height, width), filled up in front with `fill`."""
     a, b, c = (fill,) * (3 - len(values)) + tuple(values)
     return a, b, c
 
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution over up to three spatial dimensions, given in order; missing ones are put before with extent 1.
+    """Shape of a convolution over up to three spatial dimensions, in order; missing ones are prepended with extent 1.
 
-    Strides are in elements and of any size and sign for input and kernel (a reversed window has negative kernel
-    strides and `kernel_offset` at its last element). Groups: `groups` products that share nothing; feature groups
+    Strides are in elements, of any size and sign for input and kernel (a reversed window has negative kernel strides,
+    and its `kernel_offset` is that of its last element). The `groups` are independent products. Feature groups
     advance the input by `ci` features, batch groups by their share of the batch.
 
-    The output is dense in one of two ways: `out_feature == 1` with pixels of an image and then images following each
-    other at `out_pixel` (features last), or `out_pixel == 1` with features at `out_feature` (features first).
+    The output has one of two dense layouts. Features last: `out_feature == 1`, with the pixels of an image, and then
+    the images, `out_pixel` apart. Features first: `out_pixel == 1`, with features `out_feature` apart.
     """
 
     batch: int
-    """Images a group."""
+    """Images per group."""
     groups: int
     ci: int
-    """Input features a group."""
+    """Input features per group."""
     co: int
-    """Output features a group."""
+    """Output features per group."""
     input: tuple[int, ...]
     window: tuple[int, ...]
     output: tuple[int, ...]
@@ -118,25 +119,26 @@ class ConvShape:
     out_group: int
     strides: tuple[int, ...] = ()
     pad_low: tuple[int, ...] = ()
-    """May be negative. What is needed at the high end follows from the output."""
+    """Padding at the low end, possibly negative. The padding at the high end follows from the output."""
     lhs_dilation: tuple[int, ...] = ()
     rhs_dilation: tuple[int, ...] = ()
     kernel_offset: int = 0
     lines: int = 0
-    """Of an image of the output, where a call makes some of them only, as many as `output` has at most; else 0."""
+    """Lines of a whole output image if a call computes only some of them, at most as many as `output` has; else 0."""
 
     @property
     def pixel_stride(self) -> int:
-        """`out_pixel`; where an image is one pixel, the distance of images."""
+        """`out_pixel`; the distance between images if an image is one pixel."""
         one = all(extent == 1 for extent in self.output)
         return self.out_image if one and self.batch > 1 else self.out_pixel
 
     @property
     def features_last(self) -> bool:
-        """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
+        """Whether rectangles are reported to the epilogue with features last (see `convolution.CONV_PARAMS`). Decides
+        where both readings fit."""
         return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
 
 
 def conv_plan(types: GemmTypes, target: Target) -> GemmPlan:
-    """The product a convolution is made of: operands are brought to the type of the sums first."""
+    """Returns the plan of the product that computes a convolution: operands are converted to the sums' type first."""
     return gemm_plan(GemmTypes(types.acc, types.acc, types.acc), target)

@@ -1,4 +1,4 @@
-"""What the tasks that multiply share: where pixels and panels are, and the parts of the window that a call takes."""
+"""Base of the tasks that multiply: addresses of pixels and panels, and the parts of the window that a call covers."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from shlo_jit.kernels.target import Target
 
 
 class Part(NamedTuple):
-    """Of the window: some runs of k."""
+    """A part of the window: some runs of k."""
 
     place: tuple[V, V, V]
-    """Which: the turns of the two outer loops, and the first run."""
+    """The indices of the two outer loops, and the first run."""
     offset: V
-    """Of A."""
+    """Bytes from a window's corner to the part, in A."""
     done: V
-    """k before it."""
+    """Elements of k before the part."""
     runs: V
     more: V
-    """1 where C has sums already."""
+    """1 if C holds partial sums already."""
     final: V
 
 
 class Stripe(NamedTuple):
-    """Pixels of a task that go through the tiles together."""
+    """Pixels of a task that one pass over the tiles covers."""
 
     nth: V
-    """Of the task's stripes."""
+    """Index among the task's stripes."""
     first: V
-    """Pixel."""
+    """Index of the first pixel."""
     w: V
-    """The same in its line; 0 where pixels are gathered."""
+    """Index of the first pixel in its line; 0 if pixels are gathered."""
     height: V
     a: V
     a_rs: V
-    """From pixel to pixel."""
+    """Stride from pixel to pixel."""
     a_cs: V
-    """From step to step of k in a run."""
+    """Stride from step to step of k in a run."""
 
 
 class Steps(NamedTuple):
-    """Of k, what a stripe takes of a part of the window."""
+    """The steps of k that a stripe takes from a part of the window."""
 
     before: V
-    """k of the part that is left out."""
+    """Elements of k that are left out before them."""
     k: V
-    """Of a run."""
+    """Elements of k in a run."""
     runs: V
     run_stride: V
     skipped: V
     """Bytes of a panel between runs."""
     more: V
-    """1 where C has sums already."""
+    """1 if C holds partial sums already."""
 
 
 class ConvTask:
-    """What the kinds of tasks share."""
+    """Base of the task emitters: the arguments, and addresses in the input and the packed kernel."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target):
         self.b, self.types, self.plan = b, types, conv_plan(types, target)
@@ -79,14 +79,14 @@ class ConvTask:
         self.unit = self.plan.unit_bytes
 
     def pixel_offset(self, d: V, h: V, w: V) -> V:
-        """Of the corner of an output pixel's window."""
+        """Returns the offset of the corner of an output pixel's window."""
         b, g = self.b, self.g
         strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
         return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
 
     def panel(self, group: V, nth: V, done: V, k: V) -> tuple[V, V]:
-        """Where the `k` rows behind `done` of a panel of the kernel are, and how far it is to the next panel. Panels
-        that were packed before are cut into blocks of k; others go on."""
+        """Returns the address of the `k` rows after the first `done` of a kernel panel, and the distance to the next
+        panel. Prepacked panels are cut into blocks of k; others are contiguous."""
         b, g = self.b, self.g
         row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
         block = b.mul(k, row)
@@ -96,7 +96,7 @@ class ConvTask:
         return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
 
     def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
-        """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
+        """Stores the addresses of `count` pixels, from flat pixel (image, d, h, w) `first` on."""
         b, g = self.b, self.g
         extents = g.ints("od oh ow")
         with b.loop(0, count, hint="pixel") as r:
@@ -110,7 +110,7 @@ class ConvTask:
         self.b.call("void", f"shlo_conv_{self.types.name}_gather", args)
 
     def each_call(self, body: Callable[[Part], None]) -> None:
-        """`body` for every part of the window, in order of k."""
+        """Emits `body` for every part of the window, in order of k."""
         b, g = self.b, self.g
         outer0, stride0, outer1, stride1 = g.ints("outer0 outer0_stride outer1 outer1_stride")
         runs, run, run_stride, each = g.ints("runs run run_stride runs_per_call")
@@ -126,8 +126,8 @@ class ConvTask:
     def stripe(
         self, args: list[V], later: tuple[V, V] | None = None, skipped: V | None = None, own_tiles: Sequence[int] = ()
     ) -> None:
-        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
-        `own_tiles`: heights that stripes have often, and for which there are tiles."""
+        """Calls the stripe. `later`: the address to prefetch from beside the tiles, and the bytes beside each tile; see
+        STRIPE_PARAMS. `own_tiles`: frequent heights of stripes, which have dedicated tiles."""
         b, args = self.b, [*args, *(later or (args[4], i64(0))), skipped or i64(0)]
 
         def call(own: int | None = None) -> list[V]:

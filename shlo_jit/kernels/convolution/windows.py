@@ -1,10 +1,10 @@
-"""Depthwise convolution by windows whose weights stay in registers: those of few pixels.
+"""Depthwise convolution with small windows, whose weights stay in registers.
 
-For a vector of channels, the pixels of a line follow each other: each window is loaded from the first level cache,
-where its neighbours have left it, beside multiply-adds that take as long. Where the target has masks, lines of the
-window above and below the input are masked, so that all lines of pixels run the same code; so are pixels beyond the
-ends of a line, and the last channels. A masked term is not added. Without masks, whole lines go this way, and of them
-the pixels whose windows lie inside.
+For a vector of channels, a loop runs along the pixels of a line. Windows are loaded from the first level cache, where
+its neighbour's loads have left it, and the loads overlap with multiply-adds that take as long. Where the target has
+masks, window lines above and below the input are masked, so that all lines of pixels run the same code. Pixels beyond
+the ends of a line and the last channels are masked, too. A masked term is not added. Without masks, only lines whose
+windows have all their lines inside the input take this path, and of these the pixels whose windows lie inside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shlo_jit.kernels.target import Target
 
 
 def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, z: V) -> V:
-    """x * y + z."""
+    """Returns x * y + z, as a fused multiply-add where the target has one."""
     if plan.acc not in ("float", "double"):
         return b.add(b.mul(x, y), z)
     return b.fma(x, y, z) if target.has_fma else b.fadd(b.fmul(x, y), z)
@@ -32,26 +32,26 @@ class _Vector(NamedTuple):
     """A vector of channels of a line."""
 
     rows: list[V]
-    """Where each line of the window begins in the input."""
+    """The addresses where the lines of the window begin in the input."""
     kernel: V
     words: list[V | None]
-    """For each line of the window a bit for each lane that is in the input; None where all are known to be."""
+    """A bit for each lane that is inside the input, per line of the window; None if all lanes are known to be."""
     lanes: V | None
-    """The same of the output."""
+    """A bit for each lane that is inside the output; None if all lanes are known to be."""
     output: V
-    """Where the line of pixels begins."""
+    """The address where the line of pixels begins."""
 
 
 class Windows:
-    """A line of output pixels, with windows of `size` x `size` pixels."""
+    """Emits a line of output pixels, with windows of `size` x `size` pixels."""
 
     def __init__(self, b: Builder, g: Arguments, types: GemmTypes, target: Target, size: int):
         self.b, self.g, self.types, self.target, self.size = b, g, types, target, size
         self.plan = conv_plan(types, target)
 
     def line(self, plane: V, kernel: V, output: V, channels: tuple[V, V], depth: V, top: V) -> None:
-        """Some channels of a line. `plane` is where the window's plane of the input begins, and `depth` whether it is
-        inside; `top` the line of the input that the window begins with."""
+        """Emits some channels of a line. `plane` is the address of the window's plane in the input, and `depth` says
+        whether that plane is inside the input. `top` is the input line of the window's first line."""
         b, g = self.b, self.g
         self.kernel, self.output, self.channels = kernel, output, channels
         self.rows, self.inside = [], []
@@ -63,16 +63,17 @@ class Windows:
         ow, first, end = self.g.ints("ow inside0 inside1")
         self._each_vector(lambda v: self._inner(v, first, end))
         if self.plan.masks:
-            # The pixels before the inner ones, then those after.
+            # First the pixels before the interior ones, then those after.
             with b.loop(0, b.add(first, b.sub(ow, end)), hint="outer") as s:
                 self._outer(b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(end, first))))
 
     def _clamped(self, place: V, extent: str) -> V:
-        """What is masked is not read, but its address should be one: processors are slow where it is none."""
+        """Clamps a position to the input: a masked load reads nothing, but is slow if its address is invalid."""
         return self.b.max_(self.b.min_(place, self.b.sub(self.g.get(extent), 1)), 0)
 
     def _each_vector(self, body: Callable[[_Vector], None]) -> None:
-        """The body for vectors without masks, where the lines of the window lie inside, and for the others."""
+        """Emits the body without masks for vectors whose window lines lie inside the input, and with masks for the
+        others."""
         b, n, (first, end) = self.b, self.plan.lanes, self.channels
         if not self.plan.masks:
             with b.loop(first, end, n, "channel") as c:
@@ -99,12 +100,12 @@ class Windows:
         return self._load(b.offset(v.kernel, dot(b, (i64(y), w_sh), (i64(x), w_sw))), self.types.b, v.lanes)
 
     def _inner(self, v: _Vector, first: V, end: V) -> None:
-        """The pixels from `first` to `end`, whose windows lie inside the line."""
-        b, g, taps = self.b, self.g, range(self.size)
-        weights = [[self._weight(v, y, x) for x in taps] for y in taps]
+        """Emits the pixels from `first` to `end`, whose windows lie inside the line."""
+        b, g, positions = self.b, self.g, range(self.size)
+        weights = [[self._weight(v, y, x) for x in positions] for y in positions]
         stride, pixel, out = g.ints("stride_w in_sw o_pixel")
         step = b.mul(g.get("rdil_w"), pixel)
-        places = [b.mul(step, x) for x in taps]
+        places = [b.mul(step, x) for x in positions]
         start = b.mul(b.sub(b.mul(first, stride), g.get("pad_w")), pixel)
         with b.loop_carry(first, end, [start, b.offset(v.output, b.mul(first, out))], hint="pixel") as carry:
             at, to = carry.values
@@ -118,8 +119,8 @@ class Windows:
             carry.next(b.add(at, b.mul(stride, pixel)), b.offset(to, out))
 
     def _outer(self, w: V) -> None:
-        """A pixel whose window sticks out of the line. The common cases, a half of the window or less beyond one end,
-        have code without masks along the line."""
+        """Emits a pixel whose window extends beyond the line. The common cases have code without masks along the line:
+        at most half of the window lies beyond one end."""
         b, g, size = self.b, self.g, self.size
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
         columns = [b.add(left, b.mul(g.get("rdil_w"), x)) for x in range(size)]
@@ -130,10 +131,10 @@ class Windows:
         for x in inside:
             count = b.add(count, b.cast("zext", x, "i64"))
 
-        def sums(taps: Sequence[int], v: _Vector, inside: list[V | None]) -> None:
+        def sums(positions: Sequence[int], v: _Vector, inside: list[V | None]) -> None:
             total = None
             for y, (row, word) in enumerate(zip(v.rows, v.words, strict=True)):
-                for x in taps:
+                for x in positions:
                     is_inside = inside[x]
                     some = word if is_inside is None else self._where(is_inside, word)
                     total = self._term(total, b.offset(row, places[x]), self._weight(v, y, x), some)
@@ -146,11 +147,11 @@ class Windows:
                 with b.loop(*self.channels, self.plan.lanes, "channel") as c:
                     sums(range(size), self._vector(c, lanes(b.sub(self.channels[1], c))), [*inside])
                 return []
-            taps, *rest = cases
-            fits = b.and_(b.icmp("eq", count, len(taps)), b.and_(inside[taps[0]], inside[taps[-1]]))
+            positions, *rest = cases
+            fits = b.and_(b.icmp("eq", count, len(positions)), b.and_(inside[positions[0]], inside[positions[-1]]))
 
             def here() -> list[V]:
-                self._each_vector(lambda v: sums(taps, v, [None] * size))
+                self._each_vector(lambda v: sums(positions, v, [None] * size))
                 return []
 
             return b.if_else(fits, here, lambda: otherwise(rest))
@@ -158,13 +159,13 @@ class Windows:
         half = size // 2
         otherwise([*(range(n, size) for n in range(1, half + 1)), *(range(size - n) for n in range(1, half + 1))])
 
-    # ------------------------------------------------------------------ vectors, of some lanes
+    # ------------------------------------------------------------------ vectors with masked lanes
     def _term(self, total: V | None, at: V, weight: V, word: V | None) -> V:
-        """The sum with one term more, in the lanes of `word`.
+        """Returns the sum with one more term, added in the lanes of `word`.
 
-        The first one is added to zeros in all lanes, of weights that are zeros in the others: LLVM 22 makes one
-        instruction of a masked load and a masked multiply-add, and where that would overwrite zeros which are wanted
-        again it parts the two, as a load without a mask (`tests/kernels/test_convolution.py`).
+        The first term is added to zeros in all lanes, and its weights are zero in the masked lanes. LLVM 22 combines a
+        masked load and a masked multiply-add into one instruction. If that would overwrite zeros which are needed
+        later, it splits the two again, into a load without a mask (`tests/kernels/test_convolution.py`).
         """
         b, x = self.b, self._load(at, self.types.a, word)
         if total is None:
@@ -187,14 +188,14 @@ class Windows:
             b.masked_store(x, at, self._mask(word))
 
     def _first_lanes(self, count: V) -> V | None:
-        """A bit for each lane below `count`; None where there are no masks, and no need of them."""
+        """Returns a bit for each lane below `count`; None if the target has no masks, where none are needed."""
         b, n = self.b, self.plan.lanes
         if not self.plan.masks:
             return None
         return b.cast("trunc", b.sub(b.shl(i64(1), b.min_(count, n)), 1), f"i{n}")
 
     def _where(self, condition: V, word: V | None) -> V | None:
-        """The lanes, or none where the condition does not hold; without masks it does."""
+        """Returns the lanes, or none if the condition does not hold. Without masks the condition always holds."""
         return None if word is None else self.b.select(condition, word, const(word.type, 0))
 
     def _mask(self, word: V) -> V:

@@ -1,7 +1,8 @@
-"""How the passes of an FFT read and write complex numbers.
+"""Loads and stores of complex numbers in the passes of an FFT.
 
-Between passes they lie *split*: the real parts of all elements, then the imaginary ones, so that a vector register
-holds the same part of neighbours. A program's tensors have *pairs* (or are *real*), which are taken apart on the way.
+Between passes complex numbers are *split*: the real parts of all elements, then the imaginary ones, so that a vector
+register holds the same part of adjacent elements. A program's tensors have *pairs* (or are *real*), which are split and
+joined in registers.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from shlo_jit.kernels.llvm_values import Index, V, const, lanes, vector, vector_
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a pass."""
+    """Layout of the source or the target of a pass."""
 
     kind: str
     """split, pairs or real."""
     imaginary: V | None = None
-    """Of split ones: address of the imaginary parts."""
+    """Address of the imaginary parts if the layout is split."""
 
 
 def side(b: Builder, kind: str, base: V, part: str, plane: Index) -> Side:
-    """An end at `base`, of split ones with `plane` elements from a real part to its imaginary part."""
+    """Returns the layout at `base`. If it is split, `plane` elements lie between a real part and its imaginary part."""
     return Side(kind, b.element(base, part, plane) if kind == "split" else None)
 
 
 def load(b: Builder, side: Side, base: V, part: str, at: V, n: int, mask: Mask | None = None) -> Point:
-    """n elements from element `at` on."""
+    """Loads n elements from element `at` on."""
     t = vector(part, n)
     if side.kind == "pairs":
         x = _load(b, vector(part, 2 * n), b.element(base, part, b.mul(at, 2)), mask and mask.pairs)
@@ -65,7 +66,7 @@ def store(b: Builder, side: Side, base: V, part: str, at: V, x: Point, mask: Mas
 
 @dataclass(frozen=True)
 class Mask:
-    """The first few lanes, of registers with one part and with pairs."""
+    """Masks of the first few lanes, of registers with one part and with pairs."""
 
     single: V
     pairs: V
@@ -90,7 +91,7 @@ def first_lanes(b: Builder, n: int, count: V) -> Mask:
 
 
 def span_loop(b: Builder, span: V, width: int, body: Callable[[V, int, Mask | None], None]) -> None:
-    """`body(offset, lanes, mask)` over `span` neighbours: whole registers, then the rest under a mask."""
+    """Emits `body(offset, lanes, mask)` over `span` adjacent elements: whole registers, then the rest under a mask."""
     whole = b.mul(b.udiv(span, width), width)
     with b.loop(0, whole, width, "q") as q:
         body(q, width, None)
@@ -100,7 +101,7 @@ def span_loop(b: Builder, span: V, width: int, body: Callable[[V, int, Mask | No
 
 
 def zip_lanes(b: Builder, xs: Sequence[V], run: int) -> list[V]:
-    """Registers x0 x1 ..., a power of two of them, in turn: `run` lanes of x0, of x1, ..., the next of x0 ..."""
+    """Interleaves registers x0 x1 ..., a power of two of them: `run` lanes of x0, of x1, ..., the next of x0 ..."""
     if len(xs) == 1:
         return list(xs)
     even, odd = zip_lanes(b, xs[0::2], run), zip_lanes(b, xs[1::2], run)

@@ -1,10 +1,10 @@
-"""Between the program's rows and a block of an FFT with a register's worth of them side by side.
+"""Transposition between the program's sequences and a block of an FFT, which has as many as fill a register.
 
-The sequences of the last axis lie one behind the other in memory. `lanes` of them are transposed into rows of `lanes`
-numbers, so that passes of any radix work on whole registers; afterwards the results are transposed back. The real part
-of element k goes to row `start + step k`, the imaginary part `plane` rows further. Blocks have room for whole square
-tiles. Half transforms of real numbers are stored as `fft_real` has them: their first element gets a row of its own in
-front of the block meanwhile, so that they are pairs of rows all the way.
+The sequences of the last axis follow each other in memory. `lanes` of them are transposed into rows of `lanes` numbers,
+so that passes of any radix work on whole registers; afterwards the results are transposed back. The real part of
+element k is stored in row `start + step k`, the imaginary part `plane` rows further. Blocks have room for whole square
+tiles. Half transforms of real numbers are stored as in `real.py`. Meanwhile their first element gets a separate row
+before the block, so that all elements are pairs of rows.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from shlo_jit.kernels.llvm_values import Index, V, const, i64, vector, vector_li
 
 @dataclass(frozen=True)
 class BlockCode(Code):
-    """Into a block or out of it; the units are its sequences, of which there may be fewer than lanes."""
+    """Transposes into a block or out of it; the units are its sequences, which may be fewer than the lanes."""
 
     part: str
     lanes: int
     kind: str
-    """What the tensor has: pairs, real, or half (pairs that are the half transforms of real numbers)."""
+    """Layout of the tensor: pairs, real, or half (pairs that are the half transforms of real numbers)."""
     inward: bool
 
     FIELDS: ClassVar = ("count", "stride", "start", "step", "plane", "end")
-    """Elements of a sequence, from one to the next; rows; the row behind those of `fft_real`."""
+    """Elements of a sequence, distance between sequences; rows; the row after those of `real.py`."""
 
     @property
     def name(self) -> str:
-        way = "in" if self.inward else "out"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_block_{self.kind}_{way}"
+        direction = "in" if self.inward else "out"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_block_{self.kind}_{direction}"
 
     def row(self, b: Builder, k: V) -> V:
         return b.element(b.params[0 if not self.inward else 1], self.part, b.mul(k, self.lanes))
 
     @property
     def _columns(self) -> int:
-        """Of a tile: elements that fill a register."""
+        """Elements of a tile that fill a register."""
         return self.lanes if self.kind == "real" else self.lanes // 2
 
     def write(self, b: Builder, sizes: Sizes) -> None:
@@ -68,7 +68,7 @@ class BlockCode(Code):
     def _in(self, b: Builder, sizes: Sizes, k: V, mask: V) -> None:
         n, columns = self.lanes, self._columns
         x = []
-        for j in range(n):  # sequences that are not there repeat the last
+        for j in range(n):  # lanes without a sequence repeat the last one
             sequence = b.min_(j, b.sub(b.params[5], 1)) if j else 0
             x.append(b.masked_load(vector(self.part, n), self._element(b, b.params[0], sequence, sizes, k), mask))
         groups = [zip_lanes(b, x[g : g + columns], n // columns) for g in range(0, n, columns)]

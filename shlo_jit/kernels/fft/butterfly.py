@@ -6,9 +6,9 @@ x[k] with x[r-k], which halves the products:
     a[k] = x[k] + x[r-k], b[k] = x[k] - x[r-k]
     X[j], X[r-j] = x[0] + sum a[k] cos(2 pi jk/r)  -/+  i sum b[k] sin(2 pi jk/r)
 
-Products are rounded before they are added, and the sums run from left to right: that is what the common portable FFTs
-do (FFTPACK's descendants, among them the ones NumPy and SciPy use), and the passes lose no time by it: they are bound
-by loads, shuffles and additions.
+Products are rounded before they are added, and the sums run from left to right, as in the common portable FFTs
+(FFTPACK's descendants, among them those of NumPy and SciPy). The passes lose no time by it: they are bound by loads,
+shuffles and additions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def times_minus_i(b: Builder, x: Point) -> Point:
 
 
 def butterfly(b: Builder, x: Sequence[Point]) -> list[Point]:
-    """The forward transform of the points."""
+    """Returns the forward transform of the points."""
     if len(x) == 1:
         return list(x)
     if len(x) in (2, 4, 8):
@@ -59,7 +59,7 @@ def butterfly(b: Builder, x: Sequence[Point]) -> list[Point]:
 
 
 def backward(b: Builder, x: Sequence[Point]) -> list[Point]:
-    """The inverse transform, times the number of points."""
+    """Returns the inverse transform, times the number of points."""
     return butterfly(b, [x[0], *x[:0:-1]])
 
 
@@ -77,7 +77,7 @@ def _four(b: Builder, x: Sequence[Point]) -> list[Point]:
 
 
 def const_half(type: str) -> V:
-    """The root of 1/2."""
+    """Returns the square root of 1/2."""
     return const(type, float(np.sqrt(np.longdouble(0.5))))
 
 
@@ -87,11 +87,11 @@ def _eight(b: Builder, x: Sequence[Point]) -> list[Point]:
     half = const_half(x[0][0].type)
     y1, y3 = odd[1], odd[3]
     # times exp(-i pi/4) and exp(-3 i pi/4)
-    turned1 = b.fmul(b.fadd(y1[0], y1[1]), half), b.fmul(b.fsub(y1[1], y1[0]), half)
-    turned3 = b.fmul(b.fsub(y3[1], y3[0]), half), b.fneg(b.fmul(b.fadd(y3[0], y3[1]), half))
-    turned = [odd[0], turned1, times_minus_i(b, odd[2]), turned3]
-    return [add(b, e, o) for e, o in zip(even, turned, strict=True)] + [
-        subtract(b, e, o) for e, o in zip(even, turned, strict=True)
+    rotated1 = b.fmul(b.fadd(y1[0], y1[1]), half), b.fmul(b.fsub(y1[1], y1[0]), half)
+    rotated3 = b.fmul(b.fsub(y3[1], y3[0]), half), b.fneg(b.fmul(b.fadd(y3[0], y3[1]), half))
+    rotated = [odd[0], rotated1, times_minus_i(b, odd[2]), rotated3]
+    return [add(b, e, o) for e, o in zip(even, rotated, strict=True)] + [
+        subtract(b, e, o) for e, o in zip(even, rotated, strict=True)
     ]
 
 
@@ -107,7 +107,8 @@ def _odd(b: Builder, x: Sequence[Point]) -> list[Point]:
 
 
 def odd_terms(b: Builder, x: Sequence[V]) -> tuple[list[V], list[V]]:
-    """Of an odd number r of real x: the sums with cosines for j <= r/2, and those with sines for 0 < j <= r/2."""
+    """Returns sums of an odd number r of real x: those with cosines for j <= r/2, and those with sines for
+    0 < j <= r/2."""
     r, t = len(x), x[0].type
     pairs = range(1, r // 2 + 1)
     sums = [b.fadd(x[k], x[r - k]) for k in pairs]
@@ -131,14 +132,14 @@ def odd_terms(b: Builder, x: Sequence[V]) -> tuple[list[V], list[V]]:
 
 
 def _root(k: int, r: int) -> tuple[float, float]:
-    """Cosine and sine of 2 pi k / r."""
+    """Returns cosine and sine of 2 pi k / r."""
     angle = 2 * np.arctan2(np.longdouble(0), np.longdouble(-1)) * (k % r) / r
     return float(np.cos(angle)), float(np.sin(angle))
 
 
 def real_butterfly(b: Builder, x: Sequence[V]) -> list[Point]:
-    """The first half of the forward transform of 2, 4 or an odd number of real numbers; X[0] and of even ones the
-    last have no imaginary part (it is their real part here)."""
+    """Returns the first half of the forward transform of 2, 4 or an odd number of real numbers. X[0], and the last one
+    of an even number, have no imaginary part (it equals their real part here)."""
     if len(x) == 2:
         s, d = b.fadd(x[0], x[1]), b.fsub(x[0], x[1])
         return [(s, s), (d, d)]
@@ -151,7 +152,7 @@ def real_butterfly(b: Builder, x: Sequence[V]) -> list[Point]:
 
 
 def hermitian_butterfly(b: Builder, x: Sequence[Point], r: int) -> list[V]:
-    """The r real numbers (2, 4 or odd) that the inverse transform, times r, makes of the first half of a transform."""
+    """Returns the r real numbers (2, 4 or odd) of the inverse transform, times r, of the first half of a transform."""
     if r == 2:
         return [b.fadd(x[0][0], x[1][0]), b.fsub(x[0][0], x[1][0])]
     if r == 4:

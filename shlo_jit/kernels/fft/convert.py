@@ -1,4 +1,4 @@
-"""Passes around an FFT that go row by row: products with a table, and the symmetry of real transforms."""
+"""Passes before and after an FFT that work row by row: products with a table, and the symmetry of real transforms."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from shlo_jit.kernels.llvm_values import V, const, i64, vector
 
 
 def planes(w: np.ndarray, part: str) -> np.ndarray:
-    """Real parts, then imaginary ones, as numbers of the part's type."""
+    """Returns the real parts, then the imaginary ones, as numbers of the part's type."""
     return np.concatenate([np.real(w), np.imag(w)]).astype(dtype_of(part))
 
 
 @dataclass(frozen=True)
 class RowsCode(Code):
-    """target[row] = source[row] * factors[row] for row < rows, and 0 up to `rows_out`. The table has `planes` of
-    factors; without `factors` one real number for all rows. A unit is a row of `span` elements; with `flat` rows are
-    single elements, and one unit has them all."""
+    """Computes target[row] = source[row] * factors[row] for row < rows, and 0 up to `rows_out`. The table has `planes`
+    of factors; without `factors`, one real number for all rows. A unit is a row of `span` elements. With `flat`, rows
+    are single elements, and one unit has all of them."""
 
     part: str
     lanes: int
@@ -65,7 +65,7 @@ class RowsCode(Code):
             b.if_else(b.icmp("slt", row, sizes.rows), copy, empty)
 
     def _run(self, b: Builder, sizes: Sizes, at: V, to: V, span: V, row: V | None) -> None:
-        """Elements of one row, or with `row` None rows of one element."""
+        """Emits the elements of one row or, if `row` is None, rows of one element."""
         source = side(b, self.source, b.params[0], self.part, sizes.in_plane)
         target = side(b, self.target, b.params[1], self.part, sizes.out_plane)
         table = side(b, "split", b.params[2], self.part, sizes.rows)
@@ -87,12 +87,12 @@ class RowsCode(Code):
 
 @dataclass(frozen=True)
 class RealCode(Code):
-    """Between the transform X of n = 2h real numbers and the transform Z of them as h complex ones.
+    """Converts between the transform X of n = 2h real numbers and the transform Z of them as h complex numbers.
 
     With E and O the transforms of the even and the odd elements, Z = E + iO and X = E + W O, W[k] = exp(-2 pi i k/n):
         X[k] = (Z[k] + conj Z[h-k]) / 2  -  i W[k] (Z[k] - conj Z[h-k]) / 2        (`forward`, k <= h, Z[h] = Z[0])
         Z[k] = (X[k] + conj X[h-k]) / 2  +  i conj W[k] (X[k] - conj X[h-k]) / 2   (k < h)
-    The imaginary parts of X[0] and X[h] are taken as zero. X lies as pairs, Z split; there is one unit.
+    The imaginary parts of X[0] and X[h] are taken as zero. X is stored as pairs, Z split; there is one unit.
     """
 
     part: str
@@ -103,11 +103,11 @@ class RealCode(Code):
 
     @property
     def name(self) -> str:
-        way = "forward" if self.forward else "backward"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_halves_{way}"
+        direction = "forward" if self.forward else "backward"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_halves_{direction}"
 
     def table(self, h: int) -> np.ndarray:
-        """-i W[k] / 2 or i conj W[k] / 2, for k < h."""
+        """Returns -i W[k] / 2 or i conj W[k] / 2, for k < h."""
         w = roots(np.arange(h), 2 * h)
         return planes(-0.5j * w if self.forward else 0.5j * np.conj(w), self.part)
 
@@ -123,7 +123,7 @@ class RealCode(Code):
             self._some(b, h, source, target, k, 1)
 
     def _some(self, b: Builder, h: V, source: Side, target: Side, k: V, n: int) -> None:
-        """k, k+1, ..., n of them, where 0 < k < h."""
+        """Emits n elements from k on, where 0 < k < h."""
         x = load(b, source, b.params[0], self.part, k, n)
         back = load(b, source, b.params[0], self.part, b.sub(b.add(h, 1 - n), k), n)
         y: Point = b.reverse(back[0]), b.fneg(b.reverse(back[1]))
@@ -145,8 +145,8 @@ class RealCode(Code):
 
 @dataclass(frozen=True)
 class HermitianCode(Code):
-    """All n elements, split, from the first n // 2 + 1 (n odd), pairs: X[n-k] = conj X[k]. The imaginary part of X[0]
-    is taken as 0. One unit."""
+    """Computes all n elements, split, from the first n // 2 + 1 (n odd), pairs: X[n-k] = conj X[k]. The imaginary part
+    of X[0] is taken as 0. There is one unit."""
 
     part: str
 

@@ -1,18 +1,18 @@
 """Fast Fourier transforms as passes over memory: Stockham's algorithm, which needs no bit reversal.
 
 A *block* is `columns` transforms of length n side by side: n rows of `columns` elements. A pass of radix r splits every
-transform in r; with s the product of the radices so far times the columns, and m = n columns / (s r), it does
+transform in r. With s the product of the previous radices and the columns, and m = n columns / (s r), it computes
 
     for p < m, q < s:   y[q + s (r p + i)] = w^(p i) DFT_r(x[q + s (p + m k)] for k < r)[i],   w = exp(-2 pi i / (m r))
 
 The reads are contiguous in t = q + s p whatever the radix, and so are the writes once s fills a register; before that
-the results of one register of t's are zipped into place. Powers of two come first, so that is soon. The twiddle factors
-are computed once and accurately, so the error is that of the log n roundings on the way (Van Loan, "Computational
-Frameworks for the Fast Fourier Transform", 1992, sections 1.7 and 2.4).
+the results of one register of t's are interleaved. Powers of two come first, so s soon fills a register. The twiddle
+factors are computed once and accurately, so the error is that of the log n roundings on the way (Van Loan,
+"Computational Frameworks for the Fast Fourier Transform", 1992, sections 1.7 and 2.4).
 
 Each variety of a pass (`PassCode`) is a routine: machine code that takes extents and strides as arguments, in an array
-of i64, so a program with a transform of any length is a few calls. The inverse transform is the same code: its twiddle
-factors are the conjugates and it reads the inputs x[1], ..., x[r-1] of each butterfly in reverse.
+of i64, so a program with a transform of any length is a few calls. The inverse transform runs the same code: its
+twiddle factors are the conjugates, and it reads the inputs x[1], ..., x[r-1] of each butterfly in reverse.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
 PARAMS = [("ptr", "source"), ("ptr", "target"), ("ptr", "table"), ("ptr", "sizes"), ("i64", "first"), ("i64", "last")]
-"""Of every pass; it treats the units from `first` to `last`. `sizes` are i64, the FIELDS of its class."""
+"""Parameters of every pass; it computes the units from `first` to `last`. `sizes` are i64: the FIELDS of its class."""
 WRITTEN_OUT = (2, 3, 4, 5, 7, 8, 11)
-"""Radices with a butterfly of their own; other primes go by `fft_generic`."""
+"""Radices with a dedicated butterfly; other primes use `generic.py`."""
 
 
 MANY_ROOTS = 4096
@@ -46,16 +46,16 @@ MOST_ROOTS_KEPT = 1 << 20
 
 @dataclass(frozen=True)
 class Step:
-    """A pass of a certain length: the routine and its arguments."""
+    """A pass of a certain length: its routine and the arguments."""
 
     routine: Routine
     sizes: tuple[int, ...]
     units: int
     table: np.ndarray = field(compare=False)
     written: int
-    """Numbers of the target that are written, counting from its first, when it is a buffer between passes."""
+    """Real numbers of the target that are written, from its first on, if it is a buffer between passes."""
     sequences: bool = False
-    """The units are the sequences of a block."""
+    """Whether the units are the sequences of a block."""
 
     @property
     def symbol(self) -> str:
@@ -63,7 +63,7 @@ class Step:
 
 
 class Sizes:
-    """The sizes of a pass in its function, by name."""
+    """The sizes of a pass, by name, as registers of its function."""
 
     def __init__(self, b: Builder, names: Sequence[str]) -> None:
         self._values = {name: b.load("i64", b.element(b.params[3], "i64", k)) for k, name in enumerate(names)}
@@ -100,10 +100,10 @@ class Code:
 
 @dataclass(frozen=True)
 class PassCode(Code):
-    """A pass with a certain radix, width and kinds of ends.
+    """A pass with a certain radix, width and layouts.
 
-    A unit is one p (or a slice of its q's) or one row of the result; with `run`, one register of t's, whose results
-    are zipped into place in runs of so many lanes.
+    A unit is one p (or a slice of its q's) or one row of the result. With `run`, it is one register of t's, whose
+    results are interleaved in runs of `run` lanes.
     """
 
     part: str
@@ -113,10 +113,10 @@ class PassCode(Code):
     source: str
     target: str
     last: bool
-    """No twiddle factors, but a scale."""
+    """Whether there are no twiddle factors, but a scale."""
     rows: str
-    """Registers of a unit: `one`; `partial`, the first lanes of one; `several`; `overlapping`, of which the last begins
-    within the one before; `masked`, several and a rest under a mask."""
+    """Registers of a unit: `one`; `partial`, the first lanes of one; `several`; `overlapping`, where the last begins
+    inside the one before; `masked`, several and a rest under a mask."""
     run: int = 0
 
     FIELDS: ClassVar = (
@@ -158,7 +158,7 @@ class PassCode(Code):
         return y
 
     def _rows(self, b: Builder, sizes: Sizes, unit: tuple[V, V], source: Side, target: Side) -> None:
-        """A unit is the p it has and the first of its q's."""
+        """Emits a unit, which is given by its p and the first of its q's."""
         r, n = self.radix, self.lanes
         p, at_in, at_out = self._place(b, sizes, unit)
         factors: list[Point] = []
@@ -178,7 +178,7 @@ class PassCode(Code):
         self._span(b, sizes, body)
 
     def _place(self, b: Builder, sizes: Sizes, unit: tuple[V, V]) -> tuple[V, V, V]:
-        """p of a unit, and where the unit begins in the source and in the target."""
+        """Returns p of a unit, and where the unit begins in the source and in the target."""
         p, q = unit
         return p, b.add(b.mul(p, sizes.in_p), q), b.add(b.mul(p, sizes.out_p), q)
 
@@ -195,8 +195,8 @@ class PassCode(Code):
                 body(b.min_(q, last) if self.rows == "overlapping" else q, self.lanes, None)
 
     def _zipped(self, b: Builder, sizes: Sizes, u: V, source: Side, target: Side) -> None:
-        """The results of one register of t's fill r registers' worth of neighbours. The last register may begin within
-        the one before: both write the same there."""
+        """Emits a unit whose results, of one register of t's, fill r registers of adjacent elements. The last register
+        may begin inside the one before: both write the same values there."""
         r, n = self.radix, self.lanes
         at = b.min_(b.mul(u, n), b.sub(sizes.span, n))
         y = self._points(b, sizes, at, source, None)
@@ -211,7 +211,7 @@ class PassCode(Code):
 
 
 def twiddles_of(b: Builder, part: str, p: Index, radix: int) -> list[Point]:
-    """The r - 1 factors of one p."""
+    """Loads the r - 1 factors of one p."""
     row = b.element(b.params[2], part, b.mul(p, 2 * (radix - 1)))
     parts = [b.load(part, b.element(row, part, k)) for k in range(2 * (radix - 1))]
     return list(zip(parts[0::2], parts[1::2], strict=True))
@@ -223,7 +223,8 @@ def dtype_of(part: str) -> type:
 
 
 def roots(k: np.ndarray, n: int) -> np.ndarray:
-    """exp(-2 pi i k / n) in extended precision. Many are products of two out of 2 sqrt(n) (a cosine takes 100 ns)."""
+    """Returns exp(-2 pi i k / n) in extended precision. Many roots are products of two out of 2 sqrt(n), since a cosine
+    takes 100 ns."""
     k = k % n
     if len(k) <= MANY_ROOTS:
         return _exact_roots(k, n)
@@ -239,8 +240,8 @@ def _exact_roots(k: np.ndarray, n: int) -> np.ndarray:
 
 
 class Roots:
-    """exp(-2 pi i k / n) in double precision: products of two out of some 2 sqrt(n) cosines and sines of angles below
-    pi/4. Rounded to f32 that is exact to the last bit, in f64 off by one or two units."""
+    """Roots exp(-2 pi i k / n) in double precision: products of two out of some 2 sqrt(n) cosines and sines of angles
+    below pi/4. Rounded to f32 they are exact to the last bit; in f64 the error is one or two units."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -274,12 +275,12 @@ class Roots:
 
 @lru_cache(maxsize=2)
 def roots_of(n: int) -> Roots:
-    """The roots of 1 that all passes of a transform of length n take their factors from."""
+    """Returns the roots of 1 from which all passes of a transform of length n take their factors."""
     return Roots(n)
 
 
 def _root(k: int, n: int) -> tuple[float, float]:
-    """Cosine and sine of 2 pi k / n by the octant of k."""
+    """Returns cosine and sine of 2 pi k / n, by the octant of k."""
     unit = float(np.arctan2(np.longdouble(0), np.longdouble(-1)) / 4 / n)
     octant, rest = divmod(8 * (k % n), n)
     angle = unit * (n - rest if octant % 2 else rest)
@@ -290,12 +291,12 @@ def _root(k: int, n: int) -> tuple[float, float]:
 
 
 def interleaved(w: np.ndarray, part: str) -> np.ndarray:
-    """Real and imaginary parts in turn, as numbers of the part's type."""
+    """Returns real and imaginary parts alternately, as numbers of the part's type."""
     return np.stack([np.real(w), np.imag(w)], axis=-1).astype(dtype_of(part)).reshape(-1)
 
 
 def twiddles(n: int, done: int, radix: int, count: int, inverse: bool) -> np.ndarray:
-    """w^(p i) for p < count and 0 < i < r, where w = exp(-2 pi i done / n) or its conjugate: [count, r - 1]."""
+    """Returns w^(p i) for p < count and 0 < i < r, with w = exp(-2 pi i done / n) or its conjugate: [count, r - 1]."""
     w = _forward_twiddles(n, done, radix, count)
     return np.conj(w) if inverse else w
 
@@ -307,10 +308,10 @@ def _forward_twiddles(n: int, done: int, radix: int, count: int) -> np.ndarray:
 
 
 def forget_twiddles() -> None:
-    """Give up what is kept for further passes of the transform that is being planned."""
+    """Drops the factors that are cached for further passes of the transform that is being planned."""
     _forward_twiddles.cache_clear()
 
 
 def radix_roots(n: int, radix: int) -> np.ndarray:
-    """exp(2 pi i k / r), k < r, for a radix of a transform of length n."""
+    """Returns exp(2 pi i k / r), k < r, for a radix of a transform of length n."""
     return np.conj(roots_of(n)[np.arange(radix) * (n // radix)])

@@ -1,7 +1,7 @@
-"""Passes of an FFT whose radix is an odd number that has no butterfly of its own: the radix is an argument.
+"""Passes of an FFT whose radix is an odd number without a dedicated butterfly: the radix is an argument.
 
-The sums over k of `fft_butterfly` run over a copy of the points in the stack: a[k] and b[k], for 0 < k < r/2. Terms
-are added by twos (the first two to x[0] one by one), which is as fast as it is accurate.
+The sums over k of `butterfly.py` run over a copy of the points on the stack: a[k] and b[k], for 0 < k < r/2. Terms are
+added in pairs (the first two to x[0] one by one), which is as fast as it is accurate.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shlo_jit.kernels.fft.fft import PassCode, Sizes
 from shlo_jit.kernels.llvm_values import V, i64, vector
 
 Numbers = tuple[V, ...]
-"""The parts of a number: two, or the real one only."""
+"""The parts of a number: two, or only the real one."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Registers in the stack, numbered."""
+    """Numbered registers on the stack."""
 
     type: str
     pointer: V
@@ -43,7 +43,7 @@ class Workspace:
 
 
 class Sums:
-    """The sums with cosines and sines of one j. The table has cos and sin of 2 pi k / r, k < r, in turn."""
+    """Sums with cosines and sines for one j. The table has cos and sin of 2 pi k / r, k < r, alternately."""
 
     def __init__(self, b: Builder, part: str, lanes: int, table: V, radix: V, j: V) -> None:
         self.b, self.part, self.lanes, self.table, self.radix, self.j = b, part, lanes, table, radix, j
@@ -57,7 +57,7 @@ class Sums:
         return self.b.fmul(space.load(self.b, k), self.root(k, which))
 
     def group(self, space: Workspace, k: V, size: int, which: int) -> V:
-        """The sum of `size` terms from k on."""
+        """Returns the sum of `size` terms from k on."""
         total = self.term(space, k, which)
         for i in range(1, size):
             total = self.b.fadd(total, self.term(space, self.b.add(k, i), which))
@@ -66,7 +66,7 @@ class Sums:
     def run(
         self, starts: list[V | None], spaces: list[Workspace], which: list[int], groups: tuple[int, ...]
     ) -> list[V]:
-        """For each space, its start and then all terms, in groups of the given sizes (as many as fit, each)."""
+        """Returns for each space its start plus all terms, in groups of the given sizes (as many as fit, each)."""
         b, end = self.b, b_half(self.b, self.radix)
         totals = []
         for start, space, w in zip(starts, spaces, which, strict=True):
@@ -83,7 +83,7 @@ class Sums:
 
 
 def b_half(b: Builder, radix: V) -> V:
-    """(r + 1) / 2."""
+    """Returns (r + 1) / 2."""
     return b.udiv(b.add(radix, 1), 2)
 
 
@@ -98,7 +98,7 @@ class GenericPassCode(PassCode):
         after = b.element(b.params[2], self.part, b.mul(radix, 2))
 
         def finish(i: V, x: tuple[V, V], to: V, mask: Mask | None) -> None:
-            """Output i, for i > 0."""
+            """Stores output i, for i > 0."""
             if self.last:
                 factor = b.splat(b.load(self.part, after), n)
                 x = scale(b, x, factor)
@@ -132,8 +132,8 @@ class GenericPassCode(PassCode):
 def fold(
     b: Builder, radix: V, x0: Numbers, pair: Callable[[V], tuple[Numbers, Numbers]], spaces: list[Workspace]
 ) -> Numbers:
-    """Puts the sums and the differences of x[k] and x[r-k], which `pair` gives, into the spaces (of every part the
-    sum, then of every part the difference); returns X[0]."""
+    """Stores the sums and the differences of x[k] and x[r-k], which `pair` returns, in the spaces: the sums of all
+    parts, then the differences of all parts. Returns X[0]."""
     with b.loop_carry(1, b_half(b, radix), list(x0), 1, "k") as carry:
         k = carry.index
         both = list(zip(*pair(k), strict=True))

@@ -1,14 +1,15 @@
-"""A one-dimensional transform of any length and kind as a list of passes (see `fft.py`).
+"""Plan of a one-dimensional transform of any length and kind: a list of passes (see `fft.py`).
 
-- Few or long sequences of the last axis go one at a time, and so do blocks of columns of other axes. A transform of 2h
-  real numbers is then one of h complex numbers and a pass over the result.
-- Many short sequences of the last axis are transposed into blocks of a register's worth (`fft_blocks`), real ones for
-  passes of real numbers (`fft_real`).
-- Lengths with a large prime factor go by Bluestein's algorithm: with c[k] = exp(-i pi k^2 / n) and jk = (j^2 + k^2 -
+- Few or long sequences of the last axis are transformed one at a time, and so are blocks of columns of other axes. A
+  transform of 2h real numbers is then one of h complex numbers and a pass over the result.
+- Many short sequences of the last axis are transposed into blocks that fill a register (`blocks.py`), real ones for
+  passes of real numbers (`real.py`).
+- Lengths with a large prime factor use Bluestein's algorithm. With c[k] = exp(-i pi k^2 / n) and jk = (j^2 + k^2 -
   (k-j)^2) / 2, a transform is c[k] times the convolution of x[j] c[j] with conj c, which is a product of transforms of
   any length >= 2n - 1.
 
-The kinds of passes that a transform has not are not imported: that is time, too, in a process that has one transform.
+Modules of passes that a transform does not need are not imported: imports take time in a process that has one
+transform.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from shlo_jit.kernels.fft.fft import (
 
 @dataclass(frozen=True)
 class Transform:
-    """What to do: `kind` is c2c, r2c or c2r; n is the length of the complex or real sequence; the rows of a block are
-    `stride` elements apart, and `columns` of them are transformed together. With `block`, a block is `lanes` sequences
-    of consecutive elements that follow each other. The result is multiplied by `scale`."""
+    """Description of a transform. `kind` is c2c, r2c or c2r; n is the length of the complex or real sequence. The rows
+    of a block are `stride` elements apart, and `columns` of them are transformed together. With `block`, a block is
+    `lanes` consecutive sequences of contiguous elements. The result is multiplied by `scale`."""
 
     kind: str
     part: str
@@ -52,7 +53,8 @@ class Transform:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a pass: rows of `stride` elements, pairs, real, or split in planes of `plane` elements."""
+    """Layout of a pass's source or target: rows of `stride` elements, as pairs, real, or split in planes of `plane`
+    elements."""
 
     kind: str
     stride: int
@@ -60,7 +62,7 @@ class End:
 
 
 def radices(n: int) -> list[int] | None:
-    """n as a product of radices in the order of the passes; None for those that are left to Bluestein's algorithm."""
+    """Returns n as a product of radices in the order of the passes; None if Bluestein's algorithm is used."""
     out, rest = [], n
     for radix in (8, 4):
         while rest % radix == 0:
@@ -79,7 +81,7 @@ def _bluestein_pays(n: int, largest: int) -> bool:
 
 
 def _cost(n: int) -> float:
-    """Operations, up to a factor."""
+    """Returns the number of operations, up to a factor."""
     total, rest, k = 0.0, n, 2
     while rest > 1:
         while rest % k == 0:
@@ -89,7 +91,7 @@ def _cost(n: int) -> float:
 
 
 def _convenient(least: int) -> int:
-    """The smallest of 2^a, 3 2^a, 5 2^a, 9 2^a from `least` on, a >= 4."""
+    """Returns the smallest of 2^a, 3 2^a, 5 2^a, 9 2^a with a >= 4 that is at least `least`."""
     found = []
     for odd in (1, 3, 5, 9):
         size = 16 * odd
@@ -100,8 +102,8 @@ def _convenient(least: int) -> int:
 
 
 def in_blocks(kind: str, n: int, outer: int, lanes: int) -> bool:
-    """Whether `outer` sequences of the last axis, of length n, are better transposed. Not from some length on if powers
-    of two fill the registers soon: alone, sequences take less memory."""
+    """Whether `outer` sequences of the last axis, of length n, should be transposed into blocks. Above some length they
+    are not, if powers of two fill the registers soon: single sequences take less memory."""
     if n < 2 or n * lanes > tuning.FFT_BLOCK_ELEMENTS or radices(n) is None:
         return False
     points = n if kind == "c2c" or n % 2 else n // 2
@@ -112,7 +114,7 @@ def in_blocks(kind: str, n: int, outer: int, lanes: int) -> bool:
 
 @lru_cache(maxsize=16)
 def plan(t: Transform) -> list[Step]:
-    """The passes, in order; the first reads the program's tensor, the last writes it."""
+    """Returns the passes, in order; the first reads the program's tensor, the last writes it."""
     try:
         return _plan(t)
     finally:
@@ -149,14 +151,14 @@ def _one(part: str, value: float = 1.0) -> np.ndarray:
 
 
 def _split(n: int, columns: int) -> End:
-    """The end between passes."""
+    """Returns the layout between passes."""
     return End("split", columns, n * columns)
 
 
 def _rows(
     t: Transform, count: int, out: int, source: End, target: End, factors: np.ndarray | None = None
 ) -> Step:  # fmt: skip
-    """Products with factors, or with t.scale."""
+    """Returns a pass that multiplies rows by factors, or by t.scale."""
     from shlo_jit.kernels.fft.convert import RowsCode, planes
 
     code = RowsCode(t.part, t.lanes, source.kind, target.kind, factors is not None, t.columns == 1)
@@ -169,7 +171,7 @@ def _rows(
 
 # ---------------------------------------------------------------------------- complex passes
 def _complex(t: Transform, n: int, source: End, target: End) -> list[Step]:
-    """Passes of a transform of length n, of kinds pairs or split at its ends."""
+    """Returns the passes of a transform of length n, whose source and target are pairs or split."""
     factors = radices(n)
     if factors is None or (max(factors, default=1) > tuning.FFT_LARGEST_ALONE and t.columns * (n & -n) < t.lanes):
         return _bluestein(t, n, source, target)
@@ -222,7 +224,8 @@ def _pass(t: Transform, n: int, done: int, radix: int, source: End, target: End,
 
 
 def _registers(slices: int, span: int, lanes: int, alone: bool, run: int) -> str:
-    """The kind of `rows` of a pass. One that is alone may write to where it reads, so it reads nothing twice."""
+    """Returns the kind of `rows` of a pass. If it is the only pass, it may work in place, so it must not read an
+    element twice."""
     if run or (slices == 1 and span == lanes):
         return "one"
     if span % lanes == 0:
@@ -233,7 +236,7 @@ def _registers(slices: int, span: int, lanes: int, alone: bool, run: int) -> str
 
 
 def _run(t: Transform, n: int, done: int, radix: int, source: End, target: End) -> int:
-    """Lanes of registers whose results are zipped into place; 0 where they lie right as they are."""
+    """Returns the lanes of registers whose results are interleaved; 0 if they are in place already."""
     s, m = done * t.columns, n // (done * radix)
     contiguous = all(x.kind == "split" or x.stride == t.columns for x in (source, target))
     width = t.lanes
@@ -245,7 +248,8 @@ def _run(t: Transform, n: int, done: int, radix: int, source: End, target: End) 
 
 
 def _by_lanes(w: np.ndarray, s: int, lanes: int, part: str) -> np.ndarray:
-    """Factors for registers of t = q + s p: for each, and each i, the real and then the imaginary parts."""
+    """Returns the factors for registers of t = q + s p: for each register and each i, the real parts, then the
+    imaginary ones."""
     w = np.repeat(w, s, axis=0)
     first = np.minimum(np.arange(0, len(w), lanes), len(w) - lanes)
     registers = w[first[:, None] + np.arange(lanes)].swapaxes(1, 2)
@@ -277,7 +281,7 @@ def _bluestein(t: Transform, n: int, source: End, target: End) -> list[Step]:
 
 # ---------------------------------------------------------------------------- blocks
 def _block(t: Transform) -> list[Step]:
-    """Passes of a block of `lanes` sequences of consecutive elements."""
+    """Returns the passes of a block of `lanes` sequences of contiguous elements."""
     from shlo_jit.kernels.fft.blocks import BlockCode
 
     c, half = t.lanes, t.n // 2 + 1
@@ -316,5 +320,5 @@ def _real_passes(t: Transform, numbers: int) -> list[Step]:
 
 
 def scratch_numbers(passes: list[Step]) -> int:
-    """Numbers of the larger buffer between passes; two such buffers are needed."""
+    """Returns the real numbers of the larger buffer between passes; two such buffers are needed."""
     return max((p.written for p in passes[:-1]), default=0)

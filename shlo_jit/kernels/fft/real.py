@@ -3,8 +3,8 @@
 The half transform of n real numbers is stored in n rows: X[0], Re X[1], Im X[1], Re X[2], ..., and Re X[n/2] at the
 end when n is even. A forward pass combines, for each of l1 sequences, r half transforms of length `ido` (of every r-th
 element) into one of length r ido; X[i] and X[ido-i] come from the same complex butterfly. A backward pass is its
-inverse, times r. Half the work of complex transforms of the same numbers, whatever n is (Sorensen, Jones, Heideman and
-Burrus, "Real-valued fast Fourier transform algorithms", 1987; the layout is that of Swarztrauber's FFTPACK).
+inverse, times r. That is half the work of complex transforms of the same numbers, for any n (Sorensen, Jones, Heideman
+and Burrus, "Real-valued fast Fourier transform algorithms", 1987; the layout is that of Swarztrauber's FFTPACK).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ REAL_WRITTEN_OUT = (2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class RealPassCode(Code):
-    """One pass, over all sequences. `radix` is 0 where it is an odd number among the sizes; the table begins with the
-    roots of that radix."""
+    """One pass over all sequences. If `radix` is 0, the radix is an odd number among the sizes, and the table begins
+    with its roots."""
 
     part: str
     radix: int
@@ -47,8 +47,8 @@ class RealPassCode(Code):
 
     @property
     def name(self) -> str:
-        way = "forward" if self.forward else "backward"
-        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_real{self.radix}_{way}"
+        direction = "forward" if self.forward else "backward"
+        return f"{'f32' if self.part == 'float' else 'f64'}x{self.lanes}_real{self.radix}_{direction}"
 
     def write(self, b: Builder, sizes: Sizes) -> None:
         with b.loop(0, sizes.l1, 1, "k") as k:
@@ -62,7 +62,8 @@ class RealPassCode(Code):
 
 
 class _Work:
-    """The pass for sequence k: where its rows are. Addresses are those of rows 0, and offsets go to other rows."""
+    """The pass for sequence k, with the addresses of its rows. Addresses are those of rows 0, and offsets lead to other
+    rows."""
 
     def __init__(self, code: RealPassCode, b: Builder, sizes: Sizes, k: V) -> None:
         self.code, self.b, self.sizes, self.k = code, b, sizes, k
@@ -72,17 +73,17 @@ class _Work:
         self.last = b.mul(b.sub(sizes.ido, 1), self.row_bytes)
         near, far = b.params[:2] if code.forward else b.params[1::-1]
         self._step = b.mul(sizes.ido, self.row_bytes)
-        """From one transform of length ido to the next."""
+        """Bytes from one transform of length ido to the next."""
         self._near, self._far = (b.offset(p, b.mul(self._step, n)) for p, n in ((near, k), (far, b.mul(k, self.radix))))
 
     def short(self, j: Index) -> V:
-        """The half transform of length ido number j."""
+        """Returns the address of the half transform of length ido with number j."""
         b = self.b
         return b.offset(self._near, b.mul(b.mul(self.sizes.l1, self._step), j))
 
     def long(self, slot: Index) -> V:
-        """Slot `slot` of the one of length r ido: X[i + ido j] is at i of slot 2j, its counterpart X[ido j - i] at
-        ido - i of slot 2j - 1."""
+        """Returns the address of slot `slot` of the transform of length r ido: X[i + ido j] is at i of slot 2j, its
+        counterpart X[ido j - i] at ido - i of slot 2j - 1."""
         return self.b.offset(self._far, self.b.mul(self._step, slot))
 
     def load(self, row: V, offset: Index = 0) -> V:
@@ -92,7 +93,7 @@ class _Work:
         self.b.store(x, self.b.offset(row, offset))
 
     def offsets(self, i: V, back: bool = False) -> tuple[V, V]:
-        """To the rows of the parts of X[i], or of X[ido - i]."""
+        """Returns the offsets of the rows of the parts of X[i], or of X[ido - i]."""
         b, n = self.b, self.row_bytes
         im = b.mul(i, 2 * n)
         if back:
@@ -100,7 +101,7 @@ class _Work:
         return b.sub(im, n), im
 
     def load_pair(self, row: V, i: V, back: bool = False) -> Point:
-        """X[i], or the conjugate of X[ido - i]."""
+        """Loads X[i], or the conjugate of X[ido - i]."""
         re, im = self.offsets(i, back)
         x = self.load(row, re), self.load(row, im)
         return conj(self.b, x) if back else x
@@ -118,19 +119,19 @@ class _Work:
 
 
 class _Fixed(_Work):
-    """Radices that are written out."""
+    """A pass whose radix has a dedicated butterfly."""
 
     def __init__(self, code: RealPassCode, b: Builder, sizes: Sizes, k: V) -> None:
         super().__init__(code, b, sizes, k)
         self.shorts, self.longs = ([at(j) for j in range(code.radix)] for at in (self.short, self.long))
 
     def slots(self) -> list[tuple[int, int, bool]]:
-        """(number of the output, slot, whether it is the counterpart) of a butterfly's outputs."""
+        """Returns (number of the output, slot, whether it is the counterpart) for a butterfly's outputs."""
         r = self.code.radix
         return [(slot // 2 if slot % 2 == 0 else r - (slot + 1) // 2, slot, slot % 2 == 1) for slot in range(r)]
 
     def ends(self) -> None:
-        """X[0] of the short ones, which is real: multiples of ido in the long one."""
+        """Emits X[0] of the short transforms, which is real: multiples of ido in the long one."""
         r, longs, last = self.code.radix, self.longs, self.last
         if self.code.forward:
             y = real_butterfly(self.b, [self.load(p) for p in self.shorts])
@@ -164,7 +165,7 @@ class _Fixed(_Work):
             self.store_pair(p, i, v)
 
     def middle(self) -> None:
-        """X[ido/2] of the short ones, which is real: odd multiples of ido/2 in the long one."""
+        """Emits X[ido/2] of the short transforms, which is real: odd multiples of ido/2 in the long one."""
         b, shorts, longs, last = self.b, self.shorts, self.longs, self.last
         if self.code.radix == 2 and self.code.forward:
             self.store(longs[1], 0, b.fneg(self.load(shorts[1], last)))
@@ -195,7 +196,7 @@ class _Fixed(_Work):
 
 
 class _Generic(_Work):
-    """A radix that is an argument. The sums go by fours, twos and ones."""
+    """A pass whose radix is an argument. Terms are added in groups of four, two and one."""
 
     GROUPS = (4, 2, 1)
 
@@ -265,7 +266,7 @@ class _Generic(_Work):
 
 
 def real_radices(n: int) -> list[int]:
-    """n as a product: the fours, a two in front, then odd primes. A forward transform begins with the last."""
+    """Returns n as a product: the fours, a two in front, then odd primes. A forward transform begins with the last."""
     out, rest = [], n
     while rest % 4 == 0:
         out, rest = [*out, 4], rest // 4
@@ -280,7 +281,8 @@ def real_radices(n: int) -> list[int]:
 
 
 def pass_table(part: str, n: int, l1: int, radix: int, forward: bool) -> np.ndarray:
-    """Twiddle factors of the i inside, from i = 0 on, after the roots of a radix that is not written out."""
+    """Returns the twiddle factors of the interior i, from i = 0 on; before them the roots of a radix without a
+    dedicated butterfly."""
     ido = n // (l1 * radix)
     w = twiddles(n, l1, radix, (ido + 1) // 2, not forward).reshape(-1)
     if radix not in REAL_WRITTEN_OUT:

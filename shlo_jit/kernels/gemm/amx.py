@@ -1,11 +1,11 @@
 """Products of bf16 and of bytes on the tile registers of AMX (Intel, from Sapphire Rapids on).
 
-A tile register holds 16 rows of 64 bytes. A tile of C of 32 x 32 sums is four of them, two hold 32 rows of A (16 units
-of k each, so A is packed row by row, or read in place), two hold 16 steps of a packed B panel. One instruction
-multiplies 16 x 16 x 16 units: 5 times the rate of f32 vectors for bf16 and 10 times for bytes.
+A tile register holds 16 rows of 64 bytes. Four of them hold a tile of C of 32 x 32 sums. Two hold 32 rows of A (16
+units of k each, so A is packed row by row, or read in place), and two hold 16 steps of a packed B panel. One
+instruction multiplies 16 x 16 x 16 units: 5 times the rate of f32 vectors for bf16 and 10 times for bytes.
 
-A process has to ask the kernel before it uses tiles. Where that is refused, a plain loop over the same panels works
-instead; both sum in steps of 16 units, integers exactly.
+A process has to request tiles from the operating system before it uses them. If that is refused, a plain loop over the
+same panels runs instead; both sum in steps of 16 units, integers exactly.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
 
 TILE = 16
-"""Rows of a tile register, and units in one."""
+"""Rows of a tile register, and units in a row."""
 SIDE = 2 * TILE
 
 
 def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`<symbol>_stripe`, as `gemm_micro.emit_stripe` has it, and `<symbol>_pack_a`."""
+    """Emits `<symbol>_stripe`, as `micro.emit_stripe` does, and `<symbol>_pack_a`."""
     _emit_allowed(module, plan, target)
     _emit_pack_rows(module, plan, target)
     b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     config = f"{plan.symbol}_config"
-    # Palette 1; 64 bytes a row and 16 rows for each of the eight tiles.
+    # Palette 1; 64 bytes per row and 16 rows for each of the eight tiles.
     words = [1, 0, *[0x0040004000400040] * 2, 0, 0, 0x1010101010101010, 0]
     module.define_global(config, f"internal constant [8 x i64] [{', '.join(f'i64 {w}' for w in words)}], align 64")
     a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, *_ = b.params
@@ -62,17 +62,17 @@ def _number(tile: int) -> V:
 
 
 def _tile(b: Builder, name: str, *args: V) -> None:
-    """A tile intrinsic; tile numbers are constants."""
+    """Emits a tile intrinsic; tile numbers are constants."""
     plain = [V(a.type.removesuffix(" immarg"), a.text) for a in args]
     b.call("void", f"llvm.x86.{name}", plain)
 
 
 Rows = tuple[V, V, V]
-"""A: its first element, the bytes from row to row and from tile to tile along k."""
+"""A: the address of its first element, and the bytes from row to row and from tile to tile along k."""
 
 
 def _multiply_tiles(b: Builder, plan: GemmPlan, rows: Rows, panel: V, k: V, block: V) -> None:
-    """block[32, 32] = A[32, k] @ panel[k, 32]; tiles 0-3 are sums, 4-5 A, 6-7 B."""
+    """Emits block[32, 32] = A[32, k] @ panel[k, 32]; tiles 0-3 are sums, 4-5 A, 6-7 B."""
     a, a_rs, a_step = rows
     for t in range(4):
         _tile(b, "tilezero", _number(t))
@@ -101,14 +101,14 @@ def _multiply_tiles(b: Builder, plan: GemmPlan, rows: Rows, panel: V, k: V, bloc
 
 
 def _multiply_plain(b: Builder, plan: GemmPlan, of: Rows, panel: V, k: V, block: V, rows: V) -> None:
-    """The same without tiles, one row and vector at a time."""
+    """Emits the same product without tiles, one row and vector at a time."""
     a, a_rs, a_step = of
     n = plan.lanes
     acc = vector(plan.acc, n)
     width = 32 // plan.group
 
     def part(x: V, t: int, dtype: str) -> V:
-        """Element t of the units, as a number of the type of the sums."""
+        """Returns element t of the units, in the type of the sums."""
         high = b.shl(x, 32 - width * (t + 1)) if t < plan.group - 1 else x
         if dtype == "bf16":
             word = b.and_(high, const(high.type, -65536))
@@ -132,7 +132,7 @@ def _multiply_plain(b: Builder, plan: GemmPlan, of: Rows, panel: V, k: V, block:
 
 
 def _add_block(b: Builder, plan: GemmPlan, block: V, c: V, c_rs: V, rows: V, width: V, more: V) -> None:
-    """C = (more ? C : 0) + block, for the rows and columns that exist."""
+    """Emits C = (more ? C : 0) + block, for the rows and columns that exist."""
     masks = lane_masks(b, plan, width, plan.nv)
     type_ = vector(plan.acc, plan.lanes)
     none = const(masks[0].type, 0)
@@ -146,8 +146,9 @@ def _add_block(b: Builder, plan: GemmPlan, block: V, c: V, c_rs: V, rows: V, wid
 
 
 def _emit_pack_rows(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`<symbol>_pack_a(PACK_PARAMS)`: tile after tile along k, each `SIDE` rows of 64 bytes, filled up with zeros to
-    `panel_bytes` a row. Rows one below the other fall into few sets of the cache when A has a power of two columns."""
+    """Emits `<symbol>_pack_a(PACK_PARAMS)`: tile after tile along k, each of `SIDE` rows of 64 bytes, filled up with
+    zeros to `panel_bytes` per row. Without packing, the rows of an A with a power of two columns map to few cache
+    sets."""
     b = module.function(f"{plan.symbol}_pack_a", PACK_PARAMS, linkage="", attributes=tile_attributes(target))
     source, j_stride, k_stride, to, _, count, k, row_bytes = b.params
     size = itemsize(plan.types.a)
@@ -176,13 +177,13 @@ def _emit_pack_rows(module: ModuleText, plan: GemmPlan, target: Target) -> None:
 
 
 def _first_bytes(b: Builder, count: V) -> V:
-    """A mask of the first `count` (1 to 64) of 64 bytes."""
+    """Returns a mask of the first `count` (1 to 64) of 64 bytes."""
     word = b.lshr(i64(-1), b.sub(64, count))
     return b.emit("<64 x i1>", f"bitcast i64 {word.text} to <64 x i1>")
 
 
 def _emit_allowed(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`i64 allowed()`: 1 if the kernel lets this process use tiles, 2 if not; asked once."""
+    """Emits `i64 allowed()`: 1 if the operating system lets this process use tiles, 2 if not; it asks once."""
     known = f"{plan.symbol}_known"
     module.define_global(known, "internal global i64 0, align 8")
     b = module.function(f"{plan.symbol}_allowed", [], "i64", attributes=tile_attributes(target))

@@ -1,18 +1,18 @@
-"""The loops above the stripes: how a product is cut into tasks, what is packed where, and in which order.
+"""Blocking of a product above the stripes: how it is cut into tasks, what is packed where, and in which order.
 
-C is cut into rectangles of `mc` x `nc` elements, a task each; the cut depends on the shapes alone. A task runs through
-its rows in stripes of `mr`, each against the task's columns of B. Either operand is read in one of these ways:
+C is cut into rectangles of `mc` x `nc` elements, a task each; the cut depends on the shapes alone. A task iterates over
+its rows in stripes of `mr`, each by the task's columns of B. Each operand is read in one of these modes:
 
-    in place    it is small, or each of its elements is used so rarely that packing costs more
-    shared      a parallel phase before packs kc steps of the whole operand, then the tasks run, and so on
+    in place    it is small, or its elements are used so rarely that packing costs more
+    shared      a parallel phase packs kc steps of the whole operand, then the tasks run; repeated for each kc steps
     private     the task packs what it needs: a stripe of A at a time, all its columns of B
     prepacked   B is a constant that was packed when the program was compiled (see `prepacked.py`)
 
-Shared packing is for large products: a stripe of A that every task packs anew comes from far away each time, and with
+Shared packing is for large products. A stripe of A that every task packs again is loaded from far away each time; with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
 k is cut into equal blocks of at most `kc` (`prepacked_kc`). An element is the serial sum over each block, with one
-rounding per multiply-add, added to those before in order: the same bits for any number of threads.
+rounding per multiply-add, added to the previous blocks in order: the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _FIELDS = (
     "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs following share"
 )
 FIELDS = tuple(_FIELDS.split())
-"""Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
-k0 to k1 the part of k to do, `kc` of it at a time; `pack_a` and `mode_b` say where A and B are read from; `pack_b`
-tasks pack B; `shared` has the panels of B that were packed before; each task fetches its `share`, in bytes, of what is
-`following`. `x_rs` and `y_rs`: see `gemm_vector`."""
+"""Slots of the frame a task reads; strides in bytes. There are `rows` x `columns` chunks per product and `group`
+products per task. k0 to k1 is the part of k to compute, `kc` of it at a time. `pack_a` and `mode_b` are the modes of A
+and B; `pack_b` tasks pack B; `shared` has the panels of B that are packed already. Each task prefetches its `share`,
+in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`."""
 FETCHED_A_STEP = 64
-"""Bytes fetched for later in a step of k at most: a line of the cache."""
+"""Maximum number of bytes prefetched for later in a step of k: a cache line."""
 
 
 class Frame:
-    """An array of 8-byte slots by name."""
+    """An array of 8-byte slots that are accessed by name."""
 
     def __init__(self, b: Builder, pointer: V):
         self.b, self.pointer = b, pointer
@@ -68,20 +68,20 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
-def is_told(b: Builder, nbytes: V, last: V) -> V:
-    """Whether the epilogue is told of the stripes since it was told before, `nbytes` of C: some at a time, since a call
-    costs as much as a short stripe, and while the first level cache has them."""
+def should_notify_epilogue(b: Builder, nbytes: V, last: V) -> V:
+    """Returns whether to notify the epilogue of the stripes since its last call, which are `nbytes` of C. It is called
+    for several at a time, since a call costs as much as a short stripe, and while they are in the first level cache."""
     return b.or_(last, b.icmp("sge", nbytes, tuning.EPILOGUE_BYTES))
 
 
 def panel_bytes_of(b: Builder, plan: GemmPlan, k: V) -> V:
-    """`GemmPlan.panel_bytes` in registers."""
+    """Emits `GemmPlan.panel_bytes` for a k in a register."""
     steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
     return b.add(b.mul(steps, plan.b_step), plan.header)
 
 
 def worker_bytes(plan: GemmPlan, n: int, k: int, prepacked: bool) -> int:
-    """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
+    """Returns the packing memory per worker: an A panel (with room for a store beyond its end) and a chunk of B."""
     if prepacked:
         return a_panel_bytes(plan, prepacked)
     panels = at_most(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
@@ -89,22 +89,22 @@ def worker_bytes(plan: GemmPlan, n: int, k: int, prepacked: bool) -> int:
 
 
 def a_panel_bytes(plan: GemmPlan, prepacked: bool = False) -> int:
-    """Of a block of k; longer ones go with a B that was packed before."""
+    """Returns the bytes of an A panel for a block of k; blocks are longer if B is prepacked."""
     size = (plan.prepacked_kc if prepacked else plan.kc) // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
     return -(-size // 64) * 64
 
 
 def shared_a_panel_bytes(plan: GemmPlan, k: int) -> int:
-    """Of an A that is packed for all tasks, `k` steps at a time: all of it takes no more memory than it has to."""
+    """Returns the bytes of a panel of an A that is packed for all tasks, `k` steps at a time: no more than needed."""
     return -(-k // plan.k_unit) * plan.k_unit // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
 
 
 def scratch_bytes(
     types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, threads: int, prepacked: bool = False
 ) -> int:
-    """Bytes of scratch (aligned to 64) that a product needs for any strides.
+    """Returns the bytes of scratch (aligned to 64) that a product needs for any strides.
 
-    One packed block of B, all columns and kc rows, for large products; an A panel and a chunk of B a worker.
+    Large products need one packed block of B, all columns and kc rows; each worker needs an A panel and a chunk of B.
     """
     plan = gemm_plan(types, target)
     block, k, shared = at_most(k, plan.prepacked_kc if prepacked else plan.kc), at_most(k, plan.kc), 0
@@ -115,7 +115,8 @@ def scratch_bytes(
 
 
 def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
-    """`void task(ptr frame, i64 index, i64 worker)`: `group` products' worth of one rectangle of C."""
+    """Emits `void task(ptr frame, i64 index, i64 worker)`, which computes one rectangle of C for `group` products.
+    Returns its name."""
     name = f"{plan.symbol}_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
     pointer, index, worker = b.params
@@ -124,7 +125,7 @@ def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     grid = b.mul(rows, columns)
     first = b.add(b.mul(b.udiv(index, grid), group), f.get("batch0"))
     place = b.urem(index, grid)
-    # Chunks of rows are innermost: neighbours share the chunk of B.
+    # The loop over chunks of rows is innermost: consecutive tasks share the chunk of B.
     i0, j0 = b.mul(b.urem(place, rows), mc), b.mul(b.udiv(place, rows), nc)
     i1, j1 = b.min_(b.add(i0, mc), m), b.min_(b.add(j0, nc), n)
     memory = b.offset(f.get("worker", "ptr"), b.mul(worker, f.get("worker_bytes")))
@@ -139,8 +140,9 @@ def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
 
 
 def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`void rectangle(frame, batch, i0, i1, j0, j1, memory, soon, soon_bytes)`: the k loop and the stripes of a
-    rectangle of C. Beside the last block of prepacked panels `soon` is fetched, which is wanted after the rectangle."""
+    """Emits `void rectangle(frame, batch, i0, i1, j0, j1, memory, soon, soon_bytes)`: the k loop and the stripes of a
+    rectangle of C. With prepacked panels, `soon` is prefetched beside the last block; it is used after the
+    rectangle."""
     params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1")), ("ptr", "memory")]
     params += [("ptr", "soon"), ("i64", "soon_bytes")]
     b = module.function(f"{plan.symbol}_rectangle", params, attributes=attributes(target))
@@ -154,7 +156,7 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     n = b.sub(j1, j0)
     chunk = b.offset(memory, a_panel_bytes(plan))
     block_bytes = b.mul(f.get("panel_bytes"), ceil_div(b, f.get("n"), plan.nr))
-    # k == 0 still takes one turn: C becomes zero.
+    # k == 0 still takes one iteration: C becomes zero.
     with b.loop(k0, b.max_(k1, 1), f.get("kc"), "kblock") as kb:
         kc = b.min_(b.sub(k1, kb), f.get("kc"))
         rows_b = b.offset(b_first, b.mul(kb, b_rs))
@@ -176,29 +178,32 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         )
         final = b.icmp("sge", b.add(kb, kc), k)
         report = b.and_(final, b.icmp("ne", f.get("epilogue", "ptr"), V("ptr", "null")))
-        # The next block of panels comes from memory while this one is multiplied, a piece beside every tile.
+        # The next block of panels is prefetched while this one is multiplied, some bytes beside every tile.
         panels, stripes = ceil_div(b, n, plan.nr), ceil_div(b, b.sub(i1, i0), plan.mr)
         block = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
-        piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
+        per_tile = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
         with b.if_(b.icmp("slt", i0, i1)), b.repeat([i0, after, i0], "stripe") as stripe:
-            i, later, told = stripe.values
+            i, later, reported = stripe.values
             height = _height_of_stripe(b, plan, f, b.sub(i1, i))
             end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
-            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
-            full = is_told(b, b.mul(b.sub(end, told), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1))
+            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, per_tile))
+            full = should_notify_epilogue(
+                b, b.mul(b.sub(end, reported), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1)
+            )
             with b.if_(b.and_(report, full)):
-                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, told, end, j0, j1])
-            stripe.next(end, b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
+                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, reported, end, j0, j1])
+            stripe.next(end, b.offset(later, b.mul(per_tile, panels)), b.select(full, end, reported))
             stripe.again = b.icmp("slt", end, i1)
     b.ret()
 
 
 def _height_of_stripe(b: Builder, plan: GemmPlan, f: Frame, left: V) -> V:
-    """Of `left` rows, so that all are in tiles of a good height; panels of A have whole stripes."""
+    """Returns the height of a stripe, for `left` rows, such that all tiles have a good height. If A is packed for all
+    tasks, its panels have whole stripes."""
     height = b.min_(left, plan.mr)
     if plan.kind == "amx":
         return height
@@ -223,7 +228,7 @@ def _stripe(
     memory: V,
     later: tuple[V, V],
 ) -> None:
-    """Packs the rows of A where wanted and calls the stripe."""
+    """Packs the rows of A if required and calls the stripe."""
     if plan.kind == "amx":
         _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory, later)
         return
@@ -260,8 +265,8 @@ def _amx_stripe(
     memory: V,
     later: tuple[V, V],
 ) -> None:
-    """A is read in place if its rows are adjacent elements that fill whole tiles and meet few columns; else it is
-    packed tile by tile."""
+    """Calls the stripe of AMX. A is read in place if its rows are contiguous, fill whole tiles and are multiplied by
+    few columns; else it is packed tile by tile."""
     block = plan.group * plan.whole
     tiles = b.udiv(b.add(kc, block - 1), block)
     row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
@@ -280,7 +285,8 @@ def _amx_stripe(
 
 
 def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
-    """`void task(ptr frame, i64 index, i64 worker)`: packs steps k0 to k1 of some columns of B, then some rows of A."""
+    """Emits `void task(ptr frame, i64 index, i64 worker)`, which packs steps k0 to k1 of some columns of B, or of some
+    rows of A. Returns its name."""
     name = f"{plan.symbol}_pack_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
     pointer, index, _ = b.params

@@ -1,9 +1,9 @@
 """Matrix products of any layout, batch, shape and element type: C[b] = A[b] @ B[b].
 
 `gemm_routine(a, b, acc, target, way)` is one object with the external symbol `shlo_gemm_<a>_<b>_<acc>`, which takes
-extents and strides as arguments (GEMM_PARAMS), so it is compiled once per types and target. See `gemm_blocks` for the
-blocking, `gemm_micro` for the register tile, `pack` for the layouts, `gemm_vector` for products with a vector. These
-are objects of their own: what a program cannot take is not compiled.
+extents and strides as arguments (GEMM_PARAMS), so it is compiled once per types and target. See `blocks.py` for the
+blocking, `micro.py` for the register tile, `pack.py` for the layouts, `vector.py` for products with a vector. Each of
+them is a separate object, so code that a program cannot use is not compiled.
 """
 
 from __future__ import annotations
@@ -64,31 +64,31 @@ GEMM_PARAMS = (
     ("i64", "following_bytes"),
     ("i64", "threads"),
 )
-"""Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
+"""Parameters of the routine. Strides are in elements, of any size and sign, 0 broadcasts; C's columns are adjacent.
 
-Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts. Only
-tiles read that.
+If `b_prepacked` is 1, B consists of the panels of `prepacked.py`, and only its batch stride is used. Only tiles read
+these panels.
 
-`k0` is 0, or C has the sums of so many steps of k, and the routine goes on with them: so A and B may come in pieces, a
-call each. Prepacked ones do not.
+`k0` is 0, or C holds the sums of the first `k0` steps of k, and the routine adds to them. So A and B may be given in
+parts, a call for each. Prepacked operands may not.
 
-`following` is what will be read after this product, `following_bytes` of it: where B is prepacked it comes from memory
-beside the last tiles.
+`following` is the address of data that is read after this product, `following_bytes` its size. If B is prepacked, the
+data is prefetched beside the last tiles.
 
 `scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
 `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
-by the thread that made it; the rectangles partition C.
+by the thread that computed it; the rectangles partition C.
 """
 
 
 def gemm_symbol(types: GemmTypes, way: Way = Way.ANY) -> str:
-    """The external symbol for these types."""
+    """Returns the external symbol for these types."""
     return f"shlo_gemm_{types.name}{way.value}"
 
 
 @cache
 def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way: Way = Way.ANY) -> Routine:
-    """The routine for these element types (StableHLO names)."""
+    """Returns the routine for these element types (StableHLO names)."""
     types = GemmTypes(a_dtype, b_dtype, acc_dtype)
     symbol = gemm_symbol(types, way)
     if way is Way.TILES:
@@ -104,7 +104,7 @@ def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way
 
 @cache
 def tile_routine(types: GemmTypes, target: Target) -> Routine:
-    """The register tile and the packing of operands."""
+    """Returns the routine of the register tile and the packing of operands."""
     plan = gemm_plan(types, target)
     a, b = pack_plans(plan)
     symbols = (stripe_symbol(plan), *dict.fromkeys((a.name, b.name)))
@@ -113,7 +113,7 @@ def tile_routine(types: GemmTypes, target: Target) -> Routine:
 
 @cache
 def stripe_routine(types: GemmTypes, target: Target, height: int) -> Routine:
-    """A register tile of another height than those of `tile_routine`, for stripes that have it."""
+    """Returns the routine of a register tile with a height that `tile_routine` lacks, for stripes of this height."""
     symbol = stripe_symbol(gemm_plan(types, target), height)
     return Routine(symbol, (symbol,), partial(_build_stripe, types, height))
 
@@ -180,7 +180,7 @@ def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
 
 
 def _frame(b: Builder, s: _Shape) -> Frame:
-    """A frame with the arguments in it."""
+    """Returns a frame that holds the arguments."""
     f = Frame(b, b.alloca("i64", len(FIELDS)))
     f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
     f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=s.k0, k1=s.k, batch0=0)
@@ -189,7 +189,7 @@ def _frame(b: Builder, s: _Shape) -> Frame:
 
 
 class _Shape:
-    """The arguments, strides in bytes."""
+    """The arguments, with strides in bytes."""
 
     def __init__(self, b: Builder, plan: GemmPlan):
         p = {v.text[1:]: v for v in b.params}
@@ -211,7 +211,7 @@ class _Shape:
 
 
 def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str) -> None:
-    """The external symbol: decides on blocking and packing by the shape, and runs the tasks."""
+    """Emits the external symbol: it decides on blocking and packing by the shape, and runs the tasks."""
     b = module.function(plan.symbol, GEMM_PARAMS, linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     run, end = b.label("run"), b.label("empty")
@@ -224,10 +224,10 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     mode = policy.packing(numbers, plan, extents, product)
     each = policy.k_block(numbers, plan, s.k, s.prepacked)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
-    pieces = policy.cut(numbers, plan, extents, mode, product)
-    f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
-    tasks = policy.task_count(numbers, pieces, s.batch)
-    # Fetching from nowhere would be a walk of the page tables each time.
+    rectangles = policy.cut(numbers, plan, extents, mode, product)
+    f.set(mc=rectangles.mc, nc=rectangles.nc, rows=rectangles.rows, columns=rectangles.columns, group=rectangles.group)
+    tasks = policy.task_count(numbers, rectangles, s.batch)
+    # A prefetch of an invalid address would walk the page tables each time.
     following = b.select(b.icmp("eq", s.following_bytes, 0), s.c, s.following)
     f.set(following=following, share=b.udiv(s.following_bytes, tasks))
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
@@ -235,7 +235,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
-        """All of B is packed kc rows at a time, then all of C goes kc steps on."""
+        """Packs all of B, kc rows at a time; after each packing, all of C advances by kc steps."""
         for_b = b.select(shared, ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH)), i64(0))
         for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
         pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
@@ -261,14 +261,14 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         b.if_else(serial, here, spread)
         return []
 
-    b.if_else(pieces.phased, phases, once)
+    b.if_else(rectangles.phased, phases, once)
     b.branch(end)
     b.start(end)
     b.ret()
 
 
 def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:
-    """Let the tasks see the part of a longer product that begins at k0; where that ends."""
+    """Makes the tasks compute the part of a longer product that begins at k0. Returns the end of the part."""
     stop = b.add(s.k0, s.k)
     f.set(a=b.offset(s.a, b.mul(s.k0, b.sub(0, s.a_cs))), b=b.offset(s.b, b.mul(s.k0, b.sub(0, s.b_rs))))
     f.set(k=stop, k1=stop)
@@ -280,7 +280,7 @@ def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
 
 
 def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V) -> None:
-    """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
+    """Divides the scratch memory: all of B and all of A (kc steps) if they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
     chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)

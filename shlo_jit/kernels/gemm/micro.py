@@ -1,8 +1,8 @@
 """The register-tile micro-kernel and the stripe above it.
 
 Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
-A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by shorter kernels, and the
-last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+A stripe is up to `mr` rows of A by any number of columns. Fewer than `mr` rows are computed by shorter kernels, and the
+last columns by a kernel one vector wide, so at most one vector of products per row is wasted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ KERNEL_PARAMS = [
     ("i64", "b_panel"),
     ("i64", "skipped"),
 ]
-"""Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
-of a convolution each; one for a product), while B goes on, or leaves out `skipped` bytes behind each; `start` is what
-the sums are added to at the end (C, or zeros with stride 0); C is fetched while k runs, and `later_step` bytes from
-`later` on each step, into the second level cache. `b_panel` leads from panel to panel of B, for kernels that take
-several."""
+"""Parameters of a micro-kernel. Strides are in bytes, k in units.
+
+A consists of `runs` runs of k, `run_stride` apart: one row of the window of a convolution each, a single one for a
+product. B is contiguous, or leaves out `skipped` bytes after each run. `start` is added to the sums at the end (C, or
+zeros with stride 0). C is prefetched while k runs, and in each step `later_step` bytes from `later` on, into the second
+level cache. `b_panel` is the distance between panels of B, for kernels that take several."""
 
 STRIPE_PARAMS = [
     ("ptr", "a"),
@@ -62,55 +63,57 @@ STRIPE_PARAMS = [
     ("i64", "later_tile"),
     ("i64", "skipped"),
 ]
-"""Of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides in bytes, k in units; `b_panel` leads from
-one panel of `nr` columns of B to the next. Beside each tile, `later_tile` bytes from `later` on are fetched: what is
-wanted after this comes from memory meanwhile."""
+"""Parameters of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides are in bytes, k in units.
+`b_panel` is the distance between panels of `nr` columns of B. Beside each tile, `later_tile` bytes from `later` on are
+prefetched, so that data for later work is loaded meanwhile."""
 
 SUMS = 8
-"""Vectors of sums that keep the units for multiply-adds busy: a row or two are done with several panels at once."""
+"""Vectors of sums that keep the multiply-add units busy: one or two rows are multiplied by several panels together."""
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
 
 
 def row_counts(plan: GemmPlan) -> list[int]:
-    """Heights of the kernels, tallest first. 9, 8, 7 and 4 add up to all that is more than the tallest."""
+    """Returns the heights of the kernels, tallest first. Any number of rows above the tallest is a sum of the tallest,
+    9, 8, 7 and 4."""
     return [plan.mr, *(r for r in (9, 8, 7, 4, 2, 1) if r < plan.mr)]
 
 
-def _height_turns(height: int) -> int:
-    """What a tile takes, in rows of the tallest: short ones wait for sums and for B."""
+def _tile_cost(height: int) -> int:
+    """Returns the cost of a tile, in rows of the tallest tile: short tiles wait for sums and for B."""
     return max(height, SUMS // 2)
 
 
 @cache
-def turns(plan: GemmPlan, rows: int) -> int:
-    """What `rows` rows take, in rows of the tallest tile; a tile that follows another takes as long as a row to begin
-    with."""
+def row_cost(plan: GemmPlan, rows: int) -> int:
+    """Returns the cost of `rows` rows, in rows of the tallest tile. A tile that follows another has a start-up cost of
+    one row."""
     whole = max(rows // plan.mr - 1, 0)
     left = rows - whole * plan.mr
-    return whole * plan.mr + (_turns_of(plan, left, first_height(plan, left)) if left else 0)
+    return whole * plan.mr + (_row_cost_of(plan, left, first_height(plan, left)) if left else 0)
 
 
 @cache
 def first_height(plan: GemmPlan, rows: int) -> int:
-    """The height of the first tile of so many rows: 16 are twice 8, since 14 and 2 take as long as 18."""
+    """Returns the height of the first tile for so many rows: 16 are two tiles of 8, since 14 and 2 cost as much as
+    18."""
     if rows >= 2 * plan.mr:
         return plan.mr
     fitting = [h for h in row_counts(plan) if h <= rows]
-    return min(fitting, key=lambda h: (_turns_of(plan, rows, h), 2 * h != rows, -h))
+    return min(fitting, key=lambda h: (_row_cost_of(plan, rows, h), 2 * h != rows, -h))
 
 
-def _turns_of(plan: GemmPlan, rows: int, first: int) -> int:
-    return _height_turns(first) + (1 + turns(plan, rows - first) if rows > first else 0)
+def _row_cost_of(plan: GemmPlan, rows: int, first: int) -> int:
+    return _tile_cost(first) + (1 + row_cost(plan, rows - first) if rows > first else 0)
 
 
 def tile_attributes(target: Target) -> str:
-    """Of the functions of the routine with the register tile."""
+    """Returns the attributes of the functions of the register-tile routine."""
     return f"{attributes(target)} {FINAL}"
 
 
 def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
-    """For each of nv vectors, which lanes are below n (n <= 32)."""
+    """Returns a mask for each of nv vectors: the lanes below n (n <= 32)."""
     all_ = b.sub(b.shl(i64(1), n), 1)
     masks: list[V] = []
     for v in range(nv):
@@ -120,13 +123,13 @@ def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
 
 
 def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V) -> V:
-    """acc + x * y, one k step of a vector of sums; x is the broadcast of A, y a row of B."""
+    """Returns acc + x * y, one k step of a vector of sums; x is the broadcast of A, y a row of B."""
     if plan.kind == "bf16":
         pair = "<32 x bfloat>"
         args = [acc, b.bitcast(x, pair), b.bitcast(y, pair)]
         return b.call(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", args)
     if plan.kind == "vnni":
-        # The first operand is unsigned, the second signed. B is kept as it is, and A brought to the other sign.
+        # The first operand is unsigned, the second signed. B is used as it is, and A is converted to the other sign.
         u, s = (y, x) if plan.types.b == "ui8" else (x, y)
         four = "<64 x i8>"
         return b.call(acc.type, "llvm.x86.avx512.vpdpbusd.512", [acc, b.bitcast(u, four), b.bitcast(s, four)])
@@ -136,7 +139,7 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
 
 
 def fold(b: Builder, x: V) -> V:
-    """The sum of the lanes, halves first."""
+    """Returns the sum of the lanes, adding the upper half to the lower half in each step."""
     add = b.fadd if is_float(x.type) else b.add
     while (n := lanes(x.type)) > 1:
         low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
@@ -147,7 +150,8 @@ def fold(b: Builder, x: V) -> V:
 
 
 def fold_together(b: Builder, sums: Sequence[V]) -> V:
-    """`fold` of each vector, of at most as many as they have lanes: a vector with a lane for each, or some more."""
+    """Applies `fold` to at most as many vectors as they have lanes. Returns a vector with at least one lane for each
+    sum."""
     n = part = lanes(sums[0].type)
     add = b.fadd if is_float(sums[0].type) else b.add
     xs = [*sums, *[const(sums[0].type, 0)] * (-len(sums) % (1 << (len(sums) - 1).bit_length()))]
@@ -163,16 +167,16 @@ def fold_together(b: Builder, sums: Sequence[V]) -> V:
 
 
 def hidden_flip(b: Builder, unit: str) -> V:
-    """What adds 128 to every byte by an exclusive or. LLVM must not know it: it would make a scalar of it, and three
-    instructions of a load that broadcasts and flips."""
+    """Returns the vector whose exclusive or adds 128 to every byte. LLVM must not know its value: it would make a
+    scalar of it, and three instructions of a load that broadcasts and flips."""
     known = const(unit, 0x80808080 - (1 << 32))
     return b.emit(unit, f'call {unit} asm "", "=v,0"({unit} {known.text}) nounwind memory(none)')
 
 
 def row_pointers(b: Builder, first: V, stride: V, rows: int) -> list[V]:
-    """The first pointer of every group of `ROW_GROUP` rows.
+    """Returns the first pointer of every group of `ROW_GROUP` rows.
 
-    `freeze` hides how they follow from each other, here and in the loop: LLVM 22 otherwise keeps one pointer and
+    `freeze` hides how they follow from each other, here and in the loop. Otherwise LLVM 22 keeps one pointer and
     reaches the rows by a chain of additions, as long as the whole step, or keeps a pointer for every row and spills.
     """
     pointers = [first]
@@ -191,7 +195,7 @@ class _Tile:
     """The C side of a kernel: loads the sums it starts from and stores them at the end."""
 
     def __init__(self, b: Builder, plan: GemmPlan, nv: int, n: V | None):
-        """`n` columns; None: all."""
+        """`n`: the number of columns; None: all of the tile's."""
         self.b, self.plan, self.nv = b, plan, nv
         self.masks = lane_masks(b, plan, n, nv) if plan.masks and n is not None else []
 
@@ -220,8 +224,8 @@ class _Tile:
 
 
 def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
-    """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors, or of that many of several whole panels. Returns
-    its name."""
+    """Emits `void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. With several `panels` it takes that many
+    whole panels, `nv` vectors of each. Returns its name."""
     name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
     a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, *others = b.params
@@ -230,7 +234,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
 
     def in_panels(first: V, v: int, nbytes: int) -> V:
-        """Vector v of the row of B (of its header) at `first`, a vector having so many bytes."""
+        """Returns the address of vector v in the row (or header) of B at `first`; a vector has `nbytes` bytes."""
         panel, nth = divmod(v, plan.nv) if panels > 1 else (0, v)
         return b.offset(first, b.add(b.mul(b_panel, panel), nth * nbytes) if panel else nth * nbytes)
 
@@ -248,7 +252,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
-    # Short tiles have no loads to spare, and are few; where several panels lie together, the CPU fetches.
+    # Short tiles have no loads to spare, and they are rare. With several panels, the hardware prefetches.
     fetches = 2 * rows >= plan.mr and panels == 1
 
     def step(carry: Carry) -> None:
@@ -285,10 +289,10 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
 
 
 def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
-    """The kernel for complex numbers: panels hold real and imaginary planes, C interleaved pairs.
+    """Emits the kernel for complex numbers: panels hold real and imaginary planes, C holds interleaved pairs.
 
-    (x + iy)(u + iv) = (xu - yv) + i(xv + yu): four multiply-adds on two sets of sums. `a_rs` leads from row to row,
-    the imaginary plane of A lies half of `a_cs` after the real one.
+    (x + iy)(u + iv) = (xu - yv) + i(xv + yu): four multiply-adds on two sets of sums. `a_rs` is the distance between
+    rows; the imaginary plane of A is half of `a_cs` after the real one. Returns its name.
     """
     name = f"{plan.symbol}_tile{rows}x{nv}"
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
@@ -302,7 +306,7 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
             x = b.load(pair, b.offset(row, v * lanes * plan.out_bytes))
             sums += [b.shuffle(x, None, range(0, 2 * lanes, 2)), b.shuffle(x, None, range(1, 2 * lanes, 2))]
     half = b.lshr(a_cs, 1)
-    assert runs.type == run_stride.type  # products only: there is one run
+    assert runs.type == run_stride.type  # only products use this kernel, and they have one run
     with b.loop_carry(0, k, [*sums, a, bp]) as carry:
         *acc, at, row_b = carry.values
         planes = [
@@ -333,19 +337,19 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
 
 
 def stripe_symbol(plan: GemmPlan, height: int | None = None) -> str:
-    """Of the stripe of any height, or of that of one."""
+    """Returns the symbol of the stripe for any height, or for one height."""
     return f"{plan.symbol}_stripe{height or ''}"
 
 
 def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | None = None) -> None:
-    """`stripe_symbol(STRIPE_PARAMS)`: cuts a stripe of at most `mr` rows into tiles and calls the kernels. `only`: of
-    a stripe that has so many rows always."""
+    """Emits `stripe_symbol(STRIPE_PARAMS)`, which cuts a stripe of at most `mr` rows into tiles and calls the kernels.
+    `only`: the height of the stripe, if it is always the same."""
     emit = emit_complex_kernel if plan.kind == "complex" else emit_kernel
     widths = [plan.nv] if plan.kind == "complex" else [plan.nv, 1]
     heights = row_counts(plan) if only is None else [only]
     kernels = [[emit(module, plan, target, r, plan.nv) for r in heights]]
     if len(widths) > 1:
-        # With masks the last rows need no kernels of one vector: they are few.
+        # One vector wide kernels for the last rows do not pay if there are masks: these tiles are rare.
         narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
         kernels.append(narrow + kernels[0][len(narrow) :])
     zeros = f"{plan.symbol}_zeros{only or ''}"
@@ -373,9 +377,9 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
         b_at, c_column, start_column, soon = column.values
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
-        # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
-        with b.repeat([rows, a, c_column, start_column], "piece") as piece:
-            left, a_row, c_at, start_at = piece.values
+        # Full height, or heights that add up to it. The column loop is outermost, so B is loaded from far only once.
+        with b.repeat([rows, a, c_column, start_column], "piece") as rows_loop:
+            left, a_row, c_at, start_at = rows_loop.values
             size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
@@ -389,8 +393,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
             places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
             rest = b.sub(left, size)
-            piece.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
-            piece.again = b.icmp("sgt", rest, 0)
+            rows_loop.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            rows_loop.again = b.icmp("sgt", rest, 0)
         column.next(
             b.offset(b_at, b_panel),
             b.offset(c_column, plan.nr * plan.out_bytes),
@@ -411,8 +415,8 @@ def _across(
     b_panel: V,
     start_step: V,
 ) -> tuple[V, V, V, V]:
-    """A row or two against several whole panels at a time, as far as the `n` columns go. The columns that are done, and
-    where B, C and the start go on."""
+    """Emits one or two rows by several whole panels together, as far as the `n` columns allow. Returns the number of
+    columns that are done, and the addresses in B, C and the start where the rest begins."""
     panels = SUMS // (rows * plan.nv)
     width = plan.nr * panels
     kernel = emit_kernel(module, plan, target, rows, plan.nv, panels)
@@ -428,7 +432,7 @@ def _across(
 
 
 def next_height(b: Builder, plan: GemmPlan, left: V, most: int) -> V:
-    """`first_height` of `left` rows, where they are at most `most`; the tallest tile else."""
+    """Returns `first_height` of `left` rows if they are at most `most`, else the tallest height."""
     size: V = i64(plan.mr)
     for rows in range(most, 0, -1):
         size = b.select(b.icmp("eq", left, rows), i64(first_height(plan, rows)), size)
@@ -436,7 +440,7 @@ def next_height(b: Builder, plan: GemmPlan, left: V, most: int) -> V:
 
 
 def _choose(b: Builder, plan: GemmPlan, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
-    """The height of the next tile of `left` rows and, per width, the function."""
+    """Returns the height of the next tile for `left` rows and, for each width, its function."""
     size = next_height(b, plan, left, plan.mr - 1) if len(heights) > 1 else i64(heights[0])
     functions = [V("ptr", f"@{names[-1]}") for names in kernels]
     for i in range(len(heights) - 2, -1, -1):
@@ -446,7 +450,8 @@ def _choose(b: Builder, plan: GemmPlan, heights: list[int], kernels: list[list[s
 
 
 def _call_or_copy(b: Builder, plan: GemmPlan, kernel: V, args: list[V], full: V, rows: V, tile: V) -> None:
-    """Without masked stores, a tile that sticks out of C is computed on the stack and its columns copied."""
+    """Calls the kernel. Without masked stores, a tile that extends beyond C is computed on the stack, and its columns
+    are copied."""
     c, c_rs, start, start_rs, _, width = args[5:11]
     tile_rs = i64(plan.nr * plan.out_bytes)
 

@@ -1,11 +1,11 @@
 """Packing an operand of a product into panels, converting its elements on the way.
 
 A panel holds `width` indices j of the operand that is cut (rows of A, columns of B) for a range of k: step after step
-of k, `width` units next to each other, so the micro-kernel reads it front to back. Elements are read through strides,
-hence any layout and any transposed, sliced or broadcast view can be packed.
+of k, `width` adjacent units each, so the micro-kernel reads it front to back. Elements are read through strides, hence
+any layout and any transposed, sliced or broadcast view can be packed.
 
-Three ways to read: along j (`copy`), along k with a transpose of lanes x lanes blocks in registers (`transpose`), or
-one element at a time (`scalar`: both strides odd, and the ends the other two leave).
+There are three ways to read: along j (`copy`), along k with a transpose of lanes x lanes blocks in registers
+(`transpose`), or one element at a time (`scalar`: if neither stride is dense, and for the remainders of the other two).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PACK_PARAMS = [
     ("i64", "k"),
     ("i64", "panel_bytes"),
 ]
-"""`count` indices j in panels of `width`, each `panel_bytes` after the last; strides in bytes, k in elements. Lanes of
-the last panel beyond `count` are left undefined: they only meet lanes of C that are not stored."""
+"""`count` indices j are packed in panels of `width`, each `panel_bytes` after the last. Strides are in bytes, k in
+elements. Lanes of the last panel beyond `count` are undefined: they only affect lanes of C that are not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackPlan:
-    """How one operand is packed."""
+    """Packing of one operand: its element type, unit and layout."""
 
     name: str
     dtype: str
@@ -45,9 +45,9 @@ class PackPlan:
     lanes: int
     masks: bool
     header: int = 0
-    """Factor of the sums over k at the head of a panel (see `GemmPlan.flips_a`). 0: no head."""
+    """Factor of the sums over k in the header of a panel (see `GemmPlan.flips_a`). 0: no header."""
     whole: int = 1
-    """Steps are filled up with zeros to a multiple of this."""
+    """The number of steps is rounded up to a multiple of this, with zeros."""
 
     @property
     def element(self) -> str:
@@ -63,7 +63,7 @@ class PackPlan:
 
 
 def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
-    """The packers of A and B; equal up to the name when one function can do both."""
+    """Returns the packers of A and B; they are equal up to the name if one function can do both."""
     factor = plan.unflip if plan.flips_a else 0
     common = (plan.unit, plan.group, plan.parts, plan.lanes, plan.masks)
     a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common)
@@ -74,7 +74,7 @@ def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
 
 
 def convert(b: Builder, x: V, dtype: str, to: str) -> V:
-    """A stored element (or a vector of them) as the LLVM type `to`."""
+    """Converts a stored element (or a vector of them) to the LLVM type `to`."""
     if dtype == "bf16" and to in ("float", "double"):
         word = b.shl(
             b.cast("zext", x if "bfloat" not in x.type else b.bitcast(x, x.type.replace("bfloat", "i16")), "i32"), 16
@@ -93,7 +93,7 @@ def convert(b: Builder, x: V, dtype: str, to: str) -> V:
 
 
 def transpose(b: Builder, rows: list[V]) -> list[V]:
-    """An n x n block held in n vectors of n lanes: log2 n rounds that interleave vector i with vector i + n/2."""
+    """Transposes an n x n block held in n vectors of n lanes: log2 n rounds that interleave vector i with i + n/2."""
     n = len(rows)
     low = [i // 2 + (i % 2) * n for i in range(n)]
     high = [x + n // 2 for x in low]
@@ -104,7 +104,7 @@ def transpose(b: Builder, rows: list[V]) -> list[V]:
 
 
 def emit_pack(module: ModuleText, plan: PackPlan, target: Target, attributes: str) -> None:
-    """`void <name>(PACK_PARAMS)`."""
+    """Emits `void <name>(PACK_PARAMS)`."""
     b = module.function(plan.name, PACK_PARAMS, linkage="", attributes=attributes)
     p = _Packer(b, plan, target)
     along_j = b.icmp("eq", p.j_stride, plan.element_bytes)
@@ -133,7 +133,7 @@ def emit_pack(module: ModuleText, plan: PackPlan, target: Target, attributes: st
 
 
 class _Panel:
-    """One panel: where it is written, read from, and how many of its lanes exist."""
+    """One panel: its address, the address of its source, and the number of lanes that exist."""
 
     def __init__(self, to: V, source: V, count: V):
         self.to, self.source, self.count = to, source, count
@@ -171,7 +171,8 @@ class _Packer:
         return _Panels(self)
 
     def units_of(self, k: V) -> V:
-        """Steps that the vector paths do: all whole units, or whole blocks of `lanes` where loads have no masks."""
+        """Returns the steps that the vector paths pack: all whole units, or whole blocks of `lanes` without masked
+        loads."""
         if self.plan.masks:
             return self.b.udiv(k, self.plan.group)
         block = self.plan.lanes * self.plan.group
@@ -179,7 +180,8 @@ class _Packer:
 
     # ------------------------------------------------------------------ along j
     def copy(self) -> None:
-        """Steps outside, panels inside: a row of B is read in one go. Groups of k are interleaved bytewise."""
+        """Copies with steps in the outer loop and panels in the inner one, so that a row of B is read in one pass.
+        Groups of k are interleaved bytewise."""
         b, plan = self.b, self.plan
         units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
         with b.loop(0, units, hint="step") as u:
@@ -197,7 +199,8 @@ class _Packer:
                 panel.next(b.offset(at, self.panel_bytes))
 
     def _copy_pair(self, source: V, to: V) -> list[V]:
-        """Two vectors, a whole step of most panels. Rows may be pages apart, where no hardware fetches the next."""
+        """Copies two vectors, a whole step of most panels. Rows may be pages apart, where the hardware does not
+        prefetch the next."""
         b, plan = self.b, self.plan
         later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_AHEAD))
         for v in range(2):
@@ -208,7 +211,7 @@ class _Packer:
         return []
 
     def _copy_step(self, source: V, to: V, count: V, left: V) -> list[V]:
-        """A step of any panel; `left` elements of k exist."""
+        """Copies a step of any panel; `left` elements of k exist."""
         b, plan = self.b, self.plan
         whole = count if plan.masks else b.mul(b.udiv(count, plan.lanes), plan.lanes)
         with b.loop(0, whole, plan.lanes, "j") as j:
@@ -219,7 +222,7 @@ class _Packer:
         return []
 
     def _copy_vector(self, source: V, to: V, j: V, count: V, left: V) -> None:
-        """`lanes` units of one step; `count` lanes and `left` elements of k exist."""
+        """Copies `lanes` units of one step; `count` lanes and `left` elements of k exist."""
         b, plan = self.b, self.plan
         mask = self._mask(count, plan.lanes) if plan.masks else None
         at = b.offset(to, b.mul(j, plan.unit_bytes))
@@ -254,7 +257,7 @@ class _Packer:
 
     # ------------------------------------------------------------------ along k
     def transposed(self, panel: _Panel, units: V) -> None:
-        """Blocks of `lanes` indices j by `lanes` units. Rows beyond the last index repeat it."""
+        """Packs blocks of `lanes` indices j by `lanes` units. Rows beyond the last index repeat it."""
         b, plan = self.b, self.plan
         n = plan.lanes
         blocks = b.mul(b.udiv(units, n), n)
@@ -276,7 +279,7 @@ class _Packer:
                 self._rest_of_block(rows, b.offset(to, b.mul(blocks, self.step)), blocks, b.sub(units, blocks), mask)
 
     def _rest_of_block(self, rows: list[V], place: V, first: V, count: V, mask: V | None) -> None:
-        """The last `count` units of the rows, fewer than a block's, from unit `first` on."""
+        """Packs the last `count` units of the rows, fewer than a block has, from unit `first` on."""
         b, plan = self.b, self.plan
         with b.if_(b.icmp("sgt", count, 0)):
             at = b.mul(first, plan.group * plan.element_bytes)
@@ -287,8 +290,8 @@ class _Packer:
                     self._store(x, b.offset(place, b.mul(self.step, nth)), mask)
 
     def _store_last(self, x: V, at: V, mask: V | None, j: V) -> None:
-        """The last step of a block. Where stores have no masks, a panel narrower than a vector has every step write
-        over the beginning of the next, which is written later; but behind the last step comes another panel, which
+        """Stores the last step of a block. Without masked stores, a step of a panel narrower than a vector overwrites
+        the beginning of the next step, which is written later. But after the last step comes another panel, which
         another thread may have written already."""
         b = self.b
         if mask is not None:
@@ -318,7 +321,7 @@ class _Packer:
 
     # ------------------------------------------------------------------ one by one
     def scalar(self, panel: _Panel, k0: V, j0: V) -> None:
-        """Elements k >= k0, j >= j0 of a panel, with zeros up to a whole unit."""
+        """Packs the elements k >= k0, j >= j0 of a panel one by one, with zeros up to a whole unit."""
         b, plan = self.b, self.plan
         end = b.mul(b.udiv(b.add(self.k, plan.group - 1), plan.group), plan.group)
         with b.loop(k0, end, hint="k") as k:
@@ -342,7 +345,7 @@ class _Packer:
 
     # ------------------------------------------------------------------ helpers
     def heads(self) -> None:
-        """`header` times the sum over k of each column, before every panel (see `vnni` in `gemm_micro`)."""
+        """Writes `header` times the sum over k of each column before every panel (see `vnni` in `precision.py`)."""
         b, plan = self.b, self.plan
         units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
         nv = 2
@@ -363,7 +366,7 @@ class _Packer:
                 b.store(scaled, b.offset(head, v * plan.lanes * 4))
 
     def fill(self) -> None:
-        """Zeros from the last step to a multiple of `whole`."""
+        """Writes zeros after the last step, up to a multiple of `whole` steps."""
         b, plan = self.b, self.plan
         units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
         filled = b.mul(b.udiv(b.add(units, plan.whole - 1), plan.whole), plan.whole)

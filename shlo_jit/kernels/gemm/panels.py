@@ -1,12 +1,12 @@
-"""Products of some rows at a time with one B, which may be packed before: for who goes over the rows block by block.
+"""Products of a block of rows with one B, which may be packed before: for callers that iterate over blocks of rows.
 
     void <symbol>_panels(B, b_row_stride, b_col_stride, n, k, panels)
     void <symbol>_block(A, a_row_stride, a_col_stride, B, b_row_stride, b_col_stride, C, c_row_stride, m, n, k, k0,
                         panels, memory)
 
-The first packs all of B, block of k after block of k; the second is C[m, n] = A[m, k] @ B with what the first packed or
-with B as it lies. Both run on the caller. Sums are those of the other routine, whose blocks of k these are, for any m.
-`k0` is 0, or C has the sums of so many steps of k, to which those of these are added.
+The first packs all of B, one block of k after the other. The second computes C[m, n] = A[m, k] @ B, with the packed B
+or with B in place. Both run on the caller. Sums are those of the general routine, since the blocks of k are the same,
+for any m. `k0` is 0, or C holds the sums of the first `k0` steps of k, to which these steps are added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PANELS_PARAMS = (
     ("i64", "k"),
     ("ptr", "panels"),
 )
-"""Strides in elements. `panels` has `panels_bytes(...)` bytes aligned to 64."""
+"""Parameters of the packing function. Strides are in elements. `panels` has `panels_bytes(...)` bytes aligned to 64."""
 BLOCK_PARAMS = (
     ("ptr", "A"),
     ("i64", "a_row_stride"),
@@ -50,8 +50,8 @@ BLOCK_PARAMS = (
     ("ptr", "panels"),
     ("ptr", "memory"),
 )
-"""Strides in elements; the columns of C are adjacent. n and k are 1 at least. `panels` is null where B is to be read as
-it lies, which `reads_in_place` allows; `memory` has `block_bytes(...)` bytes aligned to 64."""
+"""Parameters of the product. Strides are in elements; C's columns are adjacent. n and k are at least 1. `panels` is
+null if B is read in place, which `reads_in_place` permits; `memory` has `block_bytes(...)` bytes aligned to 64."""
 
 
 def panels_symbol(types: GemmTypes) -> str:
@@ -63,26 +63,26 @@ def block_symbol(types: GemmTypes) -> str:
 
 
 def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
-    """Bytes that a packed B takes."""
+    """Returns the bytes of a packed B."""
     plan = gemm_plan(types, target)
     each = k_block(Ints(), plan, k, False)
     return -(-k // each) * -(-n // plan.nr) * plan.panel_bytes(min(k, each))
 
 
 def reads_in_place(types: GemmTypes, target: Target, n: int, b_row_stride: int, b_col_stride: int) -> bool:
-    """Whether B can be read as it lies, and rows do not fall into few sets of the first level cache."""
+    """Whether B can be read in place, and its rows do not map to few sets of the first level cache."""
     plan, size = gemm_plan(types, target), itemsize(types.b)
     adjacent = b_col_stride == 1 and (plan.masks or ends_whole(Ints(), plan, n))
     return adjacent and not plan.convert[1] and b_row_stride * size % 2048 != 0
 
 
 def block_bytes(types: GemmTypes, target: Target) -> int:
-    """Bytes of memory that a block works in."""
+    """Returns the bytes of working memory of the product of a block."""
     return a_panel_bytes(gemm_plan(types, target))
 
 
 def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V, V]:
-    """The k of a block, bytes of a panel of it, and of all its panels."""
+    """Returns the k of a block, the bytes of a panel of the block, and the bytes of all its panels."""
     of_k = k_block(Registers(b), plan, k, const("i1", False))
     panel = panel_bytes_of(b, plan, b.min_(k, of_k))
     return of_k, panel, b.mul(ceil_div(b, n, plan.nr), panel)
@@ -90,7 +90,7 @@ def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V, V]:
 
 @cache
 def block_routine(types: GemmTypes, target: Target) -> Routine:
-    """The two functions as an object."""
+    """Returns the routine with the two functions."""
     symbols = (panels_symbol(types), block_symbol(types))
     return Routine(symbols[1], symbols, partial(_build, types), (tile_routine(types, target),))
 

@@ -1,8 +1,8 @@
-"""How a product is done, by its extents and strides: the one place where that is decided.
+"""Decisions about a product from its extents and strides: packing, tasks and blocking. All of them are made here.
 
-The machine code of the routine decides at run time, since it serves all shapes; people, and whoever plans memory, want
-to know at compile time. So a policy is written once over `Numbers`, which are Python's (`Ints`) or registers
-(`Registers`). `override` is how one case after the other is told apart: each has a reason, which `Ints` keeps.
+The machine code of the routine decides at run time, since it serves all shapes. Users and the memory planner need the
+decisions at compile time. So a policy is written once over `Numbers`, which are Python ints (`Ints`) or registers
+(`Registers`). `override` distinguishes one case after the other: each has a reason, which `Ints` keeps.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from shlo_jit.kernels.gemm.staged_numbers import Ints, N, Numbers, Reasoned
 from shlo_jit.reasons import Reason
 
 FEW_TILE, FEW_PANELS = 6, 2
-"""Where B is read in place by few rows: rows of a tile and the panels it meets at a time, as many sums as leave
-registers for B. One row more, if there are no others."""
+"""Register tile of a skinny product that reads B in place: rows, and panels taken together. That is as many sums as
+leave registers for B. A tile has one row more if that is all of the product's rows."""
 PAIR_PANELS = 4
-"""The same panels of two rows, if there are no others."""
+"""The same number of panels for a product of two rows."""
 IN_PLACE, SHARED, PRIVATE, PREPACKED = 0, 1, 2, 3
-"""Ways to read an operand; see `blocks.py`."""
+"""Modes of reading an operand; see `blocks.py`."""
 WORDS = (
     "read in place",
     "packed once, shared by all tasks",
@@ -31,11 +31,11 @@ WORDS = (
 
 
 Line = tuple[str, str, Reason | None]
-"""A decision for people: what, how, why."""
+"""A decision to print: what, how, why."""
 
 
 class Extents(NamedTuple):
-    """Of a product; strides in bytes, of A along m and k, of B along n and k."""
+    """Extents and strides of a product. Strides are in bytes: of A along m and k, of B along n and k."""
 
     batch: N
     m: N
@@ -46,11 +46,12 @@ class Extents(NamedTuple):
     b_cs: N
     b_rs: N
     prepacked: N
-    """B is panels (see `prepacked.py`)."""
+    """B consists of panels (see `prepacked.py`)."""
 
 
 class Cut(NamedTuple):
-    """Rectangles of `mc` x `nc` elements of C, `rows` x `columns` of them; `group` products a task."""
+    """Tasks of a product: rectangles of `mc` x `nc` elements of C, `rows` x `columns` of them, `group` products per
+    task."""
 
     mc: N
     nc: N
@@ -59,29 +60,29 @@ class Cut(NamedTuple):
     group: N
     grid: N
     phased: N
-    """An operand is packed for all tasks, `kc` elements of k at a time; the tasks of a phase are one product's."""
+    """An operand is packed for all tasks, `kc` elements of k at a time; the tasks of a phase belong to one product."""
 
 
 def k_block(a: Numbers, plan: GemmPlan, k: N, prepacked: N) -> N:
-    """k elements a pass over C takes: equal parts of k, so that the last has as much to do as the others."""
+    """Returns the elements of k per pass over C: equal parts of k, so that the last has as much work as the others."""
     longest = a.select(prepacked, a.number(plan.prepacked_kc), a.number(plan.kc))
     each = a.ceil_div(k, a.most(a.ceil_div(k, longest), 1))
     return a.mul(a.most(a.ceil_div(each, plan.k_unit), 1), plan.k_unit)
 
 
 def columns_of(plan: GemmPlan, about: int) -> int:
-    """Whole panels of about that many columns."""
+    """Returns about that many columns, rounded down to whole panels."""
     return about // plan.nr * plan.nr
 
 
 def ends_whole(a: Numbers, plan: GemmPlan, n: N) -> N:
-    """Whether the last columns are as many as a kernel has, all its vectors or one: without masks, it reads so many."""
+    """Whether the last columns fill a kernel, of all its vectors or of one: without masks, it reads that many."""
     left = a.rem(n, plan.nr)
     return a.either(a.compare("eq", left, 0), a.compare("eq", left, plan.lanes))
 
 
 def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
-    """Where B is read from, and A. `product`: the multiply-adds of one product."""
+    """Returns the modes of B and A. `product`: the multiply-adds of one product."""
     convert_a, convert_b = plan.convert
     few_rows = a.compare("le", s.m, tuning.GEMM_PRIVATE_ROWS)
     many = a.both(a.compare("ge", s.batch, tuning.GEMM_BATCH), a.compare("le", product, tuning.GEMM_PRIVATE_PRODUCT))
@@ -102,7 +103,7 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         size = itemsize(plan.types.b)
         rare = a.compare("le", s.m, plan.mr)
         resident = a.compare("le", a.mul(a.mul(s.k, s.n), size), tuning.GEMM_B_RESIDENT)
-        # Rows a multiple of half a page apart fall into few sets of the first level cache.
+        # Rows that are a multiple of half a page apart map to few sets of the first level cache.
         resident = a.both(resident, a.compare("ne", a.bits(s.b_rs, 2047), 0))
         adjacent = a.either(a.compare("eq", s.b_cs, size), a.compare("eq", s.n, 1))
         if not plan.masks:
@@ -122,7 +123,7 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     columns = columns_of(plan, tuning.GEMM_WIDEST)
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
-    # The rows of a tile would fall into one set of the first level cache.
+    # The rows of a tile would map to one set of the first level cache.
     collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
     far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
     mode_a = a.decided(
@@ -163,16 +164,17 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
 
 
 def are_joined(a: Numbers, plan: GemmPlan, a_cs: N, k: N) -> N:
-    """Whether the elements of A that one step takes lie together, in every step. Of plans that join elements."""
+    """Whether the elements of A that a step takes are contiguous, in every step. For plans that join elements."""
     return a.both(a.compare("eq", a_cs, itemsize(plan.types.a)), a.compare("eq", a.rem(k, plan.group), 0))
 
 
 def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) -> Cut:
-    """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels. `modes`: of B and A."""
+    """Returns the rectangles: about GEMM_TASK multiply-adds per task, whole stripes and whole panels. `modes`: of B and
+    A."""
     widest = columns_of(plan, tuning.GEMM_WIDEST)
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
     per_element = a.most(a.select(phased, k_block(a, plan, s.k, s.prepacked), s.k), 1)
-    # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
+    # Few rows: one chunk of rows, and as many columns as fill a task. Otherwise wide chunks, and rows to fill a task.
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
     private = a.compare("eq", modes[0], PRIVATE)
@@ -184,13 +186,13 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s, modes[1]), (mc, nc), strict=True))
     row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     grid = a.mul(row_chunks, column_chunks)
-    # A shared operand is one product's, and so is what a task does with it.
+    # A shared operand belongs to one product, and so do the tasks that use it.
     group = a.select(phased, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:
-    """Rows and columns of a task where B was packed before. Rows come in equal chunks that stay in the cache."""
+    """Returns rows and columns of a task if B is prepacked. Rows come in equal chunks that stay in the cache."""
     chunks = a.most(a.ceil_div(s.m, _rows_of_panels(a, plan, s, mode_a)), 1)
     stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
     height = a.select(a.compare("gt", chunks, 1), a.mul(stripes, plan.mr), s.m)
@@ -202,8 +204,8 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
 
 
 def _rows_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> N:
-    """Rows of a task where B was packed before, about. Few where the second level cache keeps all panels and there are
-    rows for many tasks: tasks then have whole lines of C, which its columns are not."""
+    """Returns the approximate rows of a task if B is prepacked. They are few if the second level cache keeps all panels
+    and there are rows for many tasks: then tasks have whole rows of C, instead of some of its columns."""
     most = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
     of_row = a.most(a.mul(a.most(s.k, 1), s.n), 1)
     each = a.most(a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), of_row), tuning.GEMM_NEAR_ROWS)
@@ -215,7 +217,8 @@ def _rows_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> N:
 
 
 def _halved(a: Numbers, plan: GemmPlan, height: N, tasks: N) -> N:
-    """Rows of a task: half of them where tasks are few and an odd number, so that two threads have as much to do."""
+    """Returns the rows of a task: half of `height` if tasks are few and odd in number, so that two threads have equal
+    work."""
     odd = a.both(a.compare("lt", tasks, tuning.GEMM_FEW_TASKS), a.compare("eq", a.bits(tasks, 1), 1))
     stripes = a.ceil_div(height, plan.mr)
     half = a.mul(a.ceil_div(stripes, 2), plan.mr)
@@ -223,9 +226,9 @@ def _halved(a: Numbers, plan: GemmPlan, height: N, tasks: N) -> N:
 
 
 def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N) -> N:
-    """Panels of a task that loses nothing where they are few: so many tasks that threads end at about the same time,
-    unless tasks become too short for that. `panel`: the multiply-adds of one; `chunks`: of rows. Of many rows, whole
-    lines of C are written where their panels stay in the second level cache."""
+    """Returns the panels of a task that does not get slower with few panels. There are so many tasks that threads end
+    at about the same time, unless tasks become too short. `panel`: the multiply-adds of a panel; `chunks`: chunks of
+    rows. With many rows, whole rows of C are written if their panels stay in the second level cache."""
     panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
     many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
     each = a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1))
@@ -235,21 +238,21 @@ def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N
 
 
 def _panels_of_long(a: Numbers, plan: GemmPlan, s: Extents, panel: N) -> N:
-    """Panels of a task that has to pack A, or of few rows, which are bound by what they read of B: a multiple of four
-    tasks. A row or two meet several panels at a time, and a task has a multiple of those, if there are others."""
+    """Returns the panels of a task that has to pack A, or has few rows and is bound by reading B: a multiple of four
+    tasks. One or two rows are multiplied by several panels together, so a task has a multiple of these if possible."""
     panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
     tasks = a.ceil_div(panels, a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest))
     tasks = a.select(a.compare("gt", tasks, 1), a.mul(a.ceil_div(tasks, 4), 4), tasks)
     each = a.ceil_div(panels, a.most(tasks, 1))
-    at_once = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
-    at_once = a.select(a.compare("le", s.m, 2), at_once, a.number(1))
-    # Two threads read twice as much as one, even if each meets fewer panels at a time.
-    at_once = a.select(a.compare("le", panels, at_once), a.ceil_div(panels, 2), at_once)
-    return a.mul(a.ceil_div(each, at_once), at_once)
+    together = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
+    together = a.select(a.compare("le", s.m, 2), together, a.number(1))
+    # Two threads read twice as much as one, even if each multiplies by fewer panels together.
+    together = a.select(a.compare("le", panels, together), a.ceil_div(panels, 2), together)
+    return a.mul(a.ceil_div(each, together), together)
 
 
 def is_serial(a: Numbers, s: Extents, product: N) -> N:
-    """Whether the caller does all: a tile of a row takes as long as one of several."""
+    """Whether the caller computes all tasks alone. A tile of one row takes as long as a tile of several."""
     work = a.select(
         a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.mul(a.mul(s.n, s.k), tuning.GEMM_LEAST_ROWS), product
     )
@@ -257,26 +260,26 @@ def is_serial(a: Numbers, s: Extents, product: N) -> N:
 
 
 def task_count(a: Numbers, cut: Cut, batch: N) -> N:
-    """Tasks of one product in a phase, of all products else."""
+    """Returns the tasks of a phase, which belong to one product, or else of all products."""
     return a.select(cut.phased, cut.grid, a.mul(cut.grid, a.ceil_div(batch, cut.group)))
 
 
 class VectorShape(NamedTuple):
-    """A product as one of a matrix with vectors: `row` where the vectors are rows of A (else the column of B)."""
+    """A product of a matrix with vectors. `row`: the vectors are rows of A (else the column of B)."""
 
     row: N
     outputs: N
     count: N
-    """Vectors."""
+    """Number of vectors."""
 
 
 def has_few_path(plan: GemmPlan) -> bool:
-    """Whether there is code for products of few rows with a B in place."""
+    """Whether there is code for skinny products with B in place."""
     return plan.kind == "plain" and plan.masks and not any(plan.convert) and plan.out == plan.acc
 
 
 def is_few(a: Numbers, plan: GemmPlan, s: Extents) -> N:
-    """Whether that code takes a product: so few rows that they do not pay for packing a B that no cache keeps."""
+    """Whether that code computes a product: it has too few rows to pay for packing B, and no cache holds B."""
     rows = a.both(a.compare("gt", s.m, 1), a.compare("le", s.m, tuning.GEMM_FEW_ROWS))
     adjacent = a.compare("eq", s.b_cs, itemsize(plan.types.b))
     far = a.compare("gt", a.mul(a.mul(s.k, s.n), itemsize(plan.types.b)), tuning.GEMM_B_RESIDENT)
@@ -285,7 +288,7 @@ def is_few(a: Numbers, plan: GemmPlan, s: Extents) -> N:
 
 
 def few_columns(a: Numbers, plan: GemmPlan, s: Extents) -> N:
-    """Columns of a task of such a product: some tasks for two threads at least, and long pieces of the rows of B."""
+    """Returns the columns of a task of a skinny product: tasks for at least two threads, and long runs of B's rows."""
     panels = a.ceil_div(s.n, plan.nr)
     some = a.mul(a.least(a.ceil_div(panels, 2 * FEW_PANELS), PAIR_PANELS // FEW_PANELS), FEW_PANELS)
     many = a.mul(a.ceil_div(panels, tuning.GEMM_TASKS * PAIR_PANELS), PAIR_PANELS)
@@ -297,7 +300,7 @@ def has_vector_path(plan: GemmPlan) -> bool:
 
 
 def vector_shape(a: Numbers, plan: GemmPlan, m: N, n: N, k: N) -> VectorShape:
-    """One vector, or a few where the matrix comes from beyond the caches."""
+    """Returns the product as a matrix with one vector, or with a few if the matrix is larger than the caches."""
     size = itemsize(plan.types.a)
     thin = a.compare("le", m, tuning.GEMM_THIN if plan.kind == "plain" else 1)
     thin = a.both(thin, a.compare("ge", a.mul(a.mul(n, k), size), tuning.GEMM_THIN_BYTES))
@@ -306,8 +309,8 @@ def vector_shape(a: Numbers, plan: GemmPlan, m: N, n: N, k: N) -> VectorShape:
 
 
 def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, strides: tuple[N, N, N]) -> tuple[N, N]:
-    """Whether the matrix is read along its outputs (`axpy`), and whether the vector path fits at all. `strides` in
-    bytes: of the matrix along the outputs and along k, of the vector along k."""
+    """Returns whether the matrix is read along its outputs (`axpy`), and whether the vector path fits at all. `strides`
+    in bytes: of the matrix along the outputs and along k, of the vector along k."""
     size = itemsize(plan.types.a)
     stride, k_stride, x_stride = strides
     axpy = a.compare("eq", stride, size)
@@ -330,7 +333,8 @@ class Layout(NamedTuple):
 
 
 def vectors_of(plan: GemmPlan, m: int, n: int, k: int, layout: Layout) -> tuple[VectorShape, bool] | None:
-    """The product as one with vectors, and whether the matrix is read along its outputs; None where it is not one."""
+    """Returns the product as a matrix with vectors, and whether the matrix is read along its outputs. None if the tiles
+    compute it."""
     if not has_vector_path(plan):
         return None
     a, size_a, size_b = Ints(), itemsize(plan.types.a), itemsize(plan.types.b)
@@ -341,7 +345,7 @@ def vectors_of(plan: GemmPlan, m: int, n: int, k: int, layout: Layout) -> tuple[
 
 
 def extents_of(plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool = False) -> Extents:
-    """Of a product that is known."""
+    """Returns the extents of a product whose sizes are known."""
     size_a, size = itemsize(plan.types.a), itemsize(plan.types.b)
     strides = layout.a_rs * size_a, layout.a_cs * size_a, layout.b_cs * size, layout.b_rs * size
     return Extents(batch, m, n, k, *strides, prepacked)
@@ -368,7 +372,7 @@ def _describe_few(plan: GemmPlan, s: Extents) -> list[Line]:
 def describe(
     plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool, few: bool = False
 ) -> list[Line]:
-    """What the routine decides for these extents and strides. `few`: that of skinny products."""
+    """Returns the decisions of the routine for these extents and strides. `few`: those of skinny products."""
     a = Ints()
     s = extents_of(plan, batch, m, n, k, layout, prepacked)
     if few:
@@ -377,7 +381,7 @@ def describe(
     if as_vectors is not None:
         v, axpy = as_vectors
         vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
-        how = "all outputs accumulate at once" if axpy else "one output after the other"
+        how = "all outputs accumulate together" if axpy else "one output after the other"
         return [
             (
                 "blocking",

@@ -1,9 +1,9 @@
-"""What a matrix product computes with: element types, the register tile and the blocking, chosen per target.
+"""Element types, register tile and blocking of a matrix product, chosen per target.
 
-Goto and van de Geijn (2008) and BLIS give the scheme. A tile of C of `mr` rows and `nr` columns stays in registers
-while k runs; B comes in panels of `nr` columns, A in panels of `mr` rows. We keep the A panel (mr x kc) in the first
-level cache and stream the B chunk (kc x nc) from the second level, because a finished stripe of mr x nc elements of C
-is then what the epilogue gets, with long rows.
+The scheme is that of Goto and van de Geijn (2008) and BLIS. A tile of C of `mr` rows and `nr` columns stays in
+registers while k runs; B comes in panels of `nr` columns, A in panels of `mr` rows. We keep the A panel (mr x kc) in
+the first level cache and stream the B chunk (kc x nc) from the second level. So the epilogue gets finished stripes of
+mr x nc elements of C, with long rows.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from shlo_jit.kernels.llvm_values import bits
 from shlo_jit.kernels.target import Target
 
 STORAGE = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "i1": "i8"}
-"""LLVM type an element is stored as; integers are `iN` whatever their sign, a complex number is a pair of its part."""
+"""LLVM type of a stored element. Integers are `iN` for either sign; a complex number is a pair of its part."""
 
 
 def storage(dtype: str) -> str:
-    """LLVM type of one stored element (of one part of a complex one)."""
+    """Returns the LLVM type of one stored element (of one part of a complex one)."""
     dtype = part(dtype)
     return STORAGE.get(dtype) or dtype.removeprefix("u")
 
 
 def part(dtype: str) -> str:
-    """`complex<f32>` -> `f32`; another type is its own part."""
+    """Returns the part of a complex type, `complex<f32>` -> `f32`; another type is its own part."""
     return dtype[8:-1] if dtype.startswith("complex<") else dtype
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of an element in memory."""
+    """Returns the bytes of an element in memory."""
     return bits(storage(dtype)) // 8 * (2 if dtype.startswith("complex") else 1)
 
 
@@ -40,7 +40,7 @@ def itemsize(dtype: str) -> int:
 class GemmTypes:
     """Element types by their StableHLO names: f16 bf16 f32 f64, [u]i8 .. [u]i64, i1, complex<f32>, complex<f64>.
 
-    `acc` is the type sums are kept in and C has: f32 for half precision operands, i32 for bytes, ...
+    `acc` is the type of the sums and of C: f32 for half precision operands, i32 for bytes, ...
     """
 
     a: str
@@ -55,8 +55,8 @@ class GemmTypes:
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
-    """Everything the emitters share. A *unit* is what one lane of the micro-kernel takes of an operand in one step:
-    one element, or `group` consecutive k packed into 32 bits for the dot-product instructions."""
+    """Tile and blocking that the emitters share. A *unit* is what one lane of the micro-kernel takes of an operand in
+    one step: one element, or `group` consecutive k packed into 32 bits for the dot-product instructions."""
 
     types: GemmTypes
     kind: str
@@ -65,26 +65,26 @@ class GemmPlan:
     """LLVM type of a unit."""
     group: int
     acc: str
-    """LLVM type of the lanes sums are kept in; wider than C's for narrow integers."""
+    """LLVM type of the lanes that hold sums; wider than C's for narrow integers."""
     out: str
-    """LLVM type C is stored as (one part of a complex number)."""
+    """LLVM type in which C is stored (one part of a complex number)."""
     lanes: int
     mr: int
     nv: int
     """Vectors in a row of the tile."""
     kc: int
-    """k elements a pass over C takes at most; a multiple of `k_unit`."""
+    """Maximum elements of k per pass over C; a multiple of `k_unit`."""
     masks: bool
 
     @property
     def prepacked_kc(self) -> int:
-        """The same where B was packed before: A is read where it lies or packed for all, so that long passes cost
-        nothing, and C is read and written once in most products."""
+        """`kc` for a prepacked B. A is read in place or packed for all tasks, so long passes cost nothing, and in most
+        products C is read and written once."""
         return self.kc if self.kind == "amx" else tuning.GEMM_PREPACKED_K * self.group
 
     @property
     def k_unit(self) -> int:
-        """k elements that passes come in, but for the last."""
+        """The elements of k per pass are a multiple of this, except in the last pass."""
         return self.group * max(self.whole, 4)
 
     @property
@@ -93,7 +93,7 @@ class GemmPlan:
 
     @property
     def parts(self) -> int:
-        """2 for complex numbers: panels hold all real parts of a step, then all imaginary ones."""
+        """2 for complex numbers, whose panels hold all real parts of a step, then all imaginary ones; else 1."""
         return 2 if self.kind == "complex" else 1
 
     @property
@@ -112,7 +112,7 @@ class GemmPlan:
 
     @property
     def header(self) -> int:
-        """Bytes before a packed B panel: where A is flipped, the correction for that, one i32 a column."""
+        """Bytes before a packed B panel: if A is flipped, the correction for that, one i32 per column."""
         return self.nr * 4 if self.flips_a else 0
 
     @property
@@ -128,14 +128,14 @@ class GemmPlan:
 
     @property
     def joins_a(self) -> bool:
-        """Whether the unit of A is nothing but several elements."""
+        """Whether a unit of A consists of several elements, without conversion."""
         return self.kind in ("bf16", "vnni")
 
     @property
     def flips_a(self) -> bool:
-        """Whether 128 is added to each byte of A in the tile: one operand of `vpdpbusd` is unsigned, the other signed.
-        What a byte stands for then changes by 128 (by -128 where it was unsigned); `unflip` times the sums of B's
-        columns undo that."""
+        """Whether 128 is added to each byte of A in the tile, since one operand of `vpdpbusd` is unsigned and the other
+        signed. The value of a byte then changes by 128 (by -128 if it was unsigned). Adding `unflip` times the sums of
+        B's columns corrects that."""
         return self.kind == "vnni" and self.types.a == self.types.b
 
     @property
@@ -144,7 +144,7 @@ class GemmPlan:
 
     @property
     def whole(self) -> int:
-        """Steps of a packed panel come in multiples of this."""
+        """The number of steps of a packed panel is a multiple of this."""
         return 16 if self.kind == "amx" else 1
 
     def panel_bytes(self, k: int) -> int:
@@ -154,9 +154,9 @@ class GemmPlan:
 
 
 def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]:
-    """Rows and vectors of the tile: accumulators, one row of B and a broadcast must fit the registers.
+    """Returns rows and vectors of the tile: accumulators, one row of B and a broadcast must fit the registers.
 
-    The rows are at most the lanes of a vector or a multiple of them where stores cannot be masked (see `pack`).
+    If stores cannot be masked, the rows are at most the lanes of a vector or a multiple of them (see `pack.py`).
     """
     if kind == "amx":
         return (32, 2)
@@ -170,7 +170,7 @@ def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]
 
 
 def _fits_amx(types: GemmTypes, target: Target) -> bool:
-    """Tile registers multiply bf16 into f32 and bytes of any sign into i32."""
+    """Whether tile registers multiply these types: bf16 into f32, and bytes of any sign into i32."""
     if not {"+amx-int8", "+amx-bf16"} <= set(target.features.split(",")) or "linux" not in target.triple:
         return False
     operands = {types.a, types.b}
@@ -178,14 +178,14 @@ def _fits_amx(types: GemmTypes, target: Target) -> bool:
 
 
 def _fast_bf16(target: Target) -> bool:
-    """Whether vdpbf16ps beats f32 multiply-adds on converted operands: twice as fast on Zen 4 and 5, but 99 against
-    148 GF/s on Sapphire Rapids, where it is several micro-operations."""
+    """Whether vdpbf16ps is faster than f32 multiply-adds on converted operands. It is twice as fast on Zen 4 and 5, but
+    on Sapphire Rapids it is several micro-operations and reaches 99 instead of 148 GF/s."""
     return target.has_bf16_dot and target.cpu.startswith("znver")
 
 
 @cache
 def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
-    """The tile and blocking for these types on this target."""
+    """Returns the tile and blocking for these types on this target."""
     out = storage(types.acc)
     acc = "i32" if out in ("i8", "i16") else out
     kind, unit, group = "plain", acc, 1

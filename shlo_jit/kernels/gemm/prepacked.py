@@ -1,7 +1,7 @@
-"""Panels of B made when a program is compiled, from a constant: what `pack.py` makes at run time, by NumPy.
+"""Packing of a constant B at compile time, with NumPy: the panels that `pack.py` makes at run time.
 
-Product after product, block of k after block of k (`policy.k_block`), panel after panel; a panel has its columns'
-header first where the plan has one, then step after step of k. What fills up the last panel and step is zero.
+The order is: products, blocks of k (`policy.k_block`), panels. A panel has the header of its columns first if the plan
+has one, then the steps of k. The last panel and step are filled up with zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shlo_jit.kernels.gemm.staged_numbers import Ints
 UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
 UNITS |= {f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
 UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
-"""By LLVM type; the sign of an integer does not matter to its bits."""
+"""NumPy types by LLVM type; the sign of an integer does not change its bits."""
 
 
 def bytes_of_zeros(size: int) -> np.ndarray:
@@ -27,15 +27,15 @@ def bytes_of_zeros(size: int) -> np.ndarray:
 
 
 def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
-    """Bytes of one product's panels."""
+    """Returns the bytes of one product's panels."""
     each = k_block(Ints(), plan, k, True)
     return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
 
 
 def prepack(plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = bytes_of_zeros) -> np.ndarray:
-    """The panels of `b` [batch, k, n] (any strides) of the plan's element type, as bytes: one product's after the
-    other's, `prepacked_bytes` each, which is a multiple of the element's size. `zeros` makes the memory, u8 of a
-    size."""
+    """Returns the panels of `b` [batch, k, n] (any strides), which has the plan's element type, as bytes. Products
+    follow each other, `prepacked_bytes` each, which is a multiple of the element's size. `zeros` allocates the memory:
+    u8 of the given size."""
     batch, k, n = b.shape
     out = zeros(batch * prepacked_bytes(plan, n, k)).reshape(batch, -1)
     each, panels, at = k_block(Ints(), plan, k, True), -(-n // plan.nr), 0
@@ -48,13 +48,13 @@ def prepack(plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = 
 
 
 def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
-    """`block` [batch, k, n] into `out` [batch, panel, bytes], which is zero."""
+    """Packs `block` [batch, k, n] into `out` [batch, panel, bytes], which is zero."""
     batch, k, n = block.shape
     pack = pack_plans(plan)[1]
     body = out[:, :, plan.header :]
     steps, whole = body.shape[2] // plan.b_step, n // plan.nr
     if plan.group > 1:
-        # A unit holds `group` steps of k of a column next to each other.
+        # A unit holds `group` consecutive steps of k of a column.
         units = body.reshape(*body.shape[:2], steps, plan.nr, plan.group, itemsize(plan.types.b)).view(block.dtype)
         units = units[..., 0]
         source = block
@@ -67,7 +67,7 @@ def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
         if n % plan.nr:
             units[:, whole, :used, : n % plan.nr] = source[..., whole * plan.nr :].transpose(0, 1, 3, 2)
     else:
-        # Real parts of a step, then imaginary ones.
+        # The real parts of a step, then the imaginary ones.
         parts = np.stack([np.real(block), np.imag(block)], axis=-1) if plan.parts == 2 else block[..., None]
         unit = UNITS[plan.unit]
         units = body.reshape(*body.shape[:2], steps, -1).view(unit).reshape(*body.shape[:2], steps, plan.parts, plan.nr)

@@ -1,8 +1,8 @@
-"""Panels of B made at run time for products that come later: what `prepacked.py` makes of constants.
+"""Packing of B at run time for later products, in the layout that `prepacked.py` makes of constants.
 
     void <symbol>_prepack(B, b_row_stride, b_col_stride, b_batch_stride, batch, n, k, panels)
 
-It runs on the caller.
+The function runs on the caller.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PREPACK_PARAMS = (
     ("i64", "k"),
     ("ptr", "panels"),
 )
-"""Strides in elements. `panels` is aligned to 64 and has `prepacked_bytes(...)` bytes for each product of the batch,
-and `SPARE` behind the last."""
+"""Strides are in elements. `panels` is aligned to 64 and has `prepacked_bytes(...)` bytes for each product of the
+batch, and `SPARE` bytes after the last."""
 SPARE = 256
-"""Bytes behind the panels that stores may stick out into."""
+"""Bytes after the panels into which stores may extend."""
 
 
 def prepack_symbol(types: GemmTypes) -> str:
@@ -43,7 +43,7 @@ def prepack_symbol(types: GemmTypes) -> str:
 
 @cache
 def prepack_routine(types: GemmTypes, target: Target) -> Routine:
-    """The function as an object."""
+    """Returns the routine with the function."""
     symbol = prepack_symbol(types)
     return Routine(symbol, (symbol,), partial(_build, types), (tile_routine(types, target),))
 

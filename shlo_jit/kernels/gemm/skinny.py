@@ -1,8 +1,9 @@
-"""Products of few rows with a B whose rows are contiguous: it is read where it lies, and nothing is packed.
+"""Skinny products: few rows of A, with a B whose rows are contiguous. B is read in place, and nothing is packed.
 
-A few rows meet two panels at a time, or more: pieces of B's rows come together that are long enough for the processor
-to fetch what follows by itself, where a tall tile has pieces of a panel. The rows of a product beyond the first tile's
-find B in the second level cache. Sums are those of `blocks.py`: block of k after block of k.
+Few rows are multiplied by two panels together, or more. So each load of B's rows covers runs that are long enough for
+the hardware to prefetch the next ones; a tall tile reads the shorter runs of one panel. If the product has more rows
+than the first tile, the others find B in the second level cache. Sums are added as in `blocks.py`, one block of k after
+the other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from shlo_jit.kernels.target import Target
 
 
 def emit_few_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
-    """`void task(frame, index, worker)`: `nc` columns of all rows of a product."""
+    """Emits `void task(frame, index, worker)`: `nc` columns of all rows of a product. Returns its name."""
     wide = [emit_kernel(module, plan, target, rows, plan.nv, FEW_PANELS) for rows in range(1, FEW_TILE + 2)]
     pair = emit_kernel(module, plan, target, 2, plan.nv, PAIR_PANELS)
     zeros = f"{plan.symbol}_few_zeros"
@@ -55,7 +56,7 @@ def emit_few_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
 
 
 class _Rows:
-    """All rows of A and C against a block of k of some columns."""
+    """All rows of A and C by a block of k of some columns."""
 
     def __init__(self, b: Builder, plan: GemmPlan, f: Frame, a: V, c: V, kb: V, k: V, zeros: str):
         self.b, self.plan, self.c, self.k = b, plan, c, k
@@ -66,8 +67,8 @@ class _Rows:
         self.start_rs = b.select(self.more, self.c_rs, i64(0))
 
     def multiply(self, right: V, n: V, wide: Sequence[str], pair: str) -> None:
-        """Group of panels after group of panels, all rows of each; what is left of the columns takes the usual tiles.
-        The first tile is the tallest, which has most to do while B comes."""
+        """Emits all rows of a group of panels, group after group; the remaining columns take the usual tiles. The first
+        tile is the tallest, since it has the most work to overlap with the loads of B."""
         b, plan = self.b, self.plan
         two = b.icmp("eq", self.m, 2)
         width = b.select(two, i64(plan.nr * PAIR_PANELS), i64(plan.nr * FEW_PANELS))
@@ -94,7 +95,7 @@ class _Rows:
             b.call("void", stripe_symbol(plan), [*args, more, i64(1), i64(0), row, i64(0), i64(0)])
 
     def _kernel(self, kernel: V, i: V, right: V, j: V, width: V) -> None:
-        """The tile of the rows from i on and the columns from j on."""
+        """Calls the tile of the rows from i on and the columns from j on."""
         b, plan = self.b, self.plan
         at, a = b.offset(right, b.mul(j, plan.unit_bytes)), b.offset(self.a, b.mul(i, self.a_rs))
         c = b.offset(b.offset(self.c, b.mul(j, plan.out_bytes)), b.mul(i, self.c_rs))
@@ -104,7 +105,7 @@ class _Rows:
 
 
 def emit_few_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
-    """Runs the tasks. The frame has the arguments."""
+    """Emits the calls of the tasks. The frame holds the arguments."""
     numbers = Registers(b)
     nc = policy.few_columns(numbers, plan, s)
     chunks, each = ceil_div(b, s.n, nc), policy.k_block(numbers, plan, s.k, s.prepacked)

@@ -1,7 +1,7 @@
-"""Arithmetic that is done now, or by the machine code later: a policy is written once over `Numbers`.
+"""Arithmetic that is done at compile time or by the machine code: a policy is written once over `Numbers`.
 
-They are Python's (`Ints`), for people and for whoever plans memory, or registers (`Registers`) of a routine that serves
-all shapes.
+They are Python ints (`Ints`), for users and the memory planner, or registers (`Registers`) of a routine that serves all
+shapes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Numbers(Protocol):
     def least(self, x: N, y: N | int) -> N: ...
     def most(self, x: N, y: N | int) -> N: ...
     def decided(self, value: int, why: Reason) -> N:
-        """What is so unless it is overridden."""
+        """Returns a decision with its reason, which holds unless it is overridden."""
         ...
 
     def because(self, *cases: tuple[N, Reason]) -> Reason | None:
-        """The reason of the first case that holds."""
+        """Returns the reason of the first case that holds."""
         ...
 
     def override(self, before: N, condition: N, value: N, why: Reason | None) -> N:
-        """`value` where the condition holds, else what was decided before."""
+        """Returns `value` if the condition holds, else the previous decision."""
         ...
 
 
 class Registers:
-    """Numbers that are registers of a function being written."""
+    """Numbers that are registers of a function being emitted."""
 
     def __init__(self, b: Builder):
         self.b = b
@@ -97,7 +97,7 @@ class Registers:
 
 
 class Reasoned(int):
-    """A decided number, and why it was that."""
+    """A decided number, with its reason."""
 
     why: Reason | None = None
 
@@ -109,7 +109,7 @@ class Reasoned(int):
 
 
 class Ints:
-    """Numbers known now."""
+    """Numbers known at compile time."""
 
     def number(self, value: int) -> int:
         return value

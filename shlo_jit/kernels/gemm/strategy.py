@@ -1,4 +1,4 @@
-"""Which code a product takes."""
+"""Strategies of a product: register tiles, vectors, or skinny tiles."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from shlo_jit.kernels.gemm.staged_numbers import Ints
 
 
 class Way(Enum):
-    """Which code a product takes, by the end of its symbol."""
+    """Strategy of a product; the value is the end of its symbol."""
 
     TILES = ""
     """Register tiles."""
     VECTORS = "_vectors"
-    """Those of a matrix with vectors."""
+    """A matrix with vectors."""
     FEW = "_few"
     """Register tiles of few rows, which read B in place."""
     ANY = "_any"
-    """Tiles or vectors, as extents and strides say at the call."""
+    """Tiles or vectors, chosen at the call by extents and strides."""
 
 
 def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: bool = True) -> Way:
-    """What a product that is known takes. `is_near`: B may be expected in a cache."""
+    """Returns the strategy of a product whose sizes are known. `is_near`: B is expected to be in a cache."""
     s = policy.extents_of(plan, 1, m, n, k, strides)
     if is_near and policy.has_few_path(plan) and policy.is_few(Ints(), plan, s):
         return Way.FEW
@@ -32,5 +32,5 @@ def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: 
 
 
 def way_of_any(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
-    """Which of its two `Way.ANY` takes."""
+    """Returns which of its two strategies `Way.ANY` chooses."""
     return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS

@@ -1,12 +1,12 @@
-"""Products of a matrix with a vector, or a few: bound by memory, so the matrix is read once, front to back.
+"""Products of a matrix with one vector or a few: bound by memory, so the matrix is read once, front to back.
 
     y[r, o] = sum over k of M[o, k] * x[r, k]
 
 With o adjacent in memory (`axpy`) a task keeps some hundred sums in the first level cache and adds eight steps of k at
-a time to them; with k adjacent (`dot`, one vector only) it runs along eight rows together and folds the lanes of their
-sums in halves. Both orders depend on the shape alone. Where the product goes on with what y has, `axpy` begins with
-that, and `dot` adds it to the folded sum. Rows of M are columns of B when A is the vectors. Other layouts, short
-vectors and complex numbers take the general way.
+a time to them. With k adjacent (`dot`, one vector only) it computes eight rows together and adds up the lanes of their
+sums, halves first. Both orders depend on the shape alone. If the product adds to previous sums in y, `axpy` starts with
+them, and `dot` adds them to the final sum. If the vectors are rows of A, rows of M are columns of B. Other layouts,
+short vectors and complex numbers take the general path.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
 
 STEPS = 8
-"""Steps of k, or rows, done together."""
+"""Steps of k, or rows, computed together."""
 LINE = 64
 """Bytes of a cache line."""
 
 
 class _Vector:
-    """What both emitters share: loads that convert, and a multiply-add."""
+    """Base of both emitters: loads that convert, and a multiply-add."""
 
     def __init__(self, b: Builder, plan: GemmPlan, target: Target):
         self.b, self.plan, self.target = b, plan, target
@@ -37,7 +37,7 @@ class _Vector:
         self.float = plan.acc in ("float", "double")
 
     def load(self, at: V, n: int, mask: V | None = None) -> V:
-        """n elements as sums have them."""
+        """Loads n elements and converts them to the type of the sums."""
         t = vector(self.element, n)
         x = self.b.load(t, at) if mask is None else self.b.masked_load(t, at, mask)
         return convert(self.b, x, self.plan.types.a, self.plan.acc)
@@ -52,8 +52,8 @@ class _Vector:
         return self.b.fadd(x, y) if self.float else self.b.add(x, y)
 
     def steps_ahead(self, row: V) -> V:
-        """How many steps before they are wanted rows of so many bytes are fetched: the next ones, or as many as are
-        under way where memory is to be kept busy."""
+        """Returns the prefetch distance, in steps, for rows of `row` bytes: the next steps, or more, to keep enough
+        loads in flight."""
         b = self.b
         return b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_AHEAD), b.mul(row, STEPS)), 1), STEPS)
 
@@ -62,9 +62,10 @@ TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
 
 
 def emit_vector_tasks(module: ModuleText, plan: GemmPlan, target: Target) -> tuple[str, str]:
-    """The tasks `axpy` and `dot`. Slots of the frame: a = M (a_rs to the next output, a_cs to the next k), b = x
-    (b_rs), c = y (c_rs), n outputs, nc of them a task, mode_b = 1 when A is the vectors; m vectors, x_rs and y_rs from
-    one to the next."""
+    """Emits the tasks `axpy` and `dot`; returns their names.
+
+    Slots of the frame: a = M (a_rs to the next output, a_cs to the next k), b = x (b_rs), c = y (c_rs), n outputs, nc
+    of them per task, mode_b = 1 if the vectors are rows of A; m vectors, x_rs and y_rs from one to the next."""
     return _emit(module, plan, target, "axpy"), _emit(module, plan, target, "dot")
 
 
@@ -91,8 +92,8 @@ def _emit(module: ModuleText, plan: GemmPlan, target: Target, which: str) -> str
 
 
 def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
-    """Sums lie row after row, whole vectors each. STEPS rows of M are held in registers, a vector of each, against all
-    vectors x."""
+    """Emits the task for adjacent outputs. Sums are stored row after row, whole vectors each. A vector of each of STEPS
+    rows of M is held in registers, and multiplied by all vectors x."""
     b, plan = v.b, v.plan
     bytes_, n = plan.out_bytes, plan.lanes
     k, k_stride, x_stride, y_stride, m, x_rs, y_rs = f.ints("k", "a_cs", "b_rs", "c_rs", "m", "x_rs", "y_rs")
@@ -108,7 +109,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     matrix = b.offset(matrix, b.mul(o0, v.size))
 
     def columns(rows: list[V], ahead: V | None, o: V, width: int, mask: V | None) -> None:
-        """Some columns of some rows of M against all vectors."""
+        """Multiplies some columns of some rows of M by all vectors."""
         here = [b.offset(r, b.mul(o, v.size)) for r in rows]
         if ahead is not None:
             for p in here:
@@ -150,7 +151,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
 
 
 def _copy(v: _Vector, source: tuple[V, V, V], target: tuple[V, V, V], rows: V, count: V) -> None:
-    """Sums from one place to another: address, bytes from row to row and from sum to sum."""
+    """Copies sums. `source` and `target`: address, bytes from row to row and from sum to sum."""
     b = v.b
     with b.loop(0, rows, hint="row") as r:
         of, to = (b.offset(at, b.mul(r, row)) for at, row, _ in (source, target))
@@ -160,7 +161,8 @@ def _copy(v: _Vector, source: tuple[V, V, V], target: tuple[V, V, V], rows: V, c
 
 
 def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
-    """x is adjacent here, in the type of the sums when it had to be copied (see `emit_vector_entry`)."""
+    """Emits the task for adjacent k. x is adjacent here; if it had to be copied, it has the type of the sums (see
+    `emit_vector_entry`)."""
     b, plan = v.b, v.plan
     k, stride, y_stride = f.ints("k", "a_rs", "c_rs")
     n = plan.lanes
@@ -194,7 +196,7 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
 
 
 class _Picked:
-    """A product as one of a matrix with vectors, in registers, from the general fields of a frame."""
+    """A product as a matrix with vectors: registers computed from the general fields of a frame."""
 
     def __init__(self, b: Builder, plan: GemmPlan, f: Frame):
         self.b, self.f = b, f
@@ -212,13 +214,13 @@ class _Picked:
 
 
 def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
-    """`way_of` in registers: whether the product is one with vectors, of any number of products, rows and columns."""
+    """Returns whether the product takes the vector path: `way_of` in registers, for any batch, rows and columns."""
     batch, m, n = f.ints("batch", "m", "n")
     return b.and_(_Picked(b, plan, f).fits, b.icmp("sgt", b.mul(b.mul(batch, m), n), 0))
 
 
 def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V) -> None:
-    """Runs the tasks. The frame holds the general fields and is rewritten for them."""
+    """Emits the calls of the tasks. The frame holds the general fields and is rewritten for the tasks."""
     v = _Picked(b, plan, f)
     k = f.get("k")
     matrix, x = v.pick("b", "a", "ptr"), v.pick("a", "b", "ptr")
@@ -229,7 +231,7 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     f.set(c_rs=y_stride, n=v.outputs, mode_b=b.cast("zext", v.row, "i64"))
     batch = f.get("batch")
     most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), v.count), 64), 64)
-    # Of a large matrix, each thread reads long parts of its rows; sums do not depend on where the matrix is cut.
+    # If the matrix is large, each thread reads long parts of its rows. The cut does not change the sums.
     nbytes = b.mul(b.mul(v.outputs, k), itemsize(plan.types.a))
     parts = b.select(b.icmp("sge", nbytes, tuning.GEMM_VECTOR_FAR), b.max_(threads, 1), i64(8))
     sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), 256), most)

@@ -3,8 +3,8 @@
     y = call(b, "tanh", x)      # x: a V of type float, double, <16 x float>, ...
 
 Each function is defined once per module and type (`@shlo.tanh.v16f32`), and called. The bits of a result do not depend
-on the number of lanes. Everything is IEEE arithmetic, fused multiply-adds, integer operations and selects, and with
-AVX-512 tables that fit in two registers. No libm, but for f64 on targets without fused multiply-adds.
+on the number of lanes. All operations are IEEE arithmetic, fused multiply-adds, integer operations and selects and,
+with AVX-512, tables that fit in two registers. libm is used only for f64 on targets without fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ATTRIBUTES = "memory(none) nounwind willreturn"
 
 
 def call(b: Builder, name: str, *args: V) -> V:
-    """Apply a function of `FUNCTIONS`; the arguments share a type."""
+    """Applies a function of `FUNCTIONS`; the arguments share a type. Raises TypeError for other types than float and
+    double."""
     write = function(name)
     type_ = args[0].type
     if scalar(type_) not in ("float", "double"):
@@ -33,7 +34,7 @@ def call(b: Builder, name: str, *args: V) -> V:
         b.module.functions[symbol] = ""  # reserved: a function may call others
         y = write(*[X(body, p) for p in body.params])
         body.ret(y.v)
-        # Whether to inline is decided by the size, which is known only now: the attributes are put into the first line.
+        # Whether to inline depends on the size, which is known only now: the attributes are inserted in the first line.
         text = b.module.functions[symbol]
         size = text.count("\n")
         inline = "alwaysinline" if size <= tuning.INLINE_FUNCTION_LINES else "noinline"

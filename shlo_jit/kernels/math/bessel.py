@@ -1,4 +1,4 @@
-"""bessel_i1e."""
+"""The Bessel function bessel_i1e."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shlo_jit.kernels.math.gamma import in_f64
 
 @in_f64
 def bessel_i1e(x: X) -> X:
-    """exp(-|x|) I1(x): e^-a (a/2 + a^3 P(a^2)) for a = |x| <= 8, P of positive coefficients; P(16/a - 1) / sqrt(a)
-    beyond. f64: 4 ULP."""
+    """exp(-|x|) I1(x): e^-a (a/2 + a^3 P(a^2)) for a = |x| <= 8, where P has positive coefficients, and
+    P(16/a - 1) / sqrt(a) for a > 8. f64: 4 ULP."""
     a = x.abs()
     b = at_most(a, 8.0)
     z = b * b

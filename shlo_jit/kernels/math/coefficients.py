@@ -1,7 +1,7 @@
 """Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`.
 
-The keys are (table, bits of the format); what each polynomial approximates stands in `fit_tables.py`. The comment
-above each gives formula, interval and the largest error as a power of two, weighted as the table says (mostly:
+The keys are (table, bits of the format); `fit_tables.py` describes what each polynomial approximates. The comment
+above each gives formula, interval and the largest error as a power of two, weighted as in the table (mostly:
 relative to the function's value).
 """
 

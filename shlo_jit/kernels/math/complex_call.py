@@ -2,8 +2,8 @@
 
     re, im = call(b, "exp", (re, im))
 
-Each is written once per module and type (`@shlo.complex.exp.v8f64`) as an LLVM function that returns both parts, and
-works in f64: parts in f32 are widened before and rounded after.
+Each function is defined once per module and type (`@shlo.complex.exp.v8f64`) as an LLVM function that returns both
+parts. It computes in f64: parts in f32 are converted before and rounded after.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ FUNCTIONS: dict[str, Callable[..., cn.Z | X]] = {
 }
 
 OF_SINGLES: dict[str, Callable[..., cn.Z | X]] = {"abs": cn.modulus_of_singles, "divide": cn.divide_of_singles}
-"""What is done differently for parts in f32."""
+"""Functions that are computed differently for parts in f32."""
 
 
 def call(b: Builder, name: str, *args: tuple[V, V]) -> tuple[V, ...]:
-    """Apply a function of `FUNCTIONS`: the parts of its result (one for `abs`)."""
+    """Applies a function of `FUNCTIONS`. Returns the parts of its result (one for `abs`)."""
     t = args[0][0].type
     symbol, result = _signature(name, t)
     if symbol not in b.module.functions:
@@ -66,7 +66,7 @@ def call(b: Builder, name: str, *args: tuple[V, V]) -> tuple[V, ...]:
 
 
 def _signature(name: str, t: str) -> tuple[str, str]:
-    """The function's name and the type it returns."""
+    """Returns the function's name and the type of its result."""
     return f"shlo.complex.{name}.{mangle(t)}", t if name == "abs" else f"{{ {t}, {t} }}"
 
 
@@ -74,7 +74,7 @@ def _define(b: Builder, name: str, t: str, count: int) -> None:
     symbol, result = _signature(name, t)
     parameters = [(t, f"{part}{k}") for k in range(count) for part in ("re", "im")]
     body = b.module.function(symbol, parameters, result, attributes=ATTRIBUTES)
-    b.module.functions[symbol] = ""  # reserved: the functions it calls are written meanwhile
+    b.module.functions[symbol] = ""  # reserved: the functions it calls are emitted meanwhile
     wide = [X(body, body.cast("fpext", p, "double")) for p in body.params]
     functions = FUNCTIONS | OF_SINGLES if scalar(t) == "float" else FUNCTIONS
     out = functions[name](*zip(wide[::2], wide[1::2], strict=True))

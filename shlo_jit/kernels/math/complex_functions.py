@@ -22,12 +22,13 @@ from shlo_jit.kernels.math.complex_numbers import (
 from shlo_jit.kernels.math.expr import X, at_most, copysign, fma, where
 
 FAR = 700.0
-"""Beyond it exp may overflow where a product with it does not: exp(x) = exp(x - FAR) * exp(FAR), at most twice."""
+"""Above this, exp may overflow where a product with it does not: exp(x) = exp(x - FAR) * exp(FAR), at most twice."""
 EXP_FAR = math.exp(FAR)
 
 
 def _root(z: Z) -> tuple[X, X, X, X]:
-    """With s a power of two that brings z into range: max and min of the parts of sqrt(s z), |s z|, and log2 s."""
+    """Scales z by s, a power of two that moves it into range. Returns the larger part of sqrt(s z), twice that, |s z|,
+    and log2 s."""
     m, n = larger(*z)
     k = exponent_of_scale(m)
     s = scale(k)
@@ -37,7 +38,8 @@ def _root(z: Z) -> tuple[X, X, X, X]:
 
 
 def sqrt(z: Z) -> Z:
-    """The root with real part >= 0: u = sqrt((|a| + |z|) / 2) and b / 2u are its parts, in an order a decides."""
+    """The root with real part >= 0: u = sqrt((|a| + |z|) / 2) and b / 2u are its parts, in an order that depends on
+    a."""
     a, b = z
     u, twice, _, k = _root(z)
     down = k < 0.0  # s b may be subnormal where b / 2u is not
@@ -51,7 +53,7 @@ def sqrt(z: Z) -> Z:
 
 
 def _special_root(z: Z, ordinary: Z) -> Z:
-    """Roots of infinities and NaNs; `ordinary` ones for other numbers."""
+    """Returns the roots of infinities and NaNs, and the `ordinary` ones for other numbers."""
     a, b = z
     nan = a.is_nan() | b.is_nan()
     re, im = (where(nan, a + b, x) for x in ordinary)
@@ -80,7 +82,7 @@ def rsqrt(z: Z) -> Z:
 
 
 def cbrt(z: Z) -> Z:
-    """The root with a third of the argument; infinite for an infinity whose argument is a NaN."""
+    """The root with a third of the argument; infinite for an infinity whose argument is NaN."""
     m, n = larger(*z)
     k = exponent_of_scale(m)
     s = scale(k)
@@ -99,8 +101,8 @@ def cbrt(z: Z) -> Z:
 
 
 class _Scaled(NamedTuple):
-    """factor e^a as a product of three, for multiples of it that may be in range where e^a is not. For a <= FAR it is
-    the first one."""
+    """factor e^a as a product of three numbers, for multiples of it that may be in range where e^a is not. For a <= FAR
+    it is the first number."""
 
     size: X
     once: X
@@ -108,20 +110,20 @@ class _Scaled(NamedTuple):
 
     @staticmethod
     def of(a: X, factor: float = 1.0) -> _Scaled:
-        """Beyond 3 FAR every product overflows, or is 0."""
+        """Returns factor e^a. For a > 3 FAR every product overflows, or is 0."""
         one, two = a > FAR, a > 2 * FAR
         moved = at_most(a, 3 * FAR) - where(two, a.like(2 * FAR), where(one, a.like(FAR), a.like(0.0)))
         once, twice = (where(far, a.like(EXP_FAR), a.like(1.0)) for far in (one, two))
         return _Scaled(real("exp", moved) * factor, once, twice)
 
     def times(self, x: X) -> X:
-        """The product with an |x| of at most 1, which may be subnormal."""
+        """Returns the product with x, |x| <= 1, which may be subnormal."""
         small = x.abs() < 2.0**-900
         return where(small, x * self.once * self.size, self.size * x * self.once) * self.twice
 
 
 def exp(z: Z) -> Z:
-    """e^a (cos b + i sin b), which for an infinite a is infinite or 0 whatever b is (as in C's Annex G)."""
+    """e^a (cos b + i sin b); for an infinite a it is infinite or 0, for any b (as in C's Annex G)."""
     a, b = z
     size, cosine, sine = real("exp", a), real("cos", b), real("sin", b)
     special = ~((a <= FAR) & is_finite(b))
@@ -129,7 +131,7 @@ def exp(z: Z) -> Z:
 
 
 def _special_exp(z: Z, cosine: X, sine: X) -> Z:
-    """`exp` where e^a overflows or a part is not finite, from the cosine and the sine of b; right for all numbers."""
+    """`exp` if e^a overflows or a part is not finite, from the cosine and the sine of b; correct for all numbers."""
     a, b = z
     scaled = _Scaled.of(a)
     nowhere, gone = ~is_finite(b), a.eq(-math.inf)
@@ -160,7 +162,7 @@ def log(z: Z) -> Z:
 
 
 def log1p(z: Z) -> Z:
-    """log|1 + z| + i arg(1 + z), with |1 + z|^2 - 1 = 2a + a^2 + b^2 where that is not near -1 or large."""
+    """log|1 + z| + i arg(1 + z), with |1 + z|^2 - 1 = 2a + a^2 + b^2 if that is neither near -1 nor large."""
     a, b = z
     moved = (a + 1.0, b)
     excess = exact_sum_of_squares(a, b, a + a)
@@ -224,7 +226,7 @@ def cosh(z: Z) -> Z:
 
 
 def tanh(z: Z) -> Z:
-    """(sinh a cosh a + i sin b cos b) / (sinh(a)^2 + cos(b)^2); beyond |a| = 20 the denominator is e^2|a| / 4."""
+    """(sinh a cosh a + i sin b cos b) / (sinh(a)^2 + cos(b)^2); for |a| > 20 the denominator is e^2|a| / 4."""
     a, b = z
     far = a.abs() > 20.0
     near = where(far, a.like(1.0), a)

@@ -1,8 +1,8 @@
 """Inverse trigonometric and hyperbolic functions of complex numbers (pairs of f64).
 
-Hull, Fairgrieve, Tang, "Implementing the complex arcsine and arccosine functions using exception handling" (1997), with
-the real part as an atan2 of its sine and cosine, which needs no case for either end. Signs of zeros choose the side of
-a branch cut.
+The algorithm is that of Hull, Fairgrieve, Tang, "Implementing the complex arcsine and arccosine functions using
+exception handling" (1997). The real part is an atan2 of its sine and cosine, so both ends need no special case. Signs
+of zeros choose the side of a branch cut.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shlo_jit.kernels.math.expr import X, copysign, fma, where
 
 
 def arc_parts(x: X, y: X) -> tuple[X, X]:
-    """For x, y >= 0: d with asin(x + iy) = atan2(x, d) + i e, and e.
+    """Returns d and e with asin(x + iy) = atan2(x, d) + i e, for x, y >= 0.
 
     With r, s the distances of x + iy from -1 and 1 and a = (r + s) / 2: d = sqrt(a^2 - x^2) and
     e = log(a + sqrt(a^2 - 1)). Both differences are rewritten without cancellation.
@@ -31,7 +31,7 @@ def arc_parts(x: X, y: X) -> tuple[X, X]:
     ratio = where(y.eq(0.0), y, y / past)
     outside = y.sqrt() * fma(half, ratio, y / above * half).sqrt()
     d = where(left, inside, outside)
-    # a - 1, and sqrt(a^2 - 1); what may be subnormal is not halved, but what it is multiplied by
+    # a - 1, and sqrt(a^2 - 1). A factor that may be subnormal is not halved; the other factor is.
     weight = 0.5 / above + 0.5 / short  # for x < 1
     twice = y * y / above + past
     excess = where(x < 1.0, y * y * weight, twice * 0.5)
@@ -44,7 +44,7 @@ def arc_parts(x: X, y: X) -> tuple[X, X]:
 
 
 def _angle(x: X, d: X) -> X:
-    """atan2(x, d) for d of `arc_parts` and |x| of its x; 0 for 0, where d > 0 or a NaN."""
+    """Returns atan2(x, d) for d of `arc_parts` and |x| of its x; 0 for x = 0, where d > 0 or NaN."""
     return where(x.eq(0.0), x, real("atan2", x, d))
 
 
@@ -59,7 +59,7 @@ def acos(z: Z) -> Z:
 
 
 def _angle_from_one(d: X, x: X) -> X:
-    """atan2(d, x) for d of `arc_parts`; pi / 2 for x = 0, where d > 0 or a NaN."""
+    """Returns atan2(d, x) for d of `arc_parts`; pi / 2 for x = 0, where d > 0 or NaN."""
     return where(x.eq(0.0), d.like(math.pi / 2), real("atan2", d, x))
 
 
@@ -70,15 +70,15 @@ def asinh(z: Z) -> Z:
 
 
 def acosh(z: Z) -> Z:
-    """acos(z) turned by i or -i, so that the real part is >= 0."""
+    """acos(z) times i or -i, such that the real part is >= 0."""
     d, e = arc_parts(z[0].abs(), z[1].abs())
     return e, copysign(_angle_from_one(d, z[0]), z[1])
 
 
 def _atanh_parts(x: X, y: X) -> tuple[X, X]:
-    """For x, y >= 0: log1p(4x / ((1 - x)^2 + y^2)) / 4 and atan2(2y, (1 - x)(1 + x) - y^2) / 2.
+    """Returns log1p(4x / ((1 - x)^2 + y^2)) / 4 and atan2(2y, (1 - x)(1 + x) - y^2) / 2 for x, y >= 0.
 
-    The first is 0 for x = 0 and for an infinite x or y, the second pi / 2 for an infinite y, whatever the other is.
+    The first is 0 for x = 0 and for an infinite x or y, the second is pi / 2 for an infinite y, for any other part.
     """
     gap = 1.0 - x
     re = real("log1p", x * 4.0 / fma(gap, gap, y * y)) * 0.25
@@ -106,5 +106,5 @@ def atan(z: Z) -> Z:
 
 
 def asin_acos_kernel(z: Z) -> Z:
-    """chlo's helper: d and e of `arc_parts` as one complex number."""
+    """chlo's helper function: d and e of `arc_parts` as a complex number."""
     return arc_parts(z[0].abs(), z[1].abs())

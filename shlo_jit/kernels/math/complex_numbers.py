@@ -1,6 +1,6 @@
-"""Complex numbers as pairs of f64: modulus, argument, division, powers of two to keep products in range.
+"""Complex numbers as pairs of f64: modulus, argument, division, and powers of two that keep products in range.
 
-complex<f32> is computed here too, in f64: its parts then have 29 bits to spare. A `Z` is (real, imaginary).
+complex<f32> is also computed in f64: the parts then have 29 spare bits. A `Z` is (real, imaginary).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shlo_jit.kernels.math.expr import X, any_lane, copysign, fma, two_product, 
 Z = tuple[X, X]
 LN2 = math.log(2.0)
 HUGE, SMALL, STEP = 2.0**500, 2.0**-400, 600
-"""Numbers in [SMALL, HUGE] have squares, products and sums of those in range; others are moved by 2^STEP."""
+"""Numbers in [SMALL, HUGE] have squares, products and sums in range; others are scaled by 2^STEP."""
 
 
 def real(name: str, *args: X) -> X:
-    """A real function of `kernels/math`, by name."""
+    """Applies a real function of `kernels/math`, by name."""
     return X(args[0].b, functions.call(args[0].b, name, *[a.v for a in args]))
 
 
@@ -28,7 +28,8 @@ def is_finite(x: X) -> X:
 
 
 def rarely(condition: X, special: Callable[[], Z], ordinary: Z) -> Z:
-    """`special` if any lane meets the condition, else `ordinary`, of which it repeats the other lanes' numbers."""
+    """Returns `special` if the condition holds in any lane, else `ordinary`; `special` must return the ordinary values
+    in the other lanes."""
     b = condition.b
 
     def written() -> list[V]:
@@ -39,19 +40,19 @@ def rarely(condition: X, special: Callable[[], Z], ordinary: Z) -> Z:
 
 
 def larger(a: X, b: X) -> tuple[X, X]:
-    """max(|a|, |b|) and min(|a|, |b|); a NaN comes out as one of them."""
+    """Returns max(|a|, |b|) and min(|a|, |b|); a NaN is one of the two."""
     x, y = a.abs(), b.abs()
     swap = x < y
     return where(swap, y, x), where(swap, x, y)
 
 
 def exponent_of_scale(m: X) -> X:
-    """k, as a float, such that m 2^k is in the safe range (as far as one step brings it there)."""
+    """Returns k, as a float, such that m 2^k is in the safe range (as far as one step moves it)."""
     return where(m > HUGE, m.like(-float(STEP)), where(m < SMALL, m.like(float(STEP)), m.like(0.0)))
 
 
 def scale(k: X, share: float = 1.0) -> X:
-    """2^(k share) for k a multiple of STEP of at most two steps."""
+    """Returns 2^(k share), where k is a multiple of STEP, at most two steps."""
     one = k.like(1.0)
     for steps in (-2, -1, 1, 2):
         if abs(steps * STEP * share) < 1022:
@@ -60,9 +61,10 @@ def scale(k: X, share: float = 1.0) -> X:
 
 
 def modulus_in_range(m: X, n: X) -> X:
-    """sqrt(m^2 + n^2) for m >= n >= 0 whose squares are in range; within one rounding and a bit.
+    """Returns sqrt(m^2 + n^2) for m >= n >= 0 whose squares are in range, with an error of slightly more than one
+    rounding.
 
-    Borges, "An improved algorithm for hypot": one Newton step on the exact residual.
+    Borges, "An improved algorithm for hypot": one Newton step with the exact residual.
     """
     h = fma(m, m, n * n).sqrt()
     mm, hh = m * m, h * h
@@ -72,7 +74,7 @@ def modulus_in_range(m: X, n: X) -> X:
 
 
 def modulus(z: Z) -> X:
-    """|z| without overflow on the way; infinite if a part is, even beside a NaN."""
+    """Returns |z| without intermediate overflow; infinite if a part is, even if the other is NaN."""
     m, n = larger(*z)
     k = exponent_of_scale(m)
     s = scale(k)
@@ -81,14 +83,14 @@ def modulus(z: Z) -> X:
 
 
 def modulus_of_singles(z: Z) -> X:
-    """|z| of numbers that were f32: their squares are in range, and half of the bits of f64 are enough."""
+    """Returns |z| of numbers that were f32: their squares are in range, and half of the bits of f64 are enough."""
     m, n = z[0].abs(), z[1].abs()
     h = coarse_sqrt(fma(m, m, n * n))
     return where(m.eq(math.inf) | n.eq(math.inf), h.like(math.inf), h)
 
 
 def coarse_sqrt(x: X) -> X:
-    """sqrt(x) to 27 bits for x >= 0: a step of Newton's from an approximation, where the target has one; a square root
+    """Returns sqrt(x) to 27 bits for x >= 0: a Newton step from an approximation if the target has one. A square root
     of f64 takes ten times as long."""
     b, count = x.b, x.lanes
     target = b.module.target
@@ -107,7 +109,7 @@ def coarse_sqrt(x: X) -> X:
 
 
 def log_modulus(z: Z) -> X:
-    """log |z|. Near |z| = 1 as log1p(|z|^2 - 1) / 2, with the squares kept in twice the precision."""
+    """Returns log |z|. Near |z| = 1 it is log1p(|z|^2 - 1) / 2, with the squares in twice the precision."""
     m, n = larger(*z)
     k = exponent_of_scale(m)
     s = scale(k)
@@ -118,7 +120,7 @@ def log_modulus(z: Z) -> X:
 
 
 def exact_sum_of_squares(a: X, b: X, c: X) -> X:
-    """c + a^2 + b^2 with cancellation: rounded as if computed in twice the precision."""
+    """Returns c + a^2 + b^2 with cancellation: rounded as if computed in twice the precision."""
     aa, al = two_product(a, a)
     bb, bl = two_product(b, b)
     s, e = two_sum(c, aa)
@@ -127,34 +129,34 @@ def exact_sum_of_squares(a: X, b: X, c: X) -> X:
 
 
 def sum_of_products(a: X, b: X, c: X, d: X) -> X:
-    """a b + c d within 1.5 roundings, cancellation or not (Kahan)."""
+    """Returns a b + c d within 1.5 roundings, with or without cancellation (Kahan)."""
     w = c * d
     return fma(a, b, w) + fma(c, d, -w)
 
 
 def divide(z: Z, w: Z) -> Z:
-    """z / w by its definition on scaled operands; infinities and zeros as in C's Annex G."""
+    """Returns z / w by its definition on scaled operands; infinities and zeros as in C's Annex G."""
     (a, b), (c, d) = z, w
     top, below = larger(a, b)[0], larger(c, d)[0]
     kt, kb = exponent_of_scale(top), exponent_of_scale(below)
     st, sb = scale(kt), scale(kb)
     p, q, r, s = a * st, b * st, c * sb, d * sb
     size = fma(r, r, s * s)
-    half = scale(kb - kt, 0.5)  # in two halves, since the whole may be out of range where the result is not
+    half = scale(kb - kt, 0.5)  # in two halves, since the whole factor may be out of range where the result is not
     re = sum_of_products(p, r, q, s) / size * half * half
     im = sum_of_products(q, r, -p, s) / size * half * half
     return _recover(z, w, (re, im))
 
 
 def divide_of_singles(z: Z, w: Z) -> Z:
-    """z / w of numbers that were f32: products are exact, sums and squares in range."""
+    """Returns z / w of numbers that were f32: products are exact, sums and squares in range."""
     (a, b), (c, d) = z, w
     inverse = 1.0 / fma(c, c, d * d)
     return _recover(z, w, (fma(a, c, b * d) * inverse, fma(b, c, -(a * d)) * inverse))
 
 
 def _recover(z: Z, w: Z, quotient: Z) -> Z:
-    """Infinite and zero quotients that came out as NaN + NaN i."""
+    """Replaces quotients that are NaN + NaN i but should be infinite or zero."""
     lost = quotient[0].is_nan() & quotient[1].is_nan()
     return rarely(lost, lambda: _recovered(z, w, quotient, lost), quotient)
 
@@ -185,7 +187,7 @@ def multiply(z: Z, w: Z) -> Z:
 
 
 def sign(z: Z) -> Z:
-    """z / |z|; zero for zero."""
+    """Returns z / |z|; zero for zero."""
     m, n = larger(*z)
     s = scale(exponent_of_scale(m))
     a, b = z[0] * s, z[1] * s
@@ -199,5 +201,5 @@ def sign(z: Z) -> Z:
 
 
 def precedes(z: Z, w: Z) -> X:
-    """z before w in the lexicographic order of (real, imaginary)."""
+    """Returns whether z precedes w in the lexicographic order of (real, imaginary)."""
     return (z[0] < w[0]) | (z[0].eq(w[0]) & (z[1] < w[1]))

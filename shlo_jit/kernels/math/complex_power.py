@@ -1,10 +1,10 @@
 """Powers of complex numbers (pairs of f64): e^(w log z), where a product with a factor 0 is 0.
 
-That rule has the values that a limit has, whatever infinity or NaN the other factor is:
+That rule gives the values of a limit, for any infinity or NaN as the other factor:
 
     z^0 = 1^w = 1      inf^2 = 2^inf = inf      inf^-2 = 0.5^inf = 0      0^w = 0 for Re w > 0, infinite for Re w < 0
 
-What has an infinite modulus and no direction is inf + NaN i; what has no modulus (0^i, (-1)^inf) is NaN + NaN i.
+A result with an infinite modulus and no direction is inf + NaN i; one without a modulus (0^i, (-1)^inf) is NaN + NaN i.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shlo_jit.kernels.math.expr import X, copysign, fma, where
 
 
 def power(z: Z, w: Z) -> Z:
-    """z^w; the sign of a zero z does not matter. Real powers of numbers on an axis are as accurate as `pow`."""
+    """Returns z^w; the sign of a zero z does not matter. Real powers of numbers on an axis are as accurate as `pow`."""
     (a, b), (c, d) = z, w
     size, angle = log_modulus(z), real("atan2", b, a)
     exponent = sum_of_products(c, size, -d, angle), sum_of_products(d, size, c, angle)
@@ -36,12 +36,12 @@ def power(z: Z, w: Z) -> Z:
 
 
 def _is_flat(x: X, y: X) -> X:
-    """Whether the direction of two parts is exactly that of y."""
+    """Returns whether the direction of two parts is exactly that of y."""
     return x.eq(0.0) | (y.abs().eq(math.inf) & is_finite(x))
 
 
 def _far_exponent(z: Z, w: Z, log: Z, lost: X, exponent: Z) -> Z:
-    """w log z where that is not finite, or not by way of plain products."""
+    """Returns w log z where it is not finite, or plain products do not compute it."""
     (a, b), (c, d) = z, w
     size, angle = log[0], where(a.eq(0.0) & b.eq(0.0), b, log[1])
 
@@ -54,14 +54,14 @@ def _far_exponent(z: Z, w: Z, log: Z, lost: X, exponent: Z) -> Z:
 
 
 def _on_axis(z: Z, w: Z, upright: X, chosen: X, result: Z) -> Z:
-    """Real powers of the `chosen` numbers, which lie on an axis: the real function of |z|, in a direction that is exact
-    for quarters of a circle. (-2)^2 = 4, (-4)^0.5 = 2i, (2i)^2 = -4."""
+    """Returns real powers of the `chosen` numbers, which lie on an axis: the real function of |z|, in a direction that
+    is exact for quarters of a circle. (-2)^2 = 4, (-4)^0.5 = 2i, (2i)^2 = -4."""
     (a, b), (c, _) = z, w
     axis = where(upright, b, a)
     right = ~upright & (a >= 0.0)
     usable = chosen & ~axis.is_nan() & (right | is_finite(c))
     length = real("pow", axis.abs(), c)
-    cosine, sine = _half_turns(where(right, a.like(0.0), where(upright, c * 0.5, c)))
+    cosine, sine = _cos_and_sin_pi(where(right, a.like(0.0), where(upright, c * 0.5, c)))
 
     def part(x: X) -> X:
         return where(x.eq(0.0), x, length * x)
@@ -70,8 +70,8 @@ def _on_axis(z: Z, w: Z, upright: X, chosen: X, result: Z) -> Z:
     return where(usable, re, result[0]), where(usable, im, result[1])
 
 
-def _half_turns(c: X) -> Z:
-    """Cosine and sine of pi c, exact for multiples of 1/2."""
+def _cos_and_sin_pi(c: X) -> Z:
+    """Returns cosine and sine of pi c, exact for multiples of 1/2."""
     rest = fma((c * 0.5).rint(), -2.0, c)  # in [-1, 1]
     quarters = (rest * 2.0).rint()
     angle = fma(quarters, -0.5, rest) * math.pi

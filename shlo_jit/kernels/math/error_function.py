@@ -1,4 +1,4 @@
-"""erf, erfc, erf_inv."""
+"""Error functions: erf, erfc, erf_inv."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shlo_jit.kernels.math.piecewise import has_tables, odd_piecewise, piecewise
 
 
 def erf(x: X) -> X:
-    """x + x P(x^2) for |x| < 1; beyond, 1 - e^(-a - a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused multiply-add
-    from the parts of the exponential. 1 ULP.
+    """x + x P(x^2) for |x| < 1. For larger |x| it is 1 - e^(-a - a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused
+    multiply-add from the parts of the exponential. 1 ULP.
 
-    f32 with AVX-512: piece by piece, which takes 17 operations."""
+    f32 with AVX-512: a piecewise polynomial, which takes 17 operations."""
     if has_tables(x):
         return odd_piecewise("erf", x)
     f = x.format
@@ -31,8 +31,8 @@ def erf(x: X) -> X:
 
 def erfc(x: X) -> X:
     """e^(-a^2) P(t) / (1 + 2a) with t = (a - c) / (a + c), a = |x|, and 2 minus that for negative x. The rounding
-    error of a^2 goes into the exponential. Near zero 1 - erf(x) (f64). f32 is computed in f64, with shorter
-    polynomials: 0.7 ULP. f64: 4 ULP.
+    error of a^2 is added to the exponential's argument. Near zero it is 1 - erf(x) (f64). f32 is computed in f64, with
+    shorter polynomials: 0.7 ULP. f64: 4 ULP.
 
     f32 with AVX-512: see `erfc_piecewise`."""
     if has_tables(x):
@@ -54,7 +54,7 @@ def erfc(x: X) -> X:
 
 
 def erfc_piecewise(x: X) -> X:
-    """e^(-a^2) g(a), a = |x|, g piece by piece, and 2 minus that for negative x. a^2 = s + lost, and
+    """e^(-a^2) g(a), a = |x|, with a piecewise polynomial g, and 2 minus that for negative x. a^2 = s + lost, and
     e^(-s - lost) = (1 + q) 2^n with the lost part added to the reduced argument. 2 ULP."""
     a = at_most(x.abs(), PIECES["scaled_erfc"].limit)
     square = a * a
@@ -65,8 +65,8 @@ def erfc_piecewise(x: X) -> X:
 
 
 def erf_inv(x: X) -> X:
-    """x P(w - 2.5) for w = -log(1 - x^2) < 5, else x Q(sqrt(w) - c): after M. Giles, with coefficients of our own. For
-    f64 a third range. f32: 4 ULP. What rounding 1 - x^2 once changes w by is small beside 2.5."""
+    """x P(w - 2.5) for w = -log(1 - x^2) < 5, else x Q(sqrt(w) - c): after M. Giles, with newly fitted coefficients.
+    f64 has a third range. f32: 4 ULP. Rounding 1 - x^2 once changes w by little compared to 2.5."""
     f = x.format
     a = x.abs()
     w = -log(fma(-a, a, 1.0))

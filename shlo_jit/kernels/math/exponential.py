@@ -1,8 +1,8 @@
-"""exp, exp2, expm1, logistic.
+"""Exponential functions: exp, expm1, logistic.
 
-Reduction: x = n ln2 + r with |r| <= ln2/2, n by adding a magic number (it then stands in the low bits of the sum), r by
-two fused multiply-adds with ln2 in two parts, the first of which is exact. e^r = 1 + q, q = r + r^2 P(r), with P of
-degree 5 (f32) or 10 (f64).
+Reduction: x = n ln2 + r with |r| <= ln2/2. n is rounded by adding a magic number (it is then in the low bits of the
+sum). r takes two fused multiply-adds with ln2 in two parts, the first of which is exact. e^r = 1 + q,
+q = r + r^2 P(r), with P of degree 5 (f32) or 10 (f64).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, at_least, at_most, fma, polynomial, where
 
 MAGIC_BITS = {32: 0x4B400000, 64: 0x4338000000000000}
-"""Of the formats' magic numbers."""
+"""Bits of the formats' magic numbers."""
 LOG2E = 1.4426950408889634
 LN2 = {32: (0.693147182464599609375, -1.9046542121259336e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
 
@@ -23,7 +23,7 @@ class Reduced(NamedTuple):
     """x = n ln2 + r + tail and e^r = 1 + r + r^2 p."""
 
     n: X
-    """Integer whose low bits (all that an exponent has) are n; the high bits are the magic number's."""
+    """An integer whose low bits (as many as an exponent has) are n; the high bits are those of the magic number."""
     r: X
     p: X
     exact: X
@@ -31,17 +31,17 @@ class Reduced(NamedTuple):
     n_float: X
 
     def q(self) -> X:
-        """e^r - 1."""
+        """Returns e^r - 1."""
         return fma(self.r * self.r, self.p, self.r)
 
     def tail(self) -> X:
-        """The rounding error of r times 1 + r, nearly e^r: what it adds to e^r."""
+        """Returns the rounding error of r times 1 + r, which is nearly e^r: what the error adds to e^r."""
         lost = fma(self.n_float, -LN2[self.r.format.bits][1], self.exact - self.r)
         return fma(self.r, lost, lost)
 
 
 def reduce(x: X, rest: X | None = None) -> Reduced:
-    """For |x| below 2^(bits of the exponent); NaN gives r = NaN. A tiny `rest` is added to x."""
+    """Reduces x, |x| below 2^(bits of the exponent); NaN gives r = NaN. A tiny `rest` is added to x."""
     f = x.format
     high, low = LN2[f.bits]
     shifted = fma(x, LOG2E, f.magic)
@@ -49,21 +49,22 @@ def reduce(x: X, rest: X | None = None) -> Reduced:
     exact = fma(n, -high, x)
     r = fma(n, -low, exact) if rest is None else exact + fma(n, -low, rest)
     first, *others = COEFFICIENTS["exp", f.bits]
-    p = fma(r, polynomial(r, others), first)  # the step that rounds most comes last
+    p = fma(r, polynomial(r, others), first)  # the step with the largest rounding error is the last
     return Reduced(shifted.bits(), r, p, exact, n)
 
 
 def reduce_q(x: X) -> tuple[X, X]:
-    """n and q = e^r - 1."""
+    """Returns n and q = e^r - 1."""
     e = reduce(x)
     return e.n, e.q()
 
 
 def scale(y: X, e: Reduced, sign: X | None = None) -> X:
-    """y 2^n, rounded once; y near 1. `sign`: a float that is negative only where n <= 1; none if n <= 1 everywhere.
+    """Returns y 2^n, rounded once; y is near 1. `sign`: a float that is negative only if n <= 1; None if n <= 1 in all
+    lanes.
 
-    Two multiplications: by 2^n moved by 2^32 (or 2^64) towards zero, exact; and by that power of two, which overflows
-    or goes subnormal as it should. AVX-512 has an instruction for it, which takes n as a float."""
+    It multiplies twice: by 2^n moved by 2^32 (or 2^64) towards zero, which is exact, and by that power of two, which
+    overflows or becomes subnormal where it should. AVX-512 has an instruction for it, which takes n as a float."""
     f, target = y.format, y.b.module.target
     if target is not None and target.is_x86 and target.has_masks:
         return vscalef(y, e)
@@ -77,7 +78,7 @@ def scale(y: X, e: Reduced, sign: X | None = None) -> X:
 
 
 def vscalef(y: X, e: Reduced) -> X:
-    """y 2^n by the instruction, which `llvm.ldexp` becomes too, after a conversion of n."""
+    """Returns y 2^n by AVX-512's instruction. `llvm.ldexp` compiles to it, too, with a conversion of n."""
     b, v = y.b, y.v
     if y.lanes * y.format.bits != 512:
         exponent = e.n - MAGIC_BITS[y.format.bits]
@@ -89,10 +90,10 @@ def vscalef(y: X, e: Reduced) -> X:
 
 
 def exp(x: X) -> X:
-    """e^x as 1 + r (1 + r P(r)), in which r's square need not be rounded; underflow gives subnormals. 1 ULP.
+    """e^x as 1 + r (1 + r P(r)), where the square of r is not rounded; underflow gives subnormals. 1 ULP.
 
-    Where the result is 0, as at the masked places of a softmax, it is not computed: an underflow takes the processor
-    as long as a hundred operations."""
+    A result of 0, as at the masked positions of a softmax, is not computed: an underflow takes the processor as long as
+    a hundred operations."""
     gone = x < x.format.pick(-104.0, -746.0)
     x = at_most(where(gone, x.like(0.0), x), x.format.pick(89.0, 710.0))
     e = reduce(x)
@@ -100,7 +101,7 @@ def exp(x: X) -> X:
 
 
 def exp_with_tail(x: X, tail: X) -> X:
-    """e^(x + tail) for a tiny tail, to 0.55 ULP of its arguments; no clamping: |x| < 2^(bits of the exponent)."""
+    """e^(x + tail) for a tiny tail, to 0.55 ULP of its arguments, without clamping: |x| < 2^(bits of the exponent)."""
     e = reduce(x)
     rest = fma(e.r * e.r, e.p, e.tail())
     s = 1.0 + e.r
@@ -109,7 +110,7 @@ def exp_with_tail(x: X, tail: X) -> X:
 
 
 def half_power(n: X) -> X:
-    """2^(n-1) for n as in `Reduced`: half, so that n = 128 (1024) does not overflow."""
+    """2^(n-1) for n as in `Reduced`: half of the power, so that n = 128 (1024) does not overflow."""
     f = n.format
     return ((n << f.fraction) + ((f.bias - 1) << f.fraction)).as_float()
 
@@ -129,7 +130,7 @@ def expm1(x: X) -> X:
 
 def logistic(x: X) -> X:
     """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x, where the first form would overflow. e = e^-|x| = (1 + q) 2^n,
-    and the rounding error of 1 + e is taken off the numerator's q. 2 ULP."""
+    and the rounding error of 1 + e is subtracted from the numerator's q. 2 ULP."""
     t = at_least(-x.abs(), x.format.pick(-104.0, -746.0))
     parts = reduce(t)
     q = parts.q()

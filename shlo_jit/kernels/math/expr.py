@@ -1,4 +1,4 @@
-"""Arithmetic notation over `Builder`: an `X` is a value with operators, so that a formula reads as one.
+"""Arithmetic notation over `Builder`: an `X` is a value with operators, so that code reads like a formula.
 
     y = fma(x, x, 1.0)          # Python numbers become constants of the other operand's type
     z = where(x < 0.0, -y, y)   # comparisons of floats are ordered: false for NaN
@@ -17,18 +17,18 @@ from shlo_jit.kernels.math.fused import fused
 
 
 class Format(NamedTuple):
-    """A floating-point format: names of its types and the numbers algorithms need."""
+    """A floating-point format: names of its types, and the numbers that algorithms need."""
 
     float_: str
     int_: str
     bits: int
     precision: int
-    """Bits of the significand, the leading one included."""
+    """Bits of the significand, including the leading one."""
     bias: int
     tiny: float
     """Smallest normal number."""
     magic: float
-    """1.5 * 2^(precision-1): adding it rounds to an integer, which then stands in the low bits."""
+    """1.5 * 2^(precision-1): adding it rounds to an integer, which is then in the low bits."""
 
     @property
     def fraction(self) -> int:
@@ -36,7 +36,7 @@ class Format(NamedTuple):
         return self.precision - 1
 
     def pick(self, f32: float, f64: float) -> float:
-        """The constant for this format."""
+        """Returns the constant for this format."""
         return f32 if self.bits == 32 else f64
 
 
@@ -55,7 +55,7 @@ class X:
         self.b = b
         self.v = v
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ type
     @property
     def type(self) -> str:
         return self.v.type
@@ -66,11 +66,11 @@ class X:
 
     @property
     def format(self) -> Format:
-        """Of a float or of the integer of its size."""
+        """The format of a float, or of the integer of its size."""
         return F32 if bits(self.v.type) == 32 else F64
 
     def like(self, value: X | Number) -> X:
-        """A constant of this type; an X as it is."""
+        """Returns a constant of this type; an X is returned as it is."""
         return value if isinstance(value, X) else X(self.b, const(self.v.type, value))
 
     def _op(self, float_op: str, int_op: str, other: X | Number, swap: bool = False) -> X:
@@ -123,11 +123,11 @@ class X:
         return self._op("", "shl", other)
 
     def __rshift__(self, other: X | Number) -> X:
-        """Logical shift."""
+        """Shifts logically."""
         return self._op("", "lshr", other)
 
     def ashr(self, other: X | Number) -> X:
-        """Shift that keeps the sign."""
+        """Shifts arithmetically, which keeps the sign."""
         return self._op("", "ashr", other)
 
     # ------------------------------------------------------------------ comparison
@@ -163,11 +163,11 @@ class X:
         return X(self.b, self.b.cast(op, self.v, to))
 
     def bits(self) -> X:
-        """The integer of the same bits."""
+        """Returns the integer of the same bits."""
         return self.cast("bitcast", self.format.int_)
 
     def as_float(self) -> X:
-        """The float of the same bits."""
+        """Returns the float of the same bits."""
         return self.cast("bitcast", self.format.float_)
 
     def to_f64(self) -> X:
@@ -187,7 +187,7 @@ class X:
         return self.intrinsic("sqrt")
 
     def rint(self) -> X:
-        """To the nearest integer, ties to even."""
+        """Rounds to the nearest integer, ties to even."""
         return self.intrinsic("roundeven")
 
     def floor(self) -> X:
@@ -197,19 +197,19 @@ class X:
         return self.intrinsic("trunc")
 
     def sign_bit(self) -> X:
-        """The sign alone, as an integer."""
+        """Returns the sign bit alone, as an integer."""
         return self.bits() & -(1 << (self.format.bits - 1))
 
     def with_sign(self, sign: X) -> X:
-        """This float with an integer `sign_bit` flipped in."""
+        """Returns this float with its sign flipped by an integer `sign_bit`."""
         return (self.bits() ^ sign).as_float()
 
 
 def fma(a: X, c: X | Number, d: X | Number) -> X:
-    """a * c + d, rounded once.
+    """Returns a * c + d, rounded once.
 
-    Targets without the instruction take their time for f64 (`fused.py`). For f32 the product is taken in f64, where it
-    is exact, and the sum rounded to f64 and then to f32, which can differ from the sum rounded once only where the
+    Targets without the instruction need many operations for f64 (`fused.py`). For f32 the product is computed in f64,
+    where it is exact, and the sum is rounded to f64 and then to f32. That differs from the sum rounded once only if the
     former lies on a tie of f32 (one in 2^29)."""
     c, d, target = a.like(c), a.like(d), a.b.module.target
     if target is None or target.has_fma:
@@ -227,13 +227,13 @@ def where(condition: X, a: X | Number, c: X | Number) -> X:
 
 
 def at_most(x: X, limit: Number | X) -> X:
-    """min(x, limit); a NaN in x stays."""
+    """Returns min(x, limit); a NaN in x is kept."""
     limit = x.like(limit)
     return where(limit < x, limit, x)
 
 
 def at_least(x: X, limit: Number | X) -> X:
-    """max(x, limit); a NaN in x stays."""
+    """Returns max(x, limit); a NaN in x is kept."""
     limit = x.like(limit)
     return where(limit > x, limit, x)
 
@@ -243,7 +243,7 @@ def copysign(magnitude: X, sign: X) -> X:
 
 
 def any_lane(condition: X) -> X:
-    """Whether any lane of a vector of i1 is set, as one i1."""
+    """Returns whether any lane of a vector of i1 is set, as one i1."""
     n = condition.lanes
     if n == 1:
         return condition
@@ -251,8 +251,8 @@ def any_lane(condition: X) -> X:
 
 
 def polynomial(x: X, coefficients: Sequence[float]) -> X:
-    """c0 + c1 x + c2 x^2 ... Short ones by Horner's rule; longer ones as two interleaved Horner chains in x^2, which
-    costs one multiplication and halves the latency."""
+    """Returns c0 + c1 x + c2 x^2 ... Short ones by Horner's rule; longer ones as two interleaved Horner chains in x^2,
+    which costs one multiplication and halves the latency."""
     if len(coefficients) <= 5:
         return horner(x, coefficients)
     square = x * x
@@ -260,7 +260,7 @@ def polynomial(x: X, coefficients: Sequence[float]) -> X:
 
 
 def horner(x: X, coefficients: Sequence[float]) -> X:
-    """c0 + c1 x + c2 x^2 ... by Horner's rule."""
+    """Returns c0 + c1 x + c2 x^2 ... by Horner's rule."""
     result = x.like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         result = fma(result, x, c) if result.v.text[0] == "%" else fma(x, result, c)
@@ -268,26 +268,26 @@ def horner(x: X, coefficients: Sequence[float]) -> X:
 
 
 def power_of_two(exponent: X) -> X:
-    """2^exponent for an integer exponent within the normal range."""
+    """Returns 2^exponent for an integer exponent within the normal range."""
     f = exponent.format
     return ((exponent + f.bias) << f.fraction).as_float()
 
 
 def two_sum(a: X, c: X) -> tuple[X, X]:
-    """a + c and its rounding error (Knuth)."""
+    """Returns a + c and its rounding error (Knuth)."""
     s = a + c
     t = s - a
     return s, (a - (s - t)) + (c - t)
 
 
 def fast_two_sum(a: X, c: X) -> tuple[X, X]:
-    """a + c and its rounding error when |a| >= |c| (Dekker)."""
+    """Returns a + c and its rounding error if |a| >= |c| (Dekker)."""
     s = a + c
     return s, c - (s - a)
 
 
 def two_product(a: X, c: X) -> tuple[X, X]:
-    """a * c and its rounding error."""
+    """Returns a * c and its rounding error."""
     p = a * c
     return p, fma(a, c, -p)
 

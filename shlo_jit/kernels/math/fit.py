@@ -1,10 +1,10 @@
-"""Derives every table of `coefficients.py`: minimax fits (Remez exchange on a dense grid, mpmath arithmetic).
+"""Computation of the tables of `coefficients.py`: minimax fits (Remez exchange on a dense grid, mpmath arithmetic).
 
     python -m shlo_jit.kernels.math.fit            # all tables
-    python -m shlo_jit.kernels.math.fit log sin    # these; the others are kept as they are
+    python -m shlo_jit.kernels.math.fit log sin    # these; the others are kept
 
 Coefficients are rounded to the format one at a time, lowest order first, and the rest is fitted again after each, so
-the stated error is that of the polynomial as it is stored, evaluated exactly.
+the stated error is that of the stored polynomial, evaluated exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shlo_jit.kernels.math.fit_tables import TABLES, Table
 
 mp.mp.dps = 70
 Number = Any
-"""mpmath's numbers."""
+"""Type of mpmath's numbers."""
 
 
 class Fitted(NamedTuple):
@@ -29,14 +29,14 @@ class Fitted(NamedTuple):
 
 
 def round_to(value: Number, bits: int) -> float:
-    """The nearest f32 (or f64) number."""
+    """Returns the nearest f32 (or f64) number."""
     if bits == 64:
         return float(value)
     return struct.unpack("<f", struct.pack("<f", float(value)))[0]
 
 
 def remez(xs: list[Number], target: list[Number], weight: list[Number], n: int) -> list[Number]:
-    """c of degree n-1 with the least maximum of |target - p(x)| * weight on the points xs (in order)."""
+    """Returns c of degree n-1 with the least maximum of |target - p(x)| * weight on the points xs (in order)."""
     m = len(xs)
     reference = [round((m - 1) * (k + 0.5) / (n + 1)) for k in range(n + 1)]
     c: list[Number] = []
@@ -63,7 +63,7 @@ def remez(xs: list[Number], target: list[Number], weight: list[Number], n: int) 
 
 
 def value(c: list[Number], x: Number) -> Number:
-    """c0 + c1 x + ..."""
+    """Returns c0 + c1 x + ..."""
     result = mp.mpf(0)
     for k in reversed(c):
         result = result * x + k
@@ -71,7 +71,7 @@ def value(c: list[Number], x: Number) -> Number:
 
 
 def alternating(errors: list[Number], count: int) -> list[int] | None:
-    """Indices of `count` extremes of alternating sign that hold the largest."""
+    """Returns the indices of `count` extremes of alternating sign, including the largest; None if there are fewer."""
     peaks: list[int] = []
     for j, e in enumerate(errors):
         if peaks and (e > 0) == (errors[peaks[-1]] > 0):
@@ -90,9 +90,9 @@ def alternating(errors: list[Number], count: int) -> list[int] | None:
 
 
 def fit(table: Table, bits: int) -> Fitted:
-    """The coefficients of a table in a format, and the largest weighted error."""
+    """Returns the coefficients of a table in a format, and the largest weighted error."""
     n, (low, high) = table.terms[bits], table.interval
-    points = max(401, 30 * n + 1) | 1  # odd: the middle, where a variable may be zero, is no point
+    points = max(401, 30 * n + 1) | 1  # odd: the middle, where a variable may be zero, is not a point
     middle, half = (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
     # Points dense at the ends; moved off zero, where quotients such as (f(x) - x) / x^3 are undefined.
     xs = [middle - half * mp.cos(mp.pi * k / points) for k in range(points + 1)]
@@ -116,8 +116,8 @@ def fit(table: Table, bits: int) -> Fitted:
 
 HEADER = '''"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`.
 
-The keys are (table, bits of the format); what each polynomial approximates stands in `fit_tables.py`. The comment
-above each gives formula, interval and the largest error as a power of two, weighted as the table says (mostly:
+The keys are (table, bits of the format); `fit_tables.py` describes what each polynomial approximates. The comment
+above each gives formula, interval and the largest error as a power of two, weighted as in the table (mostly:
 relative to the function's value).
 """
 
@@ -137,7 +137,7 @@ def entry(table: Table, bits: int, fitted: Fitted) -> str:
 
 
 def existing(path: Path) -> dict[tuple[str, int], str]:
-    """The entries already in the file, as text."""
+    """Returns the entries of the file, as text."""
     entries: dict[tuple[str, int], str] = {}
     if not path.exists():
         return entries
@@ -151,7 +151,7 @@ def existing(path: Path) -> dict[tuple[str, int], str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", help="tables to fit; all when none is named")
+    parser.add_argument("tables", nargs="*", help="names of tables to fit (default: all)")
     wanted = parser.parse_args().tables
     path = Path(__file__).with_name("coefficients.py")
     entries = existing(path)
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def write(path: Path, entries: dict[tuple[str, int], str]) -> None:
-    """All entries, in the order of the tables."""
+    """Writes all entries, in the order of the tables."""
     order = [(t.name, bits) for t in TABLES for bits in t.terms]
     path.write_text(HEADER + "".join(entries[k] for k in order if k in entries) + "}\n")
 

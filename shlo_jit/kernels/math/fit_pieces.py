@@ -1,14 +1,14 @@
-"""Derives `piece_coefficients.py`: functions of f32 on 0 <= x <= limit, in 32 pieces with a polynomial each.
+"""Computation of `piece_coefficients.py`: functions of f32 on 0 <= x <= limit, as 32 pieces with a polynomial each.
 
     python -m shlo_jit.kernels.math.fit_pieces
 
-The piece of x is told by the exponent and the leading bits of the significand of u = scale x + offset: pieces are as
-wide as others within a binade of u, and twice as wide in the next one, where the function is flatter. In a piece
-f(x) = c0 + c1 t + ..., t = x - center. The center is not exactly the middle: it is searched near it, so that c0 and c1
-are almost numbers of f32 and lose next to nothing when they are rounded.
+The exponent and the leading bits of the significand of u = scale x + offset select the piece of x. Pieces have equal
+width within a binade of u, and twice that width in the next one, where the function is flatter. In a piece
+f(x) = c0 + c1 t + ..., t = x - center. The center is searched near the middle, such that c0 and c1 are almost f32
+numbers and lose almost nothing when they are rounded.
 
-The first piece of an odd function has its center at 0, and f(x) = base + t (c1 + c2 t + ...). The base is 0, and c1 is
-exactly 1, for tanh; for erf the base is t, so that c1 = 0.128... carries the small rest alone.
+The first piece of an odd function has its center at 0, and f(x) = base + t (c1 + c2 t + ...). For tanh the base is 0
+and c1 is exactly 1. For erf the base is t, so that c1 = 0.128... only has the small rest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from shlo_jit.kernels.math.fit import fit, round_to
 from shlo_jit.kernels.math.fit_tables import Table
 
 Number = Any
-"""mpmath's numbers."""
+"""Type of mpmath's numbers."""
 PIECES = 32
 CANDIDATES = 1500
-"""Centers tried on either side of the middle, over 1/80 of the piece."""
+"""Number of centers tried on either side of the middle, over 1/80 of the piece."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Function:
     known: int
     """Coefficients of the first piece that are not fitted: c0 = 0 and (2) c1 = 1; 0 for a function that is not odd."""
     leading: int
-    """Leading bits of the significand that tell pieces apart."""
+    """Number of leading bits of the significand that select the piece."""
     offset: Number
     """A multiple of 2^-leading, 1 <= offset < 2."""
 
     @property
     def bounds(self) -> list[Number]:
-        """Of the pieces, as u."""
+        """The bounds of the pieces, as u."""
         u, bounds = self.offset, [self.offset]
         for _ in range(PIECES):
             u += mp.mpf(2) ** (math.frexp(u)[1] - 1 - self.leading)
@@ -57,7 +57,7 @@ class Function:
 
     @property
     def scale(self) -> float:
-        """Such that the limit itself just belongs to the last piece."""
+        """The factor such that the limit itself just belongs to the last piece."""
         return round_to((self.bounds[-1] - self.offset) * (1 - mp.mpf(2) ** -20) / self.limit, 32)
 
 
@@ -103,8 +103,8 @@ def rounding_error(value: Number) -> Number:
 
 
 def good_center(s: Function, low: Number, high: Number) -> float:
-    """A number of f32 near the middle at which c0 and c1 are nearest to numbers of f32. What they differ from f and f'
-    by changes slowly: the difference in the middle serves for all candidates."""
+    """Returns an f32 number near the middle at which c0 and c1 are nearest to f32 numbers. Their differences from f and
+    f' change slowly, so the differences in the middle serve for all candidates."""
     middle, half = (low + high) / 2, (high - low) / 2
     c0, c1 = fit(piece_table(s, low, high, middle), 64).coefficients[:2]
     d0, d1 = c0 - s.function(middle), c1 - s.derivative(middle)
@@ -120,11 +120,11 @@ class Piece(NamedTuple):
     center: float
     coefficients: list[float]
     error: float
-    """The largest, relative to f."""
+    """The largest error, relative to f."""
 
 
 def first_piece(s: Function, high: Number) -> Piece:
-    """The first piece of an odd function."""
+    """Returns the first piece of an odd function."""
     k = s.known
     table = Table(
         s.name,
@@ -144,11 +144,11 @@ def other_piece(s: Function, low: Number, high: Number) -> Piece:
 
 
 def entry(s: Function) -> str:
-    """The text of a function's table; prints its error."""
+    """Returns the text of a function's table; prints its error."""
     bounds = list(pairwise((u - s.offset) / s.scale for u in s.bounds))
     pieces = [first_piece(s, bounds[0][1]) if s.known else other_piece(s, *bounds[0])]
     pieces += [other_piece(s, *b) for b in bounds[1:]]
-    # In the order of the low bits of u's exponent and leading bits: the first piece need not come first.
+    # The order is that of the low bits of u's exponent and leading bits: the first piece need not come first.
     first = round((127 + float(s.offset) - 1) * 2**s.leading) % PIECES
     pieces = [pieces[(k - first) % PIECES] for k in range(PIECES)]
     centers, *columns = (row_text(c) for c in zip(*[(p.center, *p.coefficients) for p in pieces], strict=True))
@@ -174,18 +174,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Row = tuple[float, ...]
-"""A number for each piece."""
+"""A number per piece."""
 
 
 class Pieces(NamedTuple):
     limit: float
-    """x is clamped to it."""
+    """Maximum of x, to which it is clamped."""
     scale: float
     offset: float
     leading: int
-    """Exponent and so many leading bits of the significand of scale x + offset, modulo 32, are the piece of x."""
+    """The exponent and `leading` bits of the significand of scale x + offset, modulo 32, are the index of the piece."""
     plus_x: bool
-    """Whether x is to be added in the first piece."""
+    """Whether x is added in the first piece."""
     centers: Row
     coefficients: tuple[Row, ...]
     """Lowest order first."""

@@ -1,4 +1,4 @@
-"""What the polynomials of `coefficients.py` approximate. Needs mpmath; used by `fit.py` alone, not at run time."""
+"""Functions that the polynomials of `coefficients.py` approximate. Needs mpmath; only `fit.py` uses it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import mpmath as mp
 
 Number = Any
-"""mpmath's numbers."""
+"""Type of mpmath's numbers."""
 Function = Callable[[Number], Number]
 
 
 @dataclass(frozen=True)
 class Table:
-    """P with |function(x) - P(variable(x))| * |weight(x)| least over the interval."""
+    """Polynomial P that minimizes |function(x) - P(variable(x))| * |weight(x)| over the interval."""
 
     name: str
     formula: str
-    """The formula P is used in."""
+    """The formula that uses P."""
     interval: tuple[Number, Number]
     function: Function
     weight: Function
-    """Turns an error of P into the error that matters."""
+    """Factor from an error of P to the error that is minimized."""
     terms: dict[int, int]
     """Number of coefficients for each format, by its bits."""
     variable: Function = lambda x: x
@@ -38,7 +38,7 @@ ROOT = mp.sqrt(2)
 
 
 def odd_rest(f: Function) -> tuple[Function, Function]:
-    """For f(x) = x + x^3 P(x^2): P, and its weight for the relative error."""
+    """Returns P of f(x) = x + x^3 P(x^2), and its weight for the relative error."""
     return lambda x: (f(x) - x) / x**3, lambda x: x**3 / f(x)
 
 
@@ -52,7 +52,7 @@ def scaled_erfc(x: Number) -> Number:
 
 
 def inverse_of_root(v: Number) -> Number:
-    """erf_inv(x) / x for the x with sqrt(-log(1 - x^2)) = v; x is too close to 1 to be used itself."""
+    """Returns erf_inv(x) / x for the x with sqrt(-log(1 - x^2)) = v; x is too close to 1 to be an argument."""
     complement = mp.exp(-v * v)  # 1 - x^2
     x = mp.sqrt(1 - complement)
     y = mp.sqrt(v * v - mp.log(v * v) / 2)

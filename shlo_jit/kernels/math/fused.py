@@ -1,10 +1,10 @@
-"""Fused multiply-adds of f64 for targets that have no instruction: a function of the module, to the bit what one gives.
+"""Fused multiply-adds of f64 for targets without the instruction: a function of the module, with exactly equal bits.
 
-libm's `fma` takes numbers one at a time, and some tens of nanoseconds each where the machine has no instruction either.
-Here product and sum are taken apart into what is rounded and what is lost (Dekker, Knuth); what is lost of both is
-rounded to odd, so that the last addition rounds as if there had been no other (Boldo and Melquiond, "Emulation of FMA
-and correctly rounded sums", 2008). That holds while nothing overflows or underflows on the way; lanes where it might go
-to libm.
+libm's `fma` takes one number at a time, and some tens of nanoseconds if the machine lacks the instruction, too. Here
+product and sum are split into the rounded value and the rounding error (Dekker, Knuth). The sum of both errors is
+rounded to odd, so that the last addition rounds as if it were the only one (Boldo and Melquiond, "Emulation of FMA and
+correctly rounded sums", 2008). That is correct if no intermediate result overflows or underflows; otherwise the lanes
+go to libm.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, const, lanes, mangle, vector
 
 _SPLIT = 2.0**27 + 1
-"""A number times this, less what is left when the number is taken from that, is its upper half."""
+"""Factor that splits a number: x times this, minus the difference of that and x, is the upper half of x."""
 _LARGEST, _SMALLEST = 2.0**990, 2.0**-900
-"""Of operands, and of the product. What it loses is then a normal number, and halves do not overflow."""
+"""Limits of operands and of the product: its error is then a normal number, and halves do not overflow."""
 
 
 def fused(b: Builder, a: V, c: V, d: V) -> V:
-    """a * c + d of f64, rounded once."""
+    """Returns a * c + d of f64, rounded once."""
     name = f"shlo_fma.{mangle(a.type)}"
     if name not in b.module.functions:
         _write(b.module, name, a.type)
@@ -43,7 +43,7 @@ def _write(module: ModuleText, name: str, type: str) -> None:
 
 
 def _by_libm(b: Builder, a: V, c: V, d: V) -> V:
-    """Lane by lane."""
+    """Returns libm's result, lane by lane."""
     if lanes(a.type) == 1:
         return b.fma(a, c, d)
     result = a
@@ -53,7 +53,7 @@ def _by_libm(b: Builder, a: V, c: V, d: V) -> V:
 
 
 def _lost_of_product(b: Builder, a: V, c: V, p: V) -> V:
-    """What rounding took from p = a * c."""
+    """Returns the rounding error of p = a * c."""
     (a1, a2), (c1, c2) = _halves(b, a), _halves(b, c)
     e = b.fsub(b.fmul(a1, c1), p)
     for x, y in ((a1, c2), (a2, c1), (a2, c2)):
@@ -62,21 +62,21 @@ def _lost_of_product(b: Builder, a: V, c: V, p: V) -> V:
 
 
 def _halves(b: Builder, a: V) -> tuple[V, V]:
-    """A sum of two numbers of half the digits."""
+    """Returns two numbers of half the digits whose sum is a."""
     t = b.fmul(a, const(a.type, _SPLIT))
     high = b.fsub(t, b.fsub(t, a))
     return high, b.fsub(a, high)
 
 
 def _two_sum(b: Builder, x: V, y: V) -> tuple[V, V]:
-    """x + y and what rounding took from it."""
+    """Returns x + y and its rounding error."""
     s = b.fadd(x, y)
     t = b.fsub(s, x)
     return s, b.fadd(b.fsub(x, b.fsub(s, t)), b.fsub(y, t))
 
 
 def _sum(b: Builder, p: V, e: V, d: V) -> V:
-    """p + e + d, rounded once."""
+    """Returns p + e + d, rounded once."""
     s, t = _two_sum(b, p, d)
     high, low = _two_sum(b, t, e)
     odd = _to_odd(b, high, low)
@@ -85,7 +85,7 @@ def _sum(b: Builder, p: V, e: V, d: V) -> V:
 
 
 def _to_odd(b: Builder, high: V, low: V) -> V:
-    """What lies between two numbers as the one of them whose last bit is set."""
+    """Returns a value between two numbers, rounded to the one whose last bit is set."""
     word = vector("i64", lanes(high.type))
     one, zero = const(word, 1), const(word, 0)
     bits, lost = b.bitcast(high, word), b.bitcast(low, word)

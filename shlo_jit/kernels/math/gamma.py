@@ -1,4 +1,4 @@
-"""lgamma, digamma, zeta, polygamma. All are computed in f64; f32 arguments are widened and the result rounded."""
+"""Gamma functions: lgamma, digamma, zeta, polygamma. They compute in f64; f32 arguments are converted and rounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PI = math.pi
 
 
 def in_f64(function: Callable[..., X]) -> Callable[..., X]:
-    """The function for both formats, computed in f64."""
+    """Returns a function for both formats that computes in f64."""
 
     def either(*args: X) -> X:
         y = function(*[a.to_f64() for a in args])
@@ -27,24 +27,24 @@ def in_f64(function: Callable[..., X]) -> Callable[..., X]:
     return either
 
 
-def sine_of_turn(f: X) -> X:
-    """sin(pi f) / pi for |f| <= 1/2."""
+def sin_pi(f: X) -> X:
+    """Returns sin(pi f) / pi for |f| <= 1/2."""
     z = f * f
     return fma(f * z, horner(z, COEFFICIENTS["sinpi", 64]), f)
 
 
-def cosine_of_turn(f: X) -> X:
-    """cos(pi f) for |f| <= 1/4."""
+def cos_pi(f: X) -> X:
+    """Returns cos(pi f) for |f| <= 1/4."""
     z = f * f
     return fma(z, horner(z, COEFFICIENTS["cospi", 64]), 1.0)
 
 
 @in_f64
 def lgamma(x: X) -> X:
-    """log |gamma(x)|. With z = x, or 1 - x where x < 1/2:
+    """log |gamma(x)|. With z = x, or 1 - x if x < 1/2:
 
-    z >= 8: Stirling's formula. 2.5 <= z < 8: the argument is taken down to [1.5, 2.5) by gamma(z) = (z-1) gamma(z-1),
-    z < 1.5 up by one; there log(gamma(2+t)) = t P(t). One logarithm serves all three. Then
+    z >= 8: Stirling's formula. 2.5 <= z < 8: the argument is reduced to [1.5, 2.5) by gamma(z) = (z-1) gamma(z-1);
+    z < 1.5: it is increased by one. There log(gamma(2+t)) = t P(t). One logarithm serves all three. Then
     lgamma(x) = -log(|sin(pi x)| / pi) - lgamma(1-x) on the left.
     Near the zeros 1 and 2 the relative error is small; near those on the negative axis the absolute one.
     """
@@ -64,14 +64,14 @@ def lgamma(x: X) -> X:
     series = inverse * polynomial(inverse * inverse, COEFFICIENTS["stirling", 64])
     far = fma(z - 0.5, logarithm - 1.0, (HALF_LOG_2PI - 0.5) + series)
     y = where(high, far, near + where(low, -logarithm, logarithm))
-    turn = x - x.rint()
-    y = where(left, -log(sine_of_turn(turn).abs()) - y, y)
-    return where(x.abs().eq(math.inf) | (left & turn.eq(0.0)), x.like(math.inf), y)
+    fraction = x - x.rint()
+    y = where(left, -log(sin_pi(fraction).abs()) - y, y)
+    return where(x.abs().eq(math.inf) | (left & fraction.eq(0.0)), x.like(math.inf), y)
 
 
 @in_f64
 def digamma(x: X) -> X:
-    """The derivative of log gamma. With z = x, or 1 - x for negative x, moved up to w >= 10 by
+    """The derivative of log gamma. With z = x, or 1 - x for negative x, increased to w >= 10 by
     digamma(z) = digamma(z+1) - 1/z (the sum of the 1/z as one fraction), then the asymptotic series. On the left,
     digamma(x) = digamma(1-x) - pi cot(pi x). NaN at the poles. Near the zeros the absolute error is small."""
     left = x < 0.0
@@ -86,19 +86,19 @@ def digamma(x: X) -> X:
     square = inverse * inverse
     series = square * polynomial(square, COEFFICIENTS["digamma", 64])
     y = (log(w) - fma(inverse, 0.5, series)) - top / bottom
-    turn = x - x.rint()
-    size = turn.abs()
+    fraction = x - x.rint()
+    size = fraction.abs()
     outer = size > 0.25
     g = where(outer, 0.5 - size, size)
-    s, c = sine_of_turn(g), cosine_of_turn(g)
-    cotangent = where(outer, s * (PI * PI), c) / where(outer, c, s)  # pi cot(pi |turn|)
-    y = where(left, y - cotangent.with_sign(turn.sign_bit()), y)
-    pole = (x <= 0.0) & turn.eq(0.0)
+    s, c = sin_pi(g), cos_pi(g)
+    cotangent = where(outer, s * (PI * PI), c) / where(outer, c, s)  # pi cot(pi |fraction|)
+    y = where(left, y - cotangent.with_sign(fraction.sign_bit()), y)
+    pole = (x <= 0.0) & fraction.eq(0.0)
     return where(pole, x.like(math.nan), y)
 
 
 def bernoulli_ratios(count: int) -> list[float]:
-    """B_2k / (2k)! for k = 1 ... count, the coefficients of Euler and Maclaurin's formula."""
+    """Returns B_2k / (2k)! for k = 1 ... count, the coefficients of Euler and Maclaurin's formula."""
     b = [Fraction(1)]
     for n in range(1, 2 * count + 1):
         b.append(-sum((Fraction(math.comb(n + 1, k)) * b[k] for k in range(n)), Fraction(0)) / (n + 1))
@@ -140,7 +140,7 @@ def zeta(x: X, q: X) -> X:
 
 
 def factorial(n: X) -> X:
-    """n! for whole n, exact up to 22!."""
+    """n! for integers n, exact up to 22!."""
     b = n.b
     with b.loop_carry(0, 22, [n.like(1.0).v, n.like(1.0).v]) as carry:
         product, k = (X(b, v) for v in carry.values)
@@ -150,7 +150,7 @@ def factorial(n: X) -> X:
 
 @in_f64
 def polygamma(n: X, x: X) -> X:
-    """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n+1, x); NaN unless n is a whole number."""
+    """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n+1, x); NaN unless n is an integer >= 0."""
     y = factorial(n) * hurwitz(n + 1.0, x)
     half = n * 0.5
     even = half.floor().eq(half)

@@ -1,4 +1,4 @@
-"""tanh, sinh, cosh and their inverses."""
+"""Hyperbolic functions: tanh, sinh, cosh and their inverses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LN2 = math.log(2)
 
 
 def tanh(x: X) -> X:
-    """-t / (2 + t), t = e^-2a - 1 for a = |x|. (With e^2a the quotient for large a has one rounding more.)
+    """-t / (2 + t), t = e^-2a - 1 for a = |x|. (With e^2a the quotient for large a has one more rounding.)
 
     -a = n ln2/2 + r with the constants of exp halved, and e^-2a = S (1 + 2h), h = r + r^2 (2 P(2r)), whose
     coefficients are those of exp times powers of two. t/2 = S h + (S - 1)/2 and 1 + t/2 = S h + (S + 1)/2 are one fused
     multiply-add each; for small a the first is h itself. 2 ULP.
 
-    f32 with AVX-512: piece by piece, which takes 16 operations."""
+    f32 with AVX-512: a piecewise polynomial, which takes 16 operations."""
     if has_tables(x):
         return odd_piecewise("tanh", x)
     f = x.format
@@ -64,7 +64,7 @@ def cosh(x: X) -> X:
 
 
 def asinh(x: X) -> X:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))), a = |x|; log(a) + ln2 where a^2 drowns the 1. 3 ULP."""
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))), a = |x|; log(a) + ln2 if 1 + a^2 rounds to a^2. 3 ULP."""
     a = x.abs()
     huge = a > x.format.pick(2.0**26, 2.0**56)
     b = where(huge, a.like(1.0), a)

@@ -1,4 +1,4 @@
-"""atan2, atan, asin, acos.
+"""Inverse trigonometric functions: atan2, atan, asin, acos.
 
 atan(t) = t + t^3 P(t^2) on [0, 1]; larger arguments by atan(t) = pi/2 - atan(1/t).
 asin(t) = t + t^3 P(t^2) on [0, 1/2]; larger ones by asin(t) = pi/2 - 2 asin(sqrt((1 - t)/2)).
@@ -19,7 +19,7 @@ def octant(t: X) -> X:
 
 
 def atan(x: X) -> X:
-    """2 ULP."""
+    """Arctangent. 2 ULP."""
     high, low = HALF_PI[x.format.bits]
     a = x.abs()
     large = a > 1.0
@@ -29,8 +29,8 @@ def atan(x: X) -> X:
 
 
 def atan2(y: X, x: X) -> X:
-    """The angle of (x, y): octant by octant, as in C99 for zeros and infinities. The reflections act on the quotient
-    and on the rest separately, so that only the last addition rounds much. 2 ULP."""
+    """The angle of (x, y), octant by octant; zeros and infinities as in C99. The reflections act on the quotient and on
+    the rest separately, so that only the last addition has a large rounding error. 2 ULP."""
     high, low = HALF_PI[x.format.bits]
     a, c = y.abs(), x.abs()
     steep = a > c
@@ -45,8 +45,8 @@ def atan2(y: X, x: X) -> X:
 
 
 def arc(a: X) -> tuple[X, X, X]:
-    """For a = |x|: whether a > 1/2; s = a, or sqrt((1-a)/2) where it is; and asin(s) - s,
-    with the rounding error of the root."""
+    """Returns for a = |x| whether a > 1/2; s = sqrt((1-a)/2) if it is, else s = a; and asin(s) - s, with the rounding
+    error of the root."""
     large = a > 0.5
     z = where(large, fma(a, -0.5, 0.5), a * a)
     s = where(large, z.sqrt(), a)
@@ -55,7 +55,7 @@ def arc(a: X) -> tuple[X, X, X]:
 
 
 def asin(x: X) -> X:
-    """2 ULP; NaN outside [-1, 1] (by the square root)."""
+    """Arcsine. 2 ULP; NaN outside [-1, 1] (by the square root)."""
     high, low = HALF_PI[x.format.bits]
     large, s, rest = arc(x.abs())
     p = s + rest

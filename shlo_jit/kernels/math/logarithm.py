@@ -1,10 +1,10 @@
-"""log, log1p, log2.
+"""Logarithms: log, log1p, log2.
 
 x = 2^k m with 2/3 <= m < 4/3 (f32) or sqrt(1/2) <= m < sqrt(2) (f64), by integer operations on the bits; f = m - 1.
 f32: log(1+f) = f - f^2/2 + f^3 P(f), no division.
 f64: with s = f / (2+f), z = s^2: log(1+f) = f - (f^2/2 - s (f^2/2 + z P(z))), which is 2 atanh(s) arranged so that the
 rounding of s hardly matters.
-k ln2 is added by a fused multiply-add; in f64 in two parts, of which the first product is exact.
+k ln2 is added by a fused multiply-add; in f64 in two parts, the first of which has an exact product.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, fma, polynomial, two_sum, where
 
 LN2_F32 = 0.693147182464599609375
-"""As an f32 it is right to 2^-28, relatively."""
+"""Logarithm of 2 as an f32; its relative error is 2^-28."""
 LN2_PARTS_F32 = 0.693145751953125, 1.428606765330187e-06
 """A part of 16 bits, whose product with k is exact, and the rest."""
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
-"""For f64: a part of 33 bits, whose product with k is exact, and the rest."""
+"""Parts for f64: one of 33 bits, whose product with k is exact, and the rest."""
 LOWEST = {32: 0x3F2AAAAB, 64: 0x3FE6A09E667F3BCD}
 """Bits of the smallest m: 2/3, sqrt(1/2)."""
 INF = math.inf
 
 
 def split(x: X, subnormal: bool = True) -> tuple[X, X]:
-    """k (as a float) and m with x = 2^k m, for x > 0. `subnormal`: whether x may be."""
+    """Returns k (as a float) and m with x = 2^k m, for x > 0. `subnormal`: whether x may be subnormal."""
     f = x.format
     offset = x.like(2.0**f.fraction + f.bias)
     if subnormal:
@@ -42,7 +42,7 @@ def split(x: X, subnormal: bool = True) -> tuple[X, X]:
 
 
 def log_sum(k: X, f: X, tail: X | None = None) -> X:
-    """k ln2 + log(1 + f + tail)."""
+    """Returns k ln2 + log(1 + f + tail)."""
     if f.format.bits == 32:
         square = f * f
         rest = fma(f, polynomial(f, COEFFICIENTS["log", 32]), -0.5)
@@ -70,13 +70,13 @@ def log(x: X) -> X:
 
 
 def log1p(x: X, extra: X | None = None) -> X:
-    """ln(1 + x + extra), extra tiny beside x. k comes from u = 1 + x rounded; f = 2^-k x + (2^-k - 1) is formed from x
-    itself, with its rounding error, so nothing of x is lost. 1 ULP."""
+    """ln(1 + x + extra), where extra is tiny compared to x. k comes from u = 1 + x rounded. f = 2^-k x + (2^-k - 1) is
+    computed from x itself, with its rounding error, so nothing of x is lost. 1 ULP."""
     f = x.format
     u = 1.0 + x
     lowest = LOWEST[f.bits]
     exponent = (u.bits() + ((f.bias << f.fraction) - lowest)) & -(1 << f.fraction)
-    # k reaches 128 (1024), and 2^-k would be subnormal, so a quarter of x meets four times the power.
+    # k may be 128 (1024), and 2^-k would be subnormal, so a quarter of x is multiplied by four times the power.
     k = ((exponent >> f.fraction) | ((f.bias + f.fraction) << f.fraction)).as_float() - (2.0**f.fraction + f.bias)
     quarter = (((2 * f.bias + 2) << f.fraction) - exponent).as_float()  # 4 2^-k
     scaled = (0.25 * x) * quarter
@@ -85,7 +85,7 @@ def log1p(x: X, extra: X | None = None) -> X:
         tail = fma(0.25 * extra, quarter, tail)
     tail = fma(-fraction, tail, tail)  # tail / (1 + fraction), nearly: the derivative of log
     y = where(x.abs() < 2.0**-60, x, log_sum(k, fraction, tail))
-    # -1 times infinity is what it should be, and so are infinity and NaN.
+    # -1 times infinity is the correct result, and so are infinity and NaN.
     return where((x > -1.0) & (x < INF), y, where(x < -1.0, x.like(math.nan), x * INF))
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Row = tuple[float, ...]
-"""A number for each piece."""
+"""A number per piece."""
 
 
 class Pieces(NamedTuple):
     limit: float
-    """x is clamped to it."""
+    """Maximum of x, to which it is clamped."""
     scale: float
     offset: float
     leading: int
-    """Exponent and so many leading bits of the significand of scale x + offset, modulo 32, are the piece of x."""
+    """The exponent and `leading` bits of the significand of scale x + offset, modulo 32, are the index of the piece."""
     plus_x: bool
-    """Whether x is to be added in the first piece."""
+    """Whether x is added in the first piece."""
     centers: Row
     coefficients: tuple[Row, ...]
     """Lowest order first."""

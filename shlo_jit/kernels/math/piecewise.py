@@ -1,7 +1,7 @@
-"""Functions of f32 piece by piece, for AVX-512.
+"""Piecewise polynomials for functions of f32, with AVX-512.
 
-`vpermi2ps` picks from 32 numbers that stand in two registers, which makes a table as cheap as an addition: a polynomial
-of a low degree per piece (`fit_pieces.py`) takes fewer operations than a formula with an exponential, and no division.
+`vpermi2ps` selects from 32 numbers in two registers, which makes a table as cheap as an addition. A polynomial of a low
+degree per piece (`fit_pieces.py`) takes fewer operations than a formula with an exponential, and no division.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def has_tables(x: X) -> bool:
 
 
 def odd_piecewise(name: str, x: X) -> X:
-    """An odd function of `PIECES` that is constant beyond its limit."""
+    """Evaluates an odd function of `PIECES` that is constant beyond its limit."""
     return copysign(piecewise(name, at_most(x.abs(), PIECES[name].limit)), x)
 
 
 def piecewise(name: str, a: X) -> X:
-    """A function of `PIECES` for 0 <= a <= limit; NaN gives NaN."""
+    """Evaluates a function of `PIECES` for 0 <= a <= limit; NaN gives NaN."""
     return in_full_registers(lambda part: evaluate(PIECES[name], part), a)
 
 
 def in_full_registers(function: Callable[[X], X], x: X) -> X:
-    """A function of 16 lanes for any number of them, a power of two."""
+    """Applies a function of 16 lanes to any number of lanes that is a power of two."""
     b, n = x.b, x.lanes
     if n == LANES:
         return function(x)
@@ -48,10 +48,10 @@ def in_full_registers(function: Callable[[X], X], x: X) -> X:
 
 
 def evaluate(table: Pieces, a: X) -> X:
-    """base + t (c1 + c2 t + ...), t = a - center, which is exact.
+    """Returns base + t (c1 + c2 t + ...), where t = a - center is exact.
 
-    The base is c0. In the first piece of an odd function center and c0 are 0, so t is a; elsewhere t < c0. Where a is
-    to be added in the first piece, max(c0, t) does that."""
+    The base is c0. In the first piece of an odd function center and c0 are 0, so t is a; elsewhere t < c0. If a is to
+    be added in the first piece, max(c0, t) does that."""
     piece = fma(a, table.scale, table.offset).bits() >> (a.format.fraction - table.leading)
     t = a - pick(table.centers, piece)
     c0, *others = (pick(row, piece) for row in table.coefficients)
@@ -62,7 +62,7 @@ def evaluate(table: Pieces, a: X) -> X:
 
 
 def pick(row: Row, piece: X) -> X:
-    """row[piece % 32]."""
+    """Returns row[piece % 32]."""
     low, high = (vector_literal("float", half) for half in (row[:LANES], row[LANES:]))
     name = "llvm.x86.avx512.vpermi2var.ps.512"
     return X(piece.b, piece.b.call(low.type, name, [low, piece.v, high]))

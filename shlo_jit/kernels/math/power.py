@@ -1,4 +1,4 @@
-"""sqrt, rsqrt, cbrt, pow."""
+"""Roots and powers: sqrt, rsqrt, cbrt, pow."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def sqrt(x: X) -> X:
 
 
 def rsqrt(x: X) -> X:
-    """sqrt(1/x): the root halves the error of the quotient, so 0.86 ULP without a correction. x is scaled by a power of
-    four towards 1, so that 1/x neither overflows nor goes subnormal."""
+    """sqrt(1/x): the root halves the error of the quotient, so the error is 0.86 ULP without a correction. x is scaled
+    by a power of four towards 1, so that 1/x neither overflows nor becomes subnormal."""
     f = x.format
     step = f.pick(24, 54)
     small = x.abs() < 1.0
@@ -46,7 +46,7 @@ def cbrt(x: X) -> X:
     small = a < f.tiny
     step = 3 * 8 if f.bits == 32 else 3 * 18
     a = where(small, a * 2.0**step, a)
-    # bits / 3 in floating point: the bits, without the lowest, are put into the low bits of 2^23 (2^52).
+    # bits / 3 in floating point: the bits, without the lowest, are moved into the low bits of 2^23 (2^52).
     drop = 8 if f.bits == 32 else 12
     power = (f.bias + f.fraction) << f.fraction
     one = 2.0**f.fraction
@@ -71,7 +71,7 @@ def cbrt(x: X) -> X:
 
 
 def signs_of_power(x: X, y: X) -> tuple[X, X]:
-    """Whether y is an odd integer; whether x^y is invalid: x < 0 (not -inf) and y no integer."""
+    """Returns whether y is an odd integer, and whether x^y is invalid: x < 0 (not -inf) and y is not an integer."""
     integer = y.rint().eq(y)
     half = y * 0.5
     odd = integer & half.rint().ne(half)
@@ -79,7 +79,7 @@ def signs_of_power(x: X, y: X) -> tuple[X, X]:
 
 
 def finish_power(x: X, y: X, magnitude: X) -> X:
-    """x^y from |x|^y: the sign, and the cases of C99 Annex F."""
+    """Returns x^y from |x|^y: the sign, and the cases of C99 Annex F."""
     odd, invalid = signs_of_power(x, y)
     sign = where(odd, x.sign_bit(), x.bits().like(0))
     z = where(x.abs().eq(1.0), x.like(1.0), magnitude).with_sign(sign)
@@ -95,7 +95,7 @@ def pow(x: X, y: X) -> X:
 
 
 def power_f32(a: X, y: X) -> X:
-    """a^y = 2^(y log2 a) in f64, where f32's subnormals are normal; the last conversion rounds once."""
+    """a^y = 2^(y log2 a) in f64, where subnormals of f32 are normal; the last conversion rounds once."""
     k, m = split(a.to_f64(), subnormal=False)
     f = m - 1.0
     exponent = fma(f, polynomial(f, COEFFICIENTS["log2", 64]), k)
@@ -119,8 +119,8 @@ def power_f64(a: X, y: X) -> X:
 
 
 def log_two_parts(a: X) -> tuple[X, X]:
-    """ln a = high + low for finite a > 0: k ln2 + 2s + s z (2/3 + z P(z)) with s = (m-1)/(m+1) in two parts, z = s^2,
-    every product and sum that matters in two parts."""
+    """ln a = high + low for finite a > 0: k ln2 + 2s + s z (2/3 + z P(z)) with s = (m-1)/(m+1) in two parts, z = s^2.
+    Every product and sum that matters is computed in two parts."""
     k, m = split(a)
     f, g = m - 1.0, m + 1.0
     g_low = m - (g - 1.0)

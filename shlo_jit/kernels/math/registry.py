@@ -1,4 +1,4 @@
-"""The functions by name, each in the module of its family, which is imported when a program first calls one."""
+"""The functions by name. Each is in the module of its family, which is imported when a program first calls one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MODULES = {
 }
 
 FUNCTIONS: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
-"""Name of a function -> module that defines it."""
+"""The module that defines a function, by its name."""
 
 ARITY: dict[str, int] = {"pow": 2, "atan2": 2, "next_after": 2, "remainder": 2, "zeta": 2, "polygamma": 2}
-"""Arguments of the functions that do not take one."""
+"""Number of arguments of the functions that do not have one."""
 
 
 def function(name: str) -> Callable[..., X]:
-    """The function that writes `name` for expressions. Raises KeyError for a name that is none."""
+    """Returns the function that emits `name` for expressions. Raises KeyError for an unknown name."""
     return getattr(import_module(f"shlo_jit.kernels.math.{FUNCTIONS[name]}"), name)

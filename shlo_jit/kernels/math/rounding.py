@@ -21,19 +21,19 @@ def round_nearest_even(x: X) -> X:
 
 
 def round_nearest_afz(x: X) -> X:
-    """To the nearest, ties away from zero."""
+    """Rounds to the nearest integer, ties away from zero."""
     t = x.trunc()
     away = where((x - t).abs() >= 0.5, x.like(1.0), x.like(0.0))
     return copysign(t + copysign(away, x), x)
 
 
 def is_finite(x: X) -> X:
-    """A vector of i1."""
+    """Returns a vector of i1."""
     return x.abs() < math.inf
 
 
 def next_after(x: X, y: X) -> X:
-    """The next number after x towards y: the bits of x one up or down."""
+    """Returns the next number after x towards y: the bits of x plus or minus one."""
     f = x.format
     i = x.bits()
     smallest = (y.bits() & -(1 << (f.bits - 1))) | 1
@@ -43,10 +43,10 @@ def next_after(x: X, y: X) -> X:
 
 
 def remainder(x: X, y: X) -> X:
-    """x - y trunc(x / y), exactly, as C's fmod.
+    """Returns x - y trunc(x / y), exactly, as C's fmod.
 
     With n the rounded quotient, x - n y is exact in a fused multiply-add as long as n has no more bits than the format;
-    it is off by y at most. Where the quotient is larger, a loop (in a function of its own) takes away multiples.
+    it is off by y at most. If the quotient is larger, a loop (in a separate function) subtracts multiples.
     """
     b, f = x.b, x.format
     a, c = x.abs(), y.abs()
@@ -65,23 +65,23 @@ def remainder(x: X, y: X) -> X:
     r = X(b, b.if_else(any_lane(far).v, slow, lambda: [r.v])[0])
     r = where(r < 0.0, r + c, r)
     r = where(a < c, a, r)
-    # Also where the quotient is 0/0, inf/y, x/0.
+    # This also covers the quotients 0/0, inf/y, x/0.
     r = where(a < math.inf, r, a.like(math.nan))
     r = where(c > 0.0, r, a.like(math.nan))
     return where(x.is_nan() | y.is_nan(), x + y, copysign(r, x))
 
 
 def far_remainder(a: X, c: X) -> X:
-    """a - n c in [-c/2, c/2] for finite a >= 0, c > 0, by taking away rounded quotients until none is left. A quotient
-    that would overflow is taken of c times a power of two."""
+    """Returns a - n c in [-c/2, c/2] for finite a >= 0, c > 0, by subtracting rounded quotients until none is left. If
+    a quotient would overflow, c is multiplied by a power of two."""
     b = a.b
     step = 100 if a.format.bits == 32 else 800
-    with b.repeat([a.v], "reduce") as turn:
-        r = X(b, turn.values[0])
+    with b.repeat([a.v], "reduce") as reduction:
+        r = X(b, reduction.values[0])
         once = r.abs() * 2.0**-step
         twice = once * 2.0**-step
         divisor = where(twice > c, c * 2.0**step * 2.0**step, where(once > c, c * 2.0**step, c))
         r = fma(-(r / divisor).rint(), divisor, r)
-        turn.next(r.v)
-        turn.again = any_lane(r.abs() > c * 0.75).v
-    return X(b, turn.values[0])
+        reduction.next(r.v)
+        reduction.again = any_lane(r.abs() > c * 0.75).v
+    return X(b, reduction.values[0])

@@ -1,8 +1,8 @@
-"""sin, cos, tan.
+"""Trigonometric functions: sin, cos, tan.
 
-Reduction (Cody and Waite): x = n pi/2 + r + tail with pi/2 in three parts of full precision; with fused multiply-adds
-the first difference is exact, and the rounding errors of the second are kept in `tail`. It serves |x| <= 2^16 (f32),
-2^28 (f64). Vectors with a larger argument go through `reduce_huge` too.
+Reduction (Cody and Waite): x = n pi/2 + r + tail with pi/2 in three parts of full precision. With fused multiply-adds
+the first difference is exact, and the rounding errors of the second are kept in `tail`. It is valid for |x| <= 2^16
+(f32), 2^28 (f64). Vectors with a larger argument also run `reduce_huge`.
 sin(r) = r + r^3 S(r^2), cos(r) = 1 - r^2/2 + r^4 C(r^2), tan(r) = r + r^3 T(r^2) on |r| <= pi/4.
 """
 
@@ -37,7 +37,7 @@ LIMIT = {32: 2.0**16, 64: 2.0**28}
 
 
 class Angle(NamedTuple):
-    """x = quadrant pi/2 + r + tail; of the integer `quadrant` only the low two bits count."""
+    """x = quadrant pi/2 + r + tail; only the low two bits of the integer `quadrant` matter."""
 
     quadrant: X
     r: X
@@ -45,7 +45,7 @@ class Angle(NamedTuple):
 
 
 def reduce(x: X) -> Angle:
-    """For |x| <= LIMIT."""
+    """Reduces x with |x| <= LIMIT."""
     f = x.format
     p1, p2, p3 = HALF_PI[f.bits]
     shifted = fma(x, TWO_OVER_PI, f.magic)
@@ -57,20 +57,20 @@ def reduce(x: X) -> Angle:
 
 
 def sine(a: Angle, z: X) -> X:
-    """sin(r + tail), z = r^2."""
+    """Returns sin(r + tail), z = r^2."""
     r = a.r
     return r + fma(r * z, horner(z, COEFFICIENTS["sin", r.format.bits]), a.tail)
 
 
 def cosine(a: Angle, z: X) -> X:
-    """cos(r + tail), z = r^2, with the rounding error of 1 - z/2 added back."""
+    """Returns cos(r + tail), z = r^2, with the rounding error of 1 - z/2 added back."""
     w = fma(z, -0.5, 1.0)
     lost = fma(z, -0.5, 1.0 - w)
     return w + fma(z * z, horner(z, COEFFICIENTS["cos", z.format.bits]), fma(-a.r, a.tail, lost))
 
 
 def sin_of(a: Angle, quarter_turns: int) -> X:
-    """sin(angle + quarter_turns pi/2)."""
+    """Returns sin(angle + quarter_turns pi/2)."""
     f = a.r.format
     z = a.r * a.r
     quadrant = a.quadrant + quarter_turns if quarter_turns else a.quadrant
@@ -79,7 +79,7 @@ def sin_of(a: Angle, quarter_turns: int) -> X:
 
 
 def tan_of(a: Angle) -> X:
-    """tan(r) = r + r^3 T(r^2) = t, or in odd quadrants -1/t, to which a Newton step brings back the rounding of t."""
+    """tan(r) = r + r^3 T(r^2) = t or, in odd quadrants, -1/t, where a Newton step corrects for the rounding of t."""
     r, f = a.r, a.r.format
     z = r * r
     rest = fma(r * z, polynomial(z, COEFFICIENTS["tan", f.bits]), fma(a.tail, z, a.tail))
@@ -91,11 +91,11 @@ def tan_of(a: Angle) -> X:
 
 
 def reduce_huge(x: X) -> Angle:
-    """For any x: x 2/pi modulo 4, exactly enough.
+    """Reduces any x: x 2/pi modulo 4, with sufficient precision.
 
-    2/pi is cut into chunks so short that the product of one with (a half of) x is exact in f64. Each product is taken
-    modulo 4, which is exact too, and added to a sum in two parts. The chunks run over the whole of 2/pi that an x of
-    the format can meet: 1100 bits for f64, so this is slow, but it is vectorised and needs no table lookups by lane.
+    2/pi is cut into chunks so short that the product of one with (a half of) x is exact in f64. Each product is reduced
+    modulo 4, which is exact too, and added to a sum in two parts. The chunks cover all bits of 2/pi that an x of the
+    format can need: 1100 bits for f64. So this is slow, but it is vectorized and needs no table lookups per lane.
     """
     single = x.format.bits == 32
     wide = x.to_f64()
@@ -126,36 +126,36 @@ def reduce_huge(x: X) -> Angle:
 
 
 SHIFT = 200
-"""f64: x is scaled by 2^-SHIFT and 2/pi by 2^SHIFT, which keeps the last chunks normal."""
+"""Scaling in f64: x is multiplied by 2^-SHIFT and 2/pi by 2^SHIFT, which keeps the last chunks normal."""
 
 
 def halves(x: X) -> list[X]:
-    """x as a sum of two numbers of 26 bits (27 with the sign)."""
+    """Returns two numbers of 26 bits (27 with the sign) whose sum is x."""
     top = (x.bits() & ~((1 << 27) - 1)).as_float()
     return [top, x - top]
 
 
 def add_modulo_4(high: X, low: X, product: X) -> tuple[X, X]:
-    """high + low + product modulo 4; the magnitude of high stays below 4."""
+    """Returns high + low + product modulo 4; the magnitude of high stays below 4."""
     rest = fma((product * 0.25).rint(), -4.0, product)
     high, lost = two_sum(high, rest)
-    turns = (high * 0.25).rint()
-    return fma(turns, -4.0, high), low + lost
+    multiples = (high * 0.25).rint()
+    return fma(multiples, -4.0, high), low + lost
 
 
 def two_over_pi_chunks(width: int, total: int, shift: int) -> list[float]:
-    """2/pi 2^shift as a sum of floats of `width` bits each, `total` bits in all."""
+    """Returns 2/pi 2^shift as a sum of floats of `width` bits each, `total` bits in all."""
     digits = two_over_pi_bits(total + width)
     chunks: list[float] = []
     for end in range(width, total + width, width):
-        piece = (digits >> (total + width - end)) & ((1 << width) - 1)
-        chunks.append(math.ldexp(piece, shift - end))
+        chunk = (digits >> (total + width - end)) & ((1 << width) - 1)
+        chunks.append(math.ldexp(chunk, shift - end))
     return chunks
 
 
 @cache
 def two_over_pi_bits(count: int) -> int:
-    """floor(2^count 2/pi), with pi by Machin's formula in integers."""
+    """Returns floor(2^count 2/pi), with pi by Machin's formula in integers."""
     guard = count + 64
 
     def arctan_inverse(n: int) -> int:
@@ -172,16 +172,16 @@ def two_over_pi_bits(count: int) -> int:
 
 
 def array_text(values: list[float]) -> str:
-    """The text of a constant array of doubles."""
+    """Returns the text of a constant array of doubles."""
     return "[" + ", ".join(f"double {const('double', v).text}" for v in values) + "]"
 
 
 def periodic(x: X, name: str, finish: Callable[[Angle], X]) -> X:
-    """A function of the angle: by the fast reduction, and where a lane needs it by the slow one, in a function of its
-    own. Infinities give NaN."""
+    """Applies a function of the angle: with the fast reduction and, if a lane needs it, with the slow one in a separate
+    function. Infinities give NaN."""
     b, limit = x.b, LIMIT[x.format.bits]
     fast = finish(reduce(x))
-    # NaN takes the fast way.
+    # NaN takes the fast path.
     huge = x.abs() > limit
     symbol = f"shlo.{name}.huge.{mangle(x.type)}"
     if symbol not in b.module.functions:
@@ -197,15 +197,15 @@ def periodic(x: X, name: str, finish: Callable[[Angle], X]) -> X:
 
 
 def sin(x: X) -> X:
-    """By |x|, so that -0 stays. 1 ULP."""
+    """Sine, computed from |x| so that -0 is kept. 1 ULP."""
     return periodic(x.abs(), "sin", lambda a: sin_of(a, 0)).with_sign(x.sign_bit())
 
 
 def cos(x: X) -> X:
-    """1 ULP."""
+    """Cosine. 1 ULP."""
     return periodic(x.abs(), "cos", lambda a: sin_of(a, 1))
 
 
 def tan(x: X) -> X:
-    """By |x|, as sin. 2 ULP."""
+    """Tangent, computed from |x| like `sin`. 2 ULP."""
     return periodic(x.abs(), "tan", tan_of).with_sign(x.sign_bit())

@@ -3,44 +3,45 @@
     void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)
 
 runs `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks) and returns when all are done. `worker` is
-in [0, threads) and no two tasks of one call run with the same worker number at the same time. Any thread may call, and
-so may a task.
+in [0, threads), and no two tasks of one call run with the same worker number at the same time. Any thread may call it,
+and so may a task.
 
     i32 @shlo_pool_prepare(i64 threads)
 
-makes what calls with so many threads need, so that they allocate nothing. 0, or 1 without memory for it; fewer workers
-than wanted are well enough, and calls take what there is. Any thread may call, also while others are in parallel calls.
+allocates everything that calls with `threads` threads need, so that they allocate nothing. Returns 0, or 1 if memory is
+missing. Fewer workers than requested are no error: calls use the existing ones. Any thread may call it, also while
+others are in parallel calls.
 
     void @shlo_pool_end()
 
-ends the workers, waits until none executes an instruction any more, and frees what there is. Nobody may be in one of
-the other two meanwhile; a later call begins anew. Libraries call these two, the JIT does not: its code stays loaded.
+ends the workers, waits until they no longer execute an instruction, and frees all memory. No thread may be in one of
+the other two functions meanwhile; a later call starts again. Libraries call these two functions, the JIT does not: its
+code stays loaded.
 
-How a call works. The caller takes the pool's lock; when somebody else holds it (another thread, or the caller itself
-further up its stack) it runs all tasks itself, so no call waits for another. It publishes the job, opens
-`threads - 1` places, and takes indices like everybody else. A worker joins by taking a place (its number is the
-place's), takes indices by counting `remaining` down, and leaves. The caller's indices are the first ones, from the
-front on, and the helpers' the last ones, from the end on: where two threads run the same step again, each finds in its
-own caches what it read before. At the end the caller closes the places, sees from
-their number how many had joined, and waits for that many to leave: a worker that wakes up late finds no place and
-touches nothing of the job.
+How a call works. The caller takes the pool's lock. If it is held (by another thread, or by the caller itself further up
+its stack), the caller runs all tasks itself, so no call waits for another. It publishes the job, opens `threads - 1`
+places, and takes indices like the workers. A worker joins by taking a place (its number is the place's), takes indices
+by counting `remaining` down, and leaves. The caller takes indices from the front, the helpers from the end. So if two
+threads run the same step again, each finds in its own caches the data that it read before. At the end the caller closes
+the places, computes from their number how many workers have joined, and waits for that many to leave: a worker that
+wakes up late finds no place and does not access the job.
 
 Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
 
     ptr @shlo_ask
 
 is null, or an `i32 ask(ptr began)` that the caller's thread calls after each of its tasks, with a word that is 0 the
-first time in a call. What is not 0 ends the call: tasks that nobody has begun are left out, and later calls do nothing
-while it stays so. By this a long step can be interrupted (see `runtime/signals.py`). Tasks of more than some
-milliseconds can ask in between:
+first time in a call. Any result other than 0 ends the call: tasks that have not begun are left out, and later calls do
+nothing as long as the result stays that way. So a long step can be interrupted (see `runtime/signals.py`). Tasks of
+more than some milliseconds can ask in between:
 
     i1 @shlo_is_stopped(ptr began)
 
-is whether the task shall return early; its word is the task's own, and 0 the first time. Only the thread that called
-the program asks. The pool of a library never asks: it has neither the word nor a use for it.
+returns whether the task shall return early; the word belongs to the task, and is 0 the first time. Only the thread that
+called the program asks. The pool of a library never asks: it has neither the word nor a use for it.
 
-Three forms, `Target.threads`: with `futex` or `pthread` workers sleep in one or the other way of `waiting.py`; in the
-`serial` form the caller runs all tasks, and the other two functions do nothing.
+There are three forms, see `Target.threads`. With `futex` or `pthread`, workers sleep by one of the mechanisms in
+`waiting.py`. In the `serial` form the caller runs all tasks, and the other two functions do nothing.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "thre
 
 
 def build(module: ModuleText, target: Target, form: str | None = None, asks: bool = True) -> None:
-    """Write the pool into `module`, in the target's form or the one asked for: `futex`, `pthread` or `serial`. SYMBOLS
-    get external linkage. `asks`: with `shlo_ask`."""
+    """Emits the pool into `module`, in the target's form or in `form`: `futex`, `pthread` or `serial`. SYMBOLS get
+    external linkage. `asks`: with `shlo_ask`."""
     form = form or target.threads
     if asks:
         module.define_global(ASK.text[1:], "global ptr null, align 8")
@@ -109,11 +110,11 @@ SERIAL = Routine("threads_serial", SYMBOLS, functools.partial(build, form="seria
 
 def _write_is_stopped(module: ModuleText, asks: bool) -> None:
     b = module.function("shlo_is_stopped", [("ptr", "began")], "i1", linkage="external", attributes="nounwind")
-    b.ret(_is_told_to_stop(b, b.params[0]) if asks else V("i1", "false"))
+    b.ret(_is_stopped(b, b.params[0]) if asks else V("i1", "false"))
 
 
-def _is_told_to_stop(b: Builder, began: V) -> V:
-    """i1: what `shlo_ask` answers, if it is there."""
+def _is_stopped(b: Builder, began: V) -> V:
+    """Returns an i1: the answer of `shlo_ask`, or false if it is null."""
     ask = b.load("ptr", ASK)
     (answer,) = b.if_else(
         b.icmp("eq", ask, V("ptr", "null")), lambda: [i32(0)], lambda: [b.call_pointer("i32", ask, [began])]
@@ -122,14 +123,14 @@ def _is_told_to_stop(b: Builder, began: V) -> V:
 
 
 def _leave_if_stopped(b: Builder, asks: bool) -> None:
-    """A step of several calls does not go on with what an earlier one has left undone."""
+    """Returns early if the program is stopped: a step of several calls must not continue after an incomplete call."""
     if asks:
-        with b.if_(_is_told_to_stop(b, _word(b))):
+        with b.if_(_is_stopped(b, _word(b))):
             b.ret_early()
 
 
 def _word(b: Builder) -> V:
-    """The address of a word that is 0."""
+    """Returns the address of a word that is 0."""
     word = b.alloca("i64", 1)
     b.store(i64(0), word)
     return word
@@ -148,14 +149,14 @@ def _write_serial_form(module: ModuleText, asks: bool) -> None:
 
 
 def _write_alone(module: ModuleText, asks: bool) -> None:
-    """void @shlo_pool_alone(ptr task, ptr frame, i64 tasks): all tasks on the caller."""
+    """Emits void @shlo_pool_alone(ptr task, ptr frame, i64 tasks), which runs all tasks on the caller."""
     b = module.function("shlo_pool_alone", PARAMETERS[:3], attributes="nounwind")
     task, frame, tasks = b.params
     began = _word(b) if asks else None
     with b.loop(0, tasks) as index:
         b.call_pointer("void", task, [frame, index, i64(0)])
         if began is not None:
-            with b.if_(_is_told_to_stop(b, began)):
+            with b.if_(_is_stopped(b, began)):
                 b.ret_early()
     b.ret()
 
@@ -165,7 +166,8 @@ def _run_alone(b: Builder) -> None:
 
 
 def _write_run(module: ModuleText, asks: bool) -> None:
-    """void @shlo_pool_run(ptr state, i64 worker): take indices of the job and run them until none are left."""
+    """Emits void @shlo_pool_run(ptr state, i64 worker), which takes indices of the job and runs them until none are
+    left."""
     b = module.function("shlo_pool_run", [("ptr", "state"), ("i64", "worker")], attributes="nounwind")
     state, worker = b.params
     task = b.load("ptr", b.offset(state, TASK))
@@ -176,13 +178,13 @@ def _write_run(module: ModuleText, asks: bool) -> None:
     began = _word(b) if asks else None
 
     def run_all(index_after: Callable[[V], V], began: V | None = None) -> list[V]:
-        """`index_after(how many this thread has run)` is the next. With `began`, the thread asks."""
+        """Runs tasks. `index_after(tasks that this thread has run)` is the next index. With `began`, it asks."""
         with b.loop(0, tasks, hint="task") as done:
             with b.if_(b.icmp("sle", atomic(b, "sub", remaining, i64(1), "acq_rel"), 0)):
                 b.ret_early()
             b.call_pointer("void", task, [frame, index_after(done), worker])
             if began is not None:
-                with b.if_(_is_told_to_stop(b, began)):
+                with b.if_(_is_stopped(b, began)):
                     atomic_store(b, i64(0), remaining, "release")
                     b.ret_early()
         return []
@@ -227,7 +229,7 @@ def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: 
 
 
 def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V) -> None:
-    """Publish the job, work on it, wait for the helpers. The caller holds the lock."""
+    """Publishes the job, works on it, and waits for the helpers. The caller holds the lock."""
     task, frame, tasks, _ = b.params
     places, left, epoch = b.offset(state, PLACES), b.offset(state, LEFT), b.offset(state, EPOCH)
     b.store(task, b.offset(state, TASK))
@@ -236,7 +238,7 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
     atomic_store(b, i32(0), left, "monotonic")
     atomic_store(b, i64(0), b.offset(state, TAKEN), "monotonic")
     atomic_store(b, tasks, b.offset(state, REMAINING), "monotonic")
-    atomic_store(b, helpers, places, "release")  # all that was stored before, for who takes a place
+    atomic_store(b, helpers, places, "release")  # publishes the stores above to the workers that take a place
     # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.
     atomic(b, "add", epoch, i32(1), "seq_cst")
     sleepers = atomic_load(b, "i32", b.offset(state, SLEEPERS))
@@ -249,14 +251,15 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
 
     still_open = atomic(b, "xchg", places, i32(0), "acq_rel")
     joined = b.sub(helpers, b.max_(still_open, i32(0)))
-    # Acquires what those who left have written in their tasks.
+    # Acquires the results that the tasks of the workers which have left have written.
     done = spin(b, target, lambda: b.icmp("eq", atomic_load(b, "i32", left, "acquire"), joined))
     with b.if_(b.not_(done)):
         _sleep_until_left(b, waiting, state, joined)
 
 
 def _sleep_until_left(b: Builder, waiting: Waiting, state: V, joined: V) -> None:
-    """In one order for all: who leaves after LEFT is read here sees WAITING, and wakes."""
+    """Sleeps until the helpers have left. Sequentially consistent: a worker that leaves after LEFT is read here sees
+    WAITING and wakes the caller."""
     left, asleep = b.offset(state, LEFT), b.offset(state, WAITING)
     again, sleep, end = b.label("again"), b.label("sleep"), b.label("awake")
     atomic_store(b, i32(1), asleep, "seq_cst")

@@ -1,8 +1,8 @@
-"""The state of the pool: what it consists of, how it is made and freed, and what becomes of it in a forked child.
+"""The state of the pool: its layout, how it is allocated and freed, and how a forked child resets it.
 
-It is memory of its own, found by the one writable global of the pool. All zeroes is the state of a pool that has no
-workers yet, so that is what a child begins with: the kernel zeroes its copy (MADV_WIPEONFORK), and where it cannot,
-whoever comes first there compares process ids and does it.
+It is a separate block of memory; the only writable global of the pool points to it. All zeroes is the state of a pool
+without workers, so a child starts with that: the kernel zeroes its copy (MADV_WIPEONFORK). Where the kernel cannot, the
+first thread of the child that uses the state finds another process id and zeroes it.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import Waiting
 
-# Byte offsets, a cache line for each thing that different threads write.
+# Byte offsets; data written by different threads is in different cache lines.
 LOCK = 0
-"""Held by who runs a job."""
+"""Held by the thread that runs a job."""
 EPOCH, SLEEPERS = 64, 68
-"""The number of jobs so far, which sleepers wait on; and how many sleep."""
+"""The number of jobs so far, on which sleepers wait; and the number of sleepers."""
 PLACES = 128
 TASK, FRAME, TASKS = 192, 200, 208
 REMAINING, TAKEN = 256, 264
-"""Tasks that nobody has taken, below 0 at the end; and how many helpers have taken."""
+"""Tasks that have not been taken, below 0 at the end; and the number of tasks that helpers have taken."""
 LEFT, WAITING = 320, 324
-"""Workers that have left the job, and whether the caller sleeps until they have."""
+"""Workers that have left the job, and whether the caller sleeps until all have left."""
 STARTING, STARTED, READY, QUIT = 384, 388, 392, 396
-"""A lock on starting workers; how many there are; up to how many helpers a call takes what there is; whether all are
-to end."""
+"""The lock for starting workers; the number of workers; the number of helpers up to which a call takes the existing
+ones; whether all workers are to end."""
 CHECK, PID = 448, 452
-"""Whether calls compare process ids, and of which process the state is. All before is zeroed in a child."""
+"""Whether calls compare process ids, and the process that owns the state. All before is zeroed in a child."""
 WAITING_BYTES = 512
-"""Where the objects of `waiting.py` are."""
+"""Offset of the objects of `waiting.py`."""
 HANDLES = 1024
-"""Of the workers: 8 bytes each in every C library."""
+"""Offset of the workers' handles: 8 bytes each in every C library."""
 
 MAX_WORKERS = 1023
 STATE_BYTES = 1 << 16
-"""A page, whatever the machine's page size."""
+"""A multiple of every machine's page size."""
 assert HANDLES + 8 * MAX_WORKERS <= STATE_BYTES
 POOL = V("ptr", "@shlo_pool")
 
 
 def write_state(module: ModuleText, target: Target, waiting: Waiting) -> None:
-    """The global, and the functions that the others get the state by."""
+    """Emits the global, and the functions that return the state."""
     module.define_global(POOL.text[1:], "internal global ptr null, align 64")
     _write_new(module, target, waiting)
     _write_own(module, waiting)
 
 
 def get_state(b: Builder) -> V:
-    """The state, made if there is none; null when there is no memory for it."""
+    """Returns the state, allocated if there is none; null if there is no memory for it."""
     known = atomic_load(b, "ptr", POOL, "acquire")
     (state,) = b.if_else(
         b.icmp("eq", known, V("ptr", "null")),
@@ -60,19 +60,19 @@ def get_state(b: Builder) -> V:
 
 
 def is_own(b: Builder, state: V) -> V:
-    """i1: whether the state is this process's by now."""
+    """Returns an i1: whether the state belongs to this process, after an attempt to take it over."""
     return b.call("i1", "shlo_pool_own", [state], declare=False)
 
 
 def free_state(b: Builder, state: V, waiting: Waiting) -> None:
-    """What a later call finds is no pool."""
+    """Frees the state. A later call finds no pool."""
     atomic_store(b, V("ptr", "null"), POOL, "release")
     waiting.destroy(b, b.offset(state, WAITING_BYTES))
     b.call("i32", "munmap", [state, i64(STATE_BYTES)])
 
 
 def _write_new(module: ModuleText, target: Target, waiting: Waiting) -> None:
-    """ptr @shlo_pool_new(): make the state; null when there is no memory for it."""
+    """Emits ptr @shlo_pool_new(), which allocates the state; it returns null if there is no memory for it."""
     b = module.function("shlo_pool_new", [], "ptr", attributes="nounwind noinline cold")
     size = i64(STATE_BYTES)
     read_and_write, private_and_anonymous = i32(3), i32(0x1002 if target.system == "macos" else 0x22)
@@ -86,7 +86,7 @@ def _write_new(module: ModuleText, target: Target, waiting: Waiting) -> None:
         b.store(i32(1), b.offset(page, CHECK))
     b.store(b.call("i32", "getpid", []), b.offset(page, PID))
     waiting.make(b, b.offset(page, WAITING_BYTES))
-    # Release, so that whoever finds the state finds what was stored above.
+    # Release, so that threads that find the state also see the stores above.
     pair = b.emit("{ptr, i1}", f"cmpxchg ptr {POOL.text}, ptr null, ptr {page.text} acq_rel acquire")
     won = b.emit("i1", f"extractvalue {{ptr, i1}} {pair.text}, 1")
     with b.if_(b.not_(won)):  # another thread was faster
@@ -97,8 +97,8 @@ def _write_new(module: ModuleText, target: Target, waiting: Waiting) -> None:
 
 
 def _write_own(module: ModuleText, waiting: Waiting) -> None:
-    """i1 @shlo_pool_own(ptr state): whether the state is this process's. In a child of the process whose it was, the
-    first to ask makes it the child's; threads of the child that ask meanwhile hear no."""
+    """Emits i1 @shlo_pool_own(ptr state): whether the state belongs to this process. In a child of the owner, the first
+    thread to ask takes it over for the child; other threads of the child that ask meanwhile get false."""
     b = module.function("shlo_pool_own", [("ptr", "state")], "i1", attributes="nounwind")
     (state,) = b.params
     yes, no = V("i1", "true"), V("i1", "false")
@@ -108,8 +108,8 @@ def _write_own(module: ModuleText, waiting: Waiting) -> None:
     seen = atomic_load(b, "i32", owner, "acquire")
     with b.if_(b.icmp("eq", seen, process)):
         b.ret_early(yes)
-    # The negative of this process's id says that one of its threads is at it. That of another process is what a fork
-    # left behind, like any other foreign id.
+    # The negative of this process's id means that one of its threads is taking the state over. That of another process
+    # is left from a fork, and is treated like any other foreign id.
     taken = b.sub(i32(0), process)
     with b.if_(b.icmp("eq", seen, taken)):
         b.ret_early(no)
@@ -117,5 +117,5 @@ def _write_own(module: ModuleText, waiting: Waiting) -> None:
         b.ret_early(no)
     b.memset(state, 0, CHECK)
     waiting.make(b, b.offset(state, WAITING_BYTES))
-    atomic_store(b, process, owner, "release")  # so that who reads this id finds zeroes
+    atomic_store(b, process, owner, "release")  # so that threads that read this id also see the zeroes
     b.ret(yes)

@@ -1,11 +1,11 @@
-"""How a thread of the pool waits until a word of memory changes: it spins, then it sleeps.
+"""Waiting of the pool's threads until a word of memory changes: they spin, then they sleep.
 
-Two ways to sleep. Both keep this promise, with which no wake-up is lost: whoever changes the word first and wakes
-afterwards, wakes everybody who saw the old value and has begun to wait, and nobody begins to wait who would see the old
-value no more.
+There are two mechanisms for sleeping. Both guarantee that no wake-up is lost: a thread that changes the word and then
+wakes, wakes all threads that saw the old value and have begun to wait. No thread begins to wait after the word has
+changed.
 
     Futexes      the kernel compares the word when it puts a thread to sleep
-    Conditions   the word is compared with a mutex held, and whoever wakes takes that mutex in between
+    Conditions   the word is compared with a mutex held, and the waking thread takes that mutex in between
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
 
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
-"""With FUTEX_PRIVATE_FLAG."""
+"""Operations with FUTEX_PRIVATE_FLAG."""
 OBJECT_BYTES = 128
-"""Room for a mutex or a condition: they take 40 to 64 bytes in the C libraries there are."""
+"""Size of a mutex or a condition, which take 40 to 64 bytes in the known C libraries, rounded up."""
 EVERYBODY = 0x7FFFFFFF
 
 
 class Waiting(Protocol):
-    """Writes the calls. `objects` is memory in the pool's state, 3 * OBJECT_BYTES, for what they need; `word` is one of
-    two, told apart by `of_caller`: the one that the caller of a job waits on, or the one that workers do."""
+    """Emits the calls of a mechanism. `objects` is memory of 3 * OBJECT_BYTES in the pool's state, for its objects.
+    `word` is the word that the caller of a job waits on if `of_caller`, else the word that workers wait on."""
 
     wiped_on_fork: bool
-    """The kernel can be asked to zero the state in a child."""
+    """Whether the kernel can zero the state in a forked child."""
 
     def make(self, b: Builder, objects: V) -> None: ...
 
     def destroy(self, b: Builder, objects: V) -> None: ...
 
     def wait(self, b: Builder, objects: V, word: V, seen: V, of_caller: bool) -> None:
-        """Sleep while `word` is `seen`, an i32; now and then return for no reason."""
+        """Sleeps while `word` is `seen`, an i32; may return spuriously."""
         ...
 
     def wake(self, b: Builder, objects: V, word: V, count: V, of_caller: bool) -> None:
-        """Wake at least `count` who sleep, an i32, if there are so many."""
+        """Wakes at least `count` sleepers (an i32), or all if there are fewer."""
         ...
 
 
 class Futexes:
-    """Linux."""
+    """Futexes of Linux."""
 
     wiped_on_fork = True
 
@@ -71,7 +71,7 @@ class Futexes:
 
 
 class Conditions:
-    """POSIX: a mutex, a condition for workers, one for the caller."""
+    """POSIX threads: a mutex, a condition for workers, and one for the caller."""
 
     wiped_on_fork = False
 
@@ -106,8 +106,8 @@ class Conditions:
 
 
 def spinning(target: Target) -> str:
-    """Attributes of functions that call `spin`. LLVM writes RISC-V's pause for CPUs with that extension only; to all
-    others it is a `fence` that does nothing."""
+    """Returns the attributes of functions that call `spin`. LLVM emits RISC-V's pause only for CPUs with that
+    extension; other CPUs execute it as a `fence` without effect."""
     if target.arch != "riscv64":
         return "nounwind"
     features = f"{target.features},+zihintpause".lstrip(",")
@@ -115,7 +115,7 @@ def spinning(target: Target) -> str:
 
 
 def spin(b: Builder, target: Target, met: Callable[[], V]) -> V:
-    """Evaluate `met()` up to SPIN_ROUNDS times with pauses between; the last answer (i1)."""
+    """Evaluates `met()` up to SPIN_ROUNDS times with pauses in between. Returns the last answer (i1)."""
     before, body, more, end = b.block, b.label("turn"), b.label("more"), b.label("spun")
     b.branch(body)
     b.start(body)
@@ -132,7 +132,7 @@ def spin(b: Builder, target: Target, met: Callable[[], V]) -> V:
 
 
 def relax(b: Builder, target: Target) -> None:
-    """Tell the core that this is a spin loop."""
+    """Emits the hint that tells the core that this is a spin loop."""
     if target.arch == "x86_64":
         b.call("void", "llvm.x86.sse2.pause", [])
     elif target.arch == "aarch64":

@@ -1,4 +1,4 @@
-"""The pool's workers: how they are started, what they do, how they end."""
+"""The pool's workers: their start, their loop, and their end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from shlo_jit.kernels.threads.state import (
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Waiting, spin, spinning
 
 STACK_BYTES = 2 << 20
-"""Of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""
+"""Stack of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""
 ATTRIBUTE_BYTES = 128
-"""Room for a thread's attributes, 56 or 64 bytes, and for a set of signals, 4 to 128."""
+"""Size of a thread's attributes (56 or 64 bytes) and of a set of signals (4 to 128 bytes), rounded up."""
 
 
 def write_workers(module: ModuleText, target: Target, waiting: Waiting) -> None:
@@ -40,13 +40,13 @@ def write_workers(module: ModuleText, target: Target, waiting: Waiting) -> None:
 
 
 def start_workers(b: Builder, state: V, want: V, settled: bool) -> None:
-    """Have `want` workers (i32), or as many as can be started. `settled`: calls that could use so many then take what
-    there is; otherwise they try again."""
+    """Ensures that there are `want` workers (i32), or as many as can be started. `settled`: later calls that could use
+    that many take the existing ones; otherwise they try again."""
     b.call("void", "shlo_pool_start", [state, want, V("i1", "true" if settled else "false")], declare=False)
 
 
 def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
-    """ptr @shlo_pool_worker(ptr state): the life of a worker."""
+    """Emits ptr @shlo_pool_worker(ptr state), the loop of a worker."""
     b = module.function("shlo_pool_worker", [("ptr", "state")], "ptr", attributes=spinning(target))
     (state,) = b.params
     objects = b.offset(state, WAITING_BYTES)
@@ -56,13 +56,13 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
     )
     b.branch(again)
 
-    # QUIT is set before the epoch changes for the last time. So who reads that epoch sees it; who reads an earlier one
-    # finds it changed, below, and comes back.
+    # QUIT is set before the epoch changes for the last time. A worker that reads that epoch sees QUIT; a worker that
+    # reads an earlier one finds it changed, below, and comes back.
     b.start(again)
     seen = atomic_load(b, "i32", epoch)
     b.branch_if(b.icmp("eq", atomic_load(b, "i32", b.offset(state, QUIT), "monotonic"), i32(0)), look, end)
 
-    b.start(look)  # a place first, so that a job published before `seen` was read is not missed
+    b.start(look)  # places are checked first, so that a job published before `seen` was read is not missed
     open_places = atomic_load(b, "i32", places)
     b.branch_if(b.icmp("sgt", open_places, i32(0)), join, idle)
 
@@ -72,7 +72,7 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
 
     b.start(work)
     b.call("void", "shlo_pool_run", [state, b.cast("sext", place, "i64")], declare=False)
-    # In one order for all: either the caller sees this one leave before it sleeps, or it is seen to be waiting here.
+    # Sequentially consistent: either the caller sees this worker leave before it sleeps, or the worker sees it waiting.
     left = b.offset(state, LEFT)
     atomic(b, "add", left, i32(1), "seq_cst")
     asleep = atomic_load(b, "i32", b.offset(state, WAITING))
@@ -95,9 +95,9 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
 
 
 def _write_start(module: ModuleText, target: Target) -> None:
-    """void @shlo_pool_start(ptr state, i32 want, i1 settled): see `start_workers`.
+    """Emits void @shlo_pool_start(ptr state, i32 want, i1 settled); see `start_workers`.
 
-    A lock of its own: who prepares does not wait for the job that another thread may be running.
+    It has a separate lock: preparing does not wait for a job that another thread may be running.
     """
     params = [("ptr", "state"), ("i32", "want"), ("i1", "settled")]
     b = module.function("shlo_pool_start", params, attributes="nounwind noinline cold")
@@ -137,7 +137,7 @@ def _write_start(module: ModuleText, target: Target) -> None:
 
 
 def _write_prepare(module: ModuleText) -> None:
-    """i32 @shlo_pool_prepare(i64 threads)"""
+    """Emits i32 @shlo_pool_prepare(i64 threads)."""
     b = module.function("shlo_pool_prepare", [("i64", "threads")], "i32", linkage="external", attributes="nounwind")
     (threads,) = b.params
     with b.if_(b.icmp("sle", threads, 1)):
@@ -151,12 +151,12 @@ def _write_prepare(module: ModuleText) -> None:
 
 
 def _write_end(module: ModuleText, waiting: Waiting) -> None:
-    """void @shlo_pool_end()"""
+    """Emits void @shlo_pool_end()."""
     b = module.function("shlo_pool_end", [], linkage="external", attributes="nounwind")
     state = atomic_load(b, "ptr", POOL, "acquire")
     with b.if_(b.icmp("eq", state, V("ptr", "null"))):
         b.ret_early()
-    is_own(b, state)  # in a child: there are no workers then, and it is the child's to free
+    is_own(b, state)  # in a forked child there are no workers, and the state then belongs to the child
     epoch = b.offset(state, EPOCH)
     atomic_store(b, i32(1), b.offset(state, QUIT), "monotonic")
     atomic(b, "add", epoch, i32(1), "seq_cst")  # releases QUIT
