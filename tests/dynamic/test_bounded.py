@@ -61,7 +61,7 @@ def test_beyond_the_bound() -> None:
         executable(np.zeros(3, np.float32), np.int64(2**62))
     (diagnostic,) = refusal.value.diagnostics
     assert (diagnostic.line, diagnostic.message) == (
-        13, "concatenate: dimension 0 has 9, and may have 8 at most",
+        13, "concatenate: dimension 0 has 9 elements, but may have at most 8",
     )  # fmt: skip
     assert executable(np.zeros(3, np.float32), np.int64(1))[0].shape == (4,)
 
@@ -322,18 +322,18 @@ func.func @main(%x: tensor<8xf32>, %n: tensor<f32>, %m: tensor<f32>, %p: tensor<
 """
 FAULTS = {
     "sizes that differ": ("%r = stablehlo.add %0#0, %0#1 : PART", "PART", 2, 3,
-        "add: sizes that have to be equal are 3 and 2"),
+        "add: expected equal sizes, got 3 and 2"),
     "a static size": ("%r = stablehlo.tanh %0#0 : (PART) -> tensor<8xf32>", "tensor<8xf32>", 7, 7,
-        "tanh: sizes that have to be equal are 7 and 8"),
+        "tanh: expected equal sizes, got 7 and 8"),
     "contracted": ("%r = stablehlo.dot_general %0#0, %0#1, contracting_dims = [0] x [0] : (PART, PART) -> tensor<f32>",
-        "tensor<f32>", 0, 1, "dot_general: sizes that have to be equal are 1 and 0"),
+        "tensor<f32>", 0, 1, "dot_general: expected equal sizes, got 1 and 0"),
     "a slice": ("%r = stablehlo.slice %0#0 [1:4] : (PART) -> tensor<3xf32>", "tensor<3xf32>", 3, 3,
         "slice: the limit 4 is beyond dimension 0, which has 3"),
     "a window": ("%c = stablehlo.constant dense<0> : tensor<i32>\n"
         "  %r = stablehlo.dynamic_slice %0#0, %c, sizes = [4] : (PART, tensor<i32>) -> tensor<4xf32>", "tensor<4xf32>",
-        3, 3, "dynamic_slice: a part of 4 is taken of dimension 0, which has 3"),
+        3, 3, "dynamic_slice: it takes 4 elements of dimension 0, which has 3"),
     "a tighter bound": ("%r = stablehlo.tanh %0#0 : (PART) -> tensor<?xf32, #stablehlo.bounds<5>>",
-        "tensor<?xf32, #stablehlo.bounds<5>>", 6, 6, "tanh: dimension 0 has 6, and may have 5 at most"),
+        "tensor<?xf32, #stablehlo.bounds<5>>", 6, 6, "tanh: dimension 0 has 6 elements, but may have at most 5"),
     "a split": ("%r = stablehlo.reshape %0#0 : (PART) -> tensor<?x2xf32, #stablehlo.bounds<4, ?>>",
         "tensor<?x2xf32, #stablehlo.bounds<4, ?>>", 5, 5, "reshape: dimension 0 has 5, which is no multiple of 2"),
     "padding": ("%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
@@ -365,7 +365,7 @@ REFUSED = {
         "%t = stablehlo.concatenate %0#0, %0#1, dim = 0 : (PART, PART) -> tensor<?xf32, #stablehlo.bounds<16>>\n"
         "  %r = stablehlo.reshape %t : (tensor<?xf32, #stablehlo.bounds<16>>) -> tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
         "tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
-        "reshape: what it makes of a dimension whose size is only known at run time is not compiled",
+        "reshape: this regrouping of a dimension whose size is only known at run time is not supported",
     ),
     "windows": ('%z = stablehlo.constant dense<0.0> : tensor<f32>\n  %r = "stablehlo.reduce_window"(%0#0, %z) ({\n'
         '  ^bb0(%s: tensor<f32>, %t: tensor<f32>):\n    %q = stablehlo.add %s, %t : tensor<f32>\n    stablehlo.return %q : tensor<f32>\n'
@@ -376,7 +376,7 @@ REFUSED = {
         "  %s = stablehlo.reshape %n_ : (tensor<i32>) -> tensor<1xi32>\n"
         "  %r = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>", "tensor<?xi32>",
         "dynamic_iota: dimension 0 of its result has a size that is only known at run time: a bound "
-        "(#stablehlo.bounds<...>) would let it run in a buffer of that size"),
+        "(#stablehlo.bounds<...>) would allow a buffer of that size"),
 }  # fmt: skip
 
 

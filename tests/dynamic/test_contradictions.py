@@ -153,8 +153,8 @@ CASES = [
         "index: (2, 3) != (2, 4) at non-concat index 1; argument 0 (%x) has 3 in dimension 1, argument 1 (%y)"
         " has 4 in dimension 1"),
     (WHILE, [(3,), (4,)], shlo_jit.UnsupportedError, 4,
-        "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 4 after it: a state whose sizes "
-        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        "while: state 1 (%a) has 3 in dimension 0 before the first iteration, and 4 after it: a state whose "
+        "sizes change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer"
         " of that size; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in dimension 0"),
     (CALL, [(3,), (4,)], shlo_jit.VerifyError, 7,
         "multiply C1: 'stablehlo.multiply' op requires the same shape for all operands and results, got "
@@ -185,8 +185,8 @@ CASES = [
         "'tensor<7xf32>' (dimension 0 is 7, and at most 4); argument 0 (%x) has 3 in dimension 0, argument 1 "
         "(%y) has 4 in dimension 0"),
     (WHILE_VARYING, [(3,)], shlo_jit.UnsupportedError, 4,
-        "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 6 after it: a state whose sizes "
-        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        "while: state 1 (%a) has 3 in dimension 0 before the first iteration, and 6 after it: a state whose "
+        "sizes change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer"
         " of that size; argument 0 (%x) has 3 in dimension 0"),
 ]  # fmt: skip
 

@@ -219,7 +219,7 @@ def test_a_state_that_grows_without_a_bound() -> None:
         shlo_jit.compile(text)(np.ones(2, np.float32))
     assert (refusal.value.line, refusal.value.diagnostics[0].message) == (
         5,
-        "while: state 1 (%a) has 4 in dimension 0 before its first turn, and 6 after it: a state whose sizes change "
-        "from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer of that "
+        "while: state 1 (%a) has 4 in dimension 0 before the first iteration, and 6 after it: a state whose sizes "
+        "change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer of that "
         "size; argument 0 (%x) has 2 in dimension 0",
     )
