@@ -7,7 +7,7 @@ that can be expressed as rules are checked after that pass and all later ones (`
 The folders follow the order of the pipeline; their other files are helpers of the passes:
 
     refine      programs with unknown dimensions, made static for given shapes, before all passes
-    frontend    frontend constructs that are no plain ops: calls, custom calls, platforms, shardings, host, tuples
+    frontend    frontend constructs that are not tensor ops: calls, custom calls, platforms, shardings, host, tuples
     quantized   quantized arithmetic lowered to arithmetic on storage types
     regions     loops and region bodies that can be rewritten without regions
     expand      compound ops rewritten as core ops; one file of rules per family

@@ -55,7 +55,7 @@ class _Chain:
     values: set[Value] = field(default_factory=set)
     """Values that the ops compute."""
     read_later: list[Value] = field(default_factory=list)
-    at_once: int = 1
+    per_iteration: int = 1
     """Images per iteration."""
 
 
@@ -72,7 +72,7 @@ def _chain(block: Block) -> _Chain | None:
             chain = _Chain(images)
         elif not any(v in chain.values for v in _read(op)):
             continue
-        if not _goes_by_images(op, chain):
+        if not _is_per_image(op, chain):
             break
         if op.name == "stablehlo.convolution":
             kernels += op.operands[1].tensor.nbytes
@@ -80,7 +80,7 @@ def _chain(block: Block) -> _Chain | None:
                 break
         chain.ops.append(op)
         chain.values.update(op.results)
-    return None if chain is None else _that_gains(chain, block)
+    return None if chain is None else _if_profitable(chain, block)
 
 
 def _images_of(op: Op) -> int:
@@ -96,7 +96,7 @@ def _images_of(op: Op) -> int:
     return extents[0] if window_of(op.attributes, len(d.input_spatial_dimensions)).batch_groups == 1 else 0
 
 
-def _goes_by_images(op: Op, chain: _Chain) -> bool:
+def _is_per_image(op: Op, chain: _Chain) -> bool:
     """Whether an image of the result depends only on the same image of the chain's values, and on other values."""
     shapes = [v.type for v in (*op.operands, *op.results)]
     if not all(isinstance(t, TensorType) and t.is_static for t in shapes) or len(op.results) != 1:
@@ -120,7 +120,7 @@ def _goes_by_images(op: Op, chain: _Chain) -> bool:
 _WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
 
-def _that_gains(chain: _Chain, block: Block) -> _Chain | None:
+def _if_profitable(chain: _Chain, block: Block) -> _Chain | None:
     """Returns the chain if its values are too large for the caches and few of them are read as a whole, else None."""
     convolutions = [op for op in chain.ops if op.name == "stablehlo.convolution"]
     largest = max((v.tensor.nbytes for v in chain.values), default=0)
@@ -134,8 +134,8 @@ def _that_gains(chain: _Chain, block: Block) -> _Chain | None:
     if 4 * sum(v.tensor.nbytes for v in wanted) > sum(op.result.tensor.nbytes for op in convolutions):
         return None
     most = max(1, tuning.TURN_BYTES * chain.images // largest)
-    chain.at_once = max(n for n in range(1, chain.images + 1) if chain.images % n == 0 and n <= most)
-    return chain if chain.at_once < chain.images else None
+    chain.per_iteration = max(n for n in range(1, chain.images + 1) if chain.images % n == 0 and n <= most)
+    return chain if chain.per_iteration < chain.images else None
 
 
 def _read(op: Op) -> list[Value]:
@@ -156,13 +156,13 @@ def _loop(rw: Rewriter, chain: _Chain) -> list[Value]:
     zeros = [mk.constant(rw, v.tensor, 0) for v in chain.read_later]
 
     def iteration(number: Value, whole: list[Value]) -> list[Value]:
-        first = mk.apply(rw, "multiply", number, mk.splat_like(rw, number, chain.at_once))
+        first = mk.apply(rw, "multiply", number, mk.splat_like(rw, number, chain.per_iteration))
         part = _Part(rw, chain, first)
         for op in chain.ops:
             part.compute(op)
         return [part.put(w, v) for w, v in zip(whole, chain.read_later, strict=True)]
 
-    return mk.counted(rw, chain.images // chain.at_once, zeros, iteration)
+    return mk.counted(rw, chain.images // chain.per_iteration, zeros, iteration)
 
 
 class _Part:
@@ -181,7 +181,7 @@ class _Part:
         self.values[op.result] = rw.emit(op.name, operands, [self.type_of(op.result)], op.attributes, regions)[0]
 
     def type_of(self, value: Value) -> TensorType:
-        return tensor((self.chain.at_once, *value.tensor.extents[1:]), value.tensor.dtype)
+        return tensor((self.chain.per_iteration, *value.tensor.extents[1:]), value.tensor.dtype)
 
     def of(self, value: Value) -> Value:
         """Returns the images of an operand; values that are the same for all images are emitted again for these."""

@@ -168,7 +168,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     result = op.result.tensor
     wanted = _result_of(operands, roles)
     operands, roles = _with_units(operands, roles)
-    roles, left = _as_it_lies(operands, roles, hint_of(result.size))
+    roles, left = _in_place_orders(operands, roles, hint_of(result.size))
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = _result_of(operands, roles)
@@ -251,7 +251,7 @@ def _kept_by(value: Value) -> Dims | None:
     return tuple(kept) if len(kept) == len(shape) else None
 
 
-def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
+def _in_place_orders(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
     """Reorders contracting dimensions, rows and columns, so that operands that are transposes can be read in place.
     Returns the new roles, and the transpose of the result that this needs. Contracting dimensions take the order of the
     larger operand; rows and columns are reordered only for an operand larger than the result."""

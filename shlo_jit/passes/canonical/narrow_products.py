@@ -35,10 +35,10 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 def narrow_products(function: Op, _: Context) -> Op:
-    """The function with the products that `_has_few` columns rewritten as convolutions."""
+    """The function with the products that have few columns rewritten as convolutions."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != "stablehlo.dot_general" or not _has_few(op):
+        if op.name != "stablehlo.dot_general" or not _has_few_columns(op):
             return None
         lhs, rhs = operands
         (over,) = roles_of(op).rhs_contracting
@@ -54,7 +54,7 @@ def narrow_products(function: Op, _: Context) -> Op:
     return rewrite(function, visit)
 
 
-def _has_few(op: Op) -> bool:
+def _has_few_columns(op: Op) -> bool:
     """Whether a product has few columns, but at least two: a product with a vector reads the matrix in order anyway.
     The elements of a row must be adjacent, and fill the lanes. There must be enough rows if the columns have to be
     packed first."""

@@ -1,4 +1,4 @@
-"""Passes for frontend constructs that are no plain ops.
+"""Passes for frontend constructs that are not tensor ops.
 
 Helpers: `call_graph` decides which calls `inline` inlines, `named_region` and `replacement` resolve the function and
 the op that a custom call names, `sparse_calls` has a rule of `known_calls`. `process_groups` and `mesh_axes` compute

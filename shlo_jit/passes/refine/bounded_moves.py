@@ -27,7 +27,7 @@ def get_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def set_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
-    """The same tensor with smaller valid sizes."""
+    """Sets the valid size of a dimension; the tensor stays the same."""
     x, d = given[0], w.op.int("dimension")
     n = w.as_i32(given[1].value)
     w.check_size(n, w.size(x, d), f"{{0}} is not a size of dimension {d}, which has {{1}}")
@@ -285,7 +285,7 @@ def dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def dynamic_update_slice(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Where the update is not valid, the old elements are written again. The operand is padded so that the update
+    """Updates the valid part; elsewhere the old elements are written again. The operand is padded so that the update
     fits."""
     x, part, starts = given[0], given[1], given[2:]
     corner = _corner(w, x, part, starts)

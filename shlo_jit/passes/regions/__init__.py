@@ -1,4 +1,4 @@
 """Loops and region bodies that can be rewritten without regions.
 
 Helpers of `elementwise_bodies`: `batched_ops`, its rules; `batched_region`, which runs a region on a batch;
-`one_by_one`, which runs it for each element of a batch; `outline`, which makes it a function."""
+`per_element`, which runs it for each element of a batch; `outline`, which makes it a function."""

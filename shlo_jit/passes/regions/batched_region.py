@@ -4,7 +4,7 @@
     while c(x) { f(x) }   ->   while any(active) { x = select(active, f(x), x) }, active = active and c(x)
 
 A branch is computed for all elements, but the loops in it iterate only for elements that take it. Ops that have no
-batched form are computed for one element after the other (`one_by_one.py`), and so is a whole region with an effect.
+batched form are computed for one element after the other (`per_element.py`), and so is a whole region with an effect.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from shlo_jit.ops.bodies import CONTROL, is_plain
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.effects import acting
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.one_by_one import each_element, one_by_one
 from shlo_jit.passes.regions.outline import outer_values
+from shlo_jit.passes.regions.per_element import each_element, per_element
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -95,7 +95,7 @@ class BatchedRegion:
             operands = [mk.broadcast(self.rw, v, self.type(op.result).extents, w) for v, w in operands]
             return self.rw.emit(op.name, operands, [self.type(r) for r in op.results], op.attributes)
         rule = RULES.get(op.name)
-        found = one_by_one(self, op) if rule is None or self._is_bound(op) else rule(self, op)
+        found = per_element(self, op) if rule is None or self._is_bound(op) else rule(self, op)
         return [found] if isinstance(found, Value) else found
 
     def _is_bound(self, op: Op) -> bool:
@@ -108,8 +108,8 @@ class BatchedRegion:
         return loops or any(v in self.values for b in blocks for v in outer_values(b))
 
     def spread(self, value: Value, rank: int) -> tuple[Value, range | tuple[int, ...]]:
-        """Returns an operand of an elementwise op, and the result's dimensions of its own; a scalar has only the batch
-        dimensions."""
+        """Returns an operand of an elementwise op, and the dimensions of the result that it has; a scalar has only the
+        batch dimensions."""
         found = self.get(value)
         whole = value.tensor.rank == rank
         return found, range(found.tensor.rank) if whole else range(self.rank)
@@ -205,7 +205,7 @@ class BatchedRegion:
     def pad(self, op: Op) -> Value:
         value, filling = op.operands
         if filling in self.values:
-            return one_by_one(self, op)[0]
+            return per_element(self, op)[0]
         names = ("edge_padding_low", "edge_padding_high", "interior_padding")
         attributes = {name: mk.dims((*(0,) * self.rank, *op.ints(name))) for name in names}
         return self.emit(op, [self.get(value), self.rw.get(filling)], attributes)
@@ -216,7 +216,7 @@ class BatchedRegion:
 
     def sort(self, op: Op) -> Sequence[Value]:
         if not is_plain(op.block()):
-            return one_by_one(self, op)
+            return per_element(self, op)
         dimension = op.int("dimension", -1) % max(1, op.operands[0].tensor.rank)
         attributes = {**op.attributes, "dimension": IntegerAttr(dimension + self.rank)}
         types, region = [self.type(r) for r in op.results], Region([self.rw.sweep(op.block())])

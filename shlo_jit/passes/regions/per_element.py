@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shlo_jit.passes.regions.batched_region import BatchedRegion
 
 
-def one_by_one(region: BatchedRegion, op: Op) -> Sequence[Value]:
+def per_element(region: BatchedRegion, op: Op) -> Sequence[Value]:
     """Returns the results of an op for every element of the batch. If its regions might not end for elements that take
     another branch, it runs only for the other elements."""
     check_region([op])
