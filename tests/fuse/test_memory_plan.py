@@ -45,7 +45,7 @@ def test_a_loop_that_reads_an_operand_elsewhere_than_it_writes() -> None:
 
 @pytest.mark.parametrize("update", ["%a", "%v"])
 def test_a_scatter_of_a_tensor_into_itself(update: str) -> None:
-    """Of the tensor, or of a view of its memory."""
+    """Scatters of the tensor into itself, or into a view of its memory."""
     lines = f"""{in_memory("a", "x")}
   %m = stablehlo.reshape %a : ({T}) -> tensor<1x64xf32>
   %v = stablehlo.reshape %m : (tensor<1x64xf32>) -> {T}

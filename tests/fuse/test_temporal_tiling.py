@@ -172,7 +172,7 @@ def driven_twice(u: State, i: Any) -> State:
 NUMBERED = (driven, driven_twice)
 SEVERAL = (midpoint, runge_kutta, two_fields, red_and_black, alternating, fields_on_parts, first_and_last_line,
            driven_twice, fourth_order)  # fmt: skip
-"""Steps of which one iteration has more than one nest."""
+"""Steps with more than one nest per iteration."""
 ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
 TWO = (wave, wave_around, reaction, staggered, two_fields, fields_on_parts, fourth_order)
 SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
