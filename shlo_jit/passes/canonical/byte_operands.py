@@ -32,7 +32,8 @@ class Zero:
 
     value: int | Value | np.ndarray = 0
     along: tuple[int, ...] = ()
-    """The operand's dimensions of a value's dimensions with more than one element, or of all dimensions of an array."""
+    """Dimensions of the operand that correspond to those dimensions of a value with more than one element, or to all
+    dimensions of an array."""
     sign: int = 1
 
     def emit(self, rw: Rewriter) -> int | Value:

@@ -5,7 +5,7 @@ all_gather or reduce_scatter works along an inner dimension only if a row of a m
 has tuning.COLLECTIVE_ROW_BYTES. Otherwise it works along dimension 0, which then counts the members. Each op has one
 operand of its result's element type, an all_reduce at most MOST_OPERANDS (plus a dynamic root). If the program used
 other dimensions, the attribute `written_along` still has them: all processes of a group must have the same ones. The
-calls that start an op early (`flatten`) have the same operands as the op, and share a number with it.
+calls that start an op early (`flatten`) have the same operands as the op. Each such pair has its own number.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))

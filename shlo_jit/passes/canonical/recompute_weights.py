@@ -65,8 +65,8 @@ def recompute_weights(function: Op, _: Context) -> Op:
 
 
 class Late(NamedTuple):
-    """The late readers of a product's weights: ops that wait for the product, but read its weights or values related to
-    them."""
+    """The late readers of a product's weights. They need the product's result, and read its weights, values that the
+    weights are computed from, or values computed from the weights."""
 
     readers: set[Op]
     values: list[Value]

@@ -24,7 +24,7 @@ from shlo_jit.passes.quantized.math import (
     expressed_type,
     quantize,
     requantize,
-    returns,
+    round_trips,
     storage_type,
 )
 from shlo_jit.passes.quantized.products import PRODUCTS
@@ -101,7 +101,7 @@ def _keeps_order(op: Op) -> bool:
     if op.name not in ORDER:
         return False
     types = {q for q in (quantization(v) for v in (*op.operands, *op.results)) if q is not None}
-    return len(types) == 1 and all(map(returns, types))
+    return len(types) == 1 and all(map(round_trips, types))
 
 
 def _reduction(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

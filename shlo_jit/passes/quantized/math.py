@@ -86,12 +86,12 @@ def quantize(rw: Rewriter, x: Value, q: QuantizedType) -> Value:
 
 def requantize(rw: Rewriter, x: Value, source: QuantizedType, target: QuantizedType) -> Value:
     """quantize(dequantize(x)), or x if the types are the same and x survives the round trip"""
-    if source == target and returns(source):
+    if source == target and round_trips(source):
         return x
     return quantize(rw, dequantize(rw, x, source), target)
 
 
-def returns(q: QuantizedType) -> bool:
+def round_trips(q: QuantizedType) -> bool:
     """Whether quantize(dequantize(x)) = x for every value of the storage type. Then order and selection on storage
     values are order and selection on the values that they represent.
 

@@ -10,7 +10,7 @@ import shlo_jit
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import DTYPES, QuantizedType
 from shlo_jit.ops.quantized import dequantize, quantize
-from shlo_jit.passes.quantized.math import returns
+from shlo_jit.passes.quantized.math import round_trips
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(11)
@@ -151,13 +151,13 @@ def test_order_is_decided_on_storage() -> None:
 @pytest.mark.parametrize(
     ("scale", "expressed"), [(0.05, "f32"), (1e-3, "f64"), (0.1, "f16"), (3e36, "f32"), (0.1, "bf16")]
 )
-def test_returns_means_what_it_says(scale: float, expressed: str) -> None:
+def test_round_trips_is_exact(scale: float, expressed: str) -> None:
     q = QuantizedType(DTYPES["i8"], DTYPES[expressed], -128, 127, (scale,), (-17,))
     values = np.arange(-128, 128).astype(np.int8)
     with np.errstate(all="ignore"):
         same = bool((quantize(dequantize(values, q), q) == values).all())
-    assert same or not returns(q)
-    assert returns(q) == (expressed != "bf16" and scale < 1e36)
+    assert same or not round_trips(q)
+    assert round_trips(q) == (expressed != "bf16" and scale < 1e36)
 
 
 # ---------------------------------------------------------------------------- regions
