@@ -16,9 +16,9 @@ from shlo_jit.sizes import equal
 
 
 def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
-    """Makes a row program that reads the inputs of an elementwise op, at each of its elements, compute and write its
-    result or a transpose of it, if only products read that: the weights of attention next to their gradient. Returns
-    whether it did."""
+    """Makes a row program compute and write the result of an elementwise op, or a transpose of it, if only products
+    read that. The row program must read the op's inputs at each of its elements. An example are the weights of
+    attention next to their gradient. Returns whether it was possible."""
     value, order, made = op.result, tuple(range(op.result.tensor.rank)), op
     while made.name == "stablehlo.transpose" and (before := made.operands[0].op) is not None:
         p, made = made.ints("permutation"), before

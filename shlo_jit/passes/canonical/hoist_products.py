@@ -3,9 +3,9 @@
 A recurrent network transforms its input independently of its state: x[t] @ W in iteration t of T. These are T small
 products with one matrix. They become one product of all rows, on all cores, and each iteration reads its part.
 
-Needs: nothing. Guarantees: nothing. In a while loop of at least T iterations, no product remains of a matrix and an
-element of a tensor with T elements, both from outside the loop, if it has few rows and the result of all iterations is
-not too large.
+Needs: nothing. Guarantees: nothing. A product is hoisted out of a while loop of at least T iterations if it multiplies
+an element of a tensor with T of them by a matrix. Both must come from outside the loop, and the product must have few
+rows. The result of all iterations must not be too large.
 
     while t < T { h = tanh(dot_general(x[t], w) + h) }   ->   y = dot_general(x, w); while t < T { h = tanh(y[t] + h) }
 """

@@ -1,8 +1,8 @@
 """Expansion of rng_bit_generator: counter-based generators are elementwise functions of an iota.
 
 Threefry-2x32 and Philox-4x32 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), with words laid
-out as XLA does. Each block of words is computed from a 64-bit counter (128 bits for Philox) and the key, so the loops
-fuse with the consumers of the bits and are divided into tasks like any other.
+out as XLA does. Each block of words is computed from a 64-bit counter (128 bits for Philox) and the key. So the loops
+fuse with the consumers of the bits, and are divided into tasks like any other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Unroll short counted loops of elementwise work, so that their iterations fuse.
 
-Needs: nothing. Guarantees: no `while` remains whose counter starts at a constant, increases by a constant and is
-compared with a constant, if it has at most UNROLL_TURNS iterations and its body has only ops that can be fused.
+Needs: nothing. Guarantees: no short `while` remains whose counter starts at a constant, increases by a constant and is
+compared with a constant. Short means at most UNROLL_TURNS iterations, with only fusible ops in the body.
 
     while i < 5 { x = round(x, i); i = i + 1 }   ->   x = round(x, 0); ...; x = round(x, 4)
 
