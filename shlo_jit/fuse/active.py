@@ -1,9 +1,9 @@
-"""Loops that end when all elements are done: which of them still turn.
+"""Loops that end when all elements are done: the predicate that says which elements are still active.
 
     while any(p(x)) { x = select(p(x), f(x), x) }
 
-An element that is done stays as it is, and p follows from it alone: so a tile may end when all of its own are done, as
-a loop over one element does that was batched.
+An element that is done does not change, and p depends only on that element. So a tile may end when all of its elements
+are done. Batching a loop over a single element gives such loops.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from shlo_jit.ir.equality import equal_attributes
 from shlo_jit.ops import is_elementwise
 
 
-def still_turning(op: Op) -> Value | None:
-    """What the body of such a while calls p(x); None of another one."""
+def active_predicate(op: Op) -> Value | None:
+    """Returns the value p(x) in the body of such a while, or None for other loops."""
     cond, body = op.block(0), op.block(1)
     asked = _any_of(cond.terminator.operands[0])
     changed = [(a, r) for a, r in zip(body.arguments, body.terminator.operands, strict=True) if a is not r]
@@ -30,7 +30,7 @@ def still_turning(op: Op) -> Value | None:
 
 
 def _any_of(value: Value) -> Value | None:
-    """Of a number that says whether any element of a predicate is true: that one."""
+    """Returns the predicate whose elements are reduced with `or` to this scalar, or None."""
     op = value.op
     if op is None or op.name != "stablehlo.reduce" or len(op.operands) != 2:
         return None
@@ -46,7 +46,7 @@ def _any_of(value: Value) -> Value | None:
 
 
 def _are_alike(a: Value, b: Value, same: dict[Value, Value]) -> bool:
-    """Whether two values are computed alike, element by element, from values that are the same."""
+    """Whether two values are computed by the same elementwise ops from values that are the same."""
     todo = [(a, b)]
     while todo:
         a, b = todo.pop()

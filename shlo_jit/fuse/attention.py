@@ -1,8 +1,8 @@
-"""Attention: a product, a row program over its rows and a product with what that makes, run a block of rows at a time.
+"""Attention: a product, a row program over its rows and a product with the result, run one block of rows at a time.
 
-Needs: the ordered steps of a block, with epilogues. Where a row program reads a product at each of its elements once,
-and another product alone reads what it makes of it, both move into the step of the second product: what is between the
-two products then never is in memory as a whole, some rows of it stay in the cache.
+Needs: the ordered steps of a block, with epilogues. If a row program reads each element of a product once, and only
+another product reads its result, both move into the step of the second product. The values between the two products are
+then never materialized as a whole; a block of their rows stays in the cache.
 
     softmax(q @ k^T + mask) @ v
 """
@@ -24,22 +24,22 @@ PRODUCT = "stablehlo.dot_general"
 
 
 def form_attention(block: PlanBlock) -> None:
-    """Move products and row programs into the steps of the products that alone read them; the block's steps stay in an
-    order that is allowed."""
+    """Moves products and row programs into the steps of the products that are their only readers. The block's steps
+    stay in a valid order."""
     if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) > 1:
         _Forming(block).run()
 
 
 class Forming:
-    """The steps of a block, of which some become parts of others."""
+    """The steps of a block, some of which become parts of others."""
 
     def __init__(self, block: PlanBlock):
         self.block = block
         self.steps: list[Step | None] = list(block.steps)
-        """In order; None where one has gone into another."""
+        """Steps in order; None for a step that has become part of another."""
         self.place = {id(step): i for i, step in enumerate(block.steps)}
         self.gone: dict[int, Step] = {}
-        """By id of a step that is a part of another: that one."""
+        """Id of a step that is part of another -> that other step."""
         self.returned = set(block.results)
         self.writers: dict[Value, list[Step]] = {}
         self.readers: dict[Value, list[Step]] = {}
@@ -52,24 +52,24 @@ class Forming:
                 self.gone[id(part)] = step
 
     def is_private(self, value: Value) -> bool:
-        """One step of the block writes it, one reads it."""
+        """Whether one step of the block writes a value, one reads it, and it is not returned."""
         one = len(self.writers.get(value, [])) == 1 == len(self.readers.get(value, []))
         return one and value not in self.returned
 
     # ------------------------------------------------------------------ the order of steps
     def before(self, step: Step) -> set[int]:
-        """Ids of the steps that must run before this one."""
+        """Returns the ids of the steps that must run before this one."""
         after = [*step.after, *(step.epilogue.after if isinstance(step, OpStep) and step.epilogue is not None else [])]
         return {id(self.now(s)) for s in after}
 
     def now(self, step: Step) -> Step:
-        """The step, or the one that it is a part of."""
+        """Returns the step, or the one that it is part of."""
         while id(step) in self.gone:
             step = self.gone[id(step)]
         return step
 
     def move(self, attention: Attention, views: list[Step], second: OpStep) -> Refusal | None:
-        """Put the parts into the second product's step. Steps between that wait for a part run after it."""
+        """Moves the parts into the second product's step. Steps in between that depend on a part run after it."""
         parts = [*attention.steps, *views]
         places = [self.place[id(s)] for s in (*parts, second)]
         start, end = min(places), max(places)
@@ -93,7 +93,7 @@ class Forming:
         return None
 
     def join(self, attention: Attention, parts: list[Step], second: OpStep) -> None:
-        """The step reads and writes what its parts do, but for what they hand to each other."""
+        """Makes the step read and write what its parts do, except for values that they pass to each other."""
         second.attention = attention
         second.after += [s for part in parts for s in part.after]
         parts_that_write = (attention.rows, *attention.besides, *attention.sums)
@@ -118,7 +118,8 @@ class _Forming(Forming):
         self.block.steps = [step for step in self.steps if step is not None]
 
     def form(self, second: OpStep) -> None:
-        """Let a product take in what makes its left operand. Where that reads a product, that one says why not."""
+        """Moves the producers of a product's left operand into its step. If these read a product, the refusal is
+        recorded there."""
         value, other = second.op.operands
         views: list[Step] = []
         while self.is_private(value) and isinstance(self.writers[value][0], ViewStep) and value is not other:
@@ -150,7 +151,7 @@ class _Forming(Forming):
 
 
 def parts_of(step: Step) -> list[Step]:
-    """The steps that have gone into one."""
+    """Returns the steps that have become parts of a step."""
     if not isinstance(step, OpStep):
         return []
     parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
@@ -158,7 +159,8 @@ def parts_of(step: Step) -> list[Step]:
 
 
 def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
-    """Why a nest is no row program that reads the scores and writes the weights at the same place of each row."""
+    """Returns why a nest is not a row program that reads the scores and writes the weights at the same place of each
+    row."""
     places, index = [at for v, at in nest.loads if v is scores], store_of(nest, weights).index
     syms = [s.value for _, at in (*nest.nodes, *nest.loads) for e in at.index for s in e.syms]
     if len(places) != 1 or scores in syms:
@@ -174,12 +176,12 @@ def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
 
 
 def store_of(nest: Nest, value: Value) -> Store:
-    """How a nest writes a value."""
+    """Returns the store by which a nest writes a value."""
     return next(s for s in nest.stores if s.target is value)
 
 
 def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | None:
-    """Why the rows of the nest, which are those of the first product, are not those of the second one."""
+    """Returns why the rows of the nest, which are those of the first product, are not those of the second one."""
     nest = attention.rows.nest
     two = roles_of(second)
     if is_split(first) or is_split(second):
@@ -204,8 +206,8 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
 
 
 def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
-    """Why what the row program returns beside the weights is not there when the second product's step reads it: for a
-    row of its result it may read what belongs to the same row."""
+    """Returns why other results of the row program are not available when the second product's step reads them. For a
+    row of its result, the step may read values that belong to the same row."""
     nest, epilogue = attention.rows.nest, second.epilogue
     rows = rows_of(nest, attention.weights, store_of(nest, attention.weights).index, nest.reduced)
     for value in (v for v in attention.rows.writes if v is not attention.weights and v in second.reads):
@@ -224,7 +226,7 @@ def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
 
 
 def rows_of(nest: Nest, matrix: Value, index: tuple[ix.Expr, ...], n: int) -> ix.Expr:
-    """The number of the row of n elements that a place is in."""
+    """Returns the index of the row of n elements that a place is in."""
     offset = ix.linearize(index, matrix.tensor.extents)
     return ix.Expr(0, tuple((v, c // n) for v, c in offset.terms if c >= n and is_wide(nest.extents[v])))
 
@@ -234,7 +236,8 @@ def _lhs(op: Op) -> tuple[int, ...]:
 
 
 def unfit_work(first: Op, second: Op) -> Refusal | None:
-    """Why it would be slower: the other operands do not stay in the cache, or there are few tasks for much work."""
+    """Returns why fusion would be slower: the other operands do not stay in the cache, or there are too few tasks for
+    the work."""
     batch, m, n, k = map(hint_of, extents_of(first))
     nbytes = sum(hint_of(op.operands[1].tensor.nbytes) for op in (first, second)) // max(1, batch)
     if nbytes > tuning.ATTENTION_OPERAND_BYTES:
@@ -243,7 +246,7 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
             f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
         )
     rows = least_rows(k + extents_of(second)[2])
-    # The matrices of a layer, which few rows meet, take as long for one row as for some.
+    # With a single batch, few rows take as long as GEMM_LEAST_ROWS: reading the matrices dominates.
     least = tuning.GEMM_LEAST_ROWS if equal(batch, 1) else 1
     tasks, work = batch * -(-m // rows), batch * max(m, least) * n * max(k, hint_of(extents_of(second)[2]))
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:

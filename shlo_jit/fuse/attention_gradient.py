@@ -1,9 +1,9 @@
-"""The gradient of attention by blocks of rows, in the style of `attention.py`: a row program reads two products and
-makes weights and their gradient, which are multiplied by keys row by row, and summed over all rows with the gradient of
-the result and with queries.
+"""The gradient of attention by blocks of rows, like `attention.py`. A row program reads two products and computes the
+weights and their gradient. These are multiplied by the keys row by row, and summed over all rows in products with the
+gradient of the result and with the queries.
 
-Needs: the ordered steps of a block, with epilogues and attention. What is between the products is never in memory as a
-whole.
+Needs: the ordered steps of a block, with epilogues and attention. The values between the products are never
+materialized as a whole.
 
     w = softmax(q @ k^T); dw = do @ v^T; ds = w * (dw - sum(w * dw))
     dq = ds @ k; dk = ds^T @ q; dv = w^T @ do
@@ -23,8 +23,8 @@ from shlo_jit.sizes import Size, equal
 
 
 def form_gradients(block: PlanBlock) -> None:
-    """Move row programs, and all products before and behind them, into the steps of those that multiply their rows; the
-    block's steps stay in an order that is allowed."""
+    """Moves row programs, and all products before and after them, into the steps of the products that multiply their
+    rows. The block's steps stay in a valid order."""
     if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) >= 3:
         _Forming(block).run()
 
@@ -37,15 +37,15 @@ class _Forming(Forming):
         self.block.steps = [step for step in self.steps if step is not None]
 
     def form(self, rows: NestStep) -> None:
-        """Let the product that multiplies what a row program makes, row by row, take in all around it. Where it could
-        but for something, the products before say why not."""
+        """Moves a row program and all products around it into the step of a product that multiplies its results row by
+        row. If something prevents that, the refusal is recorded at the products before."""
         firsts = tuple(step for value in rows.reads if (step := self.product_of(value)) is not None)
         if not firsts:
             return
         size = firsts[0].op.result.tensor.size
         made = [value for value in rows.writes if equal(value.tensor.size, size)]
-        behind = list(dict.fromkeys(step for value in made for step in self.readers.get(value, [])))
-        products = [step for step in behind if isinstance(step, OpStep) and step.op.name == PRODUCT]
+        following = list(dict.fromkeys(step for value in made for step in self.readers.get(value, [])))
+        products = [step for step in following if isinstance(step, OpStep) and step.op.name == PRODUCT]
         if any(step.op.operands[0] not in made or step.op.operands[1] in made for step in products):
             return
         made = [value for value in made if any(value in step.reads for step in products)]
@@ -54,7 +54,7 @@ class _Forming(Forming):
         if not sums or not others:
             return
         *besides, second = sorted(others, key=lambda step: self.place[id(step)])
-        others = [step for step in behind if step not in products]
+        others = [step for step in following if step not in products]
         kept = tuple(v for v in made if v in self.returned or any(v in step.reads for step in others))
         attention = Attention(firsts, rows, second.op.operands[0], sums, tuple(besides), kept)
         refusal = self.unfit(attention, made, second) or self.move(attention, [], second)
@@ -62,7 +62,7 @@ class _Forming(Forming):
             first.no_attention = refusal
 
     def product_of(self, value: Value) -> OpStep | None:
-        """The step of a product that a row program alone reads."""
+        """Returns the step of a product whose only reader is a row program, or None."""
         if not self.is_private(value):
             return None
         step = self.writers[value][0]
@@ -73,7 +73,7 @@ class _Forming(Forming):
     def unfit(self, attention: Attention, made: list[Value], second: OpStep) -> Refusal | None:
         nest, first = attention.rows.nest, attention.first.op
         places = {ix.linearize(store_of(nest, v).index, v.tensor.extents) for v in made}
-        behind = (second, *attention.besides, *attention.sums)
+        following = (second, *attention.besides, *attention.sums)
         for step in attention.firsts:
             refusal = unfit_nest(nest, step.op.result, attention.weights)
             for other in (second, *attention.besides):
@@ -86,20 +86,21 @@ class _Forming(Forming):
             )
         if any(extents_of(step.op)[:3] != extents_of(first)[:3] for step in attention.firsts):
             return Refusal("products-have-other-rows", "the products that the row program reads differ in their rows")
-        if any(step.pieces is not None for step in (*attention.firsts, *behind)):
+        if any(step.pieces is not None for step in (*attention.firsts, *following)):
             return Refusal("reads-segments", "a product reads a concatenation in segments")
         written = [v for v in attention.rows.writes if v not in made]
-        if any(v in step.reads for v in written for step in behind):
+        if any(v in step.reads for v in written for step in following):
             return Refusal(
                 "next-product-reads-row-results", "a following product also reads another result of the row program"
             )
-        if any(v in step.reads for other in behind for v in other.writes for step in behind if step is not other):
+        if any(v in step.reads for other in following for v in other.writes for step in following if step is not other):
             return Refusal("next-product-reads-another", "a following product reads the result of another one")
         return unfit_work(attention, second)
 
 
 def is_over_rows(step: OpStep, first: OpStep) -> bool:
-    """A product of the transpose of a matrix as the first product makes: its sums go over all rows of each batch."""
+    """Whether a step is a product of a transposed matrix with the shape of the first product: its sums run over all
+    rows of each batch."""
     r, op = roles_of(step.op), step.op
     shape = op.operands[0].tensor.extents
     order = [d for d in (*r.lhs_batch, *r.lhs_contracting, *r.lhs_free) if shape[d] != 1]
@@ -110,7 +111,7 @@ def is_over_rows(step: OpStep, first: OpStep) -> bool:
 
 
 def unfit_work(attention: Attention, second: OpStep) -> Refusal | None:
-    """Why it would be slower."""
+    """Returns why fusion would be slower."""
     batch, m, n, k = extents_of(attention.first.op)
     if any(isinstance(x, Size) for x in (batch, m, n, k)):
         return Refusal("dynamic-size", "its rows are known only when the program is called")

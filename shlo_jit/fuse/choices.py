@@ -1,9 +1,10 @@
-"""Ops whose elements come from one operand or another, by where they are: nests read what they choose from.
+"""Choices: ops whose elements come from one operand or another, depending on the index. Nests read the operands
+directly.
 
-Each operand is read under the condition that it is the one; the last without one of its own where the others leave no
-doubt. A pad is always computed so. A concatenation is where it moves the elements of one tensor about (rolls, borders),
-and an update where it replaces most of a tensor by what is computed of neighbours, as in `u.at[1:-1].add(...)`: it can
-not be made in place, and what is written beside is as large.
+Each operand is read under the condition that the element comes from it. The last one needs no condition if the others
+decide. A pad is always computed this way. A concatenation is a choice if it rearranges the elements of one tensor
+(rolls, borders). An update is one if it replaces most of a tensor by values computed from neighbours, as in
+`u.at[1:-1].add(...)`. Such an update cannot run in place, and a separate buffer would be as large.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from shlo_jit.sizes import Size
 PAD, CONCATENATE, UPDATE = "stablehlo.pad", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"
 CHOICES = (PAD, CONCATENATE, UPDATE)
 NEAR = (*CHOICES, "stablehlo.slice", "stablehlo.reshape", "stablehlo.broadcast_in_dim")
-"""Ops of which neighbours have neighbours, mostly."""
+"""Ops that mostly map adjacent elements to adjacent elements."""
 
 
 def concatenate_places(op: Op, at: At) -> Places:
-    """Each piece under the condition that the element is in it."""
+    """Returns each segment with the condition that the element is in it."""
     places: Places = []
     d, offset = op.int("dimension"), 0
-    for piece in op.operands:
-        moved, n = ix.shift(at.index[d], -offset), piece.tensor.extents[d]
+    for segment in op.operands:
+        moved, n = ix.shift(at.index[d], -offset), segment.tensor.extents[d]
         index = (*at.index[:d], moved, *at.index[d + 1 :])
-        places.append((piece, At(index, (*at.conditions, Condition(moved, 0, n)))))
+        places.append((segment, At(index, (*at.conditions, Condition(moved, 0, n)))))
         offset += n
     return places
 
 
 def update_places(op: Op, at: At) -> Places:
-    """The update where it is, then the operand."""
+    """Returns the update with the condition that the element is in it, then the operand."""
     operand, update = op.operands[:2]
     index, conditions = [], list(at.conditions)
     shapes = operand.tensor.extents, update.tensor.extents
@@ -47,7 +48,7 @@ def update_places(op: Op, at: At) -> Places:
 
 
 def starts_of(op: Op) -> tuple[int, ...] | None:
-    """Where an update begins, if that is known."""
+    """Returns the start indices of an update, or None if they are not known."""
     starts = op.operands[2:]
     if any(s.op is None or s.op.name != "stablehlo.constant" for s in starts):
         return None
@@ -59,13 +60,13 @@ def starts_of(op: Op) -> tuple[int, ...] | None:
 
 
 class Choices:
-    """Which ops of a block are choices, and what tensors values are rearrangements of. Each answer is kept: chains of
-    concatenations of parts would be walked twice as often with every op."""
+    """The ops of a block that are choices, and the tensors that values rearrange. Each answer is cached: otherwise,
+    chains of concatenations of parts would take exponential time."""
 
     def __init__(self, block: Block) -> None:
         self._sources: dict[Value, Value] = {}
         self._rearranged: dict[Op, Value | None] = {}
-        for op in block.ops:  # in order, so that the answer for one op needs those for earlier ones only
+        for op in block.ops:  # in order, so that the answer for an op needs only those for earlier ops
             if op.name == CONCATENATE:
                 self.rearranged(op)
 
@@ -76,7 +77,7 @@ class Choices:
         return op.name == UPDATE and self.replaces_most(op)
 
     def rearranged(self, op: Op) -> Value | None:
-        """The tensor that a concatenation's few pieces are all parts of."""
+        """Returns the tensor that all of a concatenation's few segments are parts of, or None."""
         if op not in self._rearranged:
             self._rearranged[op] = self._find_rearranged(op)
         return self._rearranged[op]
@@ -84,13 +85,13 @@ class Choices:
     def _find_rearranged(self, op: Op) -> Value | None:
         if not 1 < len(op.operands) <= tuning.CHOICE_PIECES:
             return None
-        if any(isinstance(n, Size) or not n for piece in op.operands for n in piece.tensor.extents):
+        if any(isinstance(n, Size) or not n for segment in op.operands for n in segment.tensor.extents):
             return None
-        first, *others = (self.source_of(piece) for piece in op.operands)
+        first, *others = (self.source_of(segment) for segment in op.operands)
         return first if all(s is first for s in others) else None
 
     def source_of(self, value: Value) -> Value:
-        """The tensor whose elements a value has in other places."""
+        """Returns the tensor whose elements a value rearranges."""
         if value not in self._sources:
             self._sources[value] = self._find_source(value)
         return self._sources[value]
@@ -112,7 +113,7 @@ class Choices:
         return value
 
     def replaces_most(self, op: Op) -> bool:
-        """An update of most of a tensor by what is computed from its elements elsewhere."""
+        """Whether an update replaces most of a tensor by values computed from its elements at other indices."""
         operand, update = op.operands[:2]
         starts = starts_of(op)
         if starts is None or tuning.UPDATE_SHARE * update.tensor.size < operand.tensor.size:

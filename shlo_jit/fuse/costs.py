@@ -1,4 +1,4 @@
-"""What ops cost to compute once an element, and how long a row may be that is passed over several times."""
+"""Costs: computing an op once per element, and the longest row that may be traversed several times."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from shlo_jit.ops import OPS
 
 
 def cost(op: Op) -> int:
-    """Additions that computing one element takes as long as; 0 where it is only read elsewhere."""
+    """Returns the cost of one element, in units of one addition; 0 if it is only read from elsewhere."""
     return OPS[op.name].cost
 
 
 def longest_row(op: Op) -> int:
-    """Elements of the longest row that a reduce may join a nest with. Where they are not adjacent in memory, a line of
-    the cache each: fewer fit, and fewer still a multiple of half a page apart, since they fall into the same sets."""
+    """Returns the maximum elements of a row for a reduction to join a nest. If they are not adjacent in memory, each
+    occupies a cache line, so fewer fit. Still fewer fit at strides that are multiples of half a page, which map to the
+    same cache sets."""
     source, last = op.operands[0].tensor, max(op.ints("dimensions"), default=-1)
     stride = source.storage.itemsize
     for n in source.extents[last + 1 :]:

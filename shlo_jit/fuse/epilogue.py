@@ -1,7 +1,7 @@
 """Epilogues: a loop over the result of a matrix product or convolution runs on each tile while it is in the cache.
 
-Needs: the ordered steps of a block. A nest that reads a dot's result element by element, in the order of its memory,
-and nothing that is made after the dot from it, moves into the dot's step as its epilogue. It may write a part of a
+Needs: the ordered steps of a block. A nest that reads a dot's result element by element in memory order, and reads
+nothing else that depends on the dot, moves into the dot's step as its epilogue. It may write a segment of a
 concatenation.
 """
 
@@ -23,7 +23,7 @@ HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
 
 
 def attach_epilogues(block: PlanBlock) -> None:
-    """Move nests into the steps whose results they finish; the block's steps stay in an order that is allowed."""
+    """Moves nests into the steps whose results they finish. The block's steps stay in a valid order."""
     if any(isinstance(step, OpStep) and step.op.name in HOSTS for step in block.steps):
         _Attaching(block).run()
 
@@ -32,7 +32,7 @@ class _Attaching:
     def __init__(self, block: PlanBlock):
         self.block = block
         self.steps: list[Step | None] = list(block.steps)
-        """In order; None where one has gone into another."""
+        """Steps in order; None for a step that has become part of another."""
         self.place = {id(step): i for i, step in enumerate(block.steps)}
         self.returned = set(block.results)
         self.readers: dict[Value, dict[Step, None]] = {}
@@ -47,7 +47,7 @@ class _Attaching:
         self.block.steps = [step for step in self.steps if step is not None]
 
     def attach(self, host: OpStep) -> Refusal | None:
-        """Move the loop that reads a product into its step; why not, where that cannot be."""
+        """Moves the loop that reads a product into its step. Returns the refusal if that is impossible."""
         (value,) = host.op.results
         readers = self.readers.get(value, {})
         if value in self.returned:
@@ -91,20 +91,20 @@ class _Attaching:
 
 
 def unrolled_copies(nest: Nest, value: Value) -> Nest:
-    """The nest with a store for each turn of its short loops that say only where elements go: those of an image that
-    is made larger by repeating pixels. Each element of the value is met once then. The nest itself, where there are no
-    such loops, or too many turns."""
+    """Returns the nest with a store for each iteration of its short loops that only determine where elements are
+    stored, as in an image that is enlarged by repeating pixels. Each element of the value is then visited once. Returns
+    the nest itself if there are no such loops, or too many iterations."""
     read = {v for k in nest.loads for v in variables(k[1])}
     short = [v for v, n in enumerate(nest.extents) if is_wide(n) and v not in read and v not in nest.reduce_vars]
-    turns = 1
+    copies = 1
     for v in short:
-        turns *= nest.extents[v]
-    if not short or nest.turns is not None or not surely(lambda: turns <= tuning.EPILOGUE_COPIES):
+        copies *= nest.extents[v]
+    if not short or nest.turns is not None or not surely(lambda: copies <= tuning.EPILOGUE_COPIES):
         return nest
     extents = [1 if v in short else n for v, n in enumerate(nest.extents)]
     out = replace(nest, extents=extents, nodes={}, loads=dict(nest.loads), stores=[])
-    for turn in product(*(range(nest.extents[v]) for v in short)):
-        table = {v: Expr(i) for v, i in zip(short, turn, strict=True)}
+    for iteration in product(*(range(nest.extents[v]) for v in short)):
+        table = {v: Expr(i) for v, i in zip(short, iteration, strict=True)}
         keys = {(w, at): (w, ix.substitute(at, table)) for w, at in [*nest.nodes, *nest.loads]}
         out.nodes |= {keys[k]: Node(n.op, [keys[o] for o in n.operands]) for k, n in nest.nodes.items()}
         out.stores += [
@@ -115,7 +115,7 @@ def unrolled_copies(nest: Nest, value: Value) -> Nest:
 
 
 def unfit(nest: Nest, value: Value) -> Refusal | None:
-    """Why a nest is no plain loop that reads the value at each element once, in the order of its memory."""
+    """Returns why a nest is not a plain loop that reads each element of the value once, in memory order."""
     if nest.reduce_vars:
         return Refusal("reader-reduces", "the loop that reads it reduces over rows and passes over them several times")
     if nest.overwrites is not None or nest.after is not None:
@@ -134,7 +134,7 @@ def unfit(nest: Nest, value: Value) -> Refusal | None:
 
 
 def needed(step: Step, among: list[Step]) -> list[Step]:
-    """Those of `among` (in order) that must run before the step."""
+    """Returns the steps in `among` (in order) that must run before the step."""
     inside = {id(s) for s in among}
     found: set[int] = set()
     todo = [step]
@@ -147,7 +147,7 @@ def needed(step: Step, among: list[Step]) -> list[Step]:
 
 
 def depends(step: Step, host: Step, among: list[Step]) -> bool:
-    """Whether a step between needs what the host makes."""
+    """Whether a step in between depends on the host."""
     inside = {id(s) for s in among}
     seen, todo = {id(step)}, [step]
     while todo:

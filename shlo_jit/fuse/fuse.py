@@ -1,9 +1,10 @@
-"""Fusion: a block of core ops to the steps of a PlanBlock.
+"""Fusion: group the core ops of a block into the steps of a PlanBlock.
 
-Ops are visited last to first, so that the consumers of a value have found their nests when its producer is decided.
-A value is *pending* in every nest that wants it. Its producer then either moves into those nests (one nest, or so cheap
-that computing it twice costs less than writing and reading it), or it is written to memory: by a nest that computes it
-anyway at each of its elements once, else by a nest of its own. Whoever decides says why not (`Refusal`).
+Ops are visited last to first, so the consumers of a value are already in nests when its producer is decided. A value is
+*pending* in every nest that reads it. Its producer is either inlined into those nests (if there is one, or if
+recomputing costs less than writing and reading), or the value is written to memory. It is written by a nest that visits
+each of its elements once anyway, else by a separate nest. Each decision records the reason against the alternative
+(`Refusal`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shlo_jit.fuse.nest import Nest, is_wide, space_of
 from shlo_jit.fuse.order import ordered, step_acts
 from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_spread, fuse_update
 from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
-from shlo_jit.fuse.recompute import dear
+from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.segments import pieces_in
@@ -33,17 +34,17 @@ from shlo_jit.sizes import equal
 
 
 def fuse(function: Op) -> PlanBlock:
-    """A function of core ops as steps."""
+    """Returns the steps of a function of core ops."""
     return fuse_block(function.block())
 
 
 def fuse_block(block: Block) -> PlanBlock:
-    """The ops of a block, and of the blocks inside its control flow, as steps."""
+    """Returns the steps of a block, including those of the blocks inside its control flow."""
     return _Fusion(block).run()
 
 
 def fuse_control(op: Op, position: int) -> ControlStep:
-    """Control flow with the steps of its blocks."""
+    """Returns the step of a control-flow op, with the steps of its blocks."""
     if op.name != "stablehlo.while":
         return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
     found = fuse_turns(op)
@@ -54,15 +55,15 @@ def fuse_control(op: Op, position: int) -> ControlStep:
 
 
 class _Fusion(Grouping):
-    """The sweep over a block. `in_loop`: the body of a while."""
+    """The backward sweep over a block. `in_loop`: the block is the body of a while."""
 
     def __init__(self, block: Block, in_loop: bool = False):
         super().__init__(block)
         self.states = {*block.terminator.operands} if in_loop else set[Value]()
         self.inner: dict[int, list[Value]] = {}
-        """What the blocks of control flow read from outside, by id of the block."""
+        """Id of a block inside control flow -> the values that it reads from outside."""
         self.acting: Step | None = None
-        """The first step with an effect, of those there are."""
+        """The first step with an effect found so far, in program order."""
         self.pieces = pieces_in(block)
 
     def run(self) -> PlanBlock:
@@ -98,7 +99,7 @@ class _Fusion(Grouping):
         return block
 
     def constant(self, op: Op, position: int) -> None:
-        """A constant of equal elements is written where memory is wanted; the others are in memory already."""
+        """Writes a splat constant to memory if memory is required; other constants are in memory already."""
         value = op.result
         if is_inline_constant(value):
             if value in self.memory:
@@ -108,7 +109,7 @@ class _Fusion(Grouping):
             self.load(nest, value)
 
     def kernel(self, op: Op, position: int) -> None:
-        """An op that has a kernel of its own, or control flow."""
+        """Adds the step of an op that has a dedicated kernel, or of control flow."""
         if op.name in CONTROL:
             step: Step = fuse_control(op, position)
             for block in step.blocks:
@@ -129,8 +130,8 @@ class _Fusion(Grouping):
                 self.read(step, part)
 
     def concatenate(self, op: Op, position: int) -> None:
-        """A concatenation in memory, unless each place where it is read is in one of its operands, as components of
-        indices are, or nests read its parts; one that products read in pieces is dead here."""
+        """Materializes a concatenation, unless every reading index falls into one of its operands, as for components of
+        indices, or nests read its segments directly. A concatenation that products read in segments is dead here."""
         nests = self.nests_wanting(op.result)
         wanted = nests and op.result not in self.memory
         if wanted and all(self.has_places(op, nest) for nest in nests):
@@ -144,21 +145,21 @@ class _Fusion(Grouping):
         fuse_concatenate(self, op, position, why)
 
     def has_places(self, op: Op, nest: Nest) -> bool:
-        """Whether operands have what a nest wants of an op."""
+        """Whether a single operand has all elements that a nest reads of an op."""
         try:
             return all(part_of(op, at, nest.extents) for at in nest.pending[op.result])
         except NotAffine:
             return False
 
     def update(self, op: Op, position: int) -> None:
-        """An update in place, or where nests choose between it and what it leaves, another value."""
+        """Adds an update in place, or fuses it into the nests that choose between it and the operand."""
         if self.choices.chooses(op):
             self.fusible(op, position)
         else:
             fuse_update(self, op, position)
 
     def keep_order(self, step: Step) -> None:
-        """Steps with effects run in the program's order, whose last ones come first here."""
+        """Keeps steps with effects in program order; the sweep visits the last ones first."""
         if step_acts(step):
             if self.acting is not None:
                 self.acting.after.append(step)
@@ -187,35 +188,35 @@ class _Fusion(Grouping):
         self.materialize(op, position, self.nests_wanting(value), why)
 
     def inline_everywhere(self, op: Op, nests: list[Nest]) -> Refusal | None:
-        """Compute an op in each nest that wants it, unless that is dear or cannot be."""
-        refusal = dear(self, op, nests)
+        """Inlines an op into each nest that reads it, unless that is impossible or too expensive."""
+        refusal = too_expensive_to_recompute(self, op, nests)
         for nest in nests:
             refusal = refusal or self.inline(op, nest)
         return refusal
 
     # ------------------------------------------------------------------ values in memory
     def materialize(self, op: Op, position: int, nests: list[Nest], why: Reason) -> None:
-        """Write the value to memory, from a nest that visits each of its elements once, or from a new one. `why` it has
-        to be in memory."""
+        """Writes the value to memory, by a nest that visits each of its elements once, or by a new one. `why` is the
+        reason that it must be in memory."""
         value = op.result
         if is_view(op):
             return self.view(op, position)
-        home, refusal = None, None
+        writer, refusal = None, None
         for nest in nests[: tuning.HOMES_ASKED]:
-            if home is None:
+            if writer is None:
                 refused = store_in(self, nest, op, nests, why)
-                home = nest if refused is None else None
+                writer = nest if refused is None else None
                 refusal = refusal or refused
         for nest in nests:
-            if nest is not home:
+            if nest is not writer:
                 self.load(nest, value)
-        if home is None and not nests and store_beside(self, op, why):
+        if writer is None and not nests and store_beside(self, op, why):
             return
-        sibling = sibling_of(self, value, self.states) if home is None and value in self.states else None
+        sibling = sibling_of(self, value, self.states) if writer is None and value in self.states else None
         if sibling is not None:
             sibling.pending[value] = [sibling.stores[0].at]
-            home = sibling if store_in(self, sibling, op, nests, why) is None else None
-        if home is None:
+            writer = sibling if store_in(self, sibling, op, nests, why) is None else None
+        if writer is None:
             nest = self.new_nest(position)
             at = space_of(nest, value.tensor.extents)
             nest.pending[value] = [at]
@@ -226,8 +227,8 @@ class _Fusion(Grouping):
 
 
 def is_view(op: Op) -> bool:
-    """Whether an op's result lies in memory as its operand does: a reshape, or a broadcast that repeats nothing, as
-    frontends make indices of one number of."""
+    """Whether an op's result has the same memory layout as its operand: a reshape, or a broadcast that repeats nothing,
+    with which frontends make an index from a scalar."""
     if op.name != "stablehlo.broadcast_in_dim":
         return op.name == "stablehlo.reshape"
     dims, source = op.ints("broadcast_dimensions"), op.operands[0].tensor
@@ -236,8 +237,8 @@ def is_view(op: Op) -> bool:
 
 
 def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:
-    """Values from outside of a block that its ops read, those in its regions too, inline constants left out. `inner`
-    has, by id, those of blocks inside that are known."""
+    """Returns the values from outside of a block that its ops and their regions read, without inline constants. `inner`
+    has the known ones of nested blocks, by id."""
     found: dict[Value, None] = {}
     here = {id(op) for op in block.ops}
     for op in block.ops:

@@ -1,7 +1,7 @@
-"""The state of fusion: the steps so far, and which nest wants which value.
+"""The state of fusion: the steps so far, and which nests read which values.
 
-A value is *pending* in every nest that wants it, until its producer is decided. `memory` says why a value has to be in
-memory whatever fusion would like.
+A value is *pending* in every nest that reads it, until its producer is decided. `memory` has the reasons that force
+values into memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TERMINATORS = {"stablehlo.return", "func.return"}
 
 
 def is_inline_constant(value: Value) -> bool:
-    """A constant whose elements are all the same: it needs no memory and may be used in any block."""
+    """Whether a value is a splat constant: it needs no memory and may be used in any block."""
     return value.op is not None and is_inline_constant_op(value.op)
 
 
@@ -31,13 +31,13 @@ def is_inline_constant_op(op: Op) -> bool:
 
 
 def has_plain_body(op: Op) -> bool:
-    """The reducer consists of elementwise ops and constants."""
+    """Whether the reducer consists of elementwise ops and constants."""
     ops = op.block().ops
     return all(is_elementwise(o) or is_inline_constant_op(o) or o.name in TERMINATORS for o in ops)
 
 
 def is_fusible(op: Op) -> bool:
-    """Can be computed an element at a time, wherever it is wanted."""
+    """Whether an op can be computed one element at a time, wherever it is read."""
     if op.name == "stablehlo.pad":
         return not any(op.ints("interior_padding"))
     if op.name == "stablehlo.constant":
@@ -45,8 +45,8 @@ def is_fusible(op: Op) -> bool:
     return OPS[op.name].index_map is not None or is_elementwise(op)
 
 
-def _too_much(op: Op, places: list[At]) -> Refusal | None:
-    """Why an op is not computed in a nest at the places where it is wanted: they are too many, or too intricate."""
+def _too_complicated(op: Op, places: list[At]) -> Refusal | None:
+    """Returns why an op is not inlined into a nest: it is read at too many indices, or at too complicated ones."""
     if len(places) > tuning.MOST_PLACES:
         return Refusal(
             "many-indices", f"a loop reads it at {len(places)} indices; at most {tuning.MOST_PLACES} are fused"
@@ -59,7 +59,7 @@ def _too_much(op: Op, places: list[At]) -> Refusal | None:
 
 
 class Grouping:
-    """Of the ops of one block."""
+    """The grouping of the ops of one block into steps."""
 
     def __init__(self, block: Block):
         self.block = block
@@ -72,9 +72,9 @@ class Grouping:
         self.producers: dict[Value, list[Step]] = {}
         self.readers: dict[Value, list[Step]] = {}
         self.reading: set[tuple[Step, Value]] = set()
-        """What stands in a step's `reads`."""
+        """Pairs of a step and a value in its `reads`."""
         self.wanting: dict[Value, list[Nest]] = {}
-        """Nests that have the value pending (a nest may be listed after it no longer has)."""
+        """Value -> nests in which it is pending (a nest may stay listed when it no longer is)."""
 
     def new_nest(self, position: int) -> Nest:
         nest = Nest([])
@@ -98,7 +98,7 @@ class Grouping:
         return list(dict.fromkeys(nest for nest in self.wanting.get(value, ()) if value in nest.pending))
 
     def load(self, nest: Nest, value: Value) -> None:
-        """Settle the pending places of a value as reads from memory."""
+        """Resolves the pending places of a value as loads from memory."""
         for at in nest.pending.pop(value, []):
             nest.loads[(value, at)] = None
         step = self.of_nest[nest]
@@ -107,9 +107,9 @@ class Grouping:
             step.after.extend(self.producers.get(value, []))
 
     def inline(self, op: Op, nest: Nest) -> Refusal | None:
-        """Compute the op inside a nest at every place it is pending there."""
+        """Computes the op inside a nest, at every place where it is pending there."""
         value = op.result
-        refusal = _too_much(op, nest.pending[value])
+        refusal = _too_complicated(op, nest.pending[value])
         if refusal is not None:
             return refusal
         while True:
@@ -132,7 +132,7 @@ class Grouping:
 
     # ------------------------------------------------------------------ memory
     def read(self, step: Step, value: Value) -> None:
-        """Note that a step reads a value from memory."""
+        """Records that a step reads a value from memory."""
         if (step, value) not in self.reading:
             self.reading.add((step, value))
             step.reads.append(value)
@@ -140,7 +140,7 @@ class Grouping:
         self.memory.setdefault(value, Reason("read-by-step", f"read by a {step.title}"))
 
     def write(self, step: Step, value: Value, why: Reason | None) -> None:
-        """Note that a step writes a value to memory, and why that is so."""
+        """Records that a step writes a value to memory, and why."""
         step.writes.append(value)
         if why is not None:
             step.why.setdefault(value, why)
@@ -150,6 +150,6 @@ class Grouping:
                 reader.after.append(step)
 
     def store(self, nest: Nest, value: Value, at: At, why: Reason) -> None:
-        """Let a nest write a value that it computes at `at` to the same place of its memory."""
+        """Makes a nest write a value that it computes at `at` to the same index of its memory."""
         nest.stores.append(Store(value, at, value, at.index))
         self.write(self.of_nest[nest], value, why)

@@ -1,11 +1,12 @@
-"""Steps in bands of lines: a convolution or product and the step that reads its images run a few lines at a time.
+"""Line tiles with line buffers (sliding windows): a convolution or product and the reader of its images run a few lines
+at a time.
 
-Needs: the ordered steps of a block, epilogues attached. A chain of steps, each of which reads the images that the one
-before writes, becomes one step: for a band of lines of the last one's result, each step makes the lines that the next
-one needs. So what is between two of them stays in the second level cache, and is never in memory as a whole where
-nobody else reads it.
+Needs: the ordered steps of a block, epilogues attached. A chain of steps, each of which reads the images that the
+previous one writes, becomes one step. For a line tile of the last result, each step computes the lines that the next
+one needs. So the lines between two steps stay in the L2 cache. An image without other readers is never materialized as
+a whole.
 
-    %y = convolution(%x)                 bands of %z: lines of %y, then those of %z that follow from them
+    %y = convolution(%x)                 line tiles of %z: lines of %y, then the lines of %z that depend on them
     %z = reduce_window(%y)         ->
 """
 
@@ -28,20 +29,20 @@ MAKERS = (CONVOLUTION, PRODUCT)
 
 
 class Lines(NamedTuple):
-    """What a step reads of an image's lines for its own line i: `reach` of them from i * stride - low on; what lies
-    outside of the image is padding."""
+    """Lines of an image that a step reads for its own line i: `reach` of them, from i * stride - low on. Lines outside
+    of the image are padding."""
 
     stride: int
     low: int
     reach: int
 
     def is_each_once(self, lines: int, results: int) -> bool:
-        """Whether so many lines are each read for one of so many results."""
+        """Whether `lines` lines are each read for exactly one of `results` lines."""
         return self.low == 0 and self.reach == self.stride and self.stride * results == lines
 
 
 def form_bands(block: PlanBlock) -> None:
-    """Let chains of steps run in bands; the block's steps stay in an order that is allowed."""
+    """Makes chains of steps run in line tiles. The block's steps stay in a valid order."""
     if any(isinstance(step, OpStep) and step.op.name in MAKERS for step in block.steps):
         _Forming(block).run()
 
@@ -66,7 +67,7 @@ class _Forming:
         self.block.steps = [step for step in self.block.steps if id(step) not in gone]
 
     def chain(self, first: Step) -> list[OpStep]:
-        """The step, and those that run in bands with it."""
+        """Returns the step, followed by those that run in line tiles with it."""
         chain: list[OpStep] = []
         step: Step | None = first
         while isinstance(step, OpStep) and (not chain or step is not first):
@@ -82,7 +83,7 @@ class _Forming:
         return chain
 
     def next(self, maker: OpStep) -> OpStep | None:
-        """The step that reads the images that a step makes, if the two can go in bands and gain from it."""
+        """Returns the step that reads a step's images if the two can run in line tiles and gain from it."""
         image = image_of(maker)
         if image is None or not is_large(image):
             return None
@@ -97,7 +98,7 @@ class _Forming:
         return reader if maker.no_bands is None else None
 
     def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:
-        """Whether the steps of the chain can run where the last one does: nobody before it needs them."""
+        """Whether the steps of the chain can run at the position of the last one: no step before it needs them."""
         steps = self.block.steps[self.place[id(chain[0])] + 1 : self.place[id(last)]]
         parts = {id(part) for part in chain}
         written = {v for part in chain for v in part.writes}
@@ -108,7 +109,7 @@ class _Forming:
         return value in self.block.results or any(s is not reader for s in self.readers.get(value, []))
 
     def outside(self, maker: OpStep, reader: OpStep) -> list[Value]:
-        """What a step of a chain writes for others than the next one."""
+        """Returns the values that a step of a chain writes for steps other than the next one."""
         return [
             v
             for v in maker.writes
@@ -116,8 +117,8 @@ class _Forming:
         ]
 
     def written_twice(self, chain: list[OpStep]) -> int:
-        """The number of the first steps up to the last one whose lines others read, and which bands of the step behind
-        it do not need once each; 0 if there is none."""
+        """Returns how many of the first steps of the chain must be left out: up to the last one whose lines have other
+        readers and are not needed exactly once each by the line tiles of the next step. 0 if there is none."""
         once = True
         for at in range(len(chain) - 1, 0, -1):
             maker, reader = chain[at - 1], chain[at]
@@ -129,7 +130,7 @@ class _Forming:
         return 0
 
     def form(self, chain: list[OpStep]) -> None:
-        """Make the last step run the others."""
+        """Makes the last step run the others."""
         *parts, last = chain
         pairs = zip(parts, chain[1:], strict=True)
         inside = {v for part, reader in pairs for v in part.writes if v not in self.outside(part, reader)}
@@ -144,8 +145,8 @@ class _Forming:
 
 
 def image_of(step: OpStep) -> Value | None:
-    """The images that a convolution or product makes: a result [image, line, pixel, feature], its own or that of the
-    loop on its tiles at the same place."""
+    """Returns the images that a convolution or product computes, of shape [image, line, pixel, feature]: its own
+    result, or that of its epilogue at the same place. Else None."""
     op = step.op
     if op.name not in MAKERS or step.pieces is not None or step.attention is not None or step.bands:
         return None
@@ -156,7 +157,8 @@ def image_of(step: OpStep) -> Value | None:
 
 
 def same_places(step: OpStep) -> list[Value]:
-    """What the loop on a step's tiles writes once, at the place where it reads the result, of extents known here."""
+    """Returns the values of known extents that a step's epilogue writes once, at the index where it reads the
+    result."""
     assert step.epilogue is not None
     nest, result = step.epilogue.nest, step.op.result
     if not has_known_extents(result):
@@ -176,17 +178,17 @@ def same_places(step: OpStep) -> list[Value]:
 
 
 def is_large(image: Value) -> bool:
-    """Whether it does not stay in the caches of the cores that made it."""
+    """Whether an image does not fit into the caches of the cores that compute it."""
     return has_known_extents(image) and image.tensor.nbytes >= tuning.BANDS_BYTES
 
 
 def has_known_extents(value: Value) -> bool:
-    """Whether no call brings one: sizes of calls are not compared, the code would be of one call's alone."""
+    """Whether all extents are known at compile time: sizes that depend on the call are not compared."""
     return all(isinstance(n, int) for n in value.tensor.extents)
 
 
 def reads_lines(step: OpStep, image: Value) -> bool:
-    """Whether a step reads the image, and that once, as what it goes over."""
+    """Whether a step reads the image only as its first operand."""
     if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None or step.attention is not None or step.bands:
         return False
     others = [*step.op.operands[1:], *(v for v, _ in (step.epilogue.nest.loads if step.epilogue is not None else []))]
@@ -194,7 +196,7 @@ def reads_lines(step: OpStep, image: Value) -> bool:
 
 
 def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
-    """Why two steps do not go in bands, or would be slower."""
+    """Returns why two steps cannot run in line tiles, or would be slower."""
     own, lines = lines_of(maker.op), lines_of(reader.op)
     for found in (own, lines):
         if isinstance(found, Refusal):
@@ -233,7 +235,7 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
 
 
 def lines_of(op: Op) -> Lines | Refusal:
-    """How an op goes over images [image, line, pixel, feature], line by line."""
+    """Returns the lines that an op on images [image, line, pixel, feature] reads for each line of its result."""
     shapes = op.operands[0].tensor.extents, op.result.tensor.extents
     if any(len(s) != 4 or not all(isinstance(n, int) and n > 0 for n in s) for s in shapes) or shapes[1][3] < 2:
         return Refusal(
@@ -278,7 +280,7 @@ def _of_convolution(op: Op) -> Lines | Refusal:
 
 
 def is_depthwise(op: Op) -> bool:
-    """Whether each feature of images is made of that feature alone. Of convolutions that `lines_of` takes."""
+    """Whether each output feature depends only on the same input feature, for convolutions that `lines_of` supports."""
     features = [v.tensor.extents[3] for v in (op.operands[0], op.result)]
     return features == [op.int("feature_group_count", 1)] * 2
 

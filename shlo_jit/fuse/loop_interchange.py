@@ -1,19 +1,19 @@
-"""Loops over arrays: the body of a `while` as one nest that makes many turns on each tile before it goes to the next.
+"""Loop interchange: the body of a `while` as one nest that runs many iterations on each tile before the next tile.
 
-Needs: states of one shape, beside numbers; numbers that follow from numbers alone, and with them the condition, or no
-numbers, and a loop that ends when all elements are done (`active.py`); a body that computes element by element. Then no
-element needs to know of another, and a tile's states stay in registers.
+Needs: tensor states of one shape, besides scalars. The scalars and the condition depend only on scalars, or there are
+no scalars, and the loop ends when all elements are done (`active.py`). The body is elementwise. Then elements are
+independent, and a tile's states stay in registers.
 
     while i < n { x = x * x + c; i = i + 1 }   ->   while i < n { for each tile of x: while i < n { ... } }
 
-The loop around remains: it stops when the condition says so, and lets long loops be interrupted, since the nest makes
-so many turns at most. What the body reads of tensors that stay the same it may read anywhere.
+The outer loop remains. It stops by the condition, and keeps long loops interruptible, since the nest runs a bounded
+number of iterations. The body may read loop-invariant tensors at any index.
 """
 
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.active import still_turning
+from shlo_jit.fuse.active import active_predicate
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, is_fusible
 from shlo_jit.fuse.nest import Key, Nest, Node, Store, Turns, space_of
 from shlo_jit.fuse.plan import PlanBlock
@@ -27,7 +27,7 @@ from shlo_jit.sizes import surely
 
 
 def fuse_turns(op: Op) -> PlanBlock | Refusal:
-    """The body of a while as such a nest, or why it is none."""
+    """Returns the body of a while as such a nest, or the refusal."""
     refusal = unfit(op)
     if refusal is not None:
         return refusal
@@ -35,13 +35,13 @@ def fuse_turns(op: Op) -> PlanBlock | Refusal:
 
 
 def changing(op: Op) -> list[int]:
-    """The states that the body makes anew."""
+    """Returns the indices of the states that the body changes."""
     arguments, results = op.block(1).arguments, op.block(1).terminator.operands
     return [i for i, (a, r) in enumerate(zip(arguments, results, strict=True)) if a is not r]
 
 
 def unfit(op: Op) -> Refusal | None:
-    """What is plain to see before a nest is made."""
+    """Checks conditions that need no nest."""
     cond, body = op.block(0), op.block(1)
     if len(body.ops) > tuning.NEST_OPS:
         return Refusal("body-too-large", f"its body has {len(body.ops)} ops, more than {tuning.NEST_OPS}")
@@ -60,7 +60,9 @@ def unfit(op: Op) -> Refusal | None:
     if any(not surely(lambda n=n: n >= 1) for shape in shapes for n in shape):
         return Refusal("states-may-be-empty", "its states may have no elements")
     numbers = any(isinstance(t, TensorType) and not t.rank for t in types)
-    if any(inner.operands and not _of_numbers(inner) for inner in cond.ops) and (numbers or still_turning(op) is None):
+    if any(inner.operands and not _of_numbers(inner) for inner in cond.ops) and (
+        numbers or active_predicate(op) is None
+    ):
         return Refusal("condition-reads-tensor", "its condition depends on more than scalars")
     return None
 
@@ -93,7 +95,7 @@ class _Body(Grouping):
             nest.stores.append(Store(value, at, results[i], at.index))
             self.write(self.of_nest[nest], results[i], Reason("next-state", "the loop's next state"))
         states = [block.arguments[i] for i in (*self.states, *self.numbers)]
-        each = still_turning(self.op) if not self.numbers else None
+        each = active_predicate(self.op) if not self.numbers else None
         again = self.condition(nest, self.op.block(0)) if each is None else (each, place)
         refusal = self.sweep(nest) or misplaced(nest, states) or reads_on(nest, len(self.states))
         if refusal is not None:
@@ -102,7 +104,7 @@ class _Body(Grouping):
         return PlanBlock(block, [self.of_nest[nest]], results, self.outside(nest), acts=False)
 
     def sweep(self, nest: Nest) -> Refusal | None:
-        """Compute what the nest wants inside of it."""
+        """Inlines everything that the nest reads."""
         for op in reversed(self.block.ops):
             if not op.results or op.result not in nest.pending:
                 continue
@@ -115,7 +117,7 @@ class _Body(Grouping):
         return None
 
     def condition(self, nest: Nest, cond: Block) -> Key:
-        """Let the nest compute the condition, from the numbers as the body calls them."""
+        """Makes the nest compute the condition, from the scalars of the body."""
         body = dict(zip(cond.arguments, self.block.arguments, strict=True))
         self.here |= {id(op) for op in cond.ops}
 
@@ -131,15 +133,16 @@ class _Body(Grouping):
         return again
 
     def outside(self, nest: Nest) -> list[Value]:
-        """What is read of the blocks around."""
+        """Returns the values that the nest reads from outside of the loop's body."""
         own = {*self.block.arguments}
         here = {op.result for op in self.block.ops if op.results}
         return [v for v in self.of_nest[nest].reads if v not in own and v not in here]
 
 
 def reads_on(nest: Nest, states: int) -> Refusal | None:
-    """Whether turns read other parts of operands, as many as there are states: that a tile has these in registers is
-    less than what it costs to read a few elements here and there, of each part in turn."""
+    """Returns why the loop is not interchanged: iterations read at least as many different parts of operands as there
+    are states. Keeping a tile's states in registers then saves less than it costs to read a few scattered elements of
+    each part."""
     parts = [at for _, at in nest.loads if any(e.terms for e in at.index) and any(e.syms for e in at.index)]
     return (
         Refusal("reads-part-per-iteration", "each iteration reads another part of an operand")
@@ -149,7 +152,7 @@ def reads_on(nest: Nest, states: int) -> Refusal | None:
 
 
 def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:
-    """Why a state is not read where it is written alone, or a number follows from more than numbers."""
+    """Returns why a state is not read only at the index where it is written, or a scalar depends on tensors."""
     place = dict(zip(states, (s.at for s in nest.stores), strict=True))
     if any(place.get(value, at) != at for value, at in nest.loads):
         return Refusal("state-read-elsewhere", "a state is read at other indices than it is written")

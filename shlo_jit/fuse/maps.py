@@ -1,4 +1,4 @@
-"""Where the operands of a fused op are read, given where its result is wanted."""
+"""Index maps: the places where the operands of a fused op are read, given the places where its result is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from shlo_jit.sizes import NotSymbolic
 
 
 def part_of(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
-    """The operand of a concatenation that has all elements which are wanted."""
+    """Returns the operand of a concatenation that has all elements read at `at`, and the place in it. Raises NotAffine
+    if there is none."""
     dimension = op.int("dimension")
     wanted = at.index[dimension]
     if wanted.syms:
@@ -33,8 +34,8 @@ def part_of(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
 
 
 def operand_places(op: Op, at: At, extents: list[int]) -> Places:
-    """By the record's index map, or the operands that elements may come from; of other ops, all operands where the
-    result is (scalars where they are).
+    """Returns the places of an op's operands: by the index map of its record, or of the operands that elements may come
+    from. Other ops read all operands at the index of the result (scalars at their only one).
 
     Raises Split or NotAffine (see ir/index.py).
     """

@@ -1,4 +1,5 @@
-"""Which nest computes and writes a value that has to be in memory: one that visits each of its elements anyway."""
+"""Choice of the nest that computes and writes a value that must be in memory: one that visits each of its elements
+anyway."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from shlo_jit.sizes import equal
 
 
 def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
-    """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
-    that, or a transpose of it, where products alone read it: the weights of attention beside their gradient."""
+    """Makes a row program compute and write the result of an elementwise op, or a transpose of it, if only products
+    read that. The row program must read the op's inputs at each of its elements. An example are the weights of
+    attention next to their gradient. Returns whether it was possible."""
     value, order, made = op.result, tuple(range(op.result.tensor.rank)), op
     while made.name == "stablehlo.transpose" and (before := made.operands[0].op) is not None:
         p, made = made.ints("permutation"), before
@@ -24,10 +26,10 @@ def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
     readers = g.readers.get(value, [])
     if id(made) not in g.here or not is_elementwise(made) or any(s.title != "dot_general" for s in readers):
         return False
-    for operand in _made_of(g, made):
+    for operand in _elementwise_sources(g, made):
         for nest in g.nests_wanting(operand):
             places = nest.pending[operand]
-            if nest.reduce_vars and len(places) == 1 and not _is_made_of(g, op, g.of_nest[nest].writes):
+            if nest.reduce_vars and len(places) == 1 and not _depends_on(g, op, g.of_nest[nest].writes):
                 at = places[0]
                 g.request(nest, value, At(tuple(at.index[d] for d in order), at.conditions))
                 if store_in(g, nest, op, [nest], why) is None:
@@ -36,8 +38,8 @@ def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
     return False
 
 
-def _made_of(g: Grouping, op: Op) -> list[Value]:
-    """What an elementwise op is computed from element by element, by a few ops."""
+def _elementwise_sources(g: Grouping, op: Op) -> list[Value]:
+    """Returns the values that an elementwise op is computed from by a few elementwise ops."""
     found: list[Value] = []
     todo = [op]
     while todo and len(found) <= tuning.NEST_TWICE_OPS:
@@ -48,8 +50,8 @@ def _made_of(g: Grouping, op: Op) -> list[Value]:
     return found
 
 
-def _is_made_of(g: Grouping, op: Op, values: list[Value]) -> bool:
-    """The op needs one of the values. Taken to be so where that would be a long search."""
+def _depends_on(g: Grouping, op: Op, values: list[Value]) -> bool:
+    """Whether the op depends on one of the values. True if the search would be long."""
     wanted = {v.op for v in values}
     seen, todo = {op}, [op]
     while todo:
@@ -63,7 +65,7 @@ def _is_made_of(g: Grouping, op: Op, values: list[Value]) -> bool:
 
 
 def sibling_of(g: Grouping, value: Value, states: set[Value]) -> Nest | None:
-    """Of a loop's states: a nest that computes another one from what this one is computed from."""
+    """Returns a nest that computes another loop state from the same values as this state, or None."""
     for nest in g.of_nest:
         if _is_whole(nest, value.tensor.extents) and nest.stores[0].target in states:
             targets = {s.target for s in nest.stores}
@@ -73,8 +75,8 @@ def sibling_of(g: Grouping, value: Value, states: set[Value]) -> Nest | None:
 
 
 def _sources(g: Grouping, value: Value, never: set[Value]) -> set[Value]:
-    """The arguments of the block that a value is computed from, if that is little work to find out; none where one
-    of `never` is on the way."""
+    """Returns the arguments of the block that a value is computed from. Empty if one of `never` is among its sources,
+    or if the search would be long."""
     found, seen, todo = set[Value](), set[Value](), [value]
     while todo:
         v = todo.pop()
@@ -91,7 +93,7 @@ def _sources(g: Grouping, value: Value, never: set[Value]) -> set[Value]:
 
 
 def store_in(g: Grouping, nest: Nest, op: Op, nests: list[Nest], why: Reason) -> Refusal | None:
-    """Let a nest that reads a value compute and write it."""
+    """Makes a nest that reads a value compute and write it. Returns the refusal if it cannot."""
     value = op.result
     refusal = _cannot_store(g, nest, value, nests) or g.inline(op, nest)
     if refusal is None:
@@ -100,7 +102,7 @@ def store_in(g: Grouping, nest: Nest, op: Op, nests: list[Nest], why: Reason) ->
 
 
 def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> Refusal | None:
-    """Why the nest does not have the value at each of its elements once, or may not run before other readers."""
+    """Returns why the nest does not visit each element of the value once, or may not run before other readers."""
     places = nest.pending[value]
     if len(nest.nodes) > tuning.NEST_OPS:
         return Refusal("loop-full", f"its reader already has more than {tuning.NEST_OPS} ops")
@@ -118,7 +120,7 @@ def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> R
 
 
 def _is_whole(nest: Nest, shape: tuple[int, ...]) -> bool:
-    """Whether a nest is a plain loop over the elements of a tensor of that shape, which it writes."""
+    """Whether a nest is a plain loop that writes every element of a tensor of that shape."""
     if nest.reduce_vars or nest.overwrites is not None or nest.after is not None or not nest.stores:
         return False
     lead = nest.stores[0]

@@ -1,8 +1,8 @@
 """A nest: one loop nest over one index space, with everything that is computed in it.
 
-`extents` are the loop variables' ranges. Variables in `reduce_vars` are summed over (by whatever body a reduce has);
-the others span the rows. A nest without reduce variables is a plain loop. A value that depends on row variables only
-belongs to the row; values are computed at an `At` (ir/index.py), and one value may be computed at several places.
+`extents` are the ranges of the loop variables. Variables in `reduce_vars` are reduced (by the body of any reduce); the
+others span the rows. A nest without reduce variables is a plain loop. A value that depends only on row variables is
+computed once per row. Values are computed at an `At` (ir/index.py), and one value may be computed at several places.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Key = tuple[Value, At]
 
 
 def is_wide(extent: int) -> bool:
-    """Whether a loop has more than one turn, or may have, where that is known at the call only."""
+    """Whether a loop has, or may have, more than one iteration; its extent may be known only at the call."""
     return not surely(lambda: extent <= 1)
 
 
 @dataclass
 class Node:
-    """A fused computation: the op, and the places of the operands it reads."""
+    """A fused computation: the op, and the places of its operands."""
 
     op: Op
     operands: list[Key]
@@ -42,16 +42,17 @@ class Store:
 
 @dataclass(eq=False)
 class Turns:
-    """Of a nest that is the body of a `while`: several turns of the loop on each tile, before the next tile."""
+    """Interchange of a nest that is the body of a `while`: several iterations of the loop run on each tile before the
+    next tile."""
 
     states: list[Value]
-    """What the body's arguments are called of which each store writes the next value: `stores[i]` is that of
-    `states[i]`, which is read at the same place only. Numbers come last, and follow from numbers alone."""
+    """The body's arguments for the states: `stores[i]` writes the next value of `states[i]`, which is only read at the
+    same place. Scalars come last, and depend only on scalars."""
     again: Key
-    """Whether there is another turn, computed from the numbers of the next one; or, at the place of the states, whether
-    an element has turned, without which none of a tile turns any more."""
+    """Whether there is another iteration, computed from the next scalars. Or, at the place of the states: whether an
+    element is still active. A tile ends when none of its elements is."""
     count: int | None
-    """Turns of the whole loop, where that is known."""
+    """Trip count of the whole loop, or None if it is not known."""
 
 
 @dataclass(eq=False)
@@ -59,16 +60,16 @@ class Nest:
     extents: list[int]
     reduce_vars: tuple[int, ...] = ()
     nodes: dict[Key, Node] = field(default_factory=dict)
-    """Consumers before producers, as fusion met them."""
+    """Fused computations, consumers before producers."""
     loads: dict[Key, None] = field(default_factory=dict)
     stores: list[Store] = field(default_factory=list)
     overwrites: Value | None = None
-    """The store target must hold this value's elements before (dynamic_update_slice)."""
+    """The store target must hold this value's elements before the nest runs (dynamic_update_slice)."""
     after: Value | None = None
     """Another nest writes the rest of the target before this one does (pad's fill)."""
     turns: Turns | None = None
     pending: dict[Value, list[At]] = field(default_factory=dict)
-    """While fusing: operands wanted, not yet decided."""
+    """While fusing: operands that are read, with their places, whose producers are not decided yet."""
 
     @property
     def rows(self) -> int:
@@ -86,7 +87,7 @@ class Nest:
         return n
 
     def request(self, value: Value, at: At) -> None:
-        """Ask for an operand (once a place)."""
+        """Adds an operand to the pending ones, once per place."""
         if (value, at) in self.nodes or (value, at) in self.loads:
             return
         places = self.pending.setdefault(value, [])
@@ -98,7 +99,7 @@ class Nest:
         return len(self.extents) - 1
 
     def split(self, var: int, factor: int) -> None:
-        """variable -> outer * factor + inner; `var` becomes the outer one."""
+        """Splits a variable: variable -> outer * factor + inner; `var` becomes the outer one."""
         inner = len(self.extents)
         self.extents[var] //= factor
         self.extents.append(factor)
@@ -124,7 +125,8 @@ class Nest:
             s.at, s.index = move(s.at), move(At(s.index)).index
 
     def order(self) -> list[int]:
-        """Variables outermost first: rows in the order of the first store, then the reduced ones in their order."""
+        """Returns the variables, outermost first: rows in the order of the first store, then the reduced ones in
+        order."""
         lead = self.stores[0]
         weight = ix.linearize(lead.index, lead.target.tensor.extents)
         rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and not equal(self.extents[v], 1)]
@@ -133,13 +135,13 @@ class Nest:
 
 
 def space_of(nest: Nest, shape: tuple[int, ...]) -> At:
-    """Add a variable a dimension; the place (i0, i1, ...)."""
+    """Adds a variable per dimension. Returns the place (i0, i1, ...)."""
     return At(tuple(ix.variable(nest.add_var(n), n) for n in shape))
 
 
 def covers(nest: Nest, at: At, shape: tuple[int, ...], of_part: bool = False) -> set[int] | None:
-    """The variables of a place that names each of its elements exactly once over them; None if it does not. `of_part`:
-    each element of a part of the value, a slice along some dimensions."""
+    """Returns the variables of a place if they enumerate each of its elements exactly once, else None. `of_part`: each
+    element of a slice of the value along some dimensions."""
     if at.conditions:
         return None
     seen: set[int] = set()

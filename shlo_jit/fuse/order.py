@@ -1,4 +1,4 @@
-"""The order of a block's steps: one their dependencies allow, as near to the program's as possible."""
+"""The order of a block's steps: compatible with their dependencies, and as close to the program's order as possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Users = dict[Value, list[Step]]
 
 
 def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
-    """Steps in order. `producers` and `readers`: by value, the steps that write and read it."""
+    """Returns the steps in order. `producers` and `readers` map a value to the steps that write and read it."""
     for step in steps:
         for value in step.reads:
             step.after.extend(p for p in producers.get(value, []) if p is not step)
@@ -40,8 +40,7 @@ def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
 
 
 def depends(step: Step, *on: Step) -> bool:
-    """Whether `step` must run after one of `on`, by what is known so far. Taken to be so where that would be a long
-    search."""
+    """Whether `step` must run after one of `on`, by the dependencies known so far. True if the search would be long."""
     wanted = {id(s) for s in on}
     seen, todo = {id(step)}, [step] if wanted else []
     while todo:
@@ -57,14 +56,14 @@ def depends(step: Step, *on: Step) -> bool:
 
 
 def step_acts(step: Step) -> bool:
-    """The step, or one inside it, has an effect."""
+    """Whether the step, or one inside it, has an effect."""
     if isinstance(step, ControlStep):
         return any(block.acts for block in step.blocks)
     return isinstance(step, OpStep) and acts(step.op)
 
 
 def readers_before_updates(steps: list[Step], readers: Users) -> None:
-    """Run the other readers of an updated buffer first, so that the update can take the buffer over."""
+    """Makes the other readers of an updated buffer run first, so that the update can reuse the buffer."""
     for step in steps:
         if not isinstance(step, NestStep) or step.nest.overwrites is None:
             continue

@@ -24,7 +24,7 @@ def _is_dead(g: Grouping, target: Value) -> bool:
 
 
 def fuse_update(g: Grouping, op: Op, position: int) -> None:
-    """dynamic_update_slice: a nest over the update that writes into the operand's buffer."""
+    """Adds a dynamic_update_slice: a nest over the update that writes into the operand's buffer."""
     target = op.result
     if _is_dead(g, target):
         return
@@ -49,7 +49,8 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
 
 
 def fuse_concatenate(g: Grouping, op: Op, position: int, why: Reason | None = None) -> None:
-    """A nest an operand, each writing its part of the result. `why`: the cause of that, where it is known."""
+    """Adds a concatenation: a nest per operand, which writes its part of the result. `why`: the reason, if it is
+    known."""
     target = op.result
     if _is_dead(g, target):
         return
@@ -66,7 +67,7 @@ def fuse_concatenate(g: Grouping, op: Op, position: int, why: Reason | None = No
 
 
 def fuse_spread(g: Grouping, op: Op, position: int) -> None:
-    """pad with interior padding: a nest fills, another writes the operand's elements in between."""
+    """Adds a pad with interior padding: one nest fills, another writes the operand's elements in between."""
     target = op.result
     if _is_dead(g, target):
         return
@@ -86,7 +87,7 @@ def fuse_spread(g: Grouping, op: Op, position: int) -> None:
     g.request(fill, value, ORIGIN)
     place, index = [], []
     for n, m, lo, gap in zip(operand.tensor.extents, target.tensor.extents, low, interior, strict=True):
-        first = max(0, -(lo // (gap + 1)))  # first operand index that lands at 0 or later
+        first = max(0, -(lo // (gap + 1)))  # first operand index that is stored at 0 or later
         last = (m - 1 - lo) // (gap + 1)
         count = max(0, min(n - 1, last) - first + 1)
         e = ix.shift(ix.variable(put.add_var(count), count), first)

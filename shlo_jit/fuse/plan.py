@@ -1,4 +1,4 @@
-"""A Plan: the steps a program takes, each a kernel or a piece of control flow, in the order they run.
+"""A plan: the steps of a program, each a kernel or control flow, in the order in which they run.
 
 A step reads values from memory and writes values to memory. `PlanBlock`s nest as regions do.
 """
@@ -20,7 +20,7 @@ from shlo_jit.reasons import Reason
 
 @dataclass(eq=False)
 class Step:
-    """Base. `position` is the place in the block of the last op in it."""
+    """Base class of steps. `position` is the index in the block of the step's last op."""
 
     reads: list[Value] = field(default_factory=list)
     writes: list[Value] = field(default_factory=list)
@@ -28,11 +28,11 @@ class Step:
     after: list[Step] = field(default_factory=list)
     """Steps that must run before this one."""
     why: dict[Value, Reason] = field(default_factory=dict)
-    """Why each value it writes is in memory."""
+    """Reasons that the values it writes are in memory."""
 
     @property
     def place(self) -> str:
-        """An op of it, and its line, for messages."""
+        """One of its ops with its line, for messages."""
         op = next((v.op for v in self.writes if v.op is not None), None)
         return self.title if op is None else place_text(op)
 
@@ -48,7 +48,7 @@ class NestStep(Step):
     @property
     def title(self) -> str:
         """loop; interchanged: the iterations of a `while` run inside the loop over its states; reduce; row: several
-        passes over the same rows."""
+        passes over the same rows"""
         if self.nest.turns is not None:
             return "interchanged"
         if not self.nest.reduce_vars:
@@ -60,33 +60,34 @@ class NestStep(Step):
 
     @property
     def hint(self) -> str:
-        """A telling name: the ops that do the most, last first."""
+        """A descriptive name: the dominant ops, last first."""
         words = [n.op.name.partition(".")[2] for n in self.nest.nodes.values()]
         words = [w for w in dict.fromkeys(words) if w not in ("constant", "broadcast_in_dim", "reshape", "convert")]
         return "_".join(["turns" if self.nest.turns is not None else self.title, *words[:3]])
 
 
 class Attention(NamedTuple):
-    """What makes the left operand of a product, some rows at a time (see `attention.py`)."""
+    """The steps that compute the left operand of a product, some rows at a time (see `attention.py`)."""
 
     firsts: tuple[OpStep, ...]
-    """Products; their results are never in memory as a whole."""
+    """Products whose results are never materialized as a whole."""
     rows: NestStep
     """The row program that reads them."""
     weights: Value
-    """What that makes of them, which is not either: the left operand, maybe under another shape."""
+    """The result of the row program, which is not materialized as a whole either: the left operand, up to its shape."""
     sums: tuple[OpStep, ...] = ()
-    """Products that add up over those rows; the row program makes their left operand (see `attention_gradient.py`)."""
+    """Products that accumulate over those rows; the row program computes their left operands (see
+    `attention_gradient.py`)."""
 
     besides: tuple[OpStep, ...] = ()
-    """Other products that multiply what the row program makes row by row, where there are such sums."""
+    """Other products that multiply results of the row program row by row, if there are sums."""
 
     kept: tuple[Value, ...] = ()
-    """What of that other steps read as well, so that it is written to memory, too."""
+    """Results of the row program that other steps read as well, and that are therefore written to memory."""
 
     @property
     def first(self) -> OpStep:
-        """The product whose rows are counted."""
+        """The product that determines the number of rows."""
         return self.firsts[0]
 
     @property
@@ -96,62 +97,62 @@ class Attention(NamedTuple):
 
     @property
     def inside(self) -> list[Value]:
-        """What the row program makes for products of its rows."""
-        behind = (*self.besides, *self.sums)
-        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in behind)]))
+        """Results of the row program that the products of its rows read."""
+        following = (*self.besides, *self.sums)
+        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in following)]))
 
 
 class Pieces(NamedTuple):
-    """An operand of a product that is never in memory as a whole (see `segments.py`)."""
+    """A concatenated operand of a product that is never materialized as a whole (see `segments.py`)."""
 
     whole: Value
     """The operand, a concatenation."""
     parts: list[Value]
-    """What is read: those of its operands that have elements."""
+    """The segments that are read: its operands that have elements."""
     dimension: int
 
 
 @dataclass(eq=False)
 class OpStep(Step):
-    """A kernel of its own: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
+    """A dedicated kernel: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
 
     op: Op = None  # type: ignore[assignment]
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
-    """Of a product: the operand that is read piece by piece."""
+    """For a product: the operand that is read in segments."""
     attention: Attention | None = None
-    """Of a product: what is run for each block of its rows before it."""
+    """For a product: the steps that run before each block of its rows."""
     bands: tuple[OpStep, ...] = ()
-    """Steps that run before this one, each a band of lines at a time, and make what the next one reads (see
+    """Steps that run before this one, one line tile at a time; each computes the lines that the next one reads (see
     `line_tiles.py`)."""
     no_epilogue: Refusal | None = None
-    """Of a product: why no loop runs on its tiles."""
+    """For a product: why no loop runs on its tiles."""
     no_bands: Refusal | None = None
-    """Of a convolution or product: why it does not run in bands with what reads it."""
+    """For a convolution or product: why it does not run in line tiles with its reader."""
     no_attention: Refusal | None = None
-    """Of a product that a row program reads: why the two do not run for blocks of rows of another product."""
+    """For a product that a row program reads: why the two do not run for blocks of rows of another product."""
 
     @property
     def operands(self) -> list[Value]:
-        """What the kernel reads for any part of its result; an epilogue's operands are left out."""
+        """Values that the kernel reads for any part of its result, without the operands of an epilogue."""
         own = [v for o in self.op.operands for v in self.parts_of(o)]
         if self.bands:
             return [v for v in (*(v for step in self.bands for v in step.reads), *own) if v in self.reads]
         if self.attention is None:
             return own
         firsts = [v for step in self.attention.firsts for v in step.operands]
-        behind = (*self.attention.besides, *self.attention.sums)
-        parts = [*firsts, *self.attention.rows.reads, *(v for step in behind for v in step.reads)]
+        following = (*self.attention.besides, *self.attention.sums)
+        parts = [*firsts, *self.attention.rows.reads, *(v for step in following for v in step.reads)]
         return [v for v in (*parts, *own) if v in self.reads]
 
     def parts_of(self, operand: Value) -> list[Value]:
-        """What is read of an operand: itself, or its pieces."""
+        """Returns the values that are read for an operand: itself, or its segments."""
         return self.pieces.parts if self.pieces is not None and operand is self.pieces.whole else [operand]
 
     @property
     def kind(self) -> str:
-        """Whose kernel runs it: the op's name, `attention`, its `gradient`, `bands`, or `pieces` of a product with
-        some."""
+        """Key of the kernel that runs the step: the op's name, `attention`, its `gradient`, `bands` (line tiles), or
+        `pieces` (a product that reads segments)."""
         if self.bands:
             return "bands"
         if self.attention is not None:
@@ -160,13 +161,13 @@ class OpStep(Step):
 
     @property
     def parts(self) -> list[Step]:
-        """Steps that run within it: the loop on its tiles, and what runs before it."""
+        """Steps that run within it: the loop on its tiles, and the steps that run before it."""
         found = [self.epilogue, *(self.attention.steps if self.attention is not None else []), *self.bands]
         return [step for step in found if step is not None]
 
     @property
     def title(self) -> str:
-        """The op's name; of a call that stands for an op of ours, that one's."""
+        """The op's name; for a custom call that represents an op of this project, that op's name."""
         if self.bands:
             return "line_tiles"
         if self.attention is not None:
@@ -177,7 +178,7 @@ class OpStep(Step):
 
 @dataclass(eq=False)
 class ViewStep(Step):
-    """The result is the operand's memory under another shape; nothing runs."""
+    """A step whose result is the operand's memory with another shape; nothing runs."""
 
     op: Op = None  # type: ignore[assignment]
 
@@ -188,12 +189,12 @@ class ViewStep(Step):
 
 @dataclass(eq=False)
 class ControlStep(Step):
-    """while (regions cond, body), if (true, false), case (branches)."""
+    """Control flow: while (regions cond, body), if (true, false), case (branches)."""
 
     op: Op = None  # type: ignore[assignment]
     blocks: list[PlanBlock] = field(default_factory=list)
     no_turns: Refusal | None = None
-    """Of a while: why its turns do not run tile by tile."""
+    """For a while: why its iterations are not interchanged with the loop over tiles."""
 
     @property
     def title(self) -> str:
@@ -201,7 +202,7 @@ class ControlStep(Step):
 
 
 def updates(op: Op) -> list[tuple[Value, Value]]:
-    """Operands of a kernel whose elements it finds in a result's memory, and those results: it writes them anew."""
+    """Returns the operands whose elements a kernel updates in place, with the results that take over their memory."""
     if op.name == "stablehlo.scatter":
         return list(zip(op.operands, op.results, strict=False))
     if op.name != "stablehlo.custom_call":
@@ -211,15 +212,15 @@ def updates(op: Op) -> list[tuple[Value, Value]]:
     aliases = op.attributes.get("output_operand_aliases") or ()
     places = [(a.get("operand_index", 0), (*a.get("output_tuple_indices", ()), 0)[0]) for a in aliases]
     found: dict[Value, Value] = {}
-    for i, o in places:  # a result can have the memory of one operand only
+    for i, o in places:  # a result can reuse the memory of one operand only
         found.setdefault(op.results[int(o)], op.operands[int(i)])
     return [(operand, result) for result, operand in found.items()]
 
 
 def may_update(op: Op) -> list[tuple[Value, Value]]:
-    """Operands of a kernel that a result may take the memory of, where nobody needs them any more: it reads every
-    element before it writes the same one. So does an all_reduce over groups of one size, of which each rank reduces a
-    part; else all read the operands of others, who must not write over them."""
+    """Returns the operands of a kernel, with results that may reuse their memory when they are dead: the kernel reads
+    every element before it writes the same one. This holds for an all_reduce over groups of equal size, in which each
+    rank reduces a part. Otherwise ranks read each other's operands, which must not be overwritten."""
     if op.name != "stablehlo.all_reduce" or (op.attributes["replica_groups"].array < 0).any():
         return []
     return list(zip(op.operands, op.results, strict=True))
@@ -227,19 +228,19 @@ def may_update(op: Op) -> list[tuple[Value, Value]]:
 
 @dataclass(eq=False)
 class PlanBlock:
-    """The steps of one block, in order; `results` are what its terminator returns."""
+    """The steps of one block, in order; `results` are the values that its terminator returns."""
 
     block: Block
     steps: list[Step]
     results: list[Value]
     outside: list[Value]
-    """Values from blocks around it that its ops read, those in its regions too."""
+    """Values from enclosing blocks that its ops and their regions read."""
     acts: bool
-    """A step of it has an effect."""
+    """Whether one of its steps has an effect."""
 
 
 def all_steps(block: PlanBlock) -> Iterator[Step]:
-    """Steps of a block and of those inside it, in the order of the text."""
+    """Yields the steps of a block and of those inside it, in the order of the text."""
     for step in block.steps:
         yield step
         if isinstance(step, ControlStep):
@@ -248,7 +249,7 @@ def all_steps(block: PlanBlock) -> Iterator[Step]:
 
 
 def labels_of(block: PlanBlock, prefix: str = "") -> dict[int, str]:
-    """What each step is called where a plan is printed, by its id(): `2`; within the regions of step 2, `2.0.5`."""
+    """Returns the printed label of each step, by its id(): `2`; within the regions of step 2, `2.0.5`."""
     labels: dict[int, str] = {}
     for i, step in enumerate(block.steps):
         labels[id(step)] = f"{prefix}{i}"
@@ -259,7 +260,7 @@ def labels_of(block: PlanBlock, prefix: str = "") -> dict[int, str]:
 
 
 def all_blocks(block: PlanBlock) -> Iterator[PlanBlock]:
-    """A block and those inside it."""
+    """Yields a block and those inside it."""
     yield block
     for step in block.steps:
         if isinstance(step, ControlStep):
@@ -268,8 +269,7 @@ def all_blocks(block: PlanBlock) -> Iterator[PlanBlock]:
 
 
 def read_inside(*blocks: PlanBlock) -> Counter[Value]:
-    """What blocks, and those inside them, read or return: their own values, and those of the blocks around; and how
-    many steps and results do."""
+    """Counts how many steps and results of the given blocks, and of blocks inside them, read each value."""
     found: Counter[Value] = Counter()
     todo = list(blocks)
     while todo:
@@ -285,7 +285,7 @@ def read_inside(*blocks: PlanBlock) -> Counter[Value]:
 
 
 def source_ops(step: Step) -> list[Op]:
-    """The ops that a step computes, in the order of the program."""
+    """Returns the ops that a step computes, in program order."""
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
     elif isinstance(step, OpStep):
@@ -297,9 +297,9 @@ def source_ops(step: Step) -> list[Op]:
 
 
 def lines_of(ops: Iterable[Op]) -> str:
-    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Of a program
-    that was built in Python `model.py line 7`. Custom code that ops were made of is named behind that: `line 7, wave
-    (model.py:12)`."""
+    """Returns the lines of ops in the program's text: `line 7`, or `lines 7-12`. Empty for ops that are not in the
+    text. For a program that was built in Python, the file is named: `model.py line 7`. Custom code that the ops were
+    lifted from is appended: `line 7, wave (model.py:12)`."""
     found: dict[str, list[int]] = {}
     inside: dict[str, None] = {}
     for op in ops:

@@ -1,4 +1,4 @@
-"""Whether an op is computed where it is read, in each of its readers' loops, or once for all of them in memory."""
+"""Decide whether an op is recomputed in each of its readers' loops, or computed once and materialized."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shlo_jit.ops import OPS
 from shlo_jit.sizes import hint_of
 
 
-def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
-    """Why computing an op where it is read costs more than writing it."""
+def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
+    """Returns why recomputing an op in its readers costs more than materializing it, or None."""
     price = cost(op)
     places = max(len(n.pending[op.result]) for n in nests)
     if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
@@ -36,7 +36,7 @@ def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
             if places <= most or not op.operands
             else Refusal("read-at-several-indices", f"a loop reads it at {places} different indices")
         )
-    if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
+    if len(nests) > 1 and visits <= size:  # each nest reads a separate part, so nothing is recomputed
         return (
             None
             if places == 1
@@ -59,7 +59,7 @@ def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
             "reader-too-large-to-duplicate",
             f"a loop of more than {tuning.NEST_TWICE_OPS} ops reads it at {places} different indices",
         )
-    if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not _is_made_of_little(g, op):
+    if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not _has_small_sources(g, op):
         return Refusal(
             "several-readers", f"{len(nests)} loops read it, and recomputing costs {price} additions per element"
         )
@@ -67,41 +67,43 @@ def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
 
 
 def _repeats(value: Value, nest: Nest) -> int:
-    """How many times over a nest would compute the value: in the loops that it depends on and those around them."""
+    """Returns how many times a nest would compute each element of the value: in the loops that it depends on and those
+    around them."""
     order = nest.order() if nest.stores else []
     most = 0
     for at in nest.pending[value]:
         inner = max((k for k, v in enumerate(order) if v in variables(at)), default=-1)
-        turns = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
-        most = max(most, turns // max(1, hint_of(value.tensor.size)))
+        iterations = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
+        most = max(most, iterations // max(1, hint_of(value.tensor.size)))
     return most
 
 
-def _is_made_of_little(g: Grouping, op: Op) -> bool:
-    """Computing a cheap op in each of its readers is less than writing it: what it is broadcast from is small."""
+def _has_small_sources(g: Grouping, op: Op) -> bool:
+    """Whether recomputing a cheap op in each of its readers costs less than materializing it: its inputs, before
+    broadcasts, are small."""
     read = 0
     for o in op.operands:
         while o.op is not None and id(o.op) in g.here and OPS[o.op.name].index_map is not None and o.op.operands:
             o = o.op.operands[0]
-        read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # an iota or a constant is nothing
+        read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # iotas and constants are free
     return cost(op) <= tuning.CHEAP_COST and read * tuning.LITTLE <= hint_of(op.result.tensor.size)
 
 
 def _is_leaf(g: Grouping, op: Op) -> bool:
-    """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
+    """Whether the op reads only values that are in memory anyway: inlining it into a full nest adds no further ops."""
     return all(_is_there(g, o) for o in op.operands)
 
 
 def _moves_memory(g: Grouping, op: Op) -> bool:
-    """The op says where elements are of what is in memory in any case, through other such ops."""
+    """Whether the op only rearranges, possibly through other such ops, values that are in memory anyway."""
     return all(_is_there(g, g.choices.source_of(o)) for o in op.operands)
 
 
 def _is_there(g: Grouping, value: Value) -> bool:
-    """In memory when the block begins, or needing none."""
+    """Whether a value is in memory when the block begins, or needs no memory."""
     return value.op is None or id(value.op) not in g.here or is_inline_constant(value)
 
 
 def _visits(value: Value, nests: list[Nest]) -> int:
-    """How many elements would be computed, all readers together."""
+    """Returns the number of elements that all readers together would compute."""
     return sum(n.rows * n.reduced * len(n.pending[value]) for n in nests)

@@ -1,4 +1,4 @@
-"""Fusion of reductions: into a nest that reads their results, or a nest of their own."""
+"""Fusion of reductions: into a nest that reads their results, or as a separate nest."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from shlo_jit.sizes import equal, hint_of
 
 
 def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
-    """Put a reduce into the plan: as an epilogue or a row program of a nest that reads it, where one takes it in."""
+    """Adds a reduce to the plan: fused into a nest that reads it, as an epilogue or a row program, or as a separate
+    nest."""
     results = [r for r in op.results if r in g.memory or g.nests_wanting(r)]
     if not results:
         return
     nests = list(dict.fromkeys(nest for r in results for nest in g.nests_wanting(r)))
-    home, refusal = None, None
+    writer, refusal = None, None
     for nest in nests[: tuning.HOMES_ASKED]:
         refused = _take_in(g, op, results, nest, nests)
         if refused is None:
-            home = nest
+            writer = nest
             break
         refusal = refusal or refused
-    if home is None:
-        home = g.new_nest(position)
-        _alone(g, op, results, home, refusal)
+    if writer is None:
+        writer = g.new_nest(position)
+        _separate_nest(g, op, results, writer, refusal)
     for r in results:
         for nest in g.nests_wanting(r):
             g.load(nest, r)
-        if r in g.memory and home not in [p.nest for p in g.producers.get(r, []) if isinstance(p, NestStep)]:
-            g.store(home, r, next(k[1] for k in home.nodes if k[0] is r), g.memory[r])
+        if r in g.memory and writer not in [p.nest for p in g.producers.get(r, []) if isinstance(p, NestStep)]:
+            g.store(writer, r, next(k[1] for k in writer.nodes if k[0] is r), g.memory[r])
 
 
-def _alone(g: Grouping, op: Op, results: list[Value], nest: Nest, refusal: Refusal | None) -> None:
-    """A nest of its own; `refusal`: why the first of its readers did not take it in."""
+def _separate_nest(g: Grouping, op: Op, results: list[Value], nest: Nest, refusal: Refusal | None) -> None:
+    """Emits a separate nest. `refusal`: why its first reader did not take it in."""
     first = results[0]
     at = space_of(nest, first.tensor.extents)
     source = op.operands[0].tensor.extents
@@ -58,8 +59,8 @@ def _alone(g: Grouping, op: Op, results: list[Value], nest: Nest, refusal: Refus
 
 
 def _add_nodes(g: Grouping, op: Op, results: list[Value], nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
-    """Put the reduce into a nest: those of its results that are read at `at`, its operands there with `reduced` in the
-    dimensions, which it is for in ascending order."""
+    """Adds the reduce to a nest: its results at `at`, and its operands there with `reduced` as indices of the reduced
+    dimensions, in ascending order."""
     dims = op.ints("dimensions")
     kept, inner = iter(at.index), iter(reduced)
     rank = op.operands[0].tensor.rank
@@ -74,7 +75,8 @@ def _add_nodes(g: Grouping, op: Op, results: list[Value], nest: Nest, at: At, re
 
 
 def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[Nest]) -> Refusal | None:
-    """Take the reduce into a nest that reads its results: an epilogue, or a row program."""
+    """Fuses the reduce into a nest that reads its results: as an epilogue, or as a row program. Returns the refusal if
+    it cannot."""
     places = {at for r in results for at in nest.pending.get(r, [])}
     if len(places) != 1:
         return Refusal("read-at-several-indices", "it reads the result at several indices")
@@ -116,7 +118,8 @@ def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[
 
 
 def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | Refusal:
-    """The reduced dimensions over the loops of a nest that goes over the same rows again; in `free` those of a row."""
+    """Maps the reduced dimensions to the loops of a nest that iterates over the same rows again; `free` are the loops
+    of a row."""
     total = math.prod(extents)
     rows = hint_of(nest.rows) if nest.reduce_vars else hint_of(nest.rows) // max(1, hint_of(total))
     if not equal(math.prod(nest.extents[v] for v in free), total):
@@ -137,7 +140,7 @@ def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Ex
 
 
 def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | None:
-    """The reduced dimensions over the nest's free variables, in order; None when they do not line up."""
+    """Maps the reduced dimensions to the nest's free variables, in order; None if they do not match."""
     if nest.reduce_vars:
         free = [v for v in nest.reduce_vars if is_wide(nest.extents[v])]
     else:

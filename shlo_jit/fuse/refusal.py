@@ -1,4 +1,4 @@
-"""Why something was not fused."""
+"""Refusals: reasons against fusion."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Concatenations that products read piece by piece, so that they never are in memory.
+"""Concatenations that products read in segments, so that they are never materialized.
 
-A product of a few rows with a matrix is bound by reading the matrix, so putting that together before takes longer than
-the product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes
-its columns of the result, or goes on with the sums of the pieces before, in order.
+A product of a few rows with a matrix is bound by reading the matrix. Concatenating the matrix first takes longer than
+the product, for example for cached keys and values and those of the newest row. Each segment is a separate product,
+which computes its columns of the result, or adds to the sums of the previous segments, in order.
 
-    dot(x, concatenate(a, b))   ->   dot(x, a) and dot(x, b) side by side, or dot(x', a) and dot(x", b) on top of it
+    dot(x, concatenate(a, b))   ->   concatenate(dot(x, a), dot(x, b)), or dot(x', a) + dot(x", b)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRODUCT = "stablehlo.dot_general"
 
 
 def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
-    """The concatenations of a block that its products read: as pieces, or why as a whole."""
+    """Returns the concatenations of a block that its products read: their segments, or why they are read as a whole."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in dict.fromkeys(op.operands) if op.name == PRODUCT else ():
@@ -47,7 +47,7 @@ def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
 
 
 def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusal:
-    """The pieces of a concatenation that products alone read."""
+    """Returns the segments of a concatenation that only products read, or the refusal."""
     op = value.op
     assert op is not None
     parts, dimension = [v for v in op.operands if not equal(v.tensor.size, 0)], op.int("dimension")
@@ -61,14 +61,14 @@ def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusa
 
 
 def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: set[int]) -> Refusal | None:
-    """Why a product reads the concatenation as a whole."""
+    """Returns why a product reads the concatenation as a whole."""
     r, shape = roles_of(product), value.tensor.extents
     side = product.operands.index(value)
     batch, contracting, free = _dimensions(r, side)
     rows = math.prod(product.operands[1 - side].tensor.extents[d] for d in _dimensions(r, 1 - side)[2])
     if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
         return Refusal("dynamic-size", "the number of rows multiplied by it is known only when the program is called")
-    # Pieces of the first operand are those of the second of the transposed product, whose result is one row.
+    # Segments of the first operand are those of the second one of the transposed product, whose result is one row.
     if rows > (tuning.PIECE_ROWS if side == 1 else 1):
         return Refusal(
             "many-rows",
@@ -90,13 +90,13 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
 
 
 def _dimensions(r: Roles, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Of an operand: those of the batch, the contracting and the free ones."""
+    """Returns the batch, the contracting and the free dimensions of an operand."""
     left = (r.lhs_batch, r.lhs_contracting, r.lhs_free)
     return (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else left
 
 
 def _is_written(value: Value, here: set[int]) -> bool:
-    """The value is in memory in any case; else a loop would write the piece in place of the whole."""
+    """Whether the value is in memory anyway. Otherwise a loop would have to write the segment instead of the whole."""
     while value.op is not None and value.op.name == "stablehlo.reshape":
         value = value.op.operands[0]
     return value.op is None or id(value.op) not in here or not is_fusible(value.op)

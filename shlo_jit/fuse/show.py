@@ -1,4 +1,5 @@
-"""The plan as text: the steps in order, what is fused into each, what it reads and writes, and why that is in memory.
+"""The plan as text: the steps in order, the ops fused into each, the values it reads and writes, and why these are in
+memory.
 
 1 row        8 over 32   divide broadcast_in_dim exponential subtract ...
     reads   %x 8x32xf32
@@ -32,7 +33,7 @@ LINES = Reason("line-buffer", "never in memory as a whole: the next stage reads 
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
-    """The steps of a plan."""
+    """Returns the steps of a plan as text."""
     head = f"{summary(plan)}; value names are those of the stage core, not of the program's text"
     lines, labels = [head], labels_of(plan)
     for step in all_steps(plan):
@@ -41,21 +42,21 @@ def show_plan(plan: PlanBlock, names: Names) -> str:
 
 
 def summary(plan: PlanBlock) -> str:
-    """`3 steps: 2 loop, 1 dot_general`."""
+    """Returns a summary: `3 steps: 2 loop, 1 dot_general`."""
     steps = Counter(step.title for step in all_steps(plan))
     total = ", ".join(f"{n} {kind}" for kind, n in steps.most_common())
     return f"{steps.total()} step{'' if steps.total() == 1 else 's'}{': ' if total else ''}{total}"
 
 
 def _step(step: Step, label: str, names: Names) -> list[str]:
-    """The lines of a step, indented by the control flow around it."""
+    """Returns the lines of a step, indented by the control flow around it."""
     pad = "    " * (label.count(".") // 2)
     where = lines_of(source_ops(step))
     body = "   ".join(text for text in (_body(step), f"({where})" if where else "") if text)
     lines = [f"{pad}{label:>3} {step.title:<10} {body}".rstrip()]
     reads = "  ".join(f"{names(v)} {type_text(v)}" for v in step.reads)
     lines.append(f"{pad}      reads   {reads or '-'}")
-    for value in _in_pieces(step):
+    for value in _in_segments(step):
         lines.append(f"{pad}      segments  {names(value)} {type_text(value)}   ({SEGMENTS})")
     for part in step.bands if isinstance(step, OpStep) else ():
         lines.append(f"{pad}      line tiles  {part.title} {_body(part)}".rstrip())
@@ -68,14 +69,14 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
 
 
 def _why_written(step: Step, value: Value) -> Reason | None:
-    """Why a value is in memory. An epilogue reads its input a tile at a time, unless it runs late."""
+    """Returns why a value is in memory. An epilogue reads its input one tile at a time, unless it runs late."""
     if isinstance(step, OpStep) and step.epilogue is not None and value is step.op.result:
         return EPILOGUE_INPUT
     return step.why.get(value)
 
 
 def _refusals(step: Step) -> list[tuple[str, Refusal]]:
-    """What was not done with a step, and why."""
+    """Returns the optimizations that were refused for a step, and why."""
     found: list[tuple[str, Refusal | None]] = []
     if isinstance(step, OpStep):
         found = [
@@ -88,8 +89,8 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
     return [(what, refusal) for what, refusal in found if refusal is not None]
 
 
-def _in_pieces(step: Step) -> list[Value]:
-    """The operands of products that are read piece by piece."""
+def _in_segments(step: Step) -> list[Value]:
+    """Returns the operands of products that are read in segments."""
     products = [step] if isinstance(step, OpStep) else []
     products += [first for p in products if p.attention is not None for first in p.attention.firsts]
     return [p.pieces.whole for p in reversed(products) if p.pieces is not None]

@@ -1,4 +1,4 @@
-"""Short names of values, for people: the same at every stage that prints them."""
+"""Short names of values for display: the same at every stage that prints them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from shlo_jit.text.printer import value_names
 
 
 class Names:
-    """Those that a function has where it is printed in core ops. Values of separate regions that share one are told
-    apart by a number behind it; values that planning adds (the state of a loop) are named when they are met."""
+    """Names of the values of a function, as printed in core ops. Values of separate regions with the same name are
+    distinguished by a number appended to it. Values that planning adds (the state of a loop) are named when they first
+    occur."""
 
     def __init__(self, core: Op) -> None:
         self.names: dict[Value, str] = {}
@@ -30,7 +31,7 @@ class Names:
 
 
 def type_text(value: Value) -> str:
-    """`8x16xf32`; of what is no tensor, its type."""
+    """Returns `8x16xf32`, or the type of a value that is not a tensor."""
     t = value.type
     if not isinstance(t, TensorType):
         return str(t)

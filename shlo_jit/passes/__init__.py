@@ -1,19 +1,20 @@
-"""Function to function, from what was written to what is fused and lowered: `PASSES` is the story, in order.
+"""Passes from functions as parsed to functions that can be fused and lowered. `PASSES` is the pipeline, in order.
 
-A pass is a file of this package with a function named after it, `(function, context) -> function`. It leaves its input
-alone, and its docstring says what it needs, what it guarantees, and shows one before and after. What it guarantees is,
-as far as a rule can say it, checked from there on (`verify/core.py`).
+A pass is a file of this package with a function named after it, `(function, context) -> function`. It does not change
+its input. Its docstring says what it needs and what it guarantees, and shows an example before and after. Guarantees
+that can be expressed as rules are checked after that pass and all later ones (`verify/core.py`).
 
-The folders follow the order of the story; what else stands in them helps the passes:
+The folders follow the order of the pipeline; their other files are helpers of the passes:
 
     refine      programs with unknown dimensions, made static for given shapes, before all passes
-    frontend    what frontends write that is no plain op: calls, custom calls, platforms, shardings, host, tuples
-    quantized   quantized arithmetic as arithmetic on storage
-    regions     loops and bodies that need not be regions
-    expand      compound ops as core ops; one file of rules a family
-    canonical   products, convolutions, linear algebra and collective ops in the forms that the routines take
+    frontend    frontend constructs that are not tensor ops: calls, custom calls, platforms, shardings, host, tuples
+    quantized   quantized arithmetic lowered to arithmetic on storage types
+    regions     loops and region bodies that can be rewritten without regions
+    expand      compound ops rewritten as core ops; one file of rules per family
+    canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
-`inline` comes before all: it makes several functions of a module, which then go through the passes one by one.
+`inline` runs before all of them. It turns a module into several functions, which then run through the passes one at a
+time.
 """
 
 from __future__ import annotations
@@ -80,11 +81,11 @@ from shlo_jit.verify.core import Rule, check_level
 
 
 class Pass(NamedTuple):
-    """One step of the story."""
+    """One step of the pipeline."""
 
     run: Callable[[Op, Context], Op]
     establishes: tuple[Rule, ...] = ()
-    """What holds from here on."""
+    """Rules that hold from here on."""
 
     @property
     def name(self) -> str:
@@ -92,7 +93,7 @@ class Pass(NamedTuple):
 
 
 INLINED = (core.CALLS, core.CALLERS)
-"""What holds of the functions that `inline` gives."""
+"""Rules that hold of the functions that `inline` returns."""
 
 PASSES = (
     # frontend
@@ -142,27 +143,28 @@ PASSES = (
     Pass(recompute_weights),
     Pass(combine_collectives),
 )
-"""What runs on each function after inlining, in order."""
+"""Passes that run on each function after inlining, in order."""
 
 CANONICAL = (*INLINED, *(rule for step in PASSES for rule in step.establishes))
-"""What holds of a function after all passes."""
+"""Rules that hold of a function after all passes."""
 
 CHECK = "SHLO_JIT_CHECK_PASSES"
 """Environment variable: verify the function, and the rules that hold so far, after every pass (the tests set it)."""
 
 OnPass = Callable[[str, Op], None]
-"""Hears of every function after every pass: the name of the pass, and the function, which must not be changed."""
+"""Observer that is called for every function after every pass, with the name of the pass and the function, which it
+must not change."""
 
 
-def nobody(name: str, function: Op) -> None:
-    """The observer that does not listen."""
+def ignore_pass(name: str, function: Op) -> None:
+    """Ignores the notification: the default observer."""
 
 
 def core_functions(
     module: Module,
     entry: Op,
     is_registered: Registered = nothing_registered,
-    on_pass: OnPass = nobody,
+    on_pass: OnPass = ignore_pass,
     *,
     num_replicas: int = 1,
     num_partitions: int = 1,
@@ -171,9 +173,11 @@ def core_functions(
     code: Code = NO_CODE,
     fold_scales: bool = False,
 ) -> list[Op]:
-    """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
-    form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
-    after `inline` and after every pass; the rest is as in `Context`. Raises VerifyError and UnsupportedError."""
+    """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
+    are inlined everywhere are left out.
+
+    `is_registered` says which custom calls the user has implemented. `on_pass` is called for each function after
+    `inline` and after every pass. The other parameters are as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     context = context._replace(fold_scales=fold_scales)
@@ -187,15 +191,15 @@ def core_functions(
 
 
 def _with_outlined(function: Op, context: Context, on_pass: OnPass) -> list[Op]:
-    """A function in canonical form, last, and before it those that passes make of its regions."""
+    """Returns a function in canonical form, preceded by the functions that passes outline from its regions."""
     made = Outlined(function.attributes["sym_name"])
     core = run_passes(function, context._replace(functions=made), on_pass)
     inner = context._replace(as_written=None)
     return [*(found for other in made.functions for found in _with_outlined(other, inner, on_pass)), core]
 
 
-def run_passes(function: Op, context: Context, on_pass: OnPass = nobody) -> Op:
-    """A function whose calls have been written out, in canonical form."""
+def run_passes(function: Op, context: Context, on_pass: OnPass = ignore_pass) -> Op:
+    """Returns a function whose calls have been inlined in canonical form."""
     checking = environment.flag(CHECK)
     rules = list(INLINED)
     on_pass(inline.__name__, function)
@@ -206,17 +210,17 @@ def run_passes(function: Op, context: Context, on_pass: OnPass = nobody) -> Op:
         if checking:
             check(function, rules, step.name, context.is_registered)
         on_pass(step.name, function)
-    if not checking:  # which the last pass was followed by, where it is on
+    if not checking:  # with `checking`, the last pass has been checked already
         check_level(function, CANONICAL, PASSES[-1].name)
     return function
 
 
 def check(function: Op, rules: list[Rule], after: str, is_registered: Registered) -> None:
-    """Raises InternalError unless a function is valid by itself, and the rules hold of it."""
+    """Raises InternalError unless a function is valid on its own and the rules hold of it."""
     from shlo_jit.ops.known_calls import CALLED
     from shlo_jit.verify.verifier import verify_function
 
-    # the functions that some calls name are not beside it
+    # the callees of some calls are not available here
     found = verify_function(function, is_registered=lambda target: target in CALLED or is_registered(target))
     if found:
         raise InternalError(f"after {after}:\n{StableHLOError(found)}")

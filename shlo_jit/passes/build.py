@@ -1,4 +1,4 @@
-"""Words to write expansions with: each appends one op (or a few) to the block a Rewriter builds."""
+"""Builders to write expansions with: each appends one op (or a few) to the block that a Rewriter builds."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def with_dtype(value: Value, dtype: DType) -> TensorType:
 
 # ---------------------------------------------------------------------------- leaves
 def constant(rw: Rewriter, type: TensorType, array: Any) -> Value:
-    """A constant; `array` is broadcast to the type's shape. Of extents that are known at the call only, a broadcast of
-    the one element that there is."""
+    """Returns a constant; `array` is broadcast to the type's shape. If extents are known only at the call, it is a
+    broadcast of the single element of `array`."""
     if not type.is_fixed:
         return broadcast(rw, constant(rw, tensor((), type.dtype), np.asarray(array).reshape(())), type.extents, ())
     data = np.broadcast_to(np.asarray(array).astype(type.storage.numpy), type.extents)
@@ -44,7 +44,7 @@ def constant(rw: Rewriter, type: TensorType, array: Any) -> Value:
 
 
 def splat_like(rw: Rewriter, value: Value, number: Any) -> Value:
-    """A tensor of the value's type, full of a number."""
+    """Returns a tensor of the value's type filled with a number."""
     return constant(rw, value.tensor, number)
 
 
@@ -53,7 +53,7 @@ def iota(rw: Rewriter, type: TensorType, dimension: int) -> Value:
 
 
 def size(rw: Rewriter, extent: int) -> Value:
-    """An extent as an i32: a constant, or what is known at the call only."""
+    """Returns an extent as an i32: a constant, or a custom call if it is known only at the call."""
     t = tensor((), I32)
     if not isinstance(extent, Size):
         return constant(rw, t, extent)
@@ -64,7 +64,7 @@ def size(rw: Rewriter, extent: int) -> Value:
 
 # ---------------------------------------------------------------------------- elementwise
 def apply(rw: Rewriter, name: str, *operands: Value) -> Value:
-    """An elementwise op whose result has the last operand's type."""
+    """Emits an elementwise op whose result has the last operand's type."""
     return rw.emit1("stablehlo." + name, operands, operands[-1].type)
 
 
@@ -87,7 +87,7 @@ def reshape(rw: Rewriter, value: Value, shape: Ints) -> Value:
 
 
 def broadcast(rw: Rewriter, value: Value, shape: Ints, where: Ints) -> Value:
-    """broadcast_in_dim; `where` are the result's dimensions the operand's lie along."""
+    """broadcast_in_dim; `where` has the result's dimension of each dimension of the operand."""
     if equal(shape_of(value), tuple(shape)) and tuple(where) == tuple(range(len(where))):
         return value
     t = tensor(tuple(shape), value.tensor.dtype)
@@ -102,7 +102,7 @@ def transpose(rw: Rewriter, value: Value, order: Ints) -> Value:
 
 
 def slice_dim(rw: Rewriter, value: Value, dimension: int, start: int, limit: int) -> Value:
-    """Indices [start, limit) of one dimension."""
+    """Slices the indices [start, limit) of one dimension."""
     shape = list(shape_of(value))
     starts, limits = [0] * len(shape), list(shape)
     starts[dimension], limits[dimension] = start, limit
@@ -116,13 +116,13 @@ def slice_dim(rw: Rewriter, value: Value, dimension: int, start: int, limit: int
 
 
 def window(rw: Rewriter, value: Value, corner: Sequence[Value], sizes: Ints) -> Value:
-    """What lies at a corner that is known at run time."""
+    """Slices a window of the given sizes at a corner that is known at run time."""
     t = tensor(tuple(sizes), value.tensor.storage)
     return rw.emit1("stablehlo.dynamic_slice", [value, *corner], t, {"slice_sizes": dims(sizes)})
 
 
 def pad(rw: Rewriter, value: Value, number: Any, low: Ints, high: Ints, interior: Ints) -> Value:
-    """The value with a number around and between its elements; negative padding takes elements away."""
+    """Pads the value with a number around and between its elements; negative padding removes elements."""
     if not any((*low, *high, *interior)):
         return value
     sizes = zip(shape_of(value), low, high, interior, strict=True)
@@ -144,9 +144,10 @@ def drop_dim(shape: Ints, dimension: int) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------------------- loops
 def counted(
-    rw: Rewriter, count: int, state: Sequence[Value], turn: Callable[[Value, list[Value]], Sequence[Value]]
+    rw: Rewriter, count: int, state: Sequence[Value], iteration: Callable[[Value, list[Value]], Sequence[Value]]
 ) -> list[Value]:
-    """The state after a loop of `count` iterations: `turn` writes one, given its number and the state before it."""
+    """Returns the state after a loop of `count` iterations. `iteration` emits one, given its index and the state before
+    it."""
     first = [constant(rw, tensor((), I32), 0), *state]
     types = [v.type for v in first]
     condition, body = (Block([Value(t) for t in types]) for _ in range(2))
@@ -155,7 +156,7 @@ def counted(
     rw.emit("stablehlo.return", [compare(rw, "LT", condition.arguments[0], limit)], [])
     rw.blocks[-1] = body
     number, *before = body.arguments
-    after = turn(number, before)
+    after = iteration(number, before)
     one = constant(rw, tensor((), I32), 1)
     rw.emit("stablehlo.return", [apply(rw, "add", number, one), *after], [])
     rw.blocks.pop()
@@ -164,7 +165,7 @@ def counted(
 
 # ---------------------------------------------------------------------------- sums
 def reduce_sum(rw: Rewriter, value: Value, over: Ints) -> Value:
-    """Sum over dimensions."""
+    """Sums over dimensions; i1 values are combined with `or`."""
     if not over:
         return value
     dtype = value.tensor.storage

@@ -1,4 +1,4 @@
-"""What a pass may know beside the function it is given."""
+"""The context of a pass: what it may know besides the function it is given."""
 
 from __future__ import annotations
 
@@ -10,54 +10,55 @@ from shlo_jit.ir.core import Module, Op, Value
 from shlo_jit.passes.rewriter import Rewriter
 
 Registered = Callable[[str], bool]
-"""Whether the user has an implementation of a custom call's target, or of the composite of a name."""
+"""Whether the user has an implementation of a custom call's target, or of the composite with a given name."""
 
 
 def nothing_registered(target: str) -> bool:
-    """The user has no implementations."""
+    """Returns False: the user has no implementations."""
     return False
 
 
 Channels = Mapping[int, tuple[tuple[int, int], ...]]
-"""Handle of a channel -> the process numbers of (sender, receiver), of sends and receives that do not say it: where
-processes run different programs, the caller knows who is at the other end."""
+"""Channel handle -> the process numbers of (sender, receiver), for sends and receives that do not name them: if
+processes run different programs, only the caller knows both ends."""
 NO_CHANNELS: Channels = MappingProxyType({})
 
 
 Code = Mapping[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]]
-"""Target of a custom call, or name of a composite -> what writes the values that stand for its results: of the targets
-whose implementations are code that is compiled with the program."""
+"""Target of a custom call, or name of a composite -> a function that emits the replacements of its results. These are
+the targets whose implementations are code that is compiled with the program."""
 NO_CODE: Code = MappingProxyType({})
 
 
 class Outlined:
-    """Functions that are made of regions of one function, in order, and not yet gone through the passes."""
+    """Functions outlined from regions of one function, in order; they have not run through the passes yet."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller
         self.functions: list[Op] = []
 
     def new_name(self, what: str) -> str:
-        """A name that no function has yet: a program's own names have no colon before a space and a number."""
+        """Returns a name that no function has yet: a program's own names have no colon before a space and a number."""
         return f"{self.caller}: {what} {len(self.functions)}"
 
 
 class Context(NamedTuple):
-    """The program around a function. Every pass takes `(function, context)`; one that needs no context says `_`."""
+    """The program around a function. Every pass takes `(function, context)`; a pass that needs no context names it
+    `_`."""
 
     module: Module
-    """As verified: has the functions that custom calls name."""
+    """The verified module; it has the functions that custom calls name."""
     is_registered: Registered = nothing_registered
     as_written: Op | None = None
-    """The function before all passes, where it may contradict itself (`refuse_contradictions.py`)."""
+    """The function before all passes, if it may contradict itself (`refuse_contradictions.py`)."""
     num_replicas: int = 1
     num_partitions: int = 1
     """The grid of processes that run the program."""
     channels: Channels = NO_CHANNELS
     same_program: bool = True
-    """All processes run this program."""
+    """Whether all processes run this program."""
     code: Code = NO_CODE
     fold_scales: bool = False
-    """Whether factors may go into weights (`canonical/fold_scales.py`)."""
+    """Whether scale factors may be folded into weights (`canonical/fold_scales.py`)."""
     functions: Outlined | None = None
-    """Functions that passes have made of regions (`regions/outline.py`); None where a pass runs by itself."""
+    """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

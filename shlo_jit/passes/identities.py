@@ -1,7 +1,7 @@
-"""Identities: rules that give the values which stand for an op's results, or None.
+"""Identities: rules that return values to replace an op's results with, or None.
 
-Each carries its equation. Floats: bit-exact ones only (x + 0 is not x for x = -0), but for the bits of a NaN. What
-follows from facts of a record holds for every op that has them; the others stand in a table by op.
+Each rule carries its equation. Float rules are bit-exact (x + 0 is not x for x = -0), except for the bits of a NaN.
+Rules that follow from facts of an op's record hold for every op with those facts; the others are in a table by op.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Identity = Callable[[PendingRewriter, Op, list[Value]], "Sequence[Value] | None"
 
 
 def _alike(x: Value, y: Value) -> bool:
-    """Whether two values have one type, whatever the sizes are that are known at the call only."""
+    """Whether two values have the same type, for all possible values of the sizes that are known only at the call."""
     return surely(lambda: x.type == y.type)
 
 
@@ -38,8 +38,9 @@ def _identity_transpose(rw: PendingRewriter, op: Op, operands: list[Value]) -> S
 
 
 def _transpose_of_transpose(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """transpose(transpose(x, p), q) = transpose(x, p o q); a reshape between the two that only brings or drops
-    dimensions of extent 1 goes behind them, with those dimensions in any place"""
+    """transpose(transpose(x, p), q) = transpose(x, p o q)
+
+    A reshape between the two that only adds or drops dimensions of extent 1, in any position, is moved after them."""
     inner, q = operands[0].op, op.ints("permutation")
     reshape = inner if inner is not None and _is_reshape(inner) else None
     if reshape is not None:
@@ -59,7 +60,7 @@ def _transpose_of_transpose(rw: PendingRewriter, op: Op, operands: list[Value]) 
 
 
 def _is_reshape(op: Op) -> bool:
-    """A reshape, or a broadcast that only brings dimensions of extent 1."""
+    """Whether an op is a reshape, or a broadcast that only adds dimensions of extent 1."""
     if op.name != "stablehlo.broadcast_in_dim":
         return op.name == "stablehlo.reshape"
     dims = op.ints("broadcast_dimensions")
@@ -73,7 +74,7 @@ def _identity_broadcast(rw: PendingRewriter, op: Op, operands: list[Value]) -> S
 
 
 def _identity_slice(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """slice that takes everything = x"""
+    """slice(x) = x if it takes all elements"""
     return operands if _alike(operands[0], op.result) else None
 
 
@@ -111,7 +112,7 @@ def _known_select(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequenc
 
 
 def _splat(rw: PendingRewriter, value: Value, number: float | complex) -> bool:
-    """Whether a value is a constant of this number everywhere, by the bits (-0 is not 0)."""
+    """Whether a value is a constant with all elements equal to this number, bit for bit (-0 is not 0)."""
     dense = rw.dense(value)
     if dense is None or not dense.is_splat:
         return False
@@ -160,7 +161,7 @@ def _known_if(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Va
 
 
 def _known_case(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """case(k) { b0 } { b1 } ... = bk, the last one out of range"""
+    """case(k) { b0 } { b1 } ... = bk; an index out of range selects the last branch"""
     dense = rw.dense(operands[0])
     if dense is None:
         return None
@@ -182,7 +183,7 @@ def _whole_update(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequenc
 
 
 def _trivial_reduce(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """reduce over extents 1 = body(init, reshape(x))"""
+    """reduce over dimensions of extent 1 = body(init, reshape(x))"""
     n = len(op.results)
     t = operands[0].tensor
     dims = op.ints("dimensions")
@@ -217,7 +218,7 @@ def _trivial_reduce(rw: PendingRewriter, op: Op, operands: list[Value]) -> Seque
 
 
 def _invariant_carry(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """A carried value that the body hands on unchanged is a value from outside."""
+    """while: a carried value that the body returns unchanged equals its initial value"""
     cond, body = op.regions[0].block, op.regions[1].block
     returned = body.terminator.operands
     fixed = [i for i, r in enumerate(returned) if r is body.arguments[i]]
@@ -258,9 +259,9 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
 
 
 def identities_of(name: str) -> tuple[Identity, ...]:
-    """The rules for an op: those of its row, then those that follow from its record."""
+    """Returns the rules for an op: those of its row, then those that follow from its record."""
     record = OPS.get(name)
-    if record is None:  # of another dialect, which lowering refuses
+    if record is None:  # an op of another dialect, which lowering refuses
         return ()
     by_fact = ((record.neutral is not None, _neutral), (record.has("idempotent"), _idempotent))
     return (*IDENTITIES.get(name, ()), *(rule for holds, rule in by_fact if holds))

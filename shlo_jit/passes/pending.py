@@ -1,8 +1,8 @@
-"""A rewriter whose constants are pending: they stand in no block until an op reads them.
+"""A rewriter whose constants are pending: they are in no block until an op reads them.
 
-A rule asks what a value holds (`dense`) and makes new constants (`make`) without writing an op for each. Every op is
-appended by `emit`, which first places the constants among its operands: no rule can build an op of an operand that
-stands nowhere.
+A rule reads the elements of a constant value (`dense`) and makes new constants (`make`) without writing an op for each.
+Every op is appended by `emit`, which first places the constants among its operands, so no rule can build an op with an
+operand that is in no block.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class PendingRewriter(Rewriter):
     def __init__(self, visitor: Visitor, retype: Callable[[Type], Type] | None = None):
         super().__init__(visitor, retype)
         self.constants: dict[Value, Dense] = {}
-        """New constant values (of any block) and what they hold."""
+        """New constant values (of any block) and their elements."""
         self.scopes: list[dict] = []
-        """For each open block: what has been computed, by structure."""
+        """For each open block: the results computed so far, by structure."""
         self.empty: dict[TensorType, Value] = {}
         """The constants without elements."""
 
@@ -39,23 +39,24 @@ class PendingRewriter(Rewriter):
         attributes: dict[str, Any] | None = None,
         regions: list[Region] | None = None,
     ) -> list[Value]:
-        """Append an op, after the constants that it reads; its results."""
+        """Appends an op, after the constants that it reads. Returns its results."""
         results = super().emit(name, [self.placed(o) for o in operands], types, attributes, regions)
         return [self.nothing(r) for r in results]
 
     def keep(self, op: Op, operands: list[Value]) -> list[Value]:
-        """The op as it is, with new operands and swept regions."""
+        """Appends the op unchanged, except for new operands and swept regions."""
         regions = [Region([self.sweep(b) for b in r.blocks]) for r in op.regions]
         return self.emit(op.name, operands, [self.retype(r.type) for r in op.results], op.attributes, regions)
 
     def sweep(self, block: Block, arguments: Sequence[Value] | None = None) -> Block:
-        """A new block from an old one; `arguments` stand for the old block's arguments, or new ones are made."""
+        """Returns a new block built from an old one, with new arguments."""
         assert arguments is None, "arguments of a block that are given are those of `sweep_parts`"
         end = block.terminator
         return self.sweep_parts(block.arguments, block.ops[:-1], end, end.operands)
 
     def sweep_parts(self, arguments: Sequence[Value], ops: Sequence[Op], end: Op, returned: Sequence[Value]) -> Block:
-        """A new block with new arguments, with ops swept, and with a terminator as `end` that returns these values."""
+        """Returns a new block with new arguments, the swept ops, and a terminator like `end` that returns these
+        values."""
         self.scopes.append({})
         new = Block([Value(self.retype(a.type), name=a.name) for a in arguments])
         self.values.update(zip(arguments, map(self.nothing, new.arguments), strict=True))
@@ -70,17 +71,17 @@ class PendingRewriter(Rewriter):
 
     # ------------------------------------------------------------------ constants
     def dense(self, value: Value) -> Dense | None:
-        """What a value holds, if it is constant."""
+        """Returns the elements of a value if it is constant, else None."""
         return self.constants.get(value)
 
     def make(self, dense: Dense, name: str = "") -> Value:
-        """A constant that stands in no block yet: it is written where it is read."""
+        """Returns a constant that is in no block yet: `placed` writes it where it is read."""
         value = Value(dense.type, name=name)
         self.constants[value] = dense
         return value
 
     def nothing(self, value: Value) -> Value:
-        """The value, or a constant for it that has as few elements: none."""
+        """Returns the value, or an empty constant for it if it has no elements."""
         t = value.type
         if not isinstance(t, TensorType) or not t.is_fixed or 0 not in t.extents:
             return value
@@ -89,7 +90,8 @@ class PendingRewriter(Rewriter):
         return self.empty[t]
 
     def placed(self, value: Value) -> Value:
-        """The value, or a constant op for it in the right block: of equal elements in this one, others at the top."""
+        """Returns the value, or a constant op for it: a splat is placed in the current block, other constants in the
+        outermost block."""
         dense = self.constants.get(value)
         if dense is None or value.op is not None:
             return value

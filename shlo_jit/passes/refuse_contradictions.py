@@ -1,10 +1,11 @@
-"""What the verifier could not see in a program with unknown extents or computed shapes, once both are known.
+"""Refuse contradictions that the verifier could not see: of unknown extents and computed shapes, once both are known.
 
-A call may give `tensor<3xf32>` to a function of `tensor<?xf32>`, which gives it to one of `tensor<5xf32>`: each step is
-valid. A shape that is a sum of constants is no constant to the verifier either, but is one after folding. So such
-programs are verified again when their calls are inlined, their constants folded and their dynamic ops expanded.
+A call may pass `tensor<3xf32>` to a function of `tensor<?xf32>`, which passes it to one of `tensor<5xf32>`: each step
+is valid. A shape computed as a sum of constants is not a constant to the verifier either, but is one after folding. So
+such programs are verified again after their calls are inlined, their constants folded and their dynamic ops expanded.
 
-Needs: expanded ops. Guarantees: a function that `may_contradict` itself is valid, and gives what it said it would.
+Needs: expanded ops. Guarantees: a function that `may_contradict` itself is valid, and returns the types that it
+declared.
 
     func @main(%x: tensor<3xf32>) -> tensor<5xf32> { return %x through functions of tensor<?xf32> }   ->   VerifyError
 """
@@ -22,12 +23,12 @@ from shlo_jit.verify.verifier import verify_function
 
 
 def may_contradict(module: Module) -> bool:
-    """Whether there is anything in a verified module that the verifier could not see."""
+    """Whether a verified module has anything that the verifier could not check."""
     return any(_is_open(op) for op in walk(module.body))
 
 
 def _is_open(op: Op) -> bool:
-    """An op with unknown extents, or one whose rules ask for the values of its operands."""
+    """Whether an op has unknown extents, or rules that need the values of its operands."""
     values = [*op.results, *(a for r in op.regions for b in r.blocks for a in b.arguments)]
     if any(isinstance(t, TensorType) and not t.is_static for v in values for t in leaves(v.type)):
         return True
@@ -36,7 +37,7 @@ def _is_open(op: Op) -> bool:
 
 
 def refuse_contradictions(function: Op, context: Context) -> Op:
-    """The function as it is. Raises VerifyError."""
+    """Returns the function unchanged. Raises VerifyError if it contradicts itself."""
     entry = context.as_written
     if entry is None:
         return function
@@ -46,6 +47,6 @@ def refuse_contradictions(function: Op, context: Context) -> Op:
     stated = [leaf for t in function_type(entry).results for leaf in leaves(t)]
     for a, b in zip(stated, function_type(function).results, strict=True):
         if isinstance(a, TensorType) and isinstance(b, TensorType) and not compatible_shapes(a.shape, b.shape):
-            message = f"the function returns '{type_text(b)}' where its type says '{type_text(a)}'"
+            message = f"the function returns '{type_text(b)}', but its type says '{type_text(a)}'"
             raise VerifyError(diagnose(message, entry.span, op=entry.name, label="type"))
     return function

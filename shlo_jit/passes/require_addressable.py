@@ -1,7 +1,7 @@
-"""Refuse tensors that are larger than the address space: neither numpy nor a loop over them knows their size.
+"""Refuse tensors that are larger than the address space: their sizes overflow in numpy and in loops over them.
 
-Needs: nothing. Guarantees: no tensor of known extents has 2^47 bytes or more. Extents of 0 do not make up for others,
-as in numpy.
+Needs: nothing. Guarantees: no tensor of known extents has 2^47 bytes or more. As in numpy, an extent of 0 does not make
+a tensor small: it is left out of the product.
 
     tensor<1048576x1048576x1024xf32>   ->   UnsupportedError
 """
@@ -18,11 +18,11 @@ from shlo_jit.passes.context import Context
 from shlo_jit.sizes import equal
 
 ADDRESS_BITS = 47
-"""Of the addresses that a process may use; offsets in bytes of whatever is smaller are far from overflow."""
+"""Bits of the addresses that a process may use; byte offsets in smaller tensors are far from overflow."""
 
 
 def require_addressable(function: Op, _: Context) -> Op:
-    """The function as it is. Raises UnsupportedError."""
+    """Returns the function unchanged. Raises UnsupportedError for a tensor that is too large."""
     known: dict[int, bool] = {}
 
     def too_large(t: Type) -> bool:

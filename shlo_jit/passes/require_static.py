@@ -1,7 +1,8 @@
-"""Refuse what is no tensor, and what is not static: this compiler needs static shapes.
+"""Refuse values that are not tensors, and shapes that are not static: this compiler needs static shapes.
 
 Needs: expanded ops (shapes that are computed from constants are known by then). Guarantees: every value is a tensor
-with known extents; no function, buffer or the like is left, and no op whose expansion needs the values of operands.
+with known extents; no function, buffer or similar value is left, nor an op whose expansion needs the values of
+operands.
 
     tensor<?x4xf32>   ->   UnsupportedError
 """
@@ -18,7 +19,7 @@ from shlo_jit.passes.expand.expand import EXPANDED
 
 
 def require_static(function: Op, _: Context) -> Op:
-    """The function as it is. Raises UnsupportedError."""
+    """Returns the function unchanged. Raises UnsupportedError."""
     for i, argument in enumerate(function.block().arguments):
         if not isinstance(argument.type, TensorType):
             what = f"argument {i} (%{argument.name}) is of type {type_text(argument.type)}, not a tensor"
@@ -26,7 +27,7 @@ def require_static(function: Op, _: Context) -> Op:
         if is_dynamic(argument):
             message = f"argument {i} (%{argument.name}) has dynamic dimensions; only static shapes can be compiled yet"
             raise UnsupportedError(diagnose(message, function.span, label="dynamic-dimensions"))
-    # Ops of other dialects, those that compute something first: a constant beside them is not what is wrong.
+    # Ops of other dialects. Ops with operands come first: a constant next to them is not the cause.
     for op in sorted((op for op in walk(function.block()) if op.name not in OPS), key=lambda op: not op.operands):
         from shlo_jit.text.foreign_dialects import dialect_hint
 
@@ -45,15 +46,15 @@ def require_static(function: Op, _: Context) -> Op:
 
 
 def require_expanded(op: Op) -> None:
-    """Refuse an op that should be other ops by now: what it does follows from operands that only the running program
-    knows, as paddings. Raises UnsupportedError."""
+    """Refuses an op that should have been expanded by now: its expansion needs operands that are known only at run
+    time, such as paddings. Raises UnsupportedError."""
     if EXPANDED.concerns(op.name):
-        what = f"{op.name}: the operands that say sizes and places should be constants; they are known at run time only"
+        what = f"{op.name}: the operands with sizes and positions must be constants, but are known only at run time"
         raise UnsupportedError(diagnose(what, op.span, op=op.name, label="operand-not-constant"))
 
 
 def require_known_shapes(op: Op) -> None:
-    """Refuse an op on tensors with dynamic dimensions. Raises UnsupportedError."""
+    """Refuses an op on tensors with dynamic dimensions. Raises UnsupportedError."""
     for what, values in (("result", op.results), ("operand", op.operands)):
         if any(map(is_dynamic, values)):
             message = f"{op.name}: the {what} has dynamic dimensions; only static shapes can be compiled yet"

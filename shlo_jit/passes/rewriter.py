@@ -1,7 +1,7 @@
 """One forward sweep over a function: old ops in, new ops out, with a map from old values to new ones.
 
-A pass subclasses nothing: it hands `rewrite` a visitor that either returns the values that stand for an op's results or
-None to keep the op (with its operands mapped and its regions swept).
+A pass does not subclass anything. It passes a visitor to `rewrite`. The visitor returns the values that replace an op's
+results, or None to keep the op (with its operands mapped and its regions swept).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Visitor = Callable[["Rewriter", Op, list[Value]], "Sequence[Value] | None"]
 
 
 class Rewriter:
-    """Builds new blocks. `emit` appends to the block being built and carries the place of the op being rewritten.
+    """Builds new blocks. `emit` appends to the block being built, with the source location of the op being rewritten.
 
-    `retype` gives the types of block arguments and of the results of ops that are kept."""
+    `retype` maps the types of block arguments and of the results of ops that are kept."""
 
     def __init__(self, visitor: Visitor, retype: Callable[[Type], Type] | None = None):
         self.visitor = visitor
@@ -42,7 +42,7 @@ class Rewriter:
         attributes: dict[str, Any] | None = None,
         regions: list[Region] | None = None,
     ) -> list[Value]:
-        """Append an op; its results."""
+        """Appends an op. Returns its results."""
         source, start, end = self.place()
         op = Op(name, list(operands), list(types), attributes, regions, source, start, end)
         self.block.ops.append(op)
@@ -51,7 +51,7 @@ class Rewriter:
     def emit1(
         self, name: str, operands: Sequence[Value], type: Type, attributes: dict[str, Any] | None = None
     ) -> Value:
-        """Append an op with one result; that result."""
+        """Appends an op with one result. Returns that result."""
         return self.emit(name, operands, [type], attributes)[0]
 
     def place(self) -> tuple[Source, int, int]:
@@ -64,7 +64,8 @@ class Rewriter:
         return self.values.get(value, value)
 
     def sweep(self, block: Block, arguments: Sequence[Value] | None = None) -> Block:
-        """A new block from an old one; `arguments` stand for the old block's arguments, or new ones are made."""
+        """Returns a new block built from an old one. `arguments` replace the old block's arguments; if None, the new
+        block gets arguments of its own."""
         made = [Value(self.retype(a.type), name=a.name) for a in block.arguments] if arguments is None else []
         new = Block(made)
         self.values.update(zip(block.arguments, new.arguments if arguments is None else arguments, strict=True))
@@ -74,7 +75,7 @@ class Rewriter:
         return new
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Sweep ops into the block being built."""
+        """Sweeps ops into the block being built."""
         outer = self.current
         for op in ops:
             self.current = op
@@ -92,7 +93,7 @@ class Rewriter:
         self.current = outer
 
     def keep(self, op: Op, operands: list[Value]) -> list[Value]:
-        """The op as it is, with new operands and swept regions."""
+        """Appends the op unchanged, except for new operands and swept regions."""
         regions = [Region([self.sweep(b) for b in r.blocks]) for r in op.regions]
         types = [self.retype(r.type) for r in op.results]
         new = Op(op.name, operands, types, op.attributes, regions, op.source, op.start, op.end)
@@ -101,13 +102,13 @@ class Rewriter:
 
 
 def rewrite(function: Op, visitor: Visitor, retype: Callable[[Type], Type] | None = None) -> Op:
-    """A new function with the visitor applied to every op, in order, regions included."""
+    """Returns a new function, with the visitor applied to every op in order, including those in regions."""
     rewriter = Rewriter(visitor, retype)
     return rebuilt(function, rewriter.sweep(function.block()))
 
 
 def rebuilt(function: Op, block: Block) -> Op:
-    """The function with another body, and the type that the body has."""
+    """Returns the function with another body, and a type that matches it."""
     inputs = tuple(a.type for a in block.arguments)
     results = tuple(v.type for v in block.terminator.operands)
     attributes = {**function.attributes, "function_type": TypeAttr(FunctionType(inputs, results))}

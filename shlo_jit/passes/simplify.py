@@ -1,9 +1,9 @@
-"""Simplify: constants fold, equal ops become one, dead ops go, and a table of identities applies; one forward sweep.
+"""Simplify in one forward sweep: fold constants, merge equal ops, apply a table of identities, remove dead ops.
 
-Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
-no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
-one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_ELEMENTS elements or
-of any size where weights are prepared (`weights.py`), so that the result has the bits it would have at run time.
+Needs: inlined functions. Guarantees: every block has its own copy of each splat constant that it uses. No dead op
+without effect remains. A tensor without elements is a constant, so index maps and kernels never have to compute one.
+Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The result has
+at most FOLD_ELEMENTS elements, or any number if the op prepares weights (`weights.py`).
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
@@ -33,7 +33,7 @@ class _Simplify(PendingRewriter):
         self.acting = acting(function.block())
         """Ops with an effect."""
         self.weights = weight_ops(function)
-        """Ops that fold whatever their size."""
+        """Ops that fold regardless of their size."""
 
     def visit(self, _: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.constant":
@@ -74,7 +74,7 @@ class _Simplify(PendingRewriter):
         if not isinstance(t, TensorType) or not t.is_static or not isinstance(t.dtype, DType):
             return None
         if not t.is_fixed:
-            return None  # there is no array to hold it
+            return None  # no array can hold it
         if record.reference is None or not record.is_exact_on(*(k.type.storage for k in known)):
             return None
         splat = all(k.is_splat for k in known) and t.size > 0
@@ -90,25 +90,27 @@ class _Simplify(PendingRewriter):
         return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]
 
     def reduced(self, op: Op, reducer: np.ufunc, operand: Dense, initial: Dense) -> list[Value] | None:
-        """The integers of a constant reduced, however many: what is made of weights so is read by each call."""
+        """Folds a reduction of constant integers, whatever their number: the result, computed from weights, is read by
+        each call."""
         t = op.result.type
         if not isinstance(t, TensorType) or not t.is_fixed:
             return None
         array = operand.array
-        if not array.size:  # maxima of nothing are none of NumPy's
+        if not array.size:  # NumPy has no maximum of an empty array
             return [self.splat(t, initial.array)]
         found = reducer.reduce(array, tuple(op.ints("dimensions")), dtype=array.dtype)
         with np.errstate(all="ignore"):
             return [self.make(Dense(t, np.asarray(reducer(found, initial.array), array.dtype).reshape(t.extents)))]
 
     def splat(self, t: TensorType, one: np.ndarray) -> Value:
-        """A constant whose elements are all the first of an array."""
+        """Returns a constant with all elements equal to the first of an array."""
         element = np.asarray(one, t.storage.numpy).reshape(-1)[0]
         return self.make(Dense(t, np.broadcast_to(element, t.extents)))
 
 
 def body_key(block: Block) -> tuple:
-    """A block without regions inside as a key: equal for blocks that compute the same from their arguments."""
+    """Returns a key of a block without nested regions: equal keys mean that blocks compute the same from their
+    arguments."""
     numbers: dict[Value, Hashable] = {a: i for i, a in enumerate(block.arguments)}
     key: list[Hashable] = [tuple(a.type for a in block.arguments)]
     for op in block.ops:
@@ -116,20 +118,20 @@ def body_key(block: Block) -> tuple:
         attributes = tuple(op.attributes.items())
         if op.name == "stablehlo.constant" and op.constant.is_splat:
             attributes = (op.result.type, op.constant.array.reshape(-1)[:1].tobytes())
-        # A region inside is only equal to itself.
+        # A nested region is only equal to itself.
         key.append((op.name, operands, attributes, tuple(r.type for r in op.results), tuple(map(id, op.regions))))
         numbers.update((r, len(numbers) + i) for i, r in enumerate(op.results))
     return tuple(key)
 
 
 def simplify(function: Op, _: Context) -> Op:
-    """The function simplified; run it again for what one sweep opened up."""
+    """Returns the simplified function. Another run may find more."""
     state = _Simplify(function)
     return eliminate(rebuilt(function, state.sweep(function.block())))
 
 
 def eliminate(function: Op) -> Op:
-    """Drop ops whose results nobody reads and that have no effect (in place: the sweep made them anew)."""
+    """Drops ops without effect whose results are never read (in place: the sweep has created these ops)."""
     used: set[Value] = set()
     with_effect = acting(function.block())
 

@@ -1,8 +1,9 @@
-"""Which ops prepare weights: what a product or a convolution reads is made of constants alone, by a transpose, convert,
-slice, a multiplication by a scale and the like. Sums of integers count as readers too, which correct zero points.
+"""Ops that prepare weights: operands of products and convolutions computed from constants only, by a transpose,
+convert, slice, a multiplication by a scale and the like. Sums of integers, which correct zero points, count as readers,
+too.
 
-They are computed when the program is compiled, whatever their size: at run time they would be again in every call, and
-only a constant is brought into its kernel's layout once (`schedule/products.py`).
+Such ops are computed when the program is compiled, whatever their size. At run time they would be computed again in
+every call, and only a constant is packed into its kernel's layout once (`schedule/products.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ REDUCERS = {"stablehlo.add": np.add, "stablehlo.maximum": np.maximum, "stablehlo
 
 
 def reducer_of(op: Op) -> np.ufunc | None:
-    """What a `reduce` of one operand of integers reduces with, if that is one op: its order does not matter."""
+    """Returns the ufunc of a `reduce` with one integer operand if its body is a single op: the order does not matter
+    then."""
     if op.name != "stablehlo.reduce" or len(op.operands) != 2:
         return None
     dtype, body = op.operands[0].tensor.storage, op.block()
@@ -33,7 +35,7 @@ def reducer_of(op: Op) -> np.ufunc | None:
 
 
 def weight_ops(function: Op) -> set[Op]:
-    """The ops that prepare weights, in all blocks."""
+    """Returns the ops that prepare weights, in all blocks."""
     chains = _Chains()
     for op in _ops_of(function.block()):
         if op.name in PRODUCTS or reducer_of(op) is not None:
@@ -54,10 +56,10 @@ class _Chains:
     def __init__(self) -> None:
         self.found: set[Op] = set()
         self.nbytes: dict[Value, int | None] = {}
-        """Of the constants that a value is made of; None where it is made of others too."""
+        """Bytes of the constants that a value is computed from; None if it depends on other values."""
 
     def follow(self, value: Value) -> None:
-        """Note the ops that make a value of constants, unless it is much larger than these."""
+        """Notes the ops that compute a value from constants, unless it is much larger than these."""
         known, t = self.bytes_of(value), value.type
         if known and isinstance(t, TensorType) and t.is_fixed and t.nbytes <= tuning.WEIGHT_GROWTH * known:
             self._note(value)

@@ -1,4 +1,4 @@
-"""Code for any size of the batch, held against the reference for some sizes."""
+"""Checks of code for any batch size: it is compared with the reference for some sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SIZES = (2, 3, 17)
 
 
 def check(text: str, target: str = "native", sizes: tuple[int, ...] = SIZES, high: int = 5) -> None:
-    """Hold one code against the reference, also in guarded memory, on small whole numbers: whose sums are exact."""
+    """Compares code for any size with the reference, also in guarded memory, on small whole numbers, whose sums are
+    exact."""
     exe = shlo_jit.compile(text, dynamic="symbolic", target=target, threads=2, cache=False)
     assert isinstance(exe, DynamicExecutable)
     codes = set()
@@ -37,7 +38,7 @@ def check(text: str, target: str = "native", sizes: tuple[int, ...] = SIZES, hig
 
 
 def arguments(exe: DynamicExecutable, n: int, high: int) -> list[np.ndarray]:
-    """Whole numbers below `high` for a batch of n; of floats, negative ones as well."""
+    """Returns whole numbers below `high` for a batch of n, including negative ones for floats."""
     generator = np.random.default_rng(n)
     found = []
     for port in exe.inputs:

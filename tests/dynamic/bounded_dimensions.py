@@ -1,4 +1,4 @@
-"""Static programs with dimensions of arguments made bounded, of sizes that only the running program knows."""
+"""Static programs with bounded dimensions of arguments, whose sizes are known only at run time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 MORE = 3
-"""How much larger than its size a bounded dimension is at most."""
+"""Largest excess of a bounded dimension over its size."""
 
 
 def with_bounded(module: Module, generator: np.random.Generator, share: float = 0.5) -> Module:
-    """The module with about a share of the dimensions of the arguments of `main` cut to what they were; the arguments
-    are larger (see `padded`). A last argument, a one, is what sizes are computed from."""
+    """Returns the module with about a share of the dimensions of the arguments of `main` bounded and set to their
+    original sizes; the arguments are larger (see `padded`). Sizes are computed from an additional last argument, a
+    one."""
     function = module.function("main")
     assert function is not None
     old = function.block()
@@ -49,7 +50,7 @@ def _more(t: TensorType, generator: np.random.Generator, share: float) -> list[i
 
 
 def _cut(rw: Rewriter, x: Value, sizes: Sequence[int], more: Sequence[int], one: Value) -> Value:
-    """The first elements of x, as many as sizes that are computed in a branch say."""
+    """Slices the first elements of x; a branch computes their number."""
     if not any(more):
         return x
     end = x.tensor.extents
@@ -84,7 +85,7 @@ def _set_size(rw: Rewriter, x: Value, size: Value, d: int) -> Value:
 
 
 def padded(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """The array at the beginning of a larger one, full of what would be seen."""
+    """Returns a larger array that starts with the given one; the rest is filled with values that would be noticed."""
     poison = np.nan if array.dtype.kind in "fc" or array.dtype.name == "bfloat16" else array.dtype.type(77)
     found = np.full(shape, poison, array.dtype) if array.dtype.kind != "b" else np.ones(shape, bool)
     found[tuple(slice(n) for n in array.shape)] = array

@@ -1,7 +1,7 @@
 """Random programs of any batch size, as text with unknown dimensions and, for one size, as static text.
 
-Extents are numbers or sizes (`shlo_jit.sizes`) in the batch n: n, 2n, n + 1, 3n. Ops that need the shape compute it, as
-frontends write it; the static text has the same ops with numbers.
+Extents are numbers, or sizes (`shlo_jit.sizes`) in the batch n: n, 2n, n + 1, 3n. Ops that need the shape compute it,
+like frontends do; the static text has the same ops with numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shlo_jit.sizes import Size, Symbol, equal, size_of, value_at
 
 BATCH = size_of(Symbol(2, 1 << 20, 64))
 LARGEST = 4000
-"""Elements of a value, for a batch of 8."""
+"""Maximum elements of a value, for a batch of 8."""
 
 
 class Value(NamedTuple):
@@ -27,7 +27,7 @@ class Value(NamedTuple):
 class Program(NamedTuple):
     dynamic: str
     static: dict[int, str]
-    """By batch size."""
+    """Static texts, by batch size."""
     inputs: tuple[Value, ...]
 
     def arguments(self, size: int, generator: np.random.Generator) -> list[np.ndarray]:
@@ -40,14 +40,14 @@ class Program(NamedTuple):
 
 
 def random_batches(seed: int, sizes: tuple[int, ...], steps: int = 12) -> Program:
-    """A program of so many random steps; static for these sizes."""
+    """Returns a random program of some steps, with static texts for these sizes."""
     dynamic = _Writer(np.random.default_rng(seed), None).program(steps)
     static = {n: _Writer(np.random.default_rng(seed), n).program(steps)[0] for n in sizes}
     return Program(dynamic[0], static, dynamic[1])
 
 
 class _Writer:
-    """Writes one text: for unknown sizes where `size` is None. What it draws does not depend on that."""
+    """Writes one text, for unknown sizes if `size` is None. Its random choices do not depend on the size."""
 
     def __init__(self, generator: np.random.Generator, size: int | None) -> None:
         self.rng = generator
@@ -89,7 +89,7 @@ class _Writer:
         return "?" if self.size is None else str(value_at(n, self.size))
 
     def number(self, n: int) -> int:
-        """A number of the static text."""
+        """Returns a number in the static text."""
         assert self.size is not None
         return value_at(n, self.size)
 
@@ -106,7 +106,7 @@ class _Writer:
         self.count += 1
 
     def pick(self, rank: int | None = None, least: int = 0) -> Value:
-        """A value, the later ones more often."""
+        """Picks a value, later ones more often."""
         fits = [v for v in self.values if (rank is None or len(v.shape) == rank) and len(v.shape) >= least]
         return fits[max(int(self.rng.integers(len(fits))), int(self.rng.integers(len(fits))))]
 
@@ -117,7 +117,7 @@ class _Writer:
         return math.prod(value_at(n, 8) for n in shape) <= LARGEST
 
     def sizes(self, shape: tuple[int, ...]) -> str:
-        """A tensor that holds the extents, in the text with unknown sizes."""
+        """Returns a tensor of the extents in the text with unknown sizes."""
         parts = []
         for n in shape:
             whole, rest = (n.terms.get((n.symbol,), 0), n.terms.get((), 0)) if isinstance(n, Size) else (0, n)
@@ -179,7 +179,7 @@ class _Writer:
         self.done(self.emit(f"stablehlo.select {mask.name}, {x.name}, {zero.name} : {types}", x.shape))
 
     def op_broadcast_add(self) -> None:
-        """A value over some of another's dimensions."""
+        """Adds a value that has some of another one's dimensions."""
         x = self.pick(least=1)
         keep = sorted(d for d in range(len(x.shape)) if self.rng.random() < 0.5)
         wanted = tuple(x.shape[d] for d in keep)
@@ -190,7 +190,7 @@ class _Writer:
         self.done(self.binary("add", x, self.broadcast(y, x.shape, keep)))
 
     def op_size_as_data(self) -> None:
-        """Divided by the batch, as a mean is."""
+        """Divides by the batch size, as for a mean."""
         x = self.pick()
         if self.size is None:
             n = "%n"
@@ -225,7 +225,7 @@ class _Writer:
         self.done(self.emit(f"stablehlo.reverse {x.name}, dims = [{self.dim(x)}] : ({self.type(x)})", x.shape))
 
     def op_reshape(self) -> None:
-        """Two neighbouring dimensions as one."""
+        """Merges two adjacent dimensions."""
         x = self.pick(least=2)
         d = int(self.rng.integers(len(x.shape) - 1))
         if isinstance(x.shape[d], Size) and isinstance(x.shape[d + 1], Size):
@@ -238,7 +238,7 @@ class _Writer:
             self.done(self.emit(f"stablehlo.reshape {x.name} : ({self.type(x)})", shape))
 
     def op_slice(self) -> None:
-        """Without the first or the last of a dimension."""
+        """Drops the first or the last index of a dimension."""
         x = self.pick(least=1)
         d, first = self.dim(x), int(self.rng.integers(2))
         if not isinstance(x.shape[d], Size) and x.shape[d] < 3:
@@ -310,7 +310,7 @@ class _Writer:
         self.done(self.binary("divide", e, self.broadcast(total, x.shape, dims)))
 
     def op_matmul(self) -> None:
-        """With the weights, or with itself over the first dimension."""
+        """Multiplies by the weights, or by itself over the first dimension."""
         x = self.pick(rank=2)
         w = next(v for v in self.values if v.name == "%w")
         if equal(x.shape[1], w.shape[0]):
@@ -334,12 +334,12 @@ class _Writer:
     # ------------------------------------------------------------------ control flow
     def op_loop(self) -> None:
         x = self.pick()
-        zero, turns, one = (self.constant_int(n) for n in (0, int(self.rng.integers(1, 4)), 1))
+        zero, count, one = (self.constant_int(n) for n in (0, int(self.rng.integers(1, 4)), 1))
         t = self.type(x)
         name = self.name()
         self.lines.append(
             f"{name}:2 = stablehlo.while(%i{name[1:]} = {zero}, %c{name[1:]} = {x.name}) : tensor<i32>, {t} cond {{\n"
-            f"    %p = stablehlo.compare LT, %i{name[1:]}, {turns} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+            f"    %p = stablehlo.compare LT, %i{name[1:]}, {count} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
             f"    stablehlo.return %p : tensor<i1>\n"
             f"  }} do {{\n"
             f"    %j = stablehlo.add %i{name[1:]}, {one} : tensor<i32>\n"

@@ -1,4 +1,4 @@
-"""Attention by blocks of rows with any number of heads: the batch is known at the call only."""
+"""Attention by blocks of rows with any number of heads: the batch is known only at the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shlo_jit
 
 
 def text(m: int, n: int, k: int, depth: int) -> str:
-    """(s - max(s)) @ v of s = q @ k^T: whole numbers stay whole."""
+    """(s - max(s)) @ v with s = q @ k^T: whole numbers stay whole."""
     q, y, v, s = (f"tensor<?x{a}x{b}xf32>" for a, b in ((m, k), (n, k), (n, depth), (m, n)))
     r, out = f"tensor<?x{m}xf32>", f"tensor<?x{m}x{depth}xf32>"
     return f"""func.func @main(%q: {q}, %k: {y}, %v: {v}) -> ({out}) {{
@@ -38,7 +38,7 @@ def test_any_number_of_heads(extents: tuple[int, int, int, int]) -> None:
 
 
 def test_any_number_of_rows() -> None:
-    """Of a product without a batch they are a size: it goes as a whole."""
+    """In a product without a batch, the number of rows is symbolic: attention is not fused."""
     program = text(40, 50, 16, 24)
     for old, new in (("?x40x16", "?x16"), ("?x50x16", "50x16"), ("?x50x24", "50x24"), ("?x40x50", "?x50"), ("?x40xf32", "?xf32"),
                      ("?x40x24", "?x24"), ("batching_dims = [0] x [0], ", ""), ("[2] x [2]", "[1] x [1]"), ("[2] x [1]", "[1] x [0]"),

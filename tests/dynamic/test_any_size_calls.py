@@ -1,4 +1,4 @@
-"""Calls of code for any size: what they take, and what they do to the arena while other threads call."""
+"""Calls of code for any size: the arguments they accept, and growth of the arena while other threads call."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ func.func @main(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {{
 
 
 def test_the_arena_grows_while_another_thread_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that begins while a larger one makes the arena grow must not bring back the smaller arena afterwards."""
+    """A call that begins while a larger one makes the arena grow must not restore the smaller arena afterwards."""
     plain_lease, plain_take = pool.lease, Instance.take_arena
     called, grown = threading.Event(), threading.Event()
     arenas: dict[int, int] = {}
     larger: list[int] = []
 
     def lease(nbytes: int) -> Any:
-        if threading.current_thread() is other:  # its result, in the midst of the call
+        if threading.current_thread() is other:  # its result, in the middle of the call
             called.set()
             assert grown.wait(60)
         return plain_lease(nbytes)
@@ -49,7 +49,7 @@ def test_the_arena_grows_while_another_thread_calls(monkeypatch: pytest.MonkeyPa
         arenas[ctypes.addressof(arena)] = len(arena)
         if threading.current_thread() is not other:
             larger.append(nbytes)
-            if len(larger) == 2:  # the first is for the large call itself
+            if len(larger) == 2:  # the first one is for the large call itself
                 other.start()
                 assert called.wait(60)
         return arena
@@ -94,7 +94,7 @@ class OnlyDlpack:
 
 
 def added() -> tuple[DynamicExecutable, Executable]:
-    """A program of two arguments, and its code for any size."""
+    """A program with two arguments, and its code for any size."""
     exe = shlo_jit.compile(ADDED, dynamic="symbolic")
     assert isinstance(exe, DynamicExecutable)
     code = exe.executable([(4, 3), (4, 3)])
@@ -121,7 +121,7 @@ def test_arrays_of_other_libraries() -> None:
         (np.ones((1, 3), "f4"), ValueError, r"float32\[\?,3\].*2 to 1,048,576.*dimension 0.*float32\[1,3\]"),
     ],
 )
-def test_what_the_code_does_not_take(given: object, error: type[Exception], got: str) -> None:
+def test_arguments_that_the_code_does_not_accept(given: object, error: type[Exception], got: str) -> None:
     _, code = added()
     with pytest.raises(error, match=rf"argument 0 \(x\): .*{got}"):
         code(given, np.ones((4, 3), np.float32))
@@ -146,7 +146,7 @@ func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 
 def test_assertions_about_the_size() -> None:
-    """At the call, of the sizes that the code is for; else where code is made."""
+    """They are checked at the call for sizes that the code supports, at compile time for all others."""
     exe = shlo_jit.compile(ASSERTED, dynamic="symbolic")
     assert isinstance(exe, DynamicExecutable)
     for n in (10, 9, 2, 11):

@@ -1,4 +1,4 @@
-"""Convolutions of a batch that the call brings."""
+"""Convolutions with a batch that is known only at the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shlo_jit.sizes import Symbol
 LAST, FIRST = "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]"
 SAME = "pad = [[1, 1], [1, 1]]"
 CASES = {
-    # input, kernel, result, dimension numbers, window, groups of features
+    # input, kernel, result, dimension numbers, window, feature groups
     "features last": ("?x10x9x4", "3x3x4x8", "?x10x9x8", LAST, SAME, 1),
     "features first": ("?x4x10x9", "8x4x3x3", "?x8x10x9", FIRST, SAME, 1),
     "long lines": ("?x3x30x8", "3x3x8x40", "?x3x30x40", LAST, SAME, 1),
@@ -90,7 +90,7 @@ def test_windows_along_the_batch_are_for_fixed_sizes() -> None:
 
 
 @pytest.mark.parametrize("name", ["pixels", "no dimension"])
-def test_pixels_by_themselves_are_a_product(name: str) -> None:
+def test_pointwise_convolutions_are_products(name: str) -> None:
     x, w, *_ = CASES[name]
     shapes = [tuple(64 if e == "?" else int(e) for e in shape.split("x")) for shape in (x, w)]
     plan = shlo_jit.compile(convolution(name), dynamic="symbolic").text("plan", shapes)
@@ -117,7 +117,7 @@ def test_whatever_it_is_tuned_for(name: str, hint: int, monkeypatch: pytest.Monk
 
 
 def test_groups_of_the_batch() -> None:
-    """The gradient of a kernel in groups: the batch is contracted, groups are of what was the features."""
+    """The gradient of a grouped kernel: the batch is contracted, and the former features are groups."""
     a, b, c = (tensor(s, "f32") for s in ("?x6x6x8", "?x6x6x4", "3x3x2x4"))
     numbers, counts = "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]", "batch_group_count = 4 : i64"
     check(f"""func.func @main(%x: {a}, %w: {b}) -> {c} {{
@@ -164,7 +164,7 @@ def test_an_epilogue_runs_on_the_tiles(shape: str, numbers: str, feature: int, g
 
 
 def test_convolutions_in_a_loop() -> None:
-    """The table that a convolution reads is on the stack, once for all turns."""
+    """The table that a convolution reads is on the stack, once for all iterations."""
     t, w = "tensor<?x5x5x2xf32>", "tensor<3x3x2x2xf32>"
     check(f"""func.func @main(%x: {t}, %w: {w}) -> {t} {{
   %zero = stablehlo.constant dense<0> : tensor<i32>

@@ -1,4 +1,4 @@
-"""Kernels that are no loop nests, with a batch that is known at the call only: one code agrees with code for each size,
+"""Kernels other than loop nests, with a batch that is known only at the call: one code agrees with code for each size,
 and stays within its memory."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def compiled(text: str, **options: object) -> DynamicExecutable:
 
 
 def arguments(executable: DynamicExecutable, size: int) -> list[np.ndarray]:
-    """Numbers, of which some are equal; integers are indices, some of them outside."""
+    """Numbers with some equal ones; integers are indices, some of them out of bounds."""
     rng = np.random.default_rng(size)
     found = []
     for port in executable.inputs:
@@ -41,8 +41,8 @@ def main(arguments: str, results: str, *lines: str) -> str:
     return f"func.func @main({arguments}) -> ({results}) {{\n" + "\n".join(lines) + "\n}"
 
 
-def turned(text: str, argument: str, shape: str) -> str:
-    """The program with that argument given transposed: as `shape`, whose first dimension is the batch."""
+def transposed(text: str, argument: str, shape: str) -> str:
+    """The program with one argument transposed to `shape`, whose first dimension is the batch."""
     old, new = f"{argument}: tensor<{'x'.join(reversed(shape.split('x')))}xf32>", f"%w: tensor<{shape}xf32>"
     assert old in text
     head, body = text.replace(old, new, 1).split("{\n", 1)
@@ -98,7 +98,7 @@ def top_k(shape: str, k: int) -> str:
 ABSOLUTE = """%p = stablehlo.multiply %a, %a : tensor<f32>
   %q = stablehlo.multiply %b, %a : tensor<f32>
   %l = stablehlo.compare GT, %q, %p : (tensor<f32>, tensor<f32>) -> tensor<i1>"""
-"""No lexicographic order of keys: it is sorted by merging."""
+"""Not a lexicographic order of keys, so it is sorted by merging."""
 SPD = """%t = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracting_dims = [2] x [2]
     : (tensor<?x5x5xf32>, tensor<?x5x5xf32>) -> tensor<?x5x5xf32>
   %e = stablehlo.constant dense<[[9., 0., 0., 0., 0.], [0., 9., 0., 0., 0.], [0., 0., 9., 0., 0.], [0., 0., 0., 9., 0.],
@@ -109,7 +109,7 @@ SPD = """%t = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracti
   %shape = stablehlo.concatenate %n1, %five, dim = 0 : (tensor<1xi32>, tensor<2xi32>) -> tensor<3xi32>
   %d = stablehlo.dynamic_broadcast_in_dim %e, %shape, dims = [1, 2] : (tensor<5x5xf32>, tensor<3xi32>) -> tensor<?x5x5xf32>
   %a = stablehlo.add %t, %d : tensor<?x5x5xf32>"""
-"""A positive definite %a for every matrix of %x, and %shape."""
+"""Computes a positive definite %a for every matrix of %x, and %shape."""
 MATRICES = "tensor<?x5x5xf32>"
 
 PROGRAMS = {
@@ -122,7 +122,7 @@ PROGRAMS = {
     "sort in the middle": sort("?x7x3", 1),
     "sort along the batch": sort("?x3", 0),
     "sort of one line": sort("?", 0, "i32"),
-    "sort along the batch behind": turned(sort("3x?", 1), "%x", "?x3"),
+    "sort along the batch behind": transposed(sort("3x?", 1), "%x", "?x3"),
     "sort of long lines": sort("?x140000", 1),
     "sort of narrow elements": sort("?x300", 1, "ui8"),
     "sort by merging": sort("?x20", 1, body=ABSOLUTE),
@@ -176,7 +176,7 @@ PROGRAMS = {
         '%0 = "stablehlo.triangular_solve"(%a, %y) {left_side = true, lower = true, unit_diagonal = false, '
         "transpose_a = #stablehlo<transpose NO_TRANSPOSE>} : (tensor<?x5x5xf32>, tensor<?x5x3xf32>) -> tensor<?x5x3xf32>",
         "return %0 : tensor<?x5x3xf32>"),
-    "triangular_solve for a batch of right-hand sides": turned(main(
+    "triangular_solve for a batch of right-hand sides": transposed(main(
         "%x: tensor<5x5xf32>, %y: tensor<5x?xf32>", "tensor<5x?xf32>",
         '%0 = "stablehlo.triangular_solve"(%x, %y) {left_side = true, lower = false, unit_diagonal = true, '
         "transpose_a = #stablehlo<transpose TRANSPOSE>} : (tensor<5x5xf32>, tensor<5x?xf32>) -> tensor<5x?xf32>",
@@ -279,8 +279,8 @@ func.func private @sum(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
         (RUNNING, "parameters-unknown"),
     ],
 )
-def test_what_is_made_for_fixed_sizes(text: str, code: str) -> None:
-    """The plan says why, and each size has code of its own."""
+def test_programs_compiled_for_fixed_sizes(text: str, code: str) -> None:
+    """The plan has the reason, and each size gets separate code."""
     executable = compiled(text, custom_calls={"f": lambda x: 2 * x})
     for size in (2, 5):
         given = arguments(executable, size)

@@ -1,4 +1,4 @@
-"""Windows over tensors whose batch the call brings."""
+"""Windows over tensors whose batch is known only at the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shlo_jit
 from shlo_jit.sizes import Symbol
 
 BODIES = {"add": "0.0", "maximum": "0xFF800000"}
-"""Ops that windows are folded with, and the values they start from."""
+"""Ops that fold windows, and their initial values."""
 CASES = {
     # input, result, window and its attributes
     "halves": ("?x8x8x20", "?x4x4x20", "[1, 2, 2, 1]", "window_strides = array<i64: 1, 2, 2, 1>"),
@@ -41,7 +41,7 @@ def tensor(shape: str, dtype: str = "f32") -> str:
 
 
 def window(x: str, y: str, name: str, size: str, attributes: str) -> str:
-    """The op over %x, from %init."""
+    """The op over %x, starting from %init."""
     extra = f", {attributes}" if attributes else ""
     return f""""stablehlo.reduce_window"(%x, %init) <{{window_dimensions = array<i64: {size.strip("[]")}>{extra}}}> ({{
     ^bb0(%a: tensor<f32>, %b: tensor<f32>):
@@ -91,7 +91,7 @@ def test_the_batch_in_the_lanes(name: str) -> None:
     )
 
 
-def test_sums_so_far_of_columns() -> None:
+def test_running_sums_of_columns() -> None:
     attributes = "padding = dense<[[6, 0], [0, 0]]> : tensor<2x2xi64>"
     check(
         f"""func.func @main(%x0: tensor<?x7xf32>) -> tensor<7x?xf32> {{

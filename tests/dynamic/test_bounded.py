@@ -1,4 +1,4 @@
-"""Bounded tensors whose sizes change while the program runs: in loops, branches and functions."""
+"""Bounded tensors whose sizes change at run time: in loops, branches and functions."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def test_a_state_that_grows() -> None:
     executable = compiled(GROWS)
     for n in (0, 1, 3, 8):
         x = np.arange(n, dtype=np.float32)
-        for turns in range(9 - n):
-            got, total = executable(x, np.int64(turns))
-            want = np.concatenate([x, np.arange(turns, dtype=np.float32)])
+        for iterations in range(9 - n):
+            got, total = executable(x, np.int64(iterations))
+            want = np.concatenate([x, np.arange(iterations, dtype=np.float32)])
             assert got.shape == want.shape
             assert got.tolist() == want.tolist()
             assert total == want.sum()
 
 
 def test_beyond_the_bound() -> None:
-    """The loop ends then, though the number of turns is beyond all time."""
+    """The loop ends at the bound, though its trip count is practically infinite."""
     executable = compiled(GROWS)
     with pytest.raises(shlo_jit.VerifyError) as refusal:
         executable(np.zeros(3, np.float32), np.int64(2**62))
     (diagnostic,) = refusal.value.diagnostics
     assert (diagnostic.line, diagnostic.message) == (
-        13, "concatenate: dimension 0 has 9, and may have 8 at most",
+        13, "concatenate: dimension 0 has 9 elements, but may have at most 8",
     )  # fmt: skip
     assert executable(np.zeros(3, np.float32), np.int64(1))[0].shape == (4,)
 
@@ -92,20 +92,20 @@ func.func @main(%x: tensor<8x2xf32>) -> (STATE, tensor<i32>) {
 
 
 def test_a_state_that_shrinks() -> None:
-    """Until the sum of what is left is small; a result of the leading dimension is a view of the buffer."""
+    """Until the sum of the rest is small. A result of the leading dimension is a view of the buffer."""
     executable = compiled(SHRINKS)
     for seed in range(4):
         x = np.random.default_rng(seed).uniform(0, 3, (8, 2)).astype(np.float32)
         want = x
         while want.sum() > 10:
             want = want[:-1]
-        got, turns = executable(x)
-        assert (got.shape, int(turns)) == (want.shape, 8 - len(want))
+        got, iterations = executable(x)
+        assert (got.shape, int(iterations)) == (want.shape, 8 - len(want))
         np.testing.assert_array_equal(got, want)
 
 
 def test_after_sizes_that_are_computed_first() -> None:
-    """The size before the loop is one that code is made for; those in it are not."""
+    """Code is compiled for the size before the loop; those in the loop stay unknown."""
     text = SHRINKS.replace("%x: tensor<8x2xf32>)", "%x: tensor<8x2xf32>, %many: tensor<f32>)").replace(
         "%s = stablehlo.constant dense<8> : tensor<i32>", "%s = stablehlo.convert %many : (tensor<f32>) -> tensor<i32>"
     )
@@ -113,8 +113,8 @@ def test_after_sizes_that_are_computed_first() -> None:
     for n in (8, 3, 0):
         x = np.full((8, 2), 2, np.float32)
         x[n:] = np.nan
-        got, turns = executable(x, np.float32(n))
-        assert (got.tolist(), int(turns)) == ([[2, 2]] * min(n, 2), max(n - 2, 0))
+        got, iterations = executable(x, np.float32(n))
+        assert (got.tolist(), int(iterations)) == ([[2, 2]] * min(n, 2), max(n - 2, 0))
     with executable.profile() as profile:
         executable(np.zeros((8, 2), np.float32), np.float32(0))
     assert any(step.label.startswith("sizes ") for step in profile.steps)
@@ -142,7 +142,7 @@ BRANCHES = """
 
 
 def test_branches_of_different_sizes() -> None:
-    """Where the branches' sizes are known, the largest is a bound."""
+    """If the branches' sizes are known, the largest is a bound."""
     executable = compiled(BRANCHES)
     x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
     for i, want in ((0, x), (1, x[:1, :2]), (2, x.T), (7, x.T)):
@@ -161,7 +161,7 @@ def test_branches_of_different_sizes() -> None:
     ],
 )
 def test_refined(text: str, shapes: list[tuple[int, ...]], type: str) -> None:
-    """What refinement gives verifies and prints, and has the bounds."""
+    """The result of refinement verifies and prints, and has the bounds."""
     module = shlo_jit.refine(text.replace("PART", PART), shapes)
     assert shlo_jit.verify(module) == []
     assert shlo_jit.parse(str(module)) == module
@@ -169,7 +169,7 @@ def test_refined(text: str, shapes: list[tuple[int, ...]], type: str) -> None:
 
 
 def test_through_functions() -> None:
-    """A function that cuts, called twice in a loop, and one that is told the size."""
+    """A function that slices, called twice in a loop, and one that takes the size."""
     text = """
     func.func @main(%x: tensor<8xf32>, %n: tensor<f32>) -> (PART, tensor<f32>) {
       %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -222,7 +222,7 @@ def test_through_functions() -> None:
 
 
 def test_loops_in_loops() -> None:
-    """Rows that end at the first number below zero, put one behind the other."""
+    """Rows that end at the first negative number, concatenated."""
     text = """
     func.func @main(%x: tensor<3x4xf32>) -> tensor<?xf32, #stablehlo.bounds<12>> {
       %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -272,8 +272,8 @@ def test_loops_in_loops() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-def test_a_turn_that_is_guarded() -> None:
-    """With the first sizes the guarded branch would go beyond the bound, which is never come to."""
+def test_a_guarded_iteration() -> None:
+    """With the initial sizes, the guarded branch would exceed the bound, but it never runs."""
     text = """
     func.func @main(%x: PART) -> PART {
       %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -322,18 +322,18 @@ func.func @main(%x: tensor<8xf32>, %n: tensor<f32>, %m: tensor<f32>, %p: tensor<
 """
 FAULTS = {
     "sizes that differ": ("%r = stablehlo.add %0#0, %0#1 : PART", "PART", 2, 3,
-        "add: sizes that have to be equal are 3 and 2"),
+        "add: expected equal sizes, got 3 and 2"),
     "a static size": ("%r = stablehlo.tanh %0#0 : (PART) -> tensor<8xf32>", "tensor<8xf32>", 7, 7,
-        "tanh: sizes that have to be equal are 7 and 8"),
+        "tanh: expected equal sizes, got 7 and 8"),
     "contracted": ("%r = stablehlo.dot_general %0#0, %0#1, contracting_dims = [0] x [0] : (PART, PART) -> tensor<f32>",
-        "tensor<f32>", 0, 1, "dot_general: sizes that have to be equal are 1 and 0"),
+        "tensor<f32>", 0, 1, "dot_general: expected equal sizes, got 1 and 0"),
     "a slice": ("%r = stablehlo.slice %0#0 [1:4] : (PART) -> tensor<3xf32>", "tensor<3xf32>", 3, 3,
         "slice: the limit 4 is beyond dimension 0, which has 3"),
     "a window": ("%c = stablehlo.constant dense<0> : tensor<i32>\n"
         "  %r = stablehlo.dynamic_slice %0#0, %c, sizes = [4] : (PART, tensor<i32>) -> tensor<4xf32>", "tensor<4xf32>",
-        3, 3, "dynamic_slice: a part of 4 is taken of dimension 0, which has 3"),
+        3, 3, "dynamic_slice: it takes 4 elements of dimension 0, which has 3"),
     "a tighter bound": ("%r = stablehlo.tanh %0#0 : (PART) -> tensor<?xf32, #stablehlo.bounds<5>>",
-        "tensor<?xf32, #stablehlo.bounds<5>>", 6, 6, "tanh: dimension 0 has 6, and may have 5 at most"),
+        "tensor<?xf32, #stablehlo.bounds<5>>", 6, 6, "tanh: dimension 0 has 6 elements, but may have at most 5"),
     "a split": ("%r = stablehlo.reshape %0#0 : (PART) -> tensor<?x2xf32, #stablehlo.bounds<4, ?>>",
         "tensor<?x2xf32, #stablehlo.bounds<4, ?>>", 5, 5, "reshape: dimension 0 has 5, which is no multiple of 2"),
     "padding": ("%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
@@ -343,7 +343,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_sizes_that_cannot_be(case: str) -> None:
+def test_invalid_sizes(case: str) -> None:
     op, result, n, m, message = FAULTS[case]
     text = TWO.replace("OP", op).replace("RESULT", result)
     executable = compiled(text)
@@ -365,7 +365,7 @@ REFUSED = {
         "%t = stablehlo.concatenate %0#0, %0#1, dim = 0 : (PART, PART) -> tensor<?xf32, #stablehlo.bounds<16>>\n"
         "  %r = stablehlo.reshape %t : (tensor<?xf32, #stablehlo.bounds<16>>) -> tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
         "tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
-        "reshape: what it makes of a dimension whose size is only known at run time is not compiled",
+        "reshape: this regrouping of a dimension whose size is only known at run time is not supported",
     ),
     "windows": ('%z = stablehlo.constant dense<0.0> : tensor<f32>\n  %r = "stablehlo.reduce_window"(%0#0, %z) ({\n'
         '  ^bb0(%s: tensor<f32>, %t: tensor<f32>):\n    %q = stablehlo.add %s, %t : tensor<f32>\n    stablehlo.return %q : tensor<f32>\n'
@@ -376,7 +376,7 @@ REFUSED = {
         "  %s = stablehlo.reshape %n_ : (tensor<i32>) -> tensor<1xi32>\n"
         "  %r = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>", "tensor<?xi32>",
         "dynamic_iota: dimension 0 of its result has a size that is only known at run time: a bound "
-        "(#stablehlo.bounds<...>) would let it run in a buffer of that size"),
+        "(#stablehlo.bounds<...>) would allow a buffer of that size"),
 }  # fmt: skip
 
 
@@ -404,7 +404,7 @@ REPEATED = {
 
 @pytest.mark.parametrize("case", REPEATED)
 def test_one_element_is_repeated(case: str) -> None:
-    """A dimension of one element is one of any size, whether that was known or not."""
+    """A dimension of one element is broadcast to any size, whether its size was known or not."""
     op, result = REPEATED[case]
     executable = compiled(TWO.replace("OP", op).replace("RESULT", result))
     x = np.arange(5, 13, dtype=np.float32)
@@ -416,7 +416,7 @@ def test_one_element_is_repeated(case: str) -> None:
 
 
 def test_export(tmp_path: Path) -> None:
-    """A library has code for shapes, and none that cuts results."""
+    """A library has code for shapes, and none that slices results."""
     with refused(shlo_jit.UnsupportedError, "dynamic-dimensions", (6, 10)) as refusal:
         shlo_jit.export(SHRINKS, tmp_path / "shrinks.so")
     assert refusal.value.line > 0
@@ -437,8 +437,8 @@ def test_what_an_executable_knows(tmp_path: Path) -> None:
     assert trace.noted > len(profile.steps)
 
 
-def test_results_are_their_callers() -> None:
-    """Large ones too, of which the part that counts is a view of a pooled block."""
+def test_results_belong_to_the_caller() -> None:
+    """Also large ones, whose valid part is a view of a pooled block."""
     text = """
     func.func @main(%x: tensor<500x500xf32>, %p: tensor<i1>) -> tensor<?x500xf32> {
       %0 = "stablehlo.if"(%p) ({

@@ -1,5 +1,5 @@
-"""Ops on tensors with a bounded dimension whose size only the running program knows: what lies beyond it is NaN, and
-never gets into what counts."""
+"""Ops on tensors with a bounded dimension whose size is known only at run time: elements beyond it are NaN, and never
+affect valid ones."""
 
 from __future__ import annotations
 
@@ -265,15 +265,15 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
     ),
 }  # fmt: skip
 TAKES_ONE = {"slice", "gather of a part"}
-"""Cases that take an element, of a size that has to be there."""
+"""Cases that read an element that the size must include."""
 CONSTANTS = (
     "%x0 = stablehlo.constant dense<1.0> : tensor<4x2xf32>\n  %two = stablehlo.constant dense<2> : tensor<1xi32>\n"
 )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_counts(case: str) -> None:
-    """As NumPy computes on the part that counts; with the branch that has all of it, too."""
+def test_valid_elements(case: str) -> None:
+    """Like NumPy on the valid part; also with the branch in which all of it is valid."""
     ops, results, meaning = CASES[case]
     executable = shlo_jit.compile(program(CONSTANTS + ops, results))
     for n in (1, 3, 6) if case in TAKES_ONE else (0, 1, 3, 6):

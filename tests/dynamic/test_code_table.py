@@ -1,4 +1,4 @@
-"""Code in the making: who waits for whom, what is kept, and what happens where making fails."""
+"""Code being compiled: which threads wait, which code is kept, and what happens if compilation fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_thread(work) -> tuple[threading.Thread, list[object]]:
     return thread, found
 
 
-def test_one_making_for_all_who_want_it() -> None:
+def test_one_compilation_for_all_callers() -> None:
     table: CodeTable[int, object] = CodeTable()
     started, go = threading.Event(), threading.Event()
 
@@ -47,8 +47,8 @@ def test_one_making_for_all_who_want_it() -> None:
     assert len(table) == 1
 
 
-def test_different_ones_are_made_at_the_same_time() -> None:
-    """Each waits, while it is made, for the other to be in the making too."""
+def test_different_code_is_compiled_simultaneously() -> None:
+    """Each compilation waits for the other one to have started, too."""
     table: CodeTable[int, int] = CodeTable()
     both = threading.Barrier(2)
     made = [in_thread(lambda n=n: table.find(n, lambda: both.wait(SECONDS) * 0 + n)) for n in (1, 2)]
@@ -57,7 +57,7 @@ def test_different_ones_are_made_at_the_same_time() -> None:
     assert [found for _, found in made] == [[1], [2]]
 
 
-def test_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_recently_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
     table: CodeTable[int, int] = CodeTable()
     made: list[int] = []
@@ -67,7 +67,7 @@ def test_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(table) == 2
 
 
-def test_what_fails_is_not_kept() -> None:
+def test_failures_are_not_kept() -> None:
     table: CodeTable[int, int] = CodeTable()
     started, go = threading.Event(), threading.Event()
 
@@ -87,7 +87,7 @@ def test_what_fails_is_not_kept() -> None:
     assert table.find(1, lambda: 7) == 7
 
 
-def test_an_interrupt_is_that_threads_alone() -> None:
+def test_an_interrupt_affects_only_its_thread() -> None:
     table: CodeTable[int, int] = CodeTable()
     started, go = threading.Event(), threading.Event()
 
@@ -106,8 +106,8 @@ def test_an_interrupt_is_that_threads_alone() -> None:
     assert two == [5]
 
 
-def test_a_handler_of_signals_in_the_midst_of_it() -> None:
-    """It runs in the thread that makes the code, and so cannot wait for it."""
+def test_a_signal_handler_during_compilation() -> None:
+    """It runs in the thread that compiles the code, and so cannot wait for it."""
     table: CodeTable[int, str] = CodeTable()
     found: list[str] = []
     before = signal.signal(signal.SIGUSR1, lambda *_: found.append(table.find(1, lambda: "handler")))
@@ -118,7 +118,7 @@ def test_a_handler_of_signals_in_the_midst_of_it() -> None:
     assert found == ["handler"]
 
 
-def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+def test_a_child_process_does_not_wait_for_a_thread_of_its_parent() -> None:
     table: CodeTable[int, int] = CodeTable()
     started, go = threading.Event(), threading.Event()
     thread, _ = in_thread(lambda: table.find(1, lambda: started.set() or go.wait(SECONDS) or 1))
@@ -134,7 +134,7 @@ def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_who_waits_can_be_interrupted() -> None:
+def test_a_waiting_thread_can_be_interrupted() -> None:
     table: CodeTable[str, int] = CodeTable()
     go_on = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Shapes that contradict each other: which op needs what, at its line, and which arguments have what."""
+"""Contradictory shapes: the op and its line, the shapes that it needs, and the arguments' shapes are reported."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ CASES = [
         "index: (2, 3) != (2, 4) at non-concat index 1; argument 0 (%x) has 3 in dimension 1, argument 1 (%y)"
         " has 4 in dimension 1"),
     (WHILE, [(3,), (4,)], shlo_jit.UnsupportedError, 4,
-        "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 4 after it: a state whose sizes "
-        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        "while: state 1 (%a) has 3 in dimension 0 before the first iteration, and 4 after it: a state whose "
+        "sizes change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer"
         " of that size; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in dimension 0"),
     (CALL, [(3,), (4,)], shlo_jit.VerifyError, 7,
         "multiply C1: 'stablehlo.multiply' op requires the same shape for all operands and results, got "
@@ -185,14 +185,14 @@ CASES = [
         "'tensor<7xf32>' (dimension 0 is 7, and at most 4); argument 0 (%x) has 3 in dimension 0, argument 1 "
         "(%y) has 4 in dimension 0"),
     (WHILE_VARYING, [(3,)], shlo_jit.UnsupportedError, 4,
-        "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 6 after it: a state whose sizes "
-        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        "while: state 1 (%a) has 3 in dimension 0 before the first iteration, and 6 after it: a state whose "
+        "sizes change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer"
         " of that size; argument 0 (%x) has 3 in dimension 0"),
 ]  # fmt: skip
 
 
 def arrays(shapes: list[tuple[int, ...]], text: str) -> list[np.ndarray]:
-    """Ones; of booleans where the first argument is such."""
+    """Ones, as booleans if the first argument is boolean."""
     return [
         np.ones(s, bool if i == 0 and "xi1>" in text.split(",", maxsplit=1)[0] else np.float32)
         for i, s in enumerate(shapes)
@@ -213,8 +213,8 @@ def test_contradictions(
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_sizes_0_and_1_are_sizes_like_others(n: int) -> None:
-    """None of them is made to fit."""
+def test_sizes_0_and_1_are_not_special(n: int) -> None:
+    """Nothing is broadcast implicitly."""
     if n != 1:
         with refused(shlo_jit.VerifyError, "C1", (3, 8), shows=f"argument 0 (%x) has {n} "):
             shlo_jit.compile(ADD)(np.ones(n, np.float32), np.ones(1, np.float32))
@@ -241,7 +241,7 @@ def test_values_that_contradict_shapes() -> None:
 
 
 def test_through_functions_and_regions() -> None:
-    """The arguments of `main` behind a value of a region in a function that it calls."""
+    """The reported arguments are those of `main`, for a value in a region of a function that it calls."""
     text = """
     func.func @main(%p: tensor<i1>, %x: tensor<?xf32>, %y: tensor<?xf32>, %z: tensor<?xf32>) -> tensor<?xf32> {
       %0 = call @f(%p, %y, %x) : (tensor<i1>, tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
@@ -267,7 +267,7 @@ def test_through_functions_and_regions() -> None:
 
 
 def test_many_arguments() -> None:
-    """A few of them are named, those of different sizes among them."""
+    """Only some are named, including those with different sizes."""
     names = [f"%x{i}" for i in range(9)]
     arguments = ", ".join(f"{name}: tensor<?x2xf32>" for name in names)
     types = ", ".join(["tensor<?x2xf32>"] * 9)

@@ -1,4 +1,4 @@
-"""Shapes that follow from data, and types with bounds."""
+"""Shapes that depend on data, and types with bounds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_as_many_as_are_positive() -> None:
         assert floats.shape == (count,)
 
 
-def test_sizes_that_follow_from_sizes() -> None:
-    """The second size is known once the first part has run."""
+def test_sizes_that_depend_on_sizes() -> None:
+    """The second size is known after the first part has run."""
     text = """
     func.func @main(%x: tensor<4xi32>) -> tensor<?xi32> {
       %c = stablehlo.constant dense<0> : tensor<i32>
@@ -57,7 +57,7 @@ def test_sizes_that_follow_from_sizes() -> None:
 
 
 def test_effects_happen_once() -> None:
-    """What computes sizes is run before the rest, and what has an effect is not part of it."""
+    """The part that computes sizes runs first, and contains no effects."""
     text = POSITIVE.replace(
         "  return",
         "  stablehlo.custom_call @seen(%n) {has_side_effect = true} : (tensor<i32>) -> ()\n  return",
@@ -117,14 +117,14 @@ def test_set_dimension_size(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [-1, 5])
-def test_sizes_that_a_dimension_cannot_have(n: int) -> None:
+def test_invalid_sizes_of_a_dimension(n: int) -> None:
     with refused(shlo_jit.VerifyError, "dimension-size", (3, 8), shows=f"{n} ") as e:
         shlo_jit.compile(SET_SIZE)(np.zeros(4, np.float32), np.int32(n))
     assert e.value.line == 3
 
 
 def test_sizes_set_in_functions_and_regions() -> None:
-    """A part of a tensor keeps its size through a call, a branch and a loop."""
+    """A slice of a tensor keeps its size through a call, a branch and a loop."""
     part = "tensor<?xf32, #stablehlo.bounds<4>>"
     text = f"""
     func.func @main(%x: tensor<4xf32>, %n: tensor<i32>, %p: tensor<i1>) -> ({part}, tensor<i32>, tensor<f32>) {{
@@ -168,7 +168,7 @@ def test_sizes_set_in_functions_and_regions() -> None:
 
 
 def test_a_size_within_a_loop() -> None:
-    """A size that nothing before the loop knows."""
+    """A size that is not known before the loop."""
     text = """
     func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
       %one = stablehlo.constant dense<1> : tensor<i32>
@@ -219,7 +219,7 @@ def test_a_state_that_grows_without_a_bound() -> None:
         shlo_jit.compile(text)(np.ones(2, np.float32))
     assert (refusal.value.line, refusal.value.diagnostics[0].message) == (
         5,
-        "while: state 1 (%a) has 4 in dimension 0 before its first turn, and 6 after it: a state whose sizes change "
-        "from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer of that "
+        "while: state 1 (%a) has 4 in dimension 0 before the first iteration, and 6 after it: a state whose sizes "
+        "change between iterations needs a bound (#stablehlo.bounds<...>), and is stored in a buffer of that "
         "size; argument 0 (%x) has 2 in dimension 0",
     )

@@ -1,4 +1,4 @@
-"""What a DynamicExecutable knows, and what it is asked of its code for certain shapes."""
+"""Properties of a DynamicExecutable, and queries about its code for certain shapes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def arrays(n: int) -> list[np.ndarray]:
     return [np.ones(shape, np.float32) for shape in ((n, 16), (16, 8), (8,))]
 
 
-def test_inputs_say_what_is_unknown_and_its_bounds() -> None:
+def test_inputs_show_unknown_sizes_and_their_bounds() -> None:
     dynamic = shlo_jit.compile(BOUNDED)
     (x,) = dynamic.inputs
     assert (x.name, x.shape, x.dtype, x.bounds) == ("x", (None, 3), np.float32, (4, None))
@@ -50,7 +50,7 @@ def test_texts(stage: str) -> None:
     assert dynamic.text(stage) == want
 
 
-def test_what_is_asked_without_shapes() -> None:
+def test_queries_without_shapes() -> None:
     dynamic = shlo_jit.compile(MLP)
     for ask in (lambda: dynamic.text("plan"), dynamic.profile, lambda: dynamic.memory):
         with pytest.raises(ValueError) as refusal:
@@ -60,7 +60,7 @@ def test_what_is_asked_without_shapes() -> None:
 
 
 @pytest.mark.parametrize("given", [SHAPES, ["3x16xf32", "tensor<16x8xf32>", [8]], arrays(3)])
-def test_ways_to_give_shapes_to_an_executable(given) -> None:
+def test_forms_of_shapes_that_an_executable_accepts(given) -> None:
     dynamic = shlo_jit.compile(MLP)
     executable = dynamic.executable(given)
     assert executable is dynamic.executable(SHAPES)
@@ -80,13 +80,13 @@ def test_ways_to_give_shapes_to_an_executable(given) -> None:
         ([(-3, 16), (16, 8), (8,)], TypeError, "argument 0 (x): expected extents, a type's text or an array, got (-3, 16)"),
     ],
 )  # fmt: skip
-def test_shapes_that_are_none(given, error: type[Exception], message: str) -> None:
+def test_invalid_shapes(given, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as refusal:
         shlo_jit.compile(MLP).text("plan", given)
     assert str(refusal.value) == f"shape of {message}"
 
 
-def test_shapes_that_the_program_does_not_have() -> None:
+def test_shapes_that_do_not_fit_the_program() -> None:
     dynamic = shlo_jit.compile(MLP)
     with pytest.raises(ValueError, match=r"argument 1 \(w\): .*float32\[16,8\].*float32\[8,16\]"):
         dynamic.executable([(3, 16), (8, 16), (8,)])
@@ -96,7 +96,7 @@ def test_shapes_that_the_program_does_not_have() -> None:
         dynamic.executable("3x16xf32")
 
 
-def test_values_that_shapes_follow_from() -> None:
+def test_values_that_shapes_depend_on() -> None:
     dynamic = shlo_jit.compile(COUNT)
     with pytest.raises(ValueError) as refusal:
         dynamic.text("module", [()])
@@ -204,7 +204,7 @@ def test_profile_of_both_parts() -> None:
 
 
 def test_trace_of_both_parts(tmp_path: Path) -> None:
-    """A call of the program is one of each part."""
+    """A call of the program consists of a call of each part."""
     dynamic, path = shlo_jit.compile(POSITIVE), tmp_path / "t.json"
     x = np.arange(6, dtype=np.float32)
     dynamic(x)

@@ -1,4 +1,4 @@
-"""Code for sizes that were not used for long goes, and with it all that it held."""
+"""Code for sizes that were not used for long is freed, with everything that it holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for n in range(1, 1101):
 """
 
 
-def test_what_is_not_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_code_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
     dynamic = shlo_jit.compile(NEGATE)
     codes = [weakref.ref(dynamic.executable([(n,)])) for n in range(1, 6)]
@@ -47,7 +47,7 @@ def test_what_is_not_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [code() is not None for code in codes[:3]] == [False] * 3
 
 
-def test_sizes_that_follow_from_data_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_for_sizes_that_depend_on_data_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
     dynamic = shlo_jit.compile(POSITIVE)
     codes = []
@@ -61,7 +61,7 @@ def test_sizes_that_follow_from_data_go(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_with_the_number_of_sizes() -> None:
-    """A thousand sizes more: what one takes (20 KB at least) times that would be 20 MB."""
+    """For a thousand more sizes, the memory of each (at least 20 KB) would add up to 20 MB."""
     command = [sys.executable, "-c", MANY_SIZES, NEGATE]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     before, after = map(int, done.stdout.split())

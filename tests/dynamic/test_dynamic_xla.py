@@ -20,7 +20,7 @@ from jax import numpy as jnp
 pytestmark = pytest.mark.xla
 SIZES = [1, 2, 3, 17, 1000]
 TOLERANCE = 1e-4
-"""Of the largest element: sums of a thousand rounded terms are in another order."""
+"""Tolerance relative to the largest element: sums of a thousand rounded terms are in another order."""
 
 
 def layer_norm_mlp(x, w, v):
@@ -57,7 +57,7 @@ def embeddings(table, ids):
 
 
 def sizes(x):
-    """Shapes that are computed: flattened, put together, padded, repeated, cut."""
+    """Shapes that are computed: flattened, concatenated, padded, repeated, sliced."""
     b = x.shape[0]
     flat = x.reshape(b * 6)
     both = jnp.concatenate([flat, jnp.arange(b * 2, dtype=jnp.float32)])
@@ -78,7 +78,7 @@ def factors(x):
 
 
 def windows(x):
-    """JAX calls a function of its own for windows of sizes that it does not know."""
+    """JAX calls a special function for windows of unknown sizes."""
     return lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "SAME"), lax.cummax(x, axis=0)
 
 
@@ -105,11 +105,11 @@ PROGRAMS: dict[Callable, Sequence[tuple[tuple[int | str, ...], type]]] = {
     pairs: [of("b", 3), of("c", 3)],
 }
 NOT_EMPTY = {order, loop, windows}
-"""Have no meaning without elements: an argmax of nothing, an element of nothing, a window of nothing."""
+"""Programs without meaning for empty arrays: an argmax, an element or a window of nothing."""
 
 
 def exported(function: Callable) -> str:
-    """Its text, of sizes b and c that are not known."""
+    """Returns the text of a function, with unknown sizes b and c."""
     scope = jax.export.SymbolicScope()
     specs = [
         jax.ShapeDtypeStruct(jax.export.symbolic_shape(",".join(map(str, shape)), scope=scope), dtype)
@@ -142,7 +142,7 @@ def by_xla(text: str, given: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def check(function: Callable, text: str, given: Sequence[np.ndarray]) -> None:
-    """Against XLA on the refined program where XLA knows its calls, and on what JAX makes of the function for these
+    """Compares with XLA on the refined program if XLA knows its calls, and with the function that JAX traces for these
     sizes."""
     dynamic = shlo_jit.compile(text)
     assert "?" in repr(dynamic)
@@ -176,7 +176,7 @@ def test_two_sizes(c: int) -> None:
 
 @pytest.mark.parametrize("function", [f for f in PROGRAMS if f not in NOT_EMPTY], ids=lambda f: f.__name__)
 def test_no_elements(function: Callable) -> None:
-    """JAX asserts that sizes are at least 1; without that the programs are what they are for no elements."""
+    """JAX asserts that sizes are at least 1; without the assertions, programs are defined for empty arrays."""
     text, given = exported(function), arrays(function, b=0, c=5)
     with refused(shlo_jit.VerifyError, "assertion", shows=">= 1 for dimension variable") as refusal:
         shlo_jit.compile(text)(*given)
@@ -186,7 +186,7 @@ def test_no_elements(function: Callable) -> None:
 
 
 def test_sizes_that_jax_wants_equal() -> None:
-    """Of two arguments, by the assertion that JAX writes."""
+    """Sizes of two arguments, checked by the assertion that JAX writes."""
     w, x, y = arrays(training_step, b=3)
     with pytest.raises(shlo_jit.VerifyError) as refusal:
         shlo_jit.compile(exported(training_step))(w, x, y[:2])

@@ -108,7 +108,7 @@ func.func @main(%x: tensor<?x3xf32>, %y: tensor<?x1xf32>) -> tensor<?x3xf32> {
 
 
 def test_sizes_that_are_known_at_the_call_only() -> None:
-    """Shapes follow from them, and as numbers they are data."""
+    """Shapes are computed from them, and as numbers they are data."""
     executable = shlo_jit.compile(ANY_SIZE, dynamic="symbolic", cache=False)
     for n in (2, 5, 100):
         x = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
@@ -117,14 +117,14 @@ def test_sizes_that_are_known_at_the_call_only() -> None:
         np.testing.assert_allclose(got, (x + x[:, :1]) / (2 * n), rtol=1e-6)
 
 
-def test_what_cannot_be_computed_is_refused_at_its_line() -> None:
+def test_computations_that_fail_are_refused_at_their_line() -> None:
     text = COMPUTED.format(lines="%n = arith.divsi %a, %zero : index")
     with pytest.raises(shlo_jit.StableHLOError) as refusal:
         shlo_jit.compile(text)(np.zeros((2, 3), np.float32))
     assert refusal.value.line == 7
 
 
-def test_a_comparison_that_there_is_none_of() -> None:
+def test_an_unknown_comparison() -> None:
     with refused(shlo_jit.ParseError, "syntax", (7, 19), shows="eq, ne, slt") as refusal:
         shlo_jit.parse(COMPUTED.format(lines="%n = arith.cmpi less, %a, %b : index"))
     assert refusal.value.line == 7

@@ -16,7 +16,7 @@ SIZES = (4, 5, 17)
 
 
 def check(seed: int) -> bool:
-    """Whether there was code for any size."""
+    """Returns whether there was code for any size."""
     program = random_batches(seed, SIZES)
     dynamic = shlo_jit.compile(program.dynamic, dynamic="symbolic", cache=False, threads=2)
     any_size = False

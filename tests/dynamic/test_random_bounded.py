@@ -1,5 +1,5 @@
-"""Random static programs whose arguments are parts of larger ones, of sizes that only the running program knows: they
-give what the static programs do, but for the order of sums, or are refused at an op's line."""
+"""Random static programs whose arguments are slices of larger ones, with sizes that are known only at run time: results
+equal those of the static programs, up to the order of sums, or the program is refused at an op's line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shlo_jit.runtime.dynamic import DynamicExecutable
 
 FEW, MANY = 40, 1000
 CLOSE = 1e-3
-"""As `random_check.LOOSE`, of floats: a mask makes another order of sums."""
+"""Tolerance for floats, like `random_check.LOOSE`: a mask changes the order of sums."""
 
 
 def check(seed: int) -> bool | None:
-    """Whether the program ran with sizes of its own; None: it is refused."""
+    """Returns whether the program ran with such sizes, or None if it is refused."""
     text, arrays = random_program(seed)
     generator = np.random.default_rng(seed)
     module = with_bounded(shlo_jit.parse(text), generator, share=generator.choice([0.1, 0.4]))

@@ -1,4 +1,5 @@
-"""Random static programs with dimensions made unknown: called with arrays, they give the static programs' bits."""
+"""Random static programs with dimensions made unknown: calls with arrays return the same bits as the static
+programs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ FEW, MANY = 60, 2000
 
 
 def check(seed: int) -> int:
-    """How many unknown dimensions the program had."""
+    """Returns how many unknown dimensions the program had."""
     text, arrays = random_program(seed)
     module = with_unknown(shlo_jit.parse(text), np.random.default_rng(seed))
     assert shlo_jit.verify(module) == []

@@ -24,7 +24,7 @@ func.func @main(%x: tensor<?x16xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>) -
 
 
 def refined(text: str, *shapes) -> str:
-    """The text of the refined program, which verifies, is static, and is what its text says."""
+    """Returns the text of the refined program, after checking that it verifies, is static, and round-trips."""
     module = shlo_jit.refine(text, shapes)
     assert shlo_jit.verify(module) == []
     assert shlo_jit.parse(str(module)) == module
@@ -44,7 +44,7 @@ def test_types_follow_from_the_arguments(n: int) -> None:
     assert not {"stablehlo.dynamic_broadcast_in_dim", "stablehlo.get_dimension_size"} & set(ops(text))
 
 
-def test_ways_to_give_shapes() -> None:
+def test_forms_of_shapes() -> None:
     x = np.zeros((3, 16), np.float32)
     want = refined(MLP, (3, 16), (16, 8), (8,))
     assert refined(MLP, "3x16xf32", "tensor<16x8xf32>", [8]) == want
@@ -109,7 +109,7 @@ def test_assertions() -> None:
     assert refusal.value.line == 8
 
 
-def test_functions_are_made_for_what_they_are_called_with() -> None:
+def test_functions_are_specialized_for_their_arguments() -> None:
     text = """
     func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
       %0 = call @twice(%x) : (tensor<?xf32>) -> tensor<?xf32>
@@ -129,7 +129,7 @@ def test_functions_are_made_for_what_they_are_called_with() -> None:
 
 
 def test_sizes_through_calls() -> None:
-    """A size that a function is given, or gives back, is known there."""
+    """A size that a function takes or returns is known there."""
     text = """
     func.func @main(%x: tensor<?xf32>) -> tensor<?xi32> {
       %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
@@ -197,8 +197,8 @@ def test_operand_wrappers() -> None:
     assert "custom_call" not in refined(text, (4,))
 
 
-def test_what_is_named_but_not_called_stays() -> None:
-    """A mesh, and the function that a custom call reduces by."""
+def test_functions_that_are_named_but_not_called_stay() -> None:
+    """A mesh, and the reducer function of a custom call."""
     text = """
     module {
       sdy.mesh @mesh = <["a"=1]>
@@ -223,7 +223,7 @@ def test_what_is_named_but_not_called_stays() -> None:
 
 
 def test_locations_stay() -> None:
-    """Aliases too, without which others cannot read the text."""
+    """Including aliases, without which other tools cannot read the text."""
     text = """
     func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
       %0 = stablehlo.tanh %x : tensor<?xf32> loc(#loc1)
@@ -255,7 +255,7 @@ func.func @main(%x: tensor<?x10xf32>, %i: tensor<i32>) -> tensor<?x3xf32> {{
 
 
 @pytest.mark.parametrize("sum", ["%start, %length", "%length, %start"])
-def test_slices_whose_starts_follow_from_data_have_known_lengths(sum: str) -> None:
+def test_slices_with_data_dependent_starts_have_known_lengths(sum: str) -> None:
     text = SLICE.format(width=3, sum=sum)
     assert "stablehlo.dynamic_slice" in refined(text, (4, 10), ())
     executable = shlo_jit.compile(text)
@@ -266,13 +266,13 @@ def test_slices_whose_starts_follow_from_data_have_known_lengths(sum: str) -> No
 
 
 @pytest.mark.parametrize("width", [11, -1])
-def test_slices_that_are_longer_than_what_they_are_of(width: int) -> None:
+def test_slices_that_are_longer_than_their_operand(width: int) -> None:
     with refused(shlo_jit.VerifyError, "C3", (12, 8), shows=f"slice of {width} "):
         refined(SLICE.format(width=width, sum="%start, %length"), (4, 10), ())
 
 
 def test_calls_without_their_shape_operands() -> None:
-    """What said the shapes of a call's results is no argument of it any more, nor has it a layout."""
+    """The operands with the shapes of a call's results are removed, and so are their layouts."""
     text = """
     func.func @main(%x: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<i32>) {
       %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x?xf32>) -> tensor<i32>
@@ -295,7 +295,7 @@ def test_calls_without_their_shape_operands() -> None:
     assert np.tril(factor).tolist() == (2 * np.eye(3)).tolist()
 
 
-def test_the_platform_argument_goes() -> None:
+def test_the_platform_argument_is_removed() -> None:
     text = """
     func.func public @main(%i: tensor<i32> {jax.global_constant = "_platform_index"}, %x: tensor<?xf32>) -> tensor<?xf32> {
       return %x : tensor<?xf32>

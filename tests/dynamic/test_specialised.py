@@ -1,4 +1,4 @@
-"""Compiled programs with unknown dimensions: code for the shapes they are called with."""
+"""Compiled programs with unknown dimensions: code for the shapes of their calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_same_bits_as_the_static_program(n: int) -> None:
     assert got.tobytes() == want.tobytes()
 
 
-def test_what_is_known() -> None:
+def test_properties() -> None:
     dynamic = shlo_jit.compile(MLP)
     assert [p.shape for p in dynamic.inputs] == [(None, 16), (16, 8), (8,)]
     assert repr(dynamic) == "<DynamicExecutable (float32[?,16], float32[16,8], float32[8]) -> (float32[?,8])>"
@@ -57,7 +57,7 @@ def test_a_shape_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == 2
 
 
-def test_threads_that_ask_for_one_shape_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_need_the_same_shape_compile_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = count_of_compilations(monkeypatch)
     dynamic = shlo_jit.compile(MLP)
     results = []
@@ -81,7 +81,7 @@ def test_specialize(monkeypatch: pytest.MonkeyPatch) -> None:
         dynamic.specialize([(2, 15), (16, 8), (8,)])
 
 
-def test_the_shapes_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_recently_used_shapes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SPECIALISATIONS", 3)
     made = count_of_compilations(monkeypatch)
     dynamic = shlo_jit.compile(MLP)
@@ -152,7 +152,7 @@ def test_sizes_among_the_arguments_of_a_program_with_known_types() -> None:
 
 
 def compilations_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two compilations wait for each other to have begun."""
+    """Makes two compilations wait until both have started."""
     both = threading.Barrier(2)
     compiled = specialize._compiled
 
@@ -189,14 +189,14 @@ def test_different_shapes_are_compiled_at_the_same_time(monkeypatch: pytest.Monk
 
 def test_different_sizes_that_follow_from_data_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic = shlo_jit.compile(POSITIVE)
-    dynamic(-np.ones(6, np.float32))  # compiles what computes the sizes
+    dynamic(-np.ones(6, np.float32))  # compiles the part that computes the sizes
     compilations_that_meet(monkeypatch)
     xs = [np.where(np.arange(6) < n, 1, -1).astype(np.float32) for n in (2, 3)]
     assert at_the_same_time([lambda x=x: dynamic(x)[0].size for x in xs]) == [2, 3]
 
 
-def test_code_is_made_for_the_values_that_shapes_follow_from_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A counter beside a size is no reason for other code, and sizes may follow from several arguments."""
+def test_code_depends_only_on_values_that_shapes_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter next to a size does not require other code, and sizes may depend on several arguments."""
     text = """
     func.func @main(%step: tensor<i32>, %n: tensor<i32>, %k: tensor<1xi32>) -> (tensor<?xi32>, tensor<i32>, tensor<?xi32>) {
       %0 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>

@@ -1,4 +1,4 @@
-"""compile(dynamic="symbolic"): one code for all sizes of the batch."""
+"""compile(dynamic="symbolic"): one code for all batch sizes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ func.func @main(%x: tensor<?xi32>) -> tensor<?xi32> {
   return %4 : tensor<?xi32>
 }
 """
-"""As many numbers as the batch has elements, 4 at most: what is smaller depends on the batch."""
+"""As many numbers as the batch has elements, at most 4: which one is smaller depends on the batch."""
 
 
 def symbolic(text: str, **options: object) -> DynamicExecutable:
@@ -67,7 +67,7 @@ def test_all_sizes() -> None:
 
 def test_no_code_is_made_for_a_new_size(monkeypatch: pytest.MonkeyPatch) -> None:
     exe = symbolic(ROWS)
-    monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # whoever wants it fails
+    monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # so any attempt to compile fails
     for n in range(2, 200):
         expect(exe, n)
 
@@ -82,7 +82,7 @@ def test_inputs_show_what_is_unknown() -> None:
     assert code.memory.outputs == 4 * (3 * tuning.SYMBOLIC_SIZES[0].hint + 5)
 
 
-def test_the_plan_says_what_the_code_is_for() -> None:
+def test_the_plan_states_the_sizes_of_the_code() -> None:
     exe = symbolic(ROWS)
     given = [(9, 5), (5, 3)]
     assert exe.text("plan", given).startswith("code for any n, 2 to 1,048,576; figures are for 64\n")
@@ -94,7 +94,7 @@ def test_the_plan_says_what_the_code_is_for() -> None:
         assert exe.text(stage, given)
 
 
-def test_the_plan_says_which_op_cannot() -> None:
+def test_the_plan_names_the_op_that_prevents_it() -> None:
     exe = symbolic(SORTED)
     for n in (2, 3, 9):
         assert exe(np.zeros(n, np.int32)).tolist() == list(range(min(n, 4)))
@@ -102,7 +102,7 @@ def test_the_plan_says_which_op_cannot() -> None:
     assert "minimum in line 7" in first and codes(first) == ["comparison-unknown"]
 
 
-def test_what_is_refused_is_said_as_for_other_programs() -> None:
+def test_refusals_are_like_those_of_other_programs() -> None:
     exe = symbolic(ROWS)
     x, w = rows(6)
     with pytest.raises(ValueError, match=r"argument 0 \(x\): .*float32\[\?,5\].*float32\[6,4\]"):
@@ -115,7 +115,7 @@ def test_what_is_refused_is_said_as_for_other_programs() -> None:
 
 
 @pytest.mark.parametrize("given", ["always", "", None, 1])
-def test_other_ways_are_refused(given: object) -> None:
+def test_other_options_are_refused(given: object) -> None:
     with pytest.raises((TypeError, ValueError), match="dynamic: expected"):
         shlo_jit.compile(ROWS, dynamic=given)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def test_threads_call_with_different_sizes() -> None:
 
 
 def test_two_batches() -> None:
-    """Sizes of leading dimensions that differ: one is any, the other is part of what code is made for."""
+    """Leading dimensions of different sizes: one is symbolic, code is specialized for the other."""
     text = """
     func.func @main(%x: tensor<?x4xf32>, %y: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?x4xf32>) {
       %0 = stablehlo.tanh %x : tensor<?x4xf32>
@@ -188,7 +188,7 @@ def test_two_batches() -> None:
         x, y = np.ones((n, 4), np.float32), np.ones((m, 4), np.float32)
         a, b = exe(x, y)
         assert (a.shape, b.shape) == (x.shape, y.shape)
-        np.testing.assert_array_max_ulp(a[0, 0], np.tanh(x)[0, 0], 2)  # the bound of tanh; NumPy's differs by CPU
+        np.testing.assert_array_max_ulp(a[0, 0], np.tanh(x)[0, 0], 2)  # the error bound of tanh; NumPy's differs by CPU
         assert b[0, 0] == -1
     assert exe.specialisations == 0
 
@@ -216,7 +216,7 @@ def test_results_of_fixed_size_that_come_from_the_pool() -> None:
             np.testing.assert_allclose(exe(x), x.T @ x, rtol=1e-4, atol=1e-4)
 
 
-def test_donated_arguments_are_taken_over() -> None:
+def test_donated_arguments_are_reused() -> None:
     text = ("func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
             " %0 = stablehlo.negate %x : tensor<?x4xf32>\n return %0 : tensor<?x4xf32>\n}")  # fmt: skip
     exe = symbolic(text, donate=[0])
@@ -245,7 +245,7 @@ def test_sizes_as_data() -> None:
         np.testing.assert_allclose(exe(x), x.mean(0), rtol=1e-4, atol=1e-5)
 
 
-def test_a_call_of_ours_cannot_be_written(tmp_path: Path) -> None:
+def test_an_internal_call_cannot_be_written(tmp_path: Path) -> None:
     text = ("func.func @main() -> tensor<i32> {\n %0 = stablehlo.custom_call @shlo_jit.size() : () -> tensor<i32>\n"
             " return %0 : tensor<i32>\n}")  # fmt: skip
     with refused(shlo_jit.VerifyError, "target", (2, 7), shows="@shlo_jit.size"):
@@ -269,13 +269,13 @@ def test_profile() -> None:
             expect(exe, n)
     assert {step.calls for step in found.steps} == {3}
     assert "dot_general" in str(found)
-    assert {step.gigabytes_per_second for step in found.steps} == {None}  # it may be another size each time
+    assert {step.gigabytes_per_second for step in found.steps} == {None}  # it may be another size in each call
     expect(exe, 30)
     assert {step.calls for step in found.steps} == {3}
 
 
 def test_trace(tmp_path: Path) -> None:
-    """Of calls with any size; what follows from it is not said."""
+    """A trace of calls with any size; quantities that depend on the size are not shown."""
     exe, path = symbolic(ROWS), tmp_path / "t.json"
     x, w = rows(30)
     exe(x, w)
@@ -290,7 +290,7 @@ def test_trace(tmp_path: Path) -> None:
 
 def test_factors_of_channels_are_folded_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SMALL_PRODUCT", "SMALL_PRODUCT_STRIDED", "SMALL_VECTOR_PRODUCT"):
-        monkeypatch.setattr(tuning, name, 0)  # products are no reductions
+        monkeypatch.setattr(tuning, name, 0)  # products stay products
     text = """func.func @main(%x: tensor<?x8xf32>) -> tensor<?x3xf32> {
       %w = stablehlo.constant dense<[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.5, 2.5, 3.5],
         [1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0], [4.0, 4.0, 5.0]]> : tensor<8x3xf32>

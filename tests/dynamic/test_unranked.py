@@ -1,4 +1,4 @@
-"""Arguments of unknown rank: code is made for the rank that a call's arrays have."""
+"""Arguments of unknown rank: code is compiled for the rank of a call's arrays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_one_executable_for_several_ranks() -> None:
     assert dynamic.specialisations == 3
 
 
-def test_what_is_known_of_them() -> None:
+def test_properties() -> None:
     dynamic = shlo_jit.compile(ERF)
     assert repr(dynamic) == "<DynamicExecutable (float32[*], float32[*]) -> (float32[*])>"
     assert dynamic.inputs[0].shape is None

@@ -1,4 +1,4 @@
-"""What a program holds is there once for all shapes: its text is looked at once, its constants are hashed once."""
+"""Contents of a program exist once for all shapes: its text is parsed once, its constants are hashed once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[object]:
-    """The calls of a function from now on."""
+    """Counts the calls of a function from now on."""
     calls: list[object] = []
     function = getattr(owner, name)
     monkeypatch.setattr(owner, name, lambda *args, **kwargs: calls.append(args) or function(*args, **kwargs))
@@ -40,7 +40,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[o
 
 
 @pytest.mark.parametrize("given", ["text", "module"])
-def test_another_shape_looks_at_nothing_again(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_shape_parses_and_hashes_nothing_again(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = counted(monkeypatch, digests, "_taken")
     read = counted(monkeypatch, cache, "normal")
     printed = counted(monkeypatch, printer, "print_module")
@@ -48,7 +48,7 @@ def test_another_shape_looks_at_nothing_again(given: str, monkeypatch: pytest.Mo
     for n in (1, 2, 3):
         x = np.ones((n, N), np.float32)
         np.testing.assert_allclose(dynamic(x), x @ WEIGHTS, rtol=1e-4, atol=1e-4)
-    # the literal's digest was taken while it was decoded, and its panels are known by that
+    # the literal's digest was computed during decoding, and identifies its panels
     assert (len(hashed), len(read), len(printed)) == (0, 1, given == "module")
 
 
@@ -73,7 +73,7 @@ def test_digests_are_of_the_content() -> None:
     assert len(digests._found) == kept - 1
 
 
-def test_what_the_cache_has_is_not_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_programs_are_not_refined(monkeypatch: pytest.MonkeyPatch) -> None:
     want = shlo_jit.compile(LAYER)(np.ones((2, N), np.float32))
     refined = counted(monkeypatch, specialize, "refine_module")
     again = shlo_jit.compile(LAYER)
@@ -83,7 +83,7 @@ def test_what_the_cache_has_is_not_refined(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(refined) == 1
 
 
-def test_the_cache_tells_programs_and_sizes_apart() -> None:
+def test_the_cache_distinguishes_programs_and_sizes() -> None:
     other = LAYER.replace("contracting_dims = [1] x [0]", "contracting_dims = [1] x [1]")
     x = np.arange(2 * N, dtype=np.float32).reshape(2, N) / N
     for _ in range(2):
@@ -93,8 +93,8 @@ def test_the_cache_tells_programs_and_sizes_apart() -> None:
                 np.testing.assert_allclose(dynamic(x[:n]), x[:n] @ weights, rtol=1e-4, atol=1e-3)
 
 
-def test_sizes_that_follow_from_data_in_the_cache() -> None:
-    """Neither the first program, nor those for different sizes, are taken for each other."""
+def test_data_dependent_sizes_in_the_cache() -> None:
+    """The programs are not confused: neither the first one, nor those for different sizes."""
     for _ in range(2):
         executable = shlo_jit.compile(POSITIVE)
         for count in (2, 5, 0):
@@ -116,7 +116,7 @@ def test_values_in_the_cache() -> None:
 
 
 def test_nothing_of_the_compiler_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What code was made of is made again when it is asked for."""
+    """Intermediate stages of the code are computed again on demand."""
     dynamic = shlo_jit.compile(LAYER)
     dynamic.specialize([(1, N)])
     made = counted(monkeypatch, specialize, "refine_module")

@@ -1,4 +1,4 @@
-"""Static programs with dimensions made unknown: of some arguments, and of whatever follows from these."""
+"""Static programs with unknown dimensions: of some arguments, and of everything that depends on these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def with_unknown(module: Module, generator: np.random.Generator, share: float = 0.5) -> Module:
-    """The module with about a share of the dimensions of the arguments of `main` unknown."""
+    """Returns the module with about a share of the dimensions of the arguments of `main` unknown."""
     function = module.function("main")
     assert function is not None
     old = function.block()
@@ -39,7 +39,7 @@ def _relaxed(type: Type, generator: np.random.Generator, share: float) -> Type:
 
 
 def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """An op with the types that follow from its operands, where they do."""
+    """Returns an op with the types that are inferred from its operands, if they are inferred."""
     record = OPS.get(op.name)
     if op.regions or record is None or record.infer is None or not op.operands:
         return None

@@ -1,4 +1,4 @@
-"""Which products become attention by blocks of rows, and what the plan says where they do not."""
+"""Products that become attention by blocks of rows, and the reasons that the plan prints for the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reduce(name: str, of: str, init: str, op: str, shape: tuple[int, ...], dim: 
 
 
 def softmax(name: str, of: str, *shape: int) -> str:
-    """Along the last dimension. The sums are called %sum."""
+    """Softmax along the last dimension. The sums are called %sum."""
     last = len(shape) - 1
     whole, dims = t(*shape), ", ".join(map(str, range(last)))
     return f"""{reduce("%most", of, "%low", "maximum", shape, last)}
@@ -45,7 +45,7 @@ def softmax(name: str, of: str, *shape: int) -> str:
 
 
 def plan(arguments: list[tuple[int, ...]], results: list[tuple[str, tuple[int, ...]]], *lines: str) -> str:
-    """The plan of a function of %a, %b, ..."""
+    """Returns the plan of a function of %a, %b, ..."""
     parameters = ", ".join(f"%{name}: {t(*shape)}" for name, shape in zip("abcdef", arguments, strict=False))
     names, kinds = ", ".join(name for name, _ in results), ", ".join(t(*shape) for _, shape in results)
     body = "\n".join([CONSTANTS, *lines])
@@ -67,7 +67,8 @@ def test_formed() -> None:
 
 
 def test_steps_between_keep_their_order() -> None:
-    """What waits for the row program's sums runs after the step, what the second product needs before it."""
+    """Steps that need the row program's sums run after the attention; steps that the second product needs run before
+    it."""
     sorted_sums = """%o = "stablehlo.sort"(%sum) ({
       ^bb0(%x: tensor<f32>, %z: tensor<f32>):
         %l = stablehlo.compare LT, %x, %z : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -81,7 +82,7 @@ def test_steps_between_keep_their_order() -> None:
 
 
 def test_the_operand_on_the_right_and_views() -> None:
-    """v @ p^T, transposed: the operands are exchanged; a reshape between is no step of its own."""
+    """v @ p^T, transposed: the operands are swapped. A reshape in between is not a separate step."""
     flat = (3, 40, 50)
     second = dot("%w", "%c", "%f", DEPTH, flat, (3, 24, 40), "batching_dims = [0] x [0], contracting_dims = [1] x [2]")
     lines = [
@@ -177,7 +178,7 @@ def test_operands_that_no_cache_holds() -> None:
 
 
 def test_too_few_tasks() -> None:
-    """Many rows are cut into tasks of some each; a few with much work go another way."""
+    """Many rows are divided into tasks of some rows each; few rows with much work are not fused."""
     m = tuning.ATTENTION_LEAST_TASKS * tuning.ATTENTION_TASK_ROWS
     assert "1 attention" in layer(m, 2048, 64)
     assert "too-few-tasks" in codes(layer(m - tuning.ATTENTION_TASK_ROWS, 2048, 64))

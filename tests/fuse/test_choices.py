@@ -1,4 +1,5 @@
-"""Elements that come from one operand or another by their place: rolls, borders, pads, updates of most of a tensor."""
+"""Elements that come from one operand or another, depending on the index: rolls, borders, pads, updates of most of a
+tensor."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_moves(shape: tuple[int, ...], seed: int) -> None:
-    """Sums of what was moved about by one to three rolls, pads and slices, borders and updates."""
+    """Sums of values rearranged by one to three rolls, pads and slices, borders and updates."""
     r = np.random.default_rng((seed, *shape))
 
     def moved(x: Any) -> Any:
@@ -112,7 +113,7 @@ def test_element_types(dtype: Any, shape: tuple[int, ...]) -> None:
 
 
 def test_a_step_is_one_loop() -> None:
-    """However its borders are written."""
+    """For every form in which the borders are written."""
 
     def rolls(u: Any) -> Any:
         return u + sum(jnp.roll(u, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1))
@@ -131,33 +132,33 @@ def test_a_step_is_one_loop() -> None:
         assert steps(check(f, numbers((50, 40), np.float32))) == ["loop"]
 
 
-def test_what_is_written_in_parts() -> None:
-    """Pieces of several tensors; a part of a buffer that is updated in place."""
+def test_which_ops_are_written_in_parts() -> None:
+    """Segments of several tensors; a part of a buffer that is updated in place."""
     x, y = numbers((8, 40), np.float32), numbers((8, 40), np.float32)
     assert steps(check(lambda x, y: jnp.concatenate([x, y]) * 2, x, y)) == ["loop", "loop", "loop"]
     exe = check(lambda x, y: (x * 2).at[1:3].set(y[:2] + 1), x, y)
     assert steps(exe) == ["loop", "loop"]
 
 
-def test_the_inside_of_a_loop_has_no_conditions() -> None:
+def test_the_interior_of_a_loop_has_no_conditions() -> None:
     exe = check(lambda u: u + jnp.roll(u, 1, 0) + jnp.roll(u, 1, 1), numbers((50, 100), np.float32))
     (line,) = (line for line in exe.text("schedule").splitlines() if line.lstrip().startswith("interior "))
     assert "v0 in [1, 50)" in line and "v1 in [1, 100)" in line
 
 
-@pytest.mark.parametrize("turns", [1, 2, 5])
-def test_states_that_one_loop_writes_in_place(turns: int) -> None:
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_states_that_one_loop_writes_in_place(iterations: int) -> None:
     """Each is computed before the other is overwritten."""
 
     def program(n: Any, x: Any, y: Any, z: Any) -> Any:
-        def turn(i: Any, s: Any) -> Any:
+        def iteration(i: Any, s: Any) -> Any:
             x, y, z = s
             return y + jnp.roll(z, 1), x * 2 - jnp.roll(z, 2), x + y
 
-        return jax.lax.fori_loop(0, n, turn, (x, y, z))
+        return jax.lax.fori_loop(0, n, iteration, (x, y, z))
 
     states = [numbers((3000,), np.float32) for _ in range(3)]
-    check(program, np.int32(turns), *states)
+    check(program, np.int32(iterations), *states)
 
 
 SCATTERS = [
@@ -180,8 +181,8 @@ def test_scatters_of_one_window(f: Function) -> None:
 
 @pytest.mark.parametrize("shifts", [(1, 1, 2), (3, 6, 5), (5, 3, 7), (5, 6, 3)])
 def test_rolls_of_reversed_rolls(shifts: tuple[int, int, int]) -> None:
-    """Under a condition on a reversed index, which is not decided for most elements, a choice may have no operand left
-    that it could be: it is wanted nowhere there."""
+    """Under a condition on a reversed index, which is undecided for most elements, a choice may have no operand left:
+    then the element is not read there."""
     n, t = 8, "tensor<8x8xf32>"
 
     def roll(value: str, name: str, by: int) -> str:

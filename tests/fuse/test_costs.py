@@ -1,4 +1,4 @@
-"""Where fusion stops: for every decision that goes by cost or size, a program on either side of it."""
+"""Limits of fusion: for every decision by cost or size, a program on either side of the limit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shlo_jit.stages import show
 
 
 def plan(arguments: str, results: str, lines: list[str], returned: str) -> tuple[list[str], str]:
-    """Titles of the steps, and the plan as it is printed."""
+    """Returns the titles of the steps, and the plan as printed."""
     body = "\n".join([*lines, f"return {returned} : {results}"])
     lowered = lower(parse(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}"), CompileOptions(resolve()))
     return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, Names(lowered.entry.core))
 
 
 def check(found: tuple[list[str], str], titles: list[str], code: str = "", shows: str = "") -> None:
-    """The steps; the reason for one that would not be there if all were fused, and a number that it shows."""
+    """Checks the steps, the reason that explains an additional step, and a number that the reason shows."""
     steps, text = found
     assert steps == titles, text
     assert not code or any(code in codes(line) and shows in line for line in text.splitlines()), text
@@ -38,7 +38,7 @@ def chain(count: int) -> tuple[list[str], str]:
 
 def test_nodes_of_a_nest() -> None:
     check(chain(400), ["loop"])
-    check(chain(402), ["loop"])  # the last reads nothing but an argument
+    check(chain(402), ["loop"])  # the last one reads only an argument
     check(chain(403), ["loop", "loop"], "loop-full", "400 ops")
 
 
@@ -88,7 +88,7 @@ def test_gathers_are_repeated_once() -> None:
 
 # ---------------------------------------------------------------------- several readers
 def halves(op: str, first: int, second: int) -> tuple[list[str], str]:
-    """An op of which one nest reads the elements before `first`, another those from `second` on."""
+    """An op with two nests: one reads the elements before `first`, the other those from `second` on."""
     t, a, b = "tensor<64xf32>", f"tensor<{first}xf32>", f"tensor<{64 - second}xf32>"
     lines = [
         f"%v = stablehlo.{op} : {t}",
@@ -113,7 +113,7 @@ def test_readers_of_the_same_elements() -> None:
 
 
 def sums(op: str) -> list[str]:
-    """Of an op, over its rows and over its columns."""
+    """Sums of an op's result over its rows and over its columns."""
     t, out = "tensor<32x48xf32>", ("tensor<32xf32>", "tensor<48xf32>")
     lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>", f"%v = stablehlo.{op} : {t}"]
     for d, name in ((1, "r"), (0, "s")):
@@ -132,7 +132,7 @@ def test_the_first_reader_of_each_element_writes_it_for_the_other() -> None:
 
 # ---------------------------------------------------------------------- rows
 def centered(shape: tuple[int, int], dim: int) -> tuple[list[str], str]:
-    """Numbers less the largest of their row (dim 1) or column (dim 0)."""
+    """Numbers less the maximum of their row (dim 1) or column (dim 0)."""
     t, rest = f"tensor<{shape[0]}x{shape[1]}xf32>", f"tensor<{shape[1 - dim]}xf32>"
     lines = [
         "%low = stablehlo.constant dense<0xFF800000> : tensor<f32>",
@@ -148,13 +148,13 @@ def centered(shape: tuple[int, int], dim: int) -> tuple[list[str], str]:
     ("dim", "fits", "does_not", "code", "shows"),
     [
         (1, (16, 1 << 16), (16, (1 << 16) + 8), "row-exceeds-cache", "65,544"),
-        (1, (15, 4096), (15, 4104), "few-long-rows", "15 long rows"),  # they are cut along the row
+        (1, (15, 4096), (15, 4104), "few-long-rows", "15 long rows"),  # these are divided along the row
         (1, (16, 4104), (15, 4104), "few-long-rows", "15 long rows"),
-        (0, (2048, 100), (2049, 100), "row-exceeds-cache", "2,049"),  # a line of the cache for each element
-        (0, (512, 512), (513, 512), "row-exceeds-cache", "513 "),  # and all in the same set
+        (0, (2048, 100), (2049, 100), "row-exceeds-cache", "2,049"),  # a cache line for each element
+        (0, (512, 512), (513, 512), "row-exceeds-cache", "513 "),  # and all in the same cache set
     ],
 )
-def test_how_long_a_row_may_be(
+def test_maximum_length_of_a_row(
     dim: int, fits: tuple[int, int], does_not: tuple[int, int], code: str, shows: str
 ) -> None:
     check(centered(fits, dim), ["row"])
@@ -183,7 +183,7 @@ def reversing(elements: int) -> str:
     return show(lower(parse(text), CompileOptions(resolve())), "memory", resolve())
 
 
-def test_large_states_exchange_their_memory() -> None:
+def test_large_states_swap_their_memory() -> None:
     copied, swapped = reversing(1023), reversing(1024)
     assert codes(copied, "at the end of a region") == ["next-state", "old-state-read-elsewhere"]
     assert "swapped" not in copied

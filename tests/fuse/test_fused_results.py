@@ -1,4 +1,4 @@
-"""Programs whose results are wrong when something is fused that must not be."""
+"""Programs whose results are wrong if an illegal fusion happens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 def test_a_reduction_whose_reader_waits_for_another_reader() -> None:
-    """It cannot move into that reader: the other one needs it before."""
+    """It cannot move into that reader: the other reader needs it earlier."""
     t = "tensor<32x48xf32>"
     text = f"""func.func @main(%x: {t}) -> {t} {{
       %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -32,8 +32,8 @@ def test_a_reduction_whose_reader_waits_for_another_reader() -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_loop_over_more_than_a_product_is_no_epilogue(transposed: bool) -> None:
-    """Each element of the product is read several times, or in another order than it is made."""
+def test_a_loop_over_more_than_a_product_is_not_an_epilogue(transposed: bool) -> None:
+    """Each element of the product is read several times, or in another order than it is computed."""
     dims, out = ([2, 1], "5x8x6") if transposed else ([1, 2], "5x6x8")
     text = f"""func.func @main(%x: tensor<6x16xf32>, %w: tensor<16x8xf32>, %z: tensor<{out}xf32>) -> tensor<{out}xf32> {{
       %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<6x16xf32>, tensor<16x8xf32>) -> tensor<6x8xf32>

@@ -1,4 +1,5 @@
-"""Which products become the gradient of attention by blocks of rows, and what the plan says where they do not."""
+"""Products that become the gradient of attention by blocks of rows, and the reasons that the plan prints for the
+others."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ ROWS_BY_KEYS = "batching_dims = [0] x [0], contracting_dims = [2] x [2]"
 BY_ROWS = "batching_dims = [0] x [0], contracting_dims = [1] x [1]"
 BY_KEYS = "batching_dims = [0] x [0], contracting_dims = [2] x [1]"
 ARGUMENTS = [ROWS, KEYS, KEYS, ROWS]
-"""q, k, v, and the gradient of the result."""
+"""Arguments: q, k, v, and the gradient of the result."""
 RESULTS = [("%dq", ROWS), ("%dk", KEYS), ("%dv", KEYS)]
 SCORE = dot("%s", "%a", "%b", ROWS, KEYS, SCORES, ROWS_BY_KEYS)
 OTHER = dot("%g", "%d", "%c", ROWS, KEYS, SCORES, ROWS_BY_KEYS)
@@ -30,20 +31,20 @@ DV = dot("%dv", "%w", "%d", SCORES, ROWS, KEYS, BY_ROWS)
 
 
 def test_formed() -> None:
-    """All products in any order, and nothing of the size of the scores."""
+    """All products in any order, and no value of the size of the scores."""
     for lines in ([SCORE, OTHER, PROGRAM, DQ, DK, DV], [OTHER, SCORE, PROGRAM, DV, DK, DQ]):
         text = plan(ARGUMENTS, RESULTS, *lines)
         assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in text
 
 
 def test_one_sum() -> None:
-    """Values that need no gradient: weights are in no memory either."""
+    """Values need no gradient: the weights are not materialized, either."""
     text = plan(ARGUMENTS, RESULTS[:2], SCORE, OTHER, PROGRAM, DQ, DK)
     assert text.splitlines()[0].startswith("1 step: 1 gradient")
 
 
 def test_steps_around_keep_their_order() -> None:
-    """What a sum needs runs before the step, what reads a sum after it."""
+    """Steps that a sum needs run before the gradient, steps that read a sum after it."""
     sort = """%{0} = "stablehlo.sort"(%{1}) ({{
       ^bb0(%x: tensor<f32>, %z: tensor<f32>):
         %l = stablehlo.compare LT, %x, %z : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -57,7 +58,7 @@ def test_steps_around_keep_their_order() -> None:
 
 
 def test_several_products_of_the_same_rows() -> None:
-    """The attention itself, where it is computed for the gradient alone: one step."""
+    """The attention itself, if it is computed only for the gradient: one step."""
     y = dot("%y", "%w", "%c", SCORES, KEYS, ROWS, BY_KEYS)
     for lines in ([y, DQ, DK, DV], [DQ, DV, DK, y]):
         text = plan(ARGUMENTS, [*RESULTS, ("%y", ROWS)], SCORE, OTHER, PROGRAM, *lines)
@@ -65,14 +66,14 @@ def test_several_products_of_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("value", ["%w", "%ds"])
-def test_what_others_read_is_written(value: str) -> None:
-    """Weights, or the gradient of a bias, are returned: that matrix is in memory, and no other."""
+def test_values_with_other_readers_are_written(value: str) -> None:
+    """Weights, or the gradient of a bias, are returned: only that matrix is in memory."""
     text = plan(ARGUMENTS, [*RESULTS, (value, SCORES)], SCORE, OTHER, PROGRAM, DQ, DK, DV)
     assert text.splitlines()[0].startswith("1 step: 1 gradient") and text.count("writes  ") == 4
 
 
-def test_one_reads_what_another_returns() -> None:
-    """A product's loop adds what another product makes: that is not there before all is done."""
+def test_one_product_reads_the_result_of_another() -> None:
+    """A product's loop adds the result of another product, which is not available before everything is done."""
     square = (B, M, M)
     text = plan(
         [ROWS, (B, M, K), (B, M, K), ROWS],

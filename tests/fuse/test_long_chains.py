@@ -1,7 +1,7 @@
 """Long chains of ops that rearrange elements compile in time proportional to their length, and are right.
 
-Every walk over values is bounded or remembers what it found: without that, each of these chains would take twice as long
-with every few ops. `SHLO_JIT_CHAIN=1000 pytest -m slow tests/fuse/test_long_chains.py` runs the chains at that length.
+Every walk over values is bounded, or caches its results. Otherwise the time for each of these chains would double with
+every few ops. `SHLO_JIT_CHAIN=1000 pytest -m slow tests/fuse/test_long_chains.py` runs the chains at that length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GATHER = (
     f"index_vector_dim = 1>, slice_sizes = array<i64: 1, {N}>}}}}>"
 )
 Link = Callable[[str, str], str]
-"""Ops from the value of one name to that of another, of one type."""
+"""Emits ops from the value of one name to that of another, of one type."""
 
 
 def reverse(v: str, w: str) -> str:
@@ -51,7 +51,7 @@ def roll(v: str, w: str) -> str:
 
 
 def concatenate(v: str, w: str) -> str:
-    """With a row that is not the tensor's."""
+    """Concatenates with a row of another tensor."""
     rest = f"tensor<{N - 1}x{N}xf32>"
     return f"{w}a = stablehlo.slice {v} [1:{N}, 0:{N}] : ({T}) -> {rest}\n{w} = stablehlo.concatenate {w}a, %row, dim = 0 : ({rest}, {ROW}) -> {T}"
 
@@ -63,7 +63,7 @@ def pad(v: str, w: str) -> str:
 
 
 def spread(v: str, w: str) -> str:
-    """A pad between elements, and the beginning of that."""
+    """Pads between elements, and slices the beginning."""
     return f"{w} = stablehlo.pad {v}, %zero, low = [0, 0], high = [{1 - N}, 0], interior = [1, 0] : ({T}, tensor<f32>) -> {T}"
 
 
@@ -90,7 +90,7 @@ def dynamic_update_slice(v: str, w: str) -> str:
 
 
 def update_most(v: str, w: str) -> str:
-    """At a known place, by neighbours."""
+    """Updates at a known place with neighbours."""
     inner = f"tensor<{N - 2}x{N}xf32>"
     return f"{w}a = stablehlo.slice {v} [2:{N}, 0:{N}] : ({T}) -> {inner}\n{w} = stablehlo.dynamic_update_slice {v}, {w}a, %one, %zi : ({T}, {inner}, {INDEX}, {INDEX}) -> {T}"
 
@@ -109,12 +109,12 @@ def scatter(v: str, w: str) -> str:
 
 
 def twice(v: str, w: str) -> str:
-    """Read at two places, and added up."""
+    """Reads at two places, and adds."""
     return f"{w}a = stablehlo.reverse {v}, dims = [0, 1] : {T}\n{w} = stablehlo.maximum {w}a, {v} : {T}"
 
 
 def interleaved(v: str, w: str) -> str:
-    """Every second row, twice over."""
+    """Takes every second row, twice."""
     half = f"tensor<{N // 2}x{N}xf32>"
     return f"{w}a = stablehlo.slice {v} [0:{N}:2, 0:{N}] : ({T}) -> {half}\n{w}b = stablehlo.slice {v} [1:{N}:2, 0:{N}] : ({T}) -> {half}\n{w} = stablehlo.concatenate {w}a, {w}b, dim = 0 : ({half}, {half}) -> {T}"
 
@@ -140,7 +140,7 @@ def chain(names: list[str]) -> str:
 
 
 def shrinking(n: int) -> str:
-    """Slices and nothing else."""
+    """A chain of slices only."""
     lines = [f"func.func @main(%v0: tensor<{n + 1}x4xf32>) -> tensor<1x4xf32> {{"]
     lines += [
         f"%v{k + 1} = stablehlo.slice %v{k} [{k % 2}:{n - k + k % 2}, 0:4] : (tensor<{n + 1 - k}x4xf32>) -> tensor<{n - k}x4xf32>"
@@ -150,7 +150,7 @@ def shrinking(n: int) -> str:
 
 
 def pairs(n: int) -> str:
-    """Places that are looked up at places that are looked up: each has two components."""
+    """Gathers at gathered indices: each index has two components."""
     numbers = (
         f"<{{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0, 1], start_index_map = [0, 1], "
         f"index_vector_dim = 1>, slice_sizes = array<i64: 1, 1, 2>}}> : (tensor<{N}x{N}x2xi32>, {PAIRS}) -> {PAIRS}"
@@ -161,7 +161,7 @@ def pairs(n: int) -> str:
 
 
 def doubled(n: int) -> str:
-    """Concatenations of a value with itself that are cut again."""
+    """Concatenations of a value with itself, which are sliced again."""
     wide = f"tensor<{2 * N}x{N}xf32>"
     lines = [f"func.func @main(%v0: {T}) -> {T} {{"]
     for k in range(n):
@@ -171,7 +171,7 @@ def doubled(n: int) -> str:
 
 
 def growing(n: int) -> str:
-    """A row more in every link."""
+    """Adds a row in every link."""
     lines = [f"func.func @main(%v0: {ROW}, %y: {ROW}) -> tensor<{n + 1}x{N}xf32> {{"]
     lines += [
         f"%v{k + 1} = stablehlo.concatenate %v{k}, %y, dim = 0 : (tensor<{k + 1}x{N}xf32>, {ROW}) -> tensor<{k + 2}x{N}xf32>"
@@ -181,7 +181,7 @@ def growing(n: int) -> str:
 
 
 def in_loop(n: int) -> str:
-    """A loop's body that reads every value at two places, the second of which is ever further away."""
+    """A loop whose body reads every value at two places, at growing distances."""
     lines = [
         f"func.func @main(%x: {T}) -> {T} {{", "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
         "%k0 = stablehlo.constant dense<0> : tensor<i32>", "%k1 = stablehlo.constant dense<1> : tensor<i32>",
@@ -199,7 +199,7 @@ def in_loop(n: int) -> str:
 
 
 def comparator(n: int) -> str:
-    """A comparator whose two sides are the same expression, of values that are read twice each."""
+    """A comparator whose two sides are the same expression, with every value read twice."""
     element, line = "tensor<f32>", f"tensor<{N}xf32>"
     sides = [
         f"%{side}{k + 1} = stablehlo.{'add' if k == 0 else 'maximum'} %{side}{k}, %{side}{k} : {element}"
@@ -228,8 +228,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def run(text: str) -> float:
-    """Compiles the program, holds its result against the reference, and returns the seconds of computing that compiling
-    took."""
+    """Compiles the program, compares its result with the reference, and returns the compile time in seconds."""
     start = time.process_time()
     exe = shlo_jit.compile(text, cache=False, threads=1)
     seconds = time.process_time() - start
@@ -241,7 +240,7 @@ def run(text: str) -> float:
         else:
             arrays.append(rng.integers(0, 2 if port.dtype.kind == "b" else N, port.shape).astype(port.dtype))
     (want,) = evaluate(shlo_jit.parse(text), *arrays)
-    # sines are rounded as the machine does; everything else moves elements
+    # sines are rounded like the machine does; all other ops move elements
     np.testing.assert_allclose(exe(*arrays), want, rtol=1e-6)
     return seconds
 
@@ -253,8 +252,8 @@ def test_a_chain(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_long_chain_takes_time_in_proportion(name: str) -> None:
-    run(SHAPES[name](4))  # what is imported and made at first
+def test_a_long_chain_takes_proportional_time(name: str) -> None:
+    run(SHAPES[name](4))  # imports and other one-time work
     some, many = run(SHAPES[name](LONG // 4)), run(SHAPES[name](LONG))
     print(f"{name}: {LONG // 4} in {some:.2f} s, {LONG} in {many:.2f} s")
     assert many < 10 * some + 1

@@ -1,4 +1,4 @@
-"""Memory that values share: programs whose results are wrong when a value is overwritten that is still read."""
+"""Shared memory of values: programs whose results are wrong if a value is overwritten before its last read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = "tensor<64xf32>"
 
 
 def check(lines: str, results: str, returned: str, size: int = 64) -> None:
-    """Compiled equals the reference interpreter, on integers, which no rounding hides."""
+    """Compares the compiled program with the reference interpreter on integers, where no rounding hides errors."""
     text = f"func.func @main(%x: {T}, %y: {T}, %n: tensor<i32>) -> ({results}) {{\n{lines}\nreturn {returned} : {results}\n}}"
     text = text.replace("64xf32", f"{size}xf32")
     x = np.arange(size, dtype=np.float32) % 13 + 1
@@ -26,7 +26,7 @@ def check(lines: str, results: str, returned: str, size: int = 64) -> None:
 
 
 def in_memory(name: str, value: str) -> str:
-    """A value that is written to memory that is not a result's: two ops of other kinds than loops sort it first."""
+    """A value that is written to memory other than a result's: two ops other than loops sort it first."""
     return f"""
   %{name} = "stablehlo.sort"(%{value}) <{{dimension = 0 : i64}}> ({{
   ^bb0(%{name}_a: tensor<f32>, %{name}_b: tensor<f32>):
@@ -45,7 +45,7 @@ def test_a_loop_that_reads_an_operand_elsewhere_than_it_writes() -> None:
 
 @pytest.mark.parametrize("update", ["%a", "%v"])
 def test_a_scatter_of_a_tensor_into_itself(update: str) -> None:
-    """Of the tensor, or of a view of its memory."""
+    """Scatters of the tensor into itself, or into a view of its memory."""
     lines = f"""{in_memory("a", "x")}
   %m = stablehlo.reshape %a : ({T}) -> tensor<1x64xf32>
   %v = stablehlo.reshape %m : (tensor<1x64xf32>) -> {T}
@@ -61,7 +61,7 @@ def test_a_scatter_of_a_tensor_into_itself(update: str) -> None:
     check(lines + in_memory("d", "s"), T, "%d")
 
 
-def test_an_update_that_is_read_from_what_it_updates() -> None:
+def test_an_update_that_reads_the_updated_tensor() -> None:
     lines = f"""{in_memory("a", "x")}
   %part = stablehlo.slice %a [5:64] : ({T}) -> tensor<59xf32>
   %back = stablehlo.reverse %part, dims = [0] : tensor<59xf32>
@@ -71,8 +71,8 @@ def test_an_update_that_is_read_from_what_it_updates() -> None:
 
 
 @pytest.mark.parametrize("first,is_in_place", [(0, True), (30, True), (24, False), (60, False)])
-def test_an_update_that_is_read_from_another_part(first: int, is_in_place: bool) -> None:
-    """A border, say: what is written there is computed from what lies beside it, and nothing is copied."""
+def test_an_update_that_reads_another_part(first: int, is_in_place: bool) -> None:
+    """A border, for example: it is computed from the adjacent elements, and nothing is copied."""
     lines = f"""{in_memory("a", "x")}
   %part = stablehlo.slice %a [20:30] : ({T}) -> tensor<10xf32>
   %back = stablehlo.multiply %part, %part : tensor<10xf32>
@@ -86,7 +86,7 @@ def test_an_update_that_is_read_from_another_part(first: int, is_in_place: bool)
 
 
 def loop(body: str, returned: str) -> str:
-    """Turns over the states %a and %b, as many as the program is told, so that they are not unrolled."""
+    """Iterations over the states %a and %b; their number is an argument, so that they are not unrolled."""
     return f"""
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
@@ -109,7 +109,7 @@ STATES = {
         %c = stablehlo.maximum %a, %b : {T}""",
         "%c, %v",
     ),
-    "a value made of both is both": (
+    "a value computed from both is both": (
         f"{in_memory('c', 'a')}\n%d = stablehlo.add %c, %b : {T}{in_memory('e', 'd')}",
         "%e, %e",
     ),
@@ -125,7 +125,7 @@ STATES = {
         %c = stablehlo.subtract %b, %e : {T}""",
         "%c, %b",
     ),
-    "what a turn makes is read twice": (
+    "a new state is read twice": (
         f"{in_memory('u', 'a')}\n%w = stablehlo.add %u, %b : {T}{in_memory('s', 'w')}\n%t = stablehlo.subtract %s, %u : {T}",
         "%t, %s",
     ),
@@ -142,19 +142,19 @@ def test_states_of_loops(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [64, 2048])
-def test_states_that_begin_alike(size: int) -> None:
+def test_states_with_the_same_initial_value(size: int) -> None:
     lines = loop(f"%c = stablehlo.add %a, %b : {T}\n%d = stablehlo.negate %b : {T}", "%c, %d")
     lines = in_memory("z", "x") + lines.replace("%a = %x, %b = %y", "%a = %z, %b = %z")
     check(lines + in_memory("u", "r#1") + in_memory("v", "r#2"), f"{T}, {T}", "%u, %v", size)
 
 
-def test_values_that_every_turn_reads() -> None:
+def test_values_that_every_iteration_reads() -> None:
     lines = in_memory("z", "x") + loop(in_memory("c", "a") + f"\n%d = stablehlo.add %c, %z : {T}", "%d, %c")
     check(lines, f"{T}, {T}", "%r#1, %r#2")
 
 
-def test_a_state_is_written_in_place_beside_an_update() -> None:
-    """A scan's carry and its stacked results come from one loop: only the stack is another buffer's update."""
+def test_a_state_is_written_in_place_next_to_an_update() -> None:
+    """A scan's carry and its stacked results come from one loop: only the stack updates another buffer."""
     lines = f"""
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>

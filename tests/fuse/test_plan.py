@@ -1,4 +1,4 @@
-"""Fusion: which steps a program becomes."""
+"""Fusion: the steps of programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_softmax_is_one_row_program() -> None:
 
 
 def test_dimensions_of_a_reduce_need_not_ascend() -> None:
-    """Alone and in a row program: each variable is of the extent it runs over."""
+    """Alone and in a row program: each variable has the extent of its dimension."""
     text = """func.func @main(%x: tensor<2x9x5x3xf32>) -> (tensor<2xf32>, tensor<2x9x5x3xf32>) {
       %zero = stablehlo.constant dense<0.0> : tensor<f32>
       %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [3, 2, 1] : (tensor<2x9x5x3xf32>, tensor<f32>) -> tensor<2xf32>
@@ -160,7 +160,7 @@ def test_a_plan_marks_the_product_that_stays_in_the_cache() -> None:
     assert codes(text, "writes  %y") == ["returned"]
 
 
-def test_a_long_chain_is_cut_into_loops() -> None:
+def test_a_long_chain_is_split_into_loops() -> None:
     t = "tensor<64xf32>"
     lines = [f"%v{i + 1} = stablehlo.add %v{i}, %x : {t}" for i in range(1500)]
     body = f"%v0 = stablehlo.multiply %x, %x : {t}\n" + "\n".join(lines) + f"\nreturn %v1500 : {t}"
@@ -191,8 +191,8 @@ def test_a_donated_argument_that_is_read_again_is_not_overwritten() -> None:
     np.testing.assert_allclose(second, x + np.sin(x), rtol=1e-6)
 
 
-def test_steps_call_values_what_the_core_ops_call_them() -> None:
-    """Numbers of the text are not those of the core ops: a dead op and a constant are gone."""
+def test_steps_name_values_like_the_core_ops() -> None:
+    """Numbers of the text differ from those of the core ops: a dead op and a constant are gone."""
     t = "tensor<64xf32>"
     body = f"""%3 = stablehlo.sine %x : {t}
       %5 = stablehlo.add %x, %x : {t}
@@ -219,8 +219,8 @@ GRID = """
 """
 
 
-def test_components_of_indices_are_read_where_they_are() -> None:
-    """A loop asks the concatenation for one component or the other, which is in one of its operands."""
+def test_components_of_indices_are_read_in_place() -> None:
+    """A loop reads one component or the other of the concatenation, which is in one of its operands."""
     signature = "(%x: tensor<9x7xf32>, %i: tensor<40xi32>, %j: tensor<40xi32>) -> tensor<40xf32>"
     lowered = plan_of(GRID + "return %g : tensor<40xf32>", signature)
     assert titles(lowered) == ["loop"]
@@ -231,7 +231,7 @@ def test_components_of_indices_are_read_where_they_are() -> None:
     np.testing.assert_array_equal(found, x[i.clip(0, 8), j.clip(0, 6)])
 
 
-def test_a_part_of_a_concatenation_is_read_where_it_is_unless_it_lies_across() -> None:
+def test_a_part_of_a_concatenation_is_read_in_place_unless_it_spans_operands() -> None:
     body = """
   %m = stablehlo.concatenate %x, %y, dim = 0 : (tensor<5xf32>, tensor<4xf32>) -> tensor<9xf32>
   %s = stablehlo.slice %m [{first}:{last}] : (tensor<9xf32>) -> tensor<3xf32>

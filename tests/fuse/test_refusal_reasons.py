@@ -1,4 +1,4 @@
-"""Why something was not fused, or not done in place: a program for each reason, which its plan or memory plan prints."""
+"""Reasons against fusion or in-place work: a program for each reason, which its plan or memory plan prints."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize(("label", "code"), PLANS)
-def test_what_a_plan_says(label: str, code: str) -> None:
+def test_reasons_in_a_plan(label: str, code: str) -> None:
     body, result = PLANS[label, code]
     printed = text_of("plan", body, ("%y",), (result,))
     assert code in codes(printed, label), printed
@@ -87,7 +87,7 @@ MEMORIES = {
 
 
 @pytest.mark.parametrize("chain", MEMORIES, ids=lambda chain: chain[-1])
-def test_what_a_memory_plan_says(chain: tuple[str, ...]) -> None:
+def test_reasons_in_a_memory_plan(chain: tuple[str, ...]) -> None:
     body, results = MEMORIES[chain]
     printed = text_of("memory", body, results, (T,) * len(results))
     assert any(codes(line) == [*chain] for line in printed.splitlines()), printed

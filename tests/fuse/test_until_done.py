@@ -1,4 +1,5 @@
-"""Loops that were batched: tile by tile, each until its own elements are done, with the bits of all turns on all."""
+"""Batched loops: tile by tile, each until its own elements are done, with the same bits as running all iterations on
+all elements."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ jnp = pytest.importorskip("jax.numpy")
 
 
 def root(a: Any) -> Any:
-    """Newton's iteration, and how many turns it took."""
+    """Newton's iteration, and the number of iterations."""
     return jax.lax.while_loop(
         lambda c: (jnp.abs(c[0] * c[0] - a) > 1e-5 * a) & (c[1] < 50),
         lambda c: (0.5 * (c[0] + a / c[0]), c[1] + 1),
@@ -35,7 +36,7 @@ def escape(x: Any) -> Any:
 
 
 def halved(x: Any) -> Any:
-    """One state, and a body that turns no element of some inputs."""
+    """One state, and a body that is not run for any element of some inputs."""
     return jax.lax.while_loop(lambda c: c > 0.3, lambda c: c * 0.5, x)
 
 
@@ -71,8 +72,8 @@ def test_the_reference_says_the_same(one: Callable[[Any], Any], shape: tuple[int
     check(text, np.full(shape, 0.25, np.float32))
 
 
-def test_longer_than_a_tile_turns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop around asks again."""
+def test_more_iterations_than_a_tile_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outer loop checks again."""
     monkeypatch.setattr(tuning, "LEAST_TURNS", 3)
     monkeypatch.setattr(tuning, "TURNS_WORK", 1)
     x = np.linspace(0.1, 40, 500, dtype=np.float32)
@@ -114,28 +115,29 @@ def whole(cond: Callable[[Any], Any], body: Callable[[Any], Any], *states: Any) 
     ],
     ids=["nothing stays", "another predicate", "what is done goes on", "all", "neighbours"],
 )
-def test_what_goes_turn_by_turn(cond: Callable[[Any], Any], body: Callable[[Any], Any]) -> None:
+def test_which_loops_are_not_interchanged(cond: Callable[[Any], Any], body: Callable[[Any], Any]) -> None:
     x = np.random.default_rng(3).random(300).astype(np.float32)
     check(whole(cond, body, x), x, by_tiles=False)
 
 
-def test_parts_of_operands_a_turn() -> None:
-    """A part for each state is read along lines, turn by turn; one for several states where it is."""
+def test_parts_of_operands_per_iteration() -> None:
+    """A part for each state is read along lines, and the loop is not interchanged; one part for several states is read
+    in place."""
 
     def sums(x: Any) -> Any:
         return jax.lax.scan(lambda s, row: (s * 0.5 + row, None), x[0], x)[0]
 
     def several(x: Any) -> Any:
-        turn = lambda s, row: ((s[0] * 0.5 + row, s[1] + s[0], s[2] * s[0]), None)  # noqa: E731
-        return jax.lax.scan(turn, (x[0], x[1], x[2]), x)[0]
+        iteration = lambda s, row: ((s[0] * 0.5 + row, s[1] + s[0], s[2] * s[0]), None)  # noqa: E731
+        return jax.lax.scan(iteration, (x[0], x[1], x[2]), x)[0]
 
     x = np.random.default_rng(5).random((40, 333)).astype(np.float32)
     check(jax.jit(sums).lower(x).as_text(), x, by_tiles=False)
     check(jax.jit(several).lower(x).as_text(), x)
 
 
-def test_a_counter_of_all_turns_goes_turn_by_turn() -> None:
-    """It counts those of the slowest element."""
+def test_a_counter_of_all_iterations_is_not_interchanged() -> None:
+    """It counts the iterations of the slowest element."""
     x = np.random.default_rng(4).random(300).astype(np.float32)
     text = whole(
         lambda s: (s[0] > 0.3).any(), lambda s: (jnp.where(s[0] > 0.3, s[0] * 0.5, s[0]), s[1] + 1), x, np.int32(0)

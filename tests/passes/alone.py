@@ -14,12 +14,12 @@ Run = Callable[[Op, Context], Op]
 
 
 def context_of(module: Module) -> Context:
-    """Of a module by itself: no custom calls are registered, nothing contradicts itself."""
+    """Returns the context of a standalone module: no custom calls are registered, and nothing contradicts itself."""
     return Context(module)
 
 
 def main_of(text: str | Module) -> tuple[Op, Context]:
-    """The function @main with its calls written out, and what passes may know beside it."""
+    """Returns the function @main with its calls inlined, and its context."""
     module = text if isinstance(text, Module) else shlo_jit.parse(text)
     main = module.function("main")
     assert main is not None
@@ -27,7 +27,7 @@ def main_of(text: str | Module) -> tuple[Op, Context]:
 
 
 def after(text: str, *passes: Run) -> Op:
-    """The function @main of a text after some passes."""
+    """Returns the function @main of a text after some passes."""
     function, context = main_of(text)
     for run in passes:
         function = run(function, context)
@@ -35,7 +35,7 @@ def after(text: str, *passes: Run) -> Op:
 
 
 def on_grid(text: str, last: Run, replicas: int, partitions: int, channels: Channels = NO_CHANNELS) -> Op:
-    """The function @main of a valid text after all passes up to `last`, for a grid of processes."""
+    """Returns the function @main of a valid text after all passes up to `last`, for a grid of processes."""
     assert shlo_jit.verify(text) == []
     function, context = main_of(text)
     context = context._replace(num_replicas=replicas, num_partitions=partitions, channels=channels)
@@ -48,7 +48,7 @@ def on_grid(text: str, last: Run, replicas: int, partitions: int, channels: Chan
 
 
 def canonical(text: str) -> Op:
-    """The function @main of a text after all passes."""
+    """Returns the function @main of a text after all passes."""
     module = shlo_jit.parse(text)
     main = module.function("main")
     assert main is not None
@@ -56,5 +56,5 @@ def canonical(text: str) -> Op:
 
 
 def module_of(function: Op) -> Module:
-    """A module of one function."""
+    """Returns a module of one function."""
     return Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]))

@@ -1,4 +1,4 @@
-"""All programs of these tests run in guarded memory as well."""
+"""Runs all programs of these tests in guarded memory as well."""
 
 from __future__ import annotations
 

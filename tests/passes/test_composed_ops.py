@@ -1,4 +1,4 @@
-"""Composites that were made of ops of CHLO are those ops again; any other is its decomposition."""
+"""Composites that represent CHLO ops become those ops again; any other is replaced by its decomposition."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_attributes_are_the_ops() -> None:
 
 
 @pytest.mark.parametrize("attributes", ["k = 4 : i64", "k = -1 : i64", ""])
-def test_one_that_is_no_valid_op_is_its_decomposition(attributes: str) -> None:
+def test_an_invalid_op_becomes_its_decomposition(attributes: str) -> None:
     assert "stablehlo.sort" in [op.name for op in inlined(TOP_K.replace("ATTRIBUTES", attributes))]
 
 
@@ -80,7 +80,7 @@ def test_the_values_are_those_of_the_decomposition() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_an_implementation_of_the_users_goes_before() -> None:
+def test_a_user_implementation_takes_precedence() -> None:
     text = ERF.replace("NAME", "chlo.erf").replace("VERSION", ", version = 1 : i32")
     twice = shlo_jit.compile(text, composites={"chlo.erf": lambda x: x * 2})
     np.testing.assert_array_equal(twice(np.arange(4, dtype=np.float32)), np.arange(4, dtype=np.float32) * 2)

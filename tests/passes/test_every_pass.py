@@ -1,4 +1,4 @@
-"""Each pass on one program: the ops before and after, once and twice, and that it means the same."""
+"""Each pass on one program: the ops before and after it, run once and twice, and that results stay the same."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ RUNS = {step.name: step.run for step in PASSES}
 
 @dataclass(frozen=True)
 class Case:
-    """`ops` of `@main`, without dialects and terminators, become `after`; `shape` is that of the f32 argument."""
+    """`ops` of `@main`, without dialects and terminators, become `after`. `shape` is the shape of the f32 argument."""
 
     text: str
     ops: str
     after: str
     shape: tuple[int, ...] = (4,)
     meaning: bool = True
-    """The reference interpreter knows both sides."""
+    """Whether the reference interpreter can run both sides."""
 
 
 def main(body: str, argument: str = "tensor<4xf32>", result: str = "tensor<4xf32>", more: str = "") -> str:
@@ -59,7 +59,7 @@ RETURN = "return %0 : tensor<4xf32>"
 
 
 def dot(name: str, lhs: str, rhs: str, contracting: tuple[int, int], shape: str = "tensor<8x256x256xf32>") -> str:
-    """A product of 8 matrices, all of one shape."""
+    """A product of 8 matrices of one shape."""
     a, b = contracting
     numbers = f"batching_dims = [0] x [0], contracting_dims = [{a}] x [{b}]"
     return f"%{name} = stablehlo.dot_general %{lhs}, %{rhs}, {numbers} : ({shape}, {shape}) -> {shape}"
@@ -408,15 +408,15 @@ def test_before_and_after(name: str) -> None:
 
 
 @pytest.mark.parametrize("step", PASSES, ids=lambda step: step.name)
-def test_passes_stand_in_files_of_their_name_that_say_what_they_guarantee(step) -> None:
+def test_files_of_passes_have_their_name_and_state_their_guarantees(step) -> None:
     module = import_module(step.run.__module__)
     assert step.run.__module__.endswith(f".{step.name}")
     assert module.__doc__ and step.run.__doc__
     assert "Needs: " in module.__doc__ and "Guarantees: " in module.__doc__ and "->" in module.__doc__
 
 
-def test_what_is_no_pass_is_named() -> None:
-    """A file of a folder that is no pass is a helper that the folder's own text names."""
+def test_helpers_are_named() -> None:
+    """A file that is not a pass is a helper, which the docstring of its folder names."""
     for path in sorted(ROOT.rglob("*.py")):
         name = path.stem
         if name == "__init__" or name in RUNS or name == "inline" or (path.parent == ROOT and name in HELPERS):
@@ -425,7 +425,7 @@ def test_what_is_no_pass_is_named() -> None:
         assert f"`{name}" in text, path
 
 
-def test_the_observer_hears_of_every_pass() -> None:
+def test_the_observer_is_called_for_every_pass() -> None:
     text = main("%0 = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>", more="""
       func.func private @f(%y: tensor<4xf32>) -> tensor<4xf32> {
         %0 = chlo.square %y : tensor<4xf32> -> tensor<4xf32>

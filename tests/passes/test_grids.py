@@ -1,5 +1,5 @@
-"""Collective ops in machine code, on threads, give what the specification's words give (`grid_meaning.py`): every op,
-on random grids, with random groups, along random dimensions."""
+"""Collective ops in machine code, on threads, equal the text of the specification (`grid_meaning.py`): every op, on
+random grids, with random groups, along random dimensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from alone import main_of
 from grid_meaning import Grid
 
-from shlo_jit.api import compile as compile_alone  # not in guarded memory: processes have their own
+from shlo_jit.api import compile as compile_alone  # not in guarded memory: processes have separate memory
 
 ADD = """({
     ^bb0(%a: tensor<i32>, %b: tensor<i32>):
@@ -20,12 +20,12 @@ ADD = """({
     })"""
 CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
 SHARED = {"all_reduce", "all_gather", "reduce_scatter", "collective_reduce"}
-"""Ops that know groups across replicas and partitions."""
+"""Ops that support groups across replicas and partitions."""
 NAMES = [*sorted(SHARED), "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"]
 
 
 def groups(rng: random.Random, name: str, replicas: int, partitions: int) -> tuple[str, int]:
-    """Attributes that say the groups, and how many members each has."""
+    """Returns random attributes that specify groups, and the number of members of each."""
     ways = {"": replicas, CHANNEL: replicas if name in SHARED else partitions}
     if name in SHARED:
         ways[f"{CHANNEL}, use_global_device_ids"] = replicas * partitions
@@ -42,7 +42,7 @@ def groups(rng: random.Random, name: str, replicas: int, partitions: int) -> tup
 
 
 def operation(rng: random.Random, name: str, i: int, grid: tuple[int, int]) -> tuple[str, tuple[int, ...], str]:
-    """A line that gives %ri of %xi, the operand's shape, and the result's type."""
+    """Returns a line that computes %ri from %xi, the operand's shape, and the result's type."""
     named, size = groups(rng, name, *grid)
     shape = [rng.choice([1, 2, 3, 20]) for _ in range(rng.randint(1, 3))]
     d, c = rng.randrange(len(shape)), rng.randrange(len(shape))
@@ -107,7 +107,7 @@ STARTED = """func.func @main(%x: tensor<2x3xi32>, %y: tensor<2x3xi32>) -> (TYPES
 
 
 def test_started_and_combined_ops() -> None:
-    """On two processes of a kind, and of two: then nothing is combined."""
+    """On two processes with the same program, and with different ones: then nothing is combined."""
     text = STARTED.replace("TYPES", "tensor<2x3xi32>, tensor<2x3xi32>, tensor<2x6xi32>").replace("ADD", ADD)
     text = text.replace("ALL}", "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}")
     x = [np.arange(6, dtype=np.int32).reshape(2, 3) + 100 * p for p in range(2)]

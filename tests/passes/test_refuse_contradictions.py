@@ -1,5 +1,5 @@
-"""Programs whose steps are valid one by one, and contradict each other once extents and shapes are known: refused at the
-line, never compiled."""
+"""Programs whose steps are valid separately, but contradict each other once extents and shapes are known: refused at
+the line, never compiled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_contradiction(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(CHECK, raising=False)  # which would find it first, as an error of a pass
+    monkeypatch.delenv(CHECK, raising=False)  # it would find the contradiction first, as an error of a pass
     text = PROGRAMS[name]
     assert shlo_jit.verify(text) == []
     with pytest.raises(shlo_jit.StableHLOError) as caught:
@@ -68,6 +68,6 @@ def test_contradiction(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.line > 0 and not isinstance(caught.value, shlo_jit.ParseError)
 
 
-def test_what_agrees_is_compiled() -> None:
+def test_consistent_programs_are_compiled() -> None:
     text = PROGRAMS["calls"].replace("5xf32", "3xf32")
     assert shlo_jit.compile(text, cache=False)(np.float32([1, 2, 3]), True, 0.0).tolist() == [2, 4, 6]

@@ -1,4 +1,5 @@
-"""Before and after: simplify, inline, canonical dots. Each pass leaves what it made alone when it runs again."""
+"""Before and after simplify, inline and canonical dots. Each pass leaves its own result unchanged when it runs
+again."""
 
 from __future__ import annotations
 
@@ -173,7 +174,7 @@ def test_narrow_products_accumulate_in_f32() -> None:
     assert function.block().ops[0].result.tensor.storage.name == "f32"
 
 
-def test_a_transposed_operand_is_read_as_it_lies() -> None:
+def test_a_transposed_operand_is_read_in_place() -> None:
     t = "tensor<20x15xf32>"
     body = (
         f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<15x20xf32>\n"
@@ -197,7 +198,7 @@ def test_a_transposed_operand_is_read_as_it_lies() -> None:
 def test_transposes_of_transposes(
     first: list[int], between: tuple[int, ...] | None, second: list[int], left: set[str]
 ) -> None:
-    """They are one, or none, also around a reshape that only brings dimensions of extent 1."""
+    """They are merged or removed, also around a reshape that only adds dimensions of extent 1."""
 
     def t(shape: tuple[int, ...]) -> str:
         return f"tensor<{'x'.join(map(str, shape))}xf32>"
@@ -221,7 +222,7 @@ def test_transposes_of_transposes(
 @pytest.mark.parametrize("reducer", ["add", "maximum", "minimum"])
 @pytest.mark.parametrize("dtype", ["i8", "ui8", "i32"])
 def test_integers_of_constants_are_reduced(reducer: str, dtype: str) -> None:
-    """However many, since weights are summed for zero points; with the bits of run time."""
+    """Of any number of elements, since weights are summed for zero points; with the same bits as at run time."""
     rng = np.random.default_rng(3)
     data = rng.integers(0, 128, (300, 5))
     t, r = f"tensor<300x5x{dtype}>", f"tensor<5x{dtype}>"
@@ -237,7 +238,7 @@ return %0 : {r}"""
 
 @pytest.mark.parametrize("reducer", ["add", "maximum", "minimum", "and"])
 @pytest.mark.parametrize("shape, dimension, left", [("5x0", 1, "5x"), ("0x3", 1, "0x"), ("0", 0, "")])
-def test_no_elements_of_constants_are_reduced(reducer: str, shape: str, dimension: int, left: str) -> None:
+def test_empty_constants_are_reduced(reducer: str, shape: str, dimension: int, left: str) -> None:
     t, r = f"tensor<{shape}xi32>", f"tensor<{left}i32>"
     text = one(
         f"%i = stablehlo.constant dense<7> : tensor<i32>\n"

@@ -1,9 +1,9 @@
 """Every single rewrite leaves a valid function, whatever the operands are.
 
 Random programs whose operands may be empty, constant, splat or the same value twice go through all passes. After each
-visit of a rewriter, what it appended is held against the records of its ops, and every operand has to be in place
-already. What simplify's identities do is verified after the first one, the first two, and so on.
-`SHLO_JIT_REWRITES=2000 pytest -m slow tests/passes/test_single_rewrites.py` checks so many programs.
+visit of a rewriter, the ops that it appended are checked against their records, and every operand must be defined
+before its use. The identities of simplify are verified after the first one, the first two, and so on.
+`SHLO_JIT_REWRITES=2000 pytest -m slow tests/passes/test_single_rewrites.py` checks that many programs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def without(shape: Shape, dimension: int) -> Shape:
 
 
 class Writer:
-    """A random program. Elements are small whole numbers, so that every order of a sum gives the same."""
+    """Writes a random program. Elements are small whole numbers, so every order of a sum gives the same result."""
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
@@ -209,7 +209,7 @@ class Writer:
         )
 
     def loop(self) -> None:
-        """A while of two iterations that hands a value on, and reads it."""
+        """A while of two iterations that passes a value on, and reads it."""
         x, shape = self.any()
         y, _ = self.any(lambda s: s == shape)
         n, t = self.name(), tensor(shape)
@@ -234,7 +234,7 @@ KINDS = [
 
 # ---------------------------------------------------------------------------- checks
 class Checker:
-    """Looks at what rewriters append, after every visit."""
+    """Checks the ops that rewriters append, after every visit."""
 
     def __init__(self) -> None:
         self.visits = 0
@@ -255,7 +255,7 @@ class Checker:
 
 
 def check(op: Op, visible: set[Value]) -> None:
-    """An op that has just been appended: valid, and of operands that are in place."""
+    """Checks an op that has just been appended: it is valid, and its operands are defined."""
     inside = [found for region in op.regions for block in region.blocks for found in check_scopes(block, set(visible))]
     wrong = [v for v in op.operands if v not in visible]
     assert not wrong and not inside, f"{op} reads what stands nowhere: {wrong} {inside}"
@@ -278,7 +278,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
 
 
 def first_identities(most: int) -> tuple[Callable[[str], tuple[Any, ...]], list[str]]:
-    """The identities, of which so many apply; and the equations of those that did."""
+    """Returns the identities with a limit on how many apply, and the equations of those that did."""
     applied: list[str] = []
 
     def limited(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -296,7 +296,7 @@ def first_identities(most: int) -> tuple[Callable[[str], tuple[Any, ...]], list[
 
 
 def check_every_prefix(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Simplify with the first identity that applies, the first two ...; how many there are."""
+    """Simplifies with the first identity that applies, the first two, and so on. Returns how many there are."""
     function, context = main_of(text)
     for most in range(1000):
         rules, applied = first_identities(most)
@@ -309,7 +309,7 @@ def check_every_prefix(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def check_program(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
-    """The program, and how many identities applied in one sweep."""
+    """Returns the program, and how many identities applied in one sweep."""
     text = Writer(seed).text(12)
     assert shlo_jit.verify(text) == [], text
     with monkeypatch.context() as patch:

@@ -1,3 +1,4 @@
-"""Products, convolutions, linear algebra and collective ops in the forms that the routines take: passes alone, but for
-`byte_operands`, which finds the bytes that wide integers were, `zero_points`: products of values less a number, and
-`channel_constants`, which knows constants that are the same along most dimensions."""
+"""Passes that bring products, convolutions, linear algebra and collective ops into the forms that the kernels take.
+
+Helpers: `byte_operands` finds the bytes that wide integers were converted from, `zero_points` emits products of values
+less a zero point, and `channel_constants` evaluates constants that are the same along most dimensions."""

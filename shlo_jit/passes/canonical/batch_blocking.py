@@ -1,15 +1,15 @@
-"""The convolutions of a batch of large images, some images at a time.
+"""Batch blocking: run a chain of convolutions on a few images of a large batch at a time.
 
-What one convolution writes of a large batch no cache keeps until the next reads it. What it writes of an image the last
-level of cache keeps, so the images go through a chain of convolutions one after the other, or a few at a time. Each
-turn reads all weights of the chain, which therefore ends where these no longer stay in the cache.
+No cache holds the result of a convolution of a large batch until the next one reads it. The last-level cache does hold
+the result of one image. So the images go through a chain of convolutions one after the other, or a few at a time. Each
+iteration reads all weights of the chain, so the chain ends where these no longer fit in the cache.
 
 Needs: static shapes. Guarantees: nothing.
 
     y = f(g(x)) : [8, ...]   ->   while i < 8 { y[i] = f(g(x[i])) }
 
-where `f` and `g` stand for convolutions, windows and elementwise ops, of which an image's result follows from the
-image's operands, and from what is the same for all images.
+where `f` and `g` are convolutions, windows and elementwise ops. The result for an image depends only on that image of
+their operands, and on values that are the same for all images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shlo_jit.sizes import Size
 
 
 def batch_blocking(function: Op, _: Context) -> Op:
-    """The function with its first chain of such convolutions, if there is one that gains, in a loop over the images."""
+    """The function with its first profitable chain of such convolutions, if there is one, in a loop over the images."""
     chain = _chain(function.block())
     if chain is None:
         return function
@@ -53,14 +53,15 @@ class _Chain:
     images: int
     ops: list[Op] = field(default_factory=list)
     values: set[Value] = field(default_factory=set)
-    """What the ops compute."""
+    """Values that the ops compute."""
     read_later: list[Value] = field(default_factory=list)
-    at_once: int = 1
-    """Images of a turn."""
+    per_iteration: int = 1
+    """Images per iteration."""
 
 
 def _chain(block: Block) -> _Chain | None:
-    """The ops from the first convolution on that can go image by image, in order; None where that gains nothing."""
+    """Returns the ops from the first convolution on that can be computed image by image, in order, or None if that is
+    not profitable."""
     chain: _Chain | None = None
     kernels = 0
     for op in block.ops:
@@ -71,7 +72,7 @@ def _chain(block: Block) -> _Chain | None:
             chain = _Chain(images)
         elif not any(v in chain.values for v in _read(op)):
             continue
-        if not _goes_by_images(op, chain):
+        if not _is_per_image(op, chain):
             break
         if op.name == "stablehlo.convolution":
             kernels += op.operands[1].tensor.nbytes
@@ -79,11 +80,12 @@ def _chain(block: Block) -> _Chain | None:
                 break
         chain.ops.append(op)
         chain.values.update(op.results)
-    return None if chain is None else _that_gains(chain, block)
+    return None if chain is None else _if_profitable(chain, block)
 
 
 def _images_of(op: Op) -> int:
-    """The batch of a convolution whose first dimensions are that of its images; else 0."""
+    """Returns the batch size of a convolution whose operand and result have the batch as their first dimension; else
+    0."""
     if op.name != "stablehlo.convolution" or not isinstance(op.operands[0].type, TensorType):
         return 0
     d = op.attributes["dimension_numbers"]
@@ -94,8 +96,8 @@ def _images_of(op: Op) -> int:
     return extents[0] if window_of(op.attributes, len(d.input_spatial_dimensions)).batch_groups == 1 else 0
 
 
-def _goes_by_images(op: Op, chain: _Chain) -> bool:
-    """Whether an image of the result follows from that image of the operands of the chain, and of others."""
+def _is_per_image(op: Op, chain: _Chain) -> bool:
+    """Whether an image of the result depends only on the same image of the chain's values, and on other values."""
     shapes = [v.type for v in (*op.operands, *op.results)]
     if not all(isinstance(t, TensorType) and t.is_static for t in shapes) or len(op.results) != 1:
         return False
@@ -118,8 +120,8 @@ def _goes_by_images(op: Op, chain: _Chain) -> bool:
 _WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
 
-def _that_gains(chain: _Chain, block: Block) -> _Chain | None:
-    """The chain, where its values are too large for the caches and few of them are wanted as a whole."""
+def _if_profitable(chain: _Chain, block: Block) -> _Chain | None:
+    """Returns the chain if its values are too large for the caches and few of them are read as a whole, else None."""
     convolutions = [op for op in chain.ops if op.name == "stablehlo.convolution"]
     largest = max((v.tensor.nbytes for v in chain.values), default=0)
     if len(convolutions) < 2 or chain.images < 2 or largest < tuning.TURN_LARGEST:
@@ -132,17 +134,17 @@ def _that_gains(chain: _Chain, block: Block) -> _Chain | None:
     if 4 * sum(v.tensor.nbytes for v in wanted) > sum(op.result.tensor.nbytes for op in convolutions):
         return None
     most = max(1, tuning.TURN_BYTES * chain.images // largest)
-    chain.at_once = max(n for n in range(1, chain.images + 1) if chain.images % n == 0 and n <= most)
-    return chain if chain.at_once < chain.images else None
+    chain.per_iteration = max(n for n in range(1, chain.images + 1) if chain.images % n == 0 and n <= most)
+    return chain if chain.per_iteration < chain.images else None
 
 
 def _read(op: Op) -> list[Value]:
-    """What an op reads, its regions included."""
+    """Returns the values that an op and its regions read."""
     return [*op.operands, *(v for r in op.regions for b in r.blocks for inner in b.ops for v in _read(inner))]
 
 
 def _is_same_for_all(op: Op) -> bool:
-    """Whether it repeats something along the images."""
+    """Whether an op repeats its operand along the images."""
     if op.name != "stablehlo.broadcast_in_dim":
         return False
     along = zip(op.ints("broadcast_dimensions"), op.operands[0].tensor.extents, strict=True)
@@ -150,21 +152,21 @@ def _is_same_for_all(op: Op) -> bool:
 
 
 def _loop(rw: Rewriter, chain: _Chain) -> list[Value]:
-    """The chain as a loop; the values of it that are read later."""
+    """Emits the chain as a loop. Returns the chain's values that are read later."""
     zeros = [mk.constant(rw, v.tensor, 0) for v in chain.read_later]
 
-    def turn(number: Value, whole: list[Value]) -> list[Value]:
-        first = mk.apply(rw, "multiply", number, mk.splat_like(rw, number, chain.at_once))
+    def iteration(number: Value, whole: list[Value]) -> list[Value]:
+        first = mk.apply(rw, "multiply", number, mk.splat_like(rw, number, chain.per_iteration))
         part = _Part(rw, chain, first)
         for op in chain.ops:
             part.compute(op)
         return [part.put(w, v) for w, v in zip(whole, chain.read_later, strict=True)]
 
-    return mk.counted(rw, chain.images // chain.at_once, zeros, turn)
+    return mk.counted(rw, chain.images // chain.per_iteration, zeros, iteration)
 
 
 class _Part:
-    """The values of the images of a turn."""
+    """The values of the images of one iteration."""
 
     def __init__(self, rw: Rewriter, chain: _Chain, first: Value):
         self.rw, self.chain, self.first = rw, chain, first
@@ -179,10 +181,10 @@ class _Part:
         self.values[op.result] = rw.emit(op.name, operands, [self.type_of(op.result)], op.attributes, regions)[0]
 
     def type_of(self, value: Value) -> TensorType:
-        return tensor((self.chain.at_once, *value.tensor.extents[1:]), value.tensor.dtype)
+        return tensor((self.chain.per_iteration, *value.tensor.extents[1:]), value.tensor.dtype)
 
     def of(self, value: Value) -> Value:
-        """The images of an operand; what is the same for all is made for these anew."""
+        """Returns the images of an operand; values that are the same for all images are emitted again for these."""
         rw, op = self.rw, value.op
         if value not in self.values and value.tensor.extents:
             t = self.type_of(value)

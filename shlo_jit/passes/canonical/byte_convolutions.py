@@ -1,4 +1,4 @@
-"""Convolutions of bytes as matrix products, so that they run on the instructions for products of bytes.
+"""Rewrite convolutions of bytes as matrix products, so that they use the byte dot-product instructions.
 
 Needs: static shapes. Guarantees: no convolution that `pays` remains.
 
@@ -6,13 +6,13 @@ Needs: static shapes. Guarantees: no convolution that `pays` remains.
 
     y[b, o, f] = sum over (k, c) of x[b, o * stride + k * dilation, c] * w[k, c, f]
 
-The input is padded and, for every position k of the window, sliced; the slices side by side are the rows that the
-kernel, reshaped to a matrix, is multiplied with. At one byte an element the copies are a fraction of the work.
-Measured against the convolution of i32, two cores of a Zen 5: 56x56x64 by 3x3x64 0.22 ms, was 3.6; 14x14x256 by
+This is im2col: the input is padded and sliced for every window position k. The slices, concatenated, are the rows that
+are multiplied with the kernel, reshaped to a matrix. At one byte per element, the copies are a fraction of the work.
+Measured against the convolution of i32 on two cores of a Zen 5: 56x56x64 by 3x3x64 0.22 ms, was 3.6; 14x14x256 by
 3x3x256 0.16 ms, was 2.4; 112x112x3 by 3x3x64 0.31 ms, was 0.71.
 
-Of a convolution in groups, several make one block, whose matrix has zeros where one group meets another, and the blocks
-are the batch of the product. A depthwise convolution has nothing to sum over and stays.
+In a grouped convolution, several groups form one block-diagonal matrix, with zeros between different groups. The blocks
+are the batch of the product. A depthwise convolution has no features to sum over and stays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shlo_jit.sizes import hint_of
 
 @dataclass(frozen=True)
 class Window:
-    """The spatial attributes of a convolution, one entry a dimension; `padding` has pairs."""
+    """The spatial attributes of a convolution, one entry per dimension; `padding` has pairs."""
 
     strides: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
@@ -49,7 +49,7 @@ class Window:
 
 
 def byte_convolutions(function: Op, _: Context) -> Op:
-    """The function with the convolutions of bytes that `pays` names as products."""
+    """The function with the byte convolutions that `pays` selects rewritten as products."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution" or not all(map(mk.is_static, (*operands, op.result))):
@@ -65,7 +65,7 @@ def byte_convolutions(function: Op, _: Context) -> Op:
 
 
 def window_of(attributes: Mapping[str, Any], rank: int) -> Window:
-    """A convolution's attributes with their defaults."""
+    """Returns a convolution's attributes, with defaults for those that are missing."""
 
     def ints(name: str, default: int) -> tuple[int, ...]:
         attr = attributes.get(name)
@@ -95,8 +95,8 @@ def is_byte(value: Value) -> bool:
 
 
 def pays(kernel: tuple[int, ...], dtype: DType, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> bool:
-    """Whether a convolution of bytes is better a product: it is not depthwise, and large enough. Of the shapes of its
-    kernel and its result."""
+    """Whether a convolution of bytes is faster as a product, judged by the shapes of its kernel and its result: it is
+    not depthwise, and large enough."""
     numbers = attributes["dimension_numbers"]
     assert isinstance(numbers, ConvDims)
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
@@ -122,7 +122,7 @@ def pays(kernel: tuple[int, ...], dtype: DType, shape: tuple[int, ...], attribut
 def byte_convolution(
     rw: Rewriter, lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attributes: Mapping[str, Any]
 ) -> Value:
-    """The convolution of `shape` as a product; see `pays`."""
+    """Emits the convolution with a result of `shape` as a product; see `pays`."""
     numbers = attributes["dimension_numbers"]
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
     if window.groups * window.batch_groups > 1:
@@ -142,7 +142,7 @@ def byte_convolution(
 def _grouped(
     rw: Rewriter, lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], numbers: ConvDims, window: Window
 ) -> Value:
-    """The convolution in groups as a batch of products, one a block of groups."""
+    """Emits a grouped convolution as a batch of products, one per block of groups."""
     groups, features = window.groups * window.batch_groups, shape[numbers.output_feature_dimension]
     merged = _merged(groups, features // groups)
     x, inside = _blocks(rw, lhs, numbers, window, groups // merged)
@@ -160,18 +160,19 @@ def _grouped(
 
 
 def _merged(groups: int, features: int) -> int:
-    """How many groups make a block, of so many results a group."""
+    """Returns how many groups form a block, given the output features per group."""
     fitting = [n for n in range(1, min(groups, tuning.BYTE_MERGED_GROUPS) + 1) if groups % n == 0]
     return next((n for n in fitting if n * features >= tuning.BYTE_BLOCK_FEATURES), fitting[-1])
 
 
 def _blocks(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, blocks: int) -> tuple[Value, ConvDims]:
-    """The input as block, batch, spatial ..., features of the block; and the numbers of those dimensions."""
+    """Returns the input as block, batch, spatial ..., features of the block, and the dimension numbers of this
+    order."""
     batch, feature = numbers.input_batch_dimension, numbers.input_feature_dimension
     x = mk.transpose(rw, lhs, [batch, *numbers.input_spatial_dimensions, feature])
     count, *spatial, inputs = mk.shape_of(x)
     rank = len(spatial)
-    if window.batch_groups > 1:  # groups of the batch are groups of features by another name
+    if window.batch_groups > 1:  # groups of the batch are groups of features in another layout
         x = mk.reshape(rw, x, (window.batch_groups, count // window.batch_groups, *spatial, inputs))
         x = mk.transpose(rw, x, [*range(1, rank + 2), 0, rank + 2])
         count, inputs = count // window.batch_groups, inputs * window.batch_groups
@@ -184,17 +185,18 @@ def _blocks(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, blocks:
     return x, inside
 
 
-def _block_matrix(rw: Rewriter, matrix: Value, taps: int, groups: int, merged: int) -> Value:
-    """The kernel of shape (taps x inputs of a group, features) as one matrix a block, zero between its groups."""
+def _block_matrix(rw: Rewriter, matrix: Value, positions: int, groups: int, merged: int) -> Value:
+    """Returns the kernel, of shape (positions x inputs of a group, features), as one matrix per block, zero between its
+    groups."""
     depth, features = mk.shape_of(matrix)
-    inputs, outputs, blocks = depth // taps, features // groups, groups // merged
-    parts = mk.reshape(rw, matrix, (taps, inputs, blocks, merged, outputs))
-    full = (blocks, taps, merged, inputs, merged, outputs)
+    inputs, outputs, blocks = depth // positions, features // groups, groups // merged
+    parts = mk.reshape(rw, matrix, (positions, inputs, blocks, merged, outputs))
+    full = (blocks, positions, merged, inputs, merged, outputs)
     wide = mk.broadcast(rw, mk.transpose(rw, parts, [2, 0, 1, 3, 4]), full, (0, 1, 3, 4, 5))
     row, column = (mk.iota(rw, tensor(full, I32), d) for d in (2, 4))
     own = mk.compare(rw, "EQ", row, column)
     kept = rw.emit1("stablehlo.select", [own, wide, mk.splat_like(rw, wide, 0)], wide.type)
-    return mk.reshape(rw, kept, (blocks, taps * merged * inputs, merged * outputs))
+    return mk.reshape(rw, kept, (blocks, positions * merged * inputs, merged * outputs))
 
 
 def _sizes(rhs: Value, numbers: ConvDims) -> tuple[int, ...]:
@@ -202,7 +204,7 @@ def _sizes(rhs: Value, numbers: ConvDims) -> tuple[int, ...]:
 
 
 def padded(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, number: int = 0) -> Value:
-    """The input with its padding and dilation written out, filled with a number."""
+    """Returns the input with its padding and dilation made explicit, filled with a number."""
     low, high, inner = ([0] * lhs.tensor.rank for _ in range(3))
     for d, pair, gap in zip(numbers.input_spatial_dimensions, window.padding, window.lhs_dilation, strict=True):
         (low[d], high[d]), inner[d] = pair, gap - 1
@@ -212,7 +214,7 @@ def padded(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, number: 
 def _patches(
     rw: Rewriter, x: Value, numbers: ConvDims, window: Window, sizes: Sequence[int], counts: Sequence[int]
 ) -> Value:
-    """What each position of the window sees, side by side in the feature dimension."""
+    """Returns the elements that each window position reads, concatenated in the feature dimension."""
     shape, spatial = mk.shape_of(x), numbers.input_spatial_dimensions
     parts = []
     for position in itertools.product(*map(range, sizes)):
@@ -228,7 +230,8 @@ def _patches(
 
 
 def _matrix(rw: Rewriter, rhs: Value, numbers: ConvDims, window: Window) -> Value:
-    """The kernel with its window positions and input features in one dimension, the output features in the other."""
+    """Returns the kernel as a matrix: window positions and input features in one dimension, output features in the
+    other."""
     flipped = [d for d, flip in zip(numbers.kernel_spatial_dimensions, window.reversal, strict=True) if flip]
     if flipped:
         rhs = rw.emit1("stablehlo.reverse", [rhs], rhs.type, {"dimensions": mk.dims(flipped)})

@@ -1,7 +1,7 @@
-"""What a value of wide integers is made of: bytes, less a zero point.
+"""Recognize values of wide integers that are bytes less a zero point.
 
-Looks through conversions, subtractions and additions of what is the same for all that is summed over, and movement of
-elements. Constants are bytes by what they hold.
+The search looks through conversions, data movement, and additions and subtractions of values that are constant along
+the contracting dimensions. Constants count as bytes if their elements fit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from shlo_jit.sizes import equal
 
 MOVES = {"stablehlo." + n for n in ("transpose", "reshape", "broadcast_in_dim", "slice", "reverse")}
 LARGEST_ZERO = 1 << 20
-"""Of zero points that are numbers: what they are multiplied with stays in 64 bits."""
+"""Largest magnitude of constant zero points: their products stay within 64 bits."""
 
 
 @dataclass(frozen=True)
 class Zero:
-    """What is subtracted: a number, or a value, times `sign`, whose dimensions lie along those of the operand."""
+    """The subtracted zero point: a number, or a value times `sign`, whose dimensions correspond to some of the
+    operand's."""
 
     value: int | Value | np.ndarray = 0
     along: tuple[int, ...] = ()
-    """Of a value, those of its dimensions with more than one element; of an array all."""
+    """Dimensions of the operand that correspond to those dimensions of a value with more than one element, or to all
+    dimensions of an array."""
     sign: int = 1
 
     def emit(self, rw: Rewriter) -> int | Value:
@@ -46,10 +48,11 @@ class Zero:
 
 @dataclass(frozen=True)
 class ByteOperand:
-    """Bytes that have been moved, less a zero point; elements then lie in `low` to `high`, unless that is not known."""
+    """Bytes after some data movement, less a zero point. Elements are then within `low` to `high`, unless these are
+    None."""
 
     source: Value | np.ndarray
-    """Of eight bits at most, or a constant of values of type `dtype`."""
+    """A value of at most eight bits per element, or a constant whose elements fit `dtype`."""
     dtype: DType
     low: int | None
     high: int | None
@@ -58,11 +61,11 @@ class ByteOperand:
 
     @property
     def bound(self) -> int | None:
-        """Of the elements' magnitude."""
+        """Largest magnitude of the elements, or None if it is not known."""
         return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
     def holds(self, dtype: DType) -> bool:
-        """Whether the elements are numbers of that type."""
+        """Whether all elements are known to fit a type."""
         if self.low is None or self.high is None:
             return False
         least, most = storage_range(dtype)
@@ -80,8 +83,8 @@ class ByteOperand:
 
 
 def byte_operand(value: Value, bits: int, kept: Sequence[int]) -> ByteOperand | None:
-    """The operand of a product as bytes less a zero point, which may differ along the dimensions `kept`; None where it
-    is not known to be that. The product's sums have `bits`: what is computed with as many wraps as they do."""
+    """Returns the operand of a product as bytes less a zero point, which may differ along the dimensions `kept`, or
+    None if it is not known to be that. The product's sums have `bits`: arithmetic of that width wraps like the sums."""
     return _Search(bits).operand(value, tuple(kept), tuning.BYTE_SEARCH)
 
 
@@ -123,7 +126,7 @@ class _Search:
         if not isinstance(zero.value, int):
             return replace(found, zero=zero, low=None, high=None) if found.zero == Zero() else None
         if not isinstance(found.zero.value, int):
-            return None  # a zero point that is a value, and a number beside it
+            return None  # a zero point that is a value cannot be combined with a number
         shift = zero.value
         low, high = (None if end is None else end - shift for end in (found.low, found.high))
         return replace(found, zero=Zero(found.zero.value + shift), low=low, high=high)
@@ -135,7 +138,8 @@ def _bytes(value: Value, dtype: DType) -> ByteOperand:
 
 
 def _constant(array: np.ndarray, kept: tuple[int, ...]) -> ByteOperand | None:
-    """A constant whose numbers lie close together, at least those at one place along `kept`."""
+    """Returns a constant as bytes less a zero point, if its elements are close together, at least for each index of
+    `kept`."""
     if not array.size:
         return None
     low, high = int(array.min()), int(array.max())
@@ -157,7 +161,7 @@ def _constant(array: np.ndarray, kept: tuple[int, ...]) -> ByteOperand | None:
 
 
 def _zero(by: Value, kept: tuple[int, ...], sign: int) -> Zero | None:
-    """What is subtracted, if it is the same along all dimensions but `kept`."""
+    """Returns the subtracted zero point if it is constant along all dimensions except `kept`, else None."""
     known = constant_value(by) if by.sizes is None else None
     if known is not None and known.size:
         first = int(known.reshape(-1)[0])

@@ -1,14 +1,14 @@
-"""Products of integers that are bytes in wider types, as products of these bytes.
+"""Rewrite products of integers that are converted bytes as products of these bytes.
 
-Needs: static shapes. Guarantees: nothing; a product of bytes runs on the instructions for them.
+Needs: static shapes. Guarantees: nothing; a product of bytes uses the byte dot-product instructions.
 
     dot_general(convert(x : ui8) : i32, convert(y : i8) : i32)     ->   dot_general(x : ui8, y : i8) : i32
     dot_general(convert(x : ui8) - z, y : i8) : i32                ->   dot_general(x, y) - z * sums of y
     dot_general(constant : i32 in [0, 255], y : i8) : i32          ->   dot_general(constant : ui8, y) : i32
 
-Frontends write so what quantized models compute. An operand is a byte less a zero point (`byte_operands.py`), which
-becomes a correction by sums (`zero_points.py`); all of it is exact modulo 2^32. Sums of 64 bits are formed in 32 where
-they fit. Convolutions likewise, where they are formed as products (`byte_convolutions.py`).
+Frontends write quantized models in this form. An operand is a byte less a zero point (`byte_operands.py`), which
+becomes a correction by sums (`zero_points.py`); everything is exact modulo 2^32. Sums of 64 bits are computed in 32
+bits if they fit. Convolutions are rewritten in the same form if they become products (`byte_convolutions.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRODUCTS = {"stablehlo.dot_general", "stablehlo.convolution"}
 
 
 def byte_products(function: Op, _: Context) -> Op:
-    """The function with products of bytes in place of those of what bytes were converted to."""
+    """The function with products of converted bytes replaced by products of the bytes."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name not in PRODUCTS or not all(map(mk.is_static, (*operands, op.result))):
@@ -64,7 +64,7 @@ def _dot(rw: Rewriter, op: Op, operands: list[Value], result: DType) -> Sequence
 
 
 def _convolution(rw: Rewriter, op: Op, operands: list[Value], result: DType) -> Sequence[Value] | None:
-    """Only where a product is made of it."""
+    """Rewrites a convolution only if it becomes a product."""
     numbers = op.attributes["dimension_numbers"]
     assert isinstance(numbers, ConvDims)
     sides = [byte_operand(v, _bits_of(result), ()) for v in operands]
@@ -76,18 +76,18 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value], result: DType) -> 
     x, y = (side for side in sides if side is not None)
     least, most = storage_range(x.dtype)
     if not isinstance(x.zero.value, int) or not least <= x.zero.value <= most:
-        return None  # it is what the input is padded with
+        return None  # the input is padded with it
     lhs, rhs = x.emit(rw), y.emit(rw)
     return [mk.convert(rw, integer_convolution(rw, lhs, rhs, op.attributes, extents, acc), result)]
 
 
 def _bits_of(result: DType) -> int:
-    """Of what products are summed in; narrower results are cut off from it."""
+    """Returns the width of the sums; narrower results are truncated sums."""
     return max(result.bits, 32)
 
 
 def _sums_type(depth: int, sides: Sequence[ByteOperand | None], result: DType) -> DType | None:
-    """The type of 32 bits that sums are formed in; None where an operand is no byte, or sums might not fit."""
+    """Returns the 32-bit type of the sums, or None if an operand is not bytes, or if sums might not fit."""
     if any(side is None for side in sides):
         return None
     if result.bits <= 32:

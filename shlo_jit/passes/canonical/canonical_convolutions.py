@@ -1,4 +1,4 @@
-"""Bring convolution to what the routine takes.
+"""Bring convolution into the form that its kernel takes.
 
 Needs: nothing. Guarantees: every convolution has operands of one element type, a result of its accumulator type, and a
 result laid out [b, spatial..., f] or [b, f, spatial...].
@@ -23,7 +23,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
 def canonical_convolutions(function: Op, _: Context) -> Op:
-    """The function with every convolution in the routine's form."""
+    """The function with every convolution in its kernel's form."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution":
@@ -69,7 +69,7 @@ def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: d
 def _complex(
     rw: Rewriter, values: list[Value], shape: tuple[int, ...], acc: DType, attributes: dict[str, Any]
 ) -> Value:
-    """(a + bi) * (c + di) = (a*c - b*d) + (a*d + b*c)i, a convolution each"""
+    """(a + bi) * (c + di) = (a*c - b*d) + (a*d + b*c)i, with a convolution for each product"""
     part, t = acc.part, tensor(shape, acc.part)
     (a, b), (c, d) = (
         tuple(rw.emit1(f"stablehlo.{half}", [v], tensor(v.tensor.extents, part)) for half in ("real", "imag"))

@@ -1,15 +1,16 @@
-"""Bring dot_general to what the GEMM routine takes.
+"""Bring dot_general into the form that the GEMM kernel takes.
 
-Needs: nothing. Guarantees: every dot_general has operands of element types the routine knows, a result of its
-accumulator type, and free and contracting dimensions that each lie in memory as one run. Free dimensions of one operand
-may be two runs where there is no batch: those before the contracting ones, and those behind.
+Needs: nothing. Guarantees: every dot_general has operands of element types that the kernel supports, a result of its
+accumulator type, and free and contracting dimensions that are each one run in memory (contiguous, in order). Without a
+batch, the free dimensions of one operand may be two runs: those before the contracting dimensions, and those after
+them.
 
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
-    transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
-    transpose(dot_general(a, b))     ->   transpose(dot_general(b, a)), where the rows of `a` become adjacent elements
-    transpose(dot_general(a, b))     ->   dot_general(transpose(a), b), where rows change places that form no run in `a`
-    dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
+    transpose(dot_general(a, b))     ->   dot_general(b, a), if the transpose only swaps the two
+    transpose(dot_general(a, b))     ->   transpose(dot_general(b, a)), if the rows of `a` become adjacent elements
+    transpose(dot_general(a, b))     ->   dot_general(transpose(a), b), if it reorders rows that are not a run in `a`
+    dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), also for small matrices
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from shlo_jit.sizes import equal, hint_of
 
 
 def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
-    """An operand of a product: of the result's type where that is another kind of number, which holds less. A float in
-    an integer product is cut off before it is multiplied."""
+    """Converts an operand of a product to the result's type if that is a narrower kind of number. A float in an integer
+    product is truncated before it is multiplied."""
     own = value.tensor.storage
     if result.kind == "b" or (result.is_integer and (own.is_float or own.is_complex)):
         return mk.convert(rw, value, result)
@@ -45,7 +46,8 @@ Dims = tuple[int, ...]
 
 
 def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims) -> tuple[Value, Dims, Dims, Dims]:
-    """Read the operand of a transpose as it lies, where its dimensions still form runs."""
+    """Returns the operand of a transpose instead of its result, with the dimensions mapped, if these still form
+    runs."""
     op = value.op
     if op is None or op.name != "stablehlo.transpose":
         return value, batch, contracting, free
@@ -58,7 +60,7 @@ def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims)
 
 
 def canonical_dots(function: Op, _: Context) -> Op:
-    """The function with every dot_general (and dot) in the routine's form."""
+    """The function with every dot_general (and dot) in the kernel's form."""
     uses = Counter(v for op in walk(function.block()) for v in op.operands)
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -72,9 +74,9 @@ def canonical_dots(function: Op, _: Context) -> Op:
 
 
 def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
-    """The transpose of a product that nothing else reads: another product, whose sums are the same, and a transpose of
-    that where more is done than can be done to the operands. Elementwise ops and transposes between the two are
-    repeated behind it, the latter as one; what they were is dead then."""
+    """Replaces the transpose of a product that nothing else reads by another product with the same sums. A transpose is
+    left only if the operands cannot be transposed instead. Elementwise ops and transposes between the two are repeated
+    after the new product, the transposes merged into one; the old ones become dead."""
     between: list[Op] = []
     value, order = op.operands[0], op.ints("permutation")
     while uses[value] == 1 and value.op is not None and (operand := _varying(value.op)) is not None:
@@ -101,7 +103,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
 
 
 def _varying(op: Op) -> Value | None:
-    """The only operand of a transpose or an elementwise op beside constants of equal elements."""
+    """Returns the only non-splat operand of a transpose or an elementwise op, or None."""
     if op.name != "stablehlo.transpose" and not is_elementwise(op):
         return None
     varying = [o for o in op.operands if not _is_splat(o)]
@@ -109,22 +111,24 @@ def _varying(op: Op) -> Value | None:
 
 
 def _is_splat(value: Value) -> bool:
-    """A constant of equal elements."""
+    """Whether a value is a splat constant."""
     return value.op is not None and value.op.name == "stablehlo.constant" and value.op.attributes["value"].is_splat
 
 
 def _splat(rw: Rewriter, value: Value, shape: Dims) -> Value:
-    """Such a constant in another shape."""
+    """Returns a splat constant in another shape."""
     assert value.op is not None
     element = value.op.attributes["value"].array.reshape(-1)[0]
     return mk.constant(rw, tensor(shape, value.tensor.dtype), element)
 
 
 def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles, bool, Dims] | None:
-    """A product in place of one that is transposed: what its dimensions do, whether the operands are exchanged, and the
-    transpose that is left of it. Where an operand with a batch is smaller than the product, its rows or columns are
-    copied in the order that is wanted, rather than that the product is: rows of heads that share keys, which queries
-    have inside of each position. Without a batch so are those that are no run, and copied in any case."""
+    """Returns the product that replaces a transposed one, or None: the roles of its dimensions, whether the operands
+    are swapped, and the transpose that remains.
+
+    With a batch, the rows or columns of an operand that is smaller than the product are copied in the wanted order,
+    instead of transposing the product. This applies to rows of heads that share keys, where the queries are innermost.
+    Without a batch, rows or columns that are not a run are reordered, too: they are copied in any case."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
     shape = dot.result.tensor.extents
     batch = order[:n] if sorted(order[:n]) == [*range(n)] else tuple(range(n))
@@ -152,19 +156,19 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
 
 
 def _adjacent_rows(lhs: Value, r: Roles) -> int:
-    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over, and it
-    is read as it lies (see `_split_side`)."""
+    """Returns how many rows of the first operand are adjacent in memory: all of them, unless some precede the
+    contracting dimensions and the operand is read in place (see `_split_side`)."""
     shape = mk.shape_of(lhs)
     outer = 0 if r.lhs_batch else outer_of(shape, r.lhs_free) or 0
     return math.prod(shape[d] for d in r.lhs_free[outer:])
 
 
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
-    """The product of these operands, of the element type of `op`."""
+    """Emits the product of these operands, with the element type of `op`."""
     result = op.result.tensor
     wanted = _result_of(operands, roles)
     operands, roles = _with_units(operands, roles)
-    roles, left = _as_it_lies(operands, roles, hint_of(result.size))
+    roles, left = _in_place_orders(operands, roles, hint_of(result.size))
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = _result_of(operands, roles)
@@ -188,7 +192,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         shape = value.tensor.extents
         if side is not split and (run_of(shape, contracting) is None or run_of(shape, free) is None):
             inner = next((d for d in reversed(range(len(shape))) if not equal(shape[d], 1)), 0)
-            last, other = (free, contracting) if inner in free else (contracting, free)  # what is adjacent stays so
+            last, other = (free, contracting) if inner in free else (contracting, free)  # keeps the innermost
             value = mk.transpose(rw, value, (*batch, *other, *last))
             n, m = len(batch), len(batch) + len(other)
             batch, places = tuple(range(n)), (tuple(range(n, m)), tuple(range(m, len(shape))))
@@ -213,8 +217,8 @@ def _result_of(operands: Sequence[Value], r: Roles) -> Dims:
 
 
 def _with_units(operands: list[Value], r: Roles) -> tuple[list[Value], Roles]:
-    """Operands that are reshapes which only drop dimensions of extent 1, with these among their rows or columns: so
-    what makes them is seen, as where a batch of one is dropped to multiply matrices."""
+    """Returns operands with reshapes that only drop dimensions of extent 1 removed; these dimensions join the rows or
+    columns. This exposes the producer, for example if a batch of one is dropped to multiply matrices."""
     read: list[Value] = []
     roles: list[tuple[Dims, Dims, Dims]] = []
     sides = ((r.lhs_batch, r.lhs_contracting, r.lhs_free), (r.rhs_batch, r.rhs_contracting, r.rhs_free))
@@ -233,7 +237,7 @@ def _with_units(operands: list[Value], r: Roles) -> tuple[list[Value], Roles]:
 
 
 def _kept_by(value: Value) -> Dims | None:
-    """Which dimensions of its operand a reshape that only drops dimensions of extent 1 keeps."""
+    """Returns the operand's dimensions that a reshape keeps if it only drops dimensions of extent 1, else None."""
     op = value.op
     if op is None or op.name != "stablehlo.reshape" or value.tensor.rank >= op.operands[0].tensor.rank:
         return None
@@ -247,10 +251,10 @@ def _kept_by(value: Value) -> Dims | None:
     return tuple(kept) if len(kept) == len(shape) else None
 
 
-def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
-    """Other orders of terms, rows and columns, in which operands that are transposes can be read as they lie, and the
-    transpose that the result wants then: terms as the larger operand has them, rows and columns of one that is larger
-    than the result."""
+def _in_place_orders(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
+    """Reorders contracting dimensions, rows and columns, so that operands that are transposes can be read in place.
+    Returns the new roles, and the transpose of the result that this needs. Contracting dimensions take the order of the
+    larger operand; rows and columns are reordered only for an operand larger than the result."""
     sizes = [hint_of(value.tensor.size) for value in operands]
     larger = int(sizes[1] > sizes[0])
     terms = _own_order(operands[larger], (r.lhs_contracting, r.rhs_contracting)[larger])
@@ -267,8 +271,8 @@ def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims
 
 
 def _own_order(value: Value, dims: Dims) -> Dims:
-    """Dimensions of a transpose in the order of what is transposed, where they are no run of that: so they may be one,
-    and who reads the same dimensions copies them in the same order."""
+    """Returns the order of a transpose's dimensions in its operand, if they are not a run there. They may become a run
+    then, and other readers of the same dimensions copy them in the same order."""
     own, op = tuple(range(len(dims))), _maker(value)
     if op is None or op.name != "stablehlo.transpose":
         return own
@@ -278,7 +282,7 @@ def _own_order(value: Value, dims: Dims) -> Dims:
 
 
 def _maker(value: Value) -> Op | None:
-    """What makes a value, but for elementwise ops with constants of equal elements."""
+    """Returns the op that produces a value, looking through elementwise ops with splat constants."""
     op = value.op
     while op is not None and op.name != "stablehlo.transpose" and (operand := _varying(op)) is not None:
         op = operand.op
@@ -286,7 +290,7 @@ def _maker(value: Value) -> Op | None:
 
 
 class _Side(NamedTuple):
-    """An operand, and what its dimensions do."""
+    """An operand and the roles of its dimensions."""
 
     value: Value
     batch: Dims
@@ -295,8 +299,8 @@ class _Side(NamedTuple):
 
     @property
     def extents(self) -> tuple[int, int, int] | None:
-        """Where its free dimensions lie on both sides of what is summed over: how many elements are before and behind
-        it, and how many it has."""
+        """Returns the elements before, after and in the contracting dimensions if the free dimensions are on both sides
+        of these, else None."""
         shape = self.value.tensor.extents
         outer = outer_of(shape, self.free)
         ascending = self.free == tuple(sorted(self.free))
@@ -305,7 +309,7 @@ class _Side(NamedTuple):
         if run_of(shape, self.contracting) is None:
             return None
         if self.value.op is not None and self.value.op.name == "stablehlo.constant":
-            return None  # its transpose is computed now
+            return None  # its transpose is computed at compile time
 
         def count(dims: Dims) -> int:
             return math.prod(shape[d] for d in dims)
@@ -314,29 +318,29 @@ class _Side(NamedTuple):
 
 
 def _split_side(sides: list[_Side]) -> _Side | None:
-    """The operand that is read as it lies although free dimensions lie on both sides of what it is summed over: one of
-    the two is a batch (see `schedule/product_layout.py`). Columns have to fill vectors, and rows to pay for packing the
-    other operand once for each product."""
+    """Returns the operand that is read in place although its free dimensions are on both sides of the contracting ones:
+    one of the two groups is a batch (see `schedule/product_layout.py`). Columns must fill vectors. Rows must repay
+    packing the other operand once per product."""
     found: list[_Side] = []
     for n, side in enumerate(sides):
         extents = side.extents
         if extents is None:
             continue
-        before, behind, summed = extents
+        before, after, summed = extents
         other = sides[1 - n].value.tensor
         columns = other.size // max(1, summed)
         resident = other.size * other.storage.itemsize <= tuning.GEMM_B_RESIDENT
-        rows = max(before, behind)
-        fits = behind >= tuning.ADJACENT_ROWS if n else rows >= tuning.ADJACENT_ROWS and (resident or columns <= rows)
+        rows = max(before, after)
+        fits = after >= tuning.ADJACENT_ROWS if n else rows >= tuning.ADJACENT_ROWS and (resident or columns <= rows)
         if fits and not sides[1 - n].batch and isinstance(other.size, int):
             found.append(side)
     return max(found, key=lambda side: side.value.tensor.size, default=None)
 
 
 def is_small(lhs: Value, roles: Roles, extents: Sequence[int]) -> bool:
-    """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
-    a vector, without anything to sum, of so few numbers that the routine would spend its time on deciding, or of rows
-    and columns that would fill a corner of its tiles."""
+    """Whether the product (one of a batch) is faster as a reduction, which fuses with the code around it. This holds
+    for the product of two vectors, for a product with a single term, for one so small that the kernel's overhead
+    dominates, and for rows and columns that would fill only a corner of the kernel's tiles."""
     batch, free = len(roles.lhs_batch), len(roles.lhs_free)
     rows, columns = (math.prod(e) for e in (extents[batch : batch + free], extents[batch + free :]))
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
@@ -351,7 +355,7 @@ def is_small(lhs: Value, roles: Roles, extents: Sequence[int]) -> bool:
     elif strided or lhs.tensor.storage.itemsize < 4:
         most = tuning.SMALL_PRODUCT_STRIDED
     size = rows * columns * terms
-    return isinstance(size, int) and size <= most  # of any number of rows there may be many
+    return isinstance(size, int) and size <= most  # a symbolic number of rows may be large
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

@@ -1,6 +1,6 @@
-"""Bring cholesky and triangular_solve to the one form that has a kernel.
+"""Bring cholesky and triangular_solve into the one form that has a kernel.
 
-Needs: nothing. Guarantees: element types of 32 bits a part or more; every cholesky has lower = false, every
+Needs: nothing. Guarantees: element types have parts of at least 32 bits; every cholesky has lower = false, every
 triangular_solve has left_side = true and does not conjugate (transpose_a is NO_TRANSPOSE or TRANSPOSE).
 
     cholesky(a), lower = true     ->   transpose(cholesky(transpose(a)))           A = L L^H  <=>  A^T = (L^T)^H L^T
@@ -38,9 +38,9 @@ def canonical_linalg(function: Op, _: Context) -> Op:
 
 def _cholesky(rw: Rewriter, op: Op, operands: list[Value]) -> Value:
     lower = bool(op.attributes.get("lower", False))
-    a = _turn(rw, operands[0]) if lower else operands[0]
+    a = _swap_rows_and_columns(rw, operands[0]) if lower else operands[0]
     result = rw.emit1(op.name, [a], a.type, {"lower": False})
-    return _turn(rw, result) if lower else result
+    return _swap_rows_and_columns(rw, result) if lower else result
 
 
 def _solve(rw: Rewriter, op: Op, operands: list[Value]) -> Value:
@@ -55,13 +55,13 @@ def _solve(rw: Rewriter, op: Op, operands: list[Value]) -> Value:
         "unit_diagonal": bool(op.attributes["unit_diagonal"]),
         "transpose_a": EnumAttr("stablehlo", "transpose", "TRANSPOSE" if transposed else "NO_TRANSPOSE"),
     }
-    b = b if left else _turn(rw, b)
+    b = b if left else _swap_rows_and_columns(rw, b)
     x = rw.emit1(op.name, [a, b], b.type, attributes)
-    return x if left else _turn(rw, x)
+    return x if left else _swap_rows_and_columns(rw, x)
 
 
-def _turn(rw: Rewriter, value: Value) -> Value:
-    """Rows and columns exchanged."""
+def _swap_rows_and_columns(rw: Rewriter, value: Value) -> Value:
+    """Swaps the rows and columns."""
     n = value.tensor.rank
     return mk.transpose(rw, value, (*range(n - 2), n - 1, n - 2))
 

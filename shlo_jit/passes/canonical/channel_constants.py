@@ -1,5 +1,5 @@
-"""Constants that are the same along most dimensions, as arrays that have one element there: a bias spread over an
-image, the factors of its channels, and what follows from several of these."""
+"""Constants that are the same along most dimensions, as arrays with extent 1 there: a bias broadcast over an image, the
+factors of its channels, and values computed from several of these."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from shlo_jit.ops import OPS
 from shlo_jit.sizes import equal
 
 Places = dict[int, int]
-"""A dimension of a value -> the dimension of another one that it lies along."""
+"""A dimension of a value -> the corresponding dimension of another value."""
 
 
 class ChannelConstants:
-    """What is known of the values of a function, each computed once."""
+    """Known constants among the values of a function, each evaluated once."""
 
     def __init__(self) -> None:
         self._known: dict[Value, np.ndarray | None] = {}
 
     def of(self, value: Value) -> np.ndarray | None:
-        """An array of the value's rank that spreads to it; None for what is no constant, or costs too much to know."""
+        """Returns an array of the value's rank that broadcasts to it, or None if the value is not constant or too
+        expensive to evaluate."""
         if value not in self._known:
             self._known[value] = self._of(value)
         return self._known[value]
@@ -35,7 +36,7 @@ class ChannelConstants:
         if op is None or op.regions or len(op.results) != 1 or not isinstance(value.type, TensorType):
             return None
         if op.name == "stablehlo.constant":
-            return _few(op.constant)
+            return _reduced(op.constant)
         operands = [self.of(o) for o in op.operands]
         known = [o for o in operands if o is not None]
         if not known or len(known) < len(operands):
@@ -45,13 +46,13 @@ class ChannelConstants:
         return _computed(op, known)
 
 
-def _few(constant: Dense) -> np.ndarray:
+def _reduced(constant: Dense) -> np.ndarray:
     array = constant.array
     if constant.is_splat:
         return array.reshape(-1)[:1].reshape((1,) * array.ndim)
     if array.size > tuning.FOLD_ELEMENTS:
         return array
-    # A small constant that was spread has been folded before.
+    # A small constant that was broadcast has been folded already.
     for d in range(array.ndim):
         first = array.take([0], d)
         if np.array_equal(np.broadcast_to(first, array.shape), array):
@@ -60,7 +61,7 @@ def _few(constant: Dense) -> np.ndarray:
 
 
 def _computed(op: Op, operands: list[np.ndarray]) -> np.ndarray | None:
-    """By the op's meaning, which rounds as run time does, or in the last place otherwise."""
+    """Evaluates an op by its reference implementation, which rounds like run time or differs in the last place."""
     record = OPS.get(op.name)
     if record is None or record.reference is None or not record.has("elementwise"):
         return None
@@ -74,12 +75,12 @@ def _spread(op: Op, operand: np.ndarray) -> np.ndarray:
     shape = [1] * op.result.tensor.rank
     for extent, dimension in zip(operand.shape, op.ints("broadcast_dimensions"), strict=True):
         shape[dimension] = extent
-    # Dimensions are in any order.
+    # Dimensions may be in any order.
     order = sorted(range(operand.ndim), key=op.ints("broadcast_dimensions").__getitem__)
     return operand.transpose(order).reshape(shape)
 
 
-def _turned(op: Op, operand: np.ndarray) -> np.ndarray:
+def _transposed(op: Op, operand: np.ndarray) -> np.ndarray:
     return operand.transpose(op.ints("permutation"))
 
 
@@ -94,14 +95,14 @@ def _reshaped(op: Op, operand: np.ndarray) -> np.ndarray | None:
 
 _MOVES = {
     "stablehlo.broadcast_in_dim": _spread,
-    "stablehlo.transpose": _turned,
+    "stablehlo.transpose": _transposed,
     "stablehlo.reshape": _reshaped,
 }
 
 
 def along(array: np.ndarray, places: Places, rank: int) -> np.ndarray | None:
-    """An array that spreads to a value, as one that spreads to the value of this rank which the `places` name; None
-    where it differs along a dimension that has no place."""
+    """Converts an array that broadcasts to a value into one of the given rank that broadcasts to another value, by the
+    corresponding dimensions. Returns None if the array varies along a dimension without a corresponding one."""
     if any(extent > 1 and d not in places for d, extent in enumerate(array.shape)):
         return None
     kept = sorted(places, key=places.__getitem__)
@@ -112,9 +113,8 @@ def along(array: np.ndarray, places: Places, rank: int) -> np.ndarray | None:
     return array.transpose([*others, *kept]).reshape(shape)
 
 
-def behind(op: Op, places: Places) -> Places | None:
-    """Where the dimensions of an op's operand are in its result, if it is a transpose, or a reshape that leaves them
-    alone."""
+def places_in_result(op: Op, places: Places) -> Places | None:
+    """Maps dimensions of an op's operand to its result, if the op is a transpose, or a reshape that keeps them."""
     if op.name == "stablehlo.transpose":
         return {i: places[d] for i, d in enumerate(op.ints("permutation")) if d in places}
     if op.name == "stablehlo.reshape":
@@ -122,8 +122,8 @@ def behind(op: Op, places: Places) -> Places | None:
     return None
 
 
-def before(op: Op, places: Places) -> Places | None:
-    """Where the dimensions of an op's result are in its operand, as in `behind`."""
+def places_in_operand(op: Op, places: Places) -> Places | None:
+    """Maps dimensions of an op's result to its operand, as in `places_in_result`."""
     if op.name == "stablehlo.transpose":
         return {d: places[i] for i, d in enumerate(op.ints("permutation")) if i in places}
     if op.name == "stablehlo.reshape":
@@ -132,7 +132,8 @@ def before(op: Op, places: Places) -> Places | None:
 
 
 def _same_run(source: TensorType, target: TensorType, places: Places) -> Places | None:
-    """A dimension is the same one after a reshape where its extent and all that lies behind it are as many."""
+    """Maps dimensions through a reshape: a dimension stays the same one if its extent and the number of elements inside
+    it do."""
     found: Places = {}
     for d, place in places.items():
         extent, inner = source.extents[d], math.prod(source.extents[d + 1 :])

@@ -1,11 +1,11 @@
-"""Collective ops as one exchange takes them: blocks that are contiguous, or long rows, of one operand.
+"""Bring collective ops into a form for a single exchange: contiguous blocks, or long rows, of one operand.
 
-Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
-or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
-tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, an
-all_reduce MOST_OPERANDS at most (a dynamic root comes beside them), of its result's element type. Where other
-dimensions were written, the attribute `written_along` still has them: processes that meet have written the same. The
-calls that start an op early (`flatten`) are given what the op is given; they and their ops have numbers of their own.
+Needs: process numbers, static shapes. Guarantees: an all_to_all splits and concatenates along dimension 0. An
+all_gather or reduce_scatter works along an inner dimension only if a row of a member's part (from that dimension on)
+has tuning.COLLECTIVE_ROW_BYTES. Otherwise it works along dimension 0, which then counts the members. Each op has one
+operand of its result's element type, an all_reduce at most MOST_OPERANDS (plus a dynamic root). If the program used
+other dimensions, the attribute `written_along` still has them: all processes of a group must have the same ones. The
+calls that start an op early (`flatten`) have the same operands as the op. Each such pair has its own number.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))
@@ -28,7 +28,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 MOST_OPERANDS = POINTERS // 2
-"""Of one op: a message has an address for each of them, and for each result."""
+"""Maximum operands of one op: a message has an address for each of them, and for each result."""
 OPS = frozenset(
     "stablehlo." + n
     for n in (
@@ -41,7 +41,7 @@ ALONG = {
     "stablehlo.reduce_scatter": ("scatter_dimension",),
     "stablehlo.all_to_all": ("split_dimension", "concat_dimension"),
 }
-"""Attributes that say which dimensions an op goes along."""
+"""Attributes with the dimensions that an op works along."""
 
 
 def collective_layouts(function: Op, _: Context) -> Op:
@@ -52,7 +52,7 @@ def collective_layouts(function: Op, _: Context) -> Op:
 
 
 class _Layouts:
-    """A visitor. Ops that are started early are given their operands where they start."""
+    """A visitor. Ops that are started early get their operands where they start."""
 
     def __init__(self, block: Block) -> None:
         self.finishes = finishes(block)
@@ -76,7 +76,7 @@ class _Layouts:
         return out
 
     def reduced(self, rw: Rewriter, op: Op, ready: list[Value], first: int) -> list[Value]:
-        """What an all_reduce gives for its operands from `first` on, up to MOST_OPERANDS of them."""
+        """Emits an all_reduce of at most MOST_OPERANDS operands, from `first` on."""
         types = [r.type for r in op.results[first : first + MOST_OPERANDS]]
         return self.emit(rw, op, ready[first : first + MOST_OPERANDS], types)
 
@@ -90,7 +90,8 @@ class _Layouts:
     def emit(
         self, rw: Rewriter, op: Op, operands: list[Value], types: Sequence[Type], is_ready: bool = True
     ) -> list[Value]:
-        """The op on operands in its form; `is_ready`: along the dimensions it has, otherwise along the one in front."""
+        """Emits the op on operands in its final form. `is_ready`: along its own dimensions, otherwise along the new
+        leading one."""
         attributes = {k: v for k, v in op.attributes.items() if k != "started" or op in self.finished}
         if not is_ready:
             attributes |= dict.fromkeys(ALONG[op.name], IntegerAttr(0))
@@ -104,8 +105,8 @@ def is_start(op: Op) -> bool:
 
 
 def finishes(block: Block) -> dict[Op, Op]:
-    """Calls that start ops early, and these ops, in order: of the same operands and behind them in the same block. Ops
-    of several operands are not among them, but for all_reduce: they become several."""
+    """Returns calls that start ops early -> these ops, in order: they have the same operands and are in the same block,
+    with the op after the call. Ops of several operands are left out, except for all_reduce: they are split."""
     found: dict[Op, Op] = {}
     blocks = [block, *(b for op in walk(block) for r in op.regions for b in r.blocks)]
     for each in blocks:
@@ -125,25 +126,25 @@ def finishes(block: Block) -> dict[Op, Op]:
 
 # ---------------------------------------------------------------------------- forms
 def _is_ready(op: Op, i: int) -> bool:
-    """Whether an op may go along the dimensions it has, with operand i alone."""
+    """Whether an op with only operand i may work along its own dimensions."""
     if op.name == "stablehlo.all_to_all":
         return op.int("split_dimension") == op.int("concat_dimension") == 0
     return op.name not in ALONG or goes_along_rows(op, i)
 
 
 def _members(op: Op) -> int:
-    """Of a group."""
+    """Returns the number of members of a group."""
     return op.attributes["replica_groups"].type.extents[1]
 
 
 def _ready_all(rw: Rewriter, op: Op, operands: Sequence[Value]) -> list[Value]:
-    """The operands that go to others, each as the op takes it."""
+    """Returns the operands that are sent to other processes, each in the form that the op takes."""
     return [_ready(rw, op, i, v) for i, v in enumerate(operands[: len(op.results)])]
 
 
 def _ready(rw: Rewriter, op: Op, i: int, operand: Value) -> Value:
-    """Operand i in the element type of its result and, where the op is not yet in its form, with a dimension in front
-    that counts blocks: of the members, of which an all_gather's operand has one."""
+    """Returns operand i in the element type of its result. If the op is not in its final form yet, a leading dimension
+    counts blocks: one per member, but a single one for an all_gather's operand."""
     if op.regions:
         operand = mk.convert(rw, operand, op.results[i].tensor.storage)
     if _is_ready(op, i):
@@ -155,7 +156,7 @@ def _ready(rw: Rewriter, op: Op, i: int, operand: Value) -> Value:
 
 
 def _type(op: Op, i: int) -> TensorType:
-    """Of what an op in its form gives for operand i."""
+    """Returns the type of the op's result for operand i, in its final form."""
     t = op.results[i].tensor
     shape = list(t.extents)
     if _is_ready(op, i):
@@ -167,7 +168,7 @@ def _type(op: Op, i: int) -> TensorType:
 
 
 def _finished(rw: Rewriter, op: Op, i: int, value: Value) -> Value:
-    """Result i as written, of what the op in its form gives."""
+    """Returns result i as in the program, computed from the result of the op in its final form."""
     shape = mk.shape_of(op.results[i])
     if _is_ready(op, i) or op.name == "stablehlo.reduce_scatter":
         return mk.reshape(rw, value, shape)
@@ -177,7 +178,7 @@ def _finished(rw: Rewriter, op: Op, i: int, value: Value) -> Value:
 
 
 def _blocks(rw: Rewriter, value: Value, d: int, count: int) -> Value:
-    """A value cut along dimension d, with the number of the block in front."""
+    """Divides a value into blocks along dimension d, with the number of the block as the leading dimension."""
     shape = mk.shape_of(value)
     cut = mk.reshape(rw, value, (*shape[:d], count, shape[d] // count, *shape[d + 1 :]))
     return mk.transpose(rw, cut, [d, *(i for i in range(len(shape) + 1) if i != d)])

@@ -1,10 +1,10 @@
-"""all_reduce ops that could run at the same time become one: processes meet once for all of them.
+"""Combine all_reduce ops that could run at the same time, so that processes synchronize once for all of them.
 
-Needs: process numbers, element types of results. Guarantees: in a block, no two all_reduce ops that agree in groups,
-element type and body, between which no value flows and no other op has an effect, with less than tuning.COMBINED_BYTES
-in all and no more operands than a message has room for. The one op stands where the last of them did; what needs its
-results follows. Ops that were started early stay, and so do all where processes run different programs: they would
-combine differently.
+Needs: process numbers, element types of results. Guarantees: a block has no two all_reduce ops that could be combined.
+Such ops agree in groups, element type and body. No value flows between them, and no op between them has an effect. They
+have less than tuning.COMBINED_BYTES in all, and no more operands than a message has room for. The combined op is at the
+position of the last one, followed by the readers of its results. Ops that were started early stay separate. So do all
+ops if processes run different programs, which would combine them differently.
 
     a = all_reduce(x); b = negate(a); c = all_reduce(y)   ->   a, c = all_reduce(x, y); b = negate(a)
 """
@@ -31,15 +31,15 @@ def combine_collectives(function: Op, context: Context) -> Op:
 
 
 class _Window:
-    """Ops from the first of some all_reduce ops on, which may become one."""
+    """The ops starting from some all_reduce ops, which may be combined into one."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self.members: list[Op] = []
         self.after: set[Op] = set()
-        """Those of the ops that need results of members."""
+        """Ops that need results of members."""
         self.results: set[Value] = set()
-        """Of the members, and of what needs them."""
+        """Results of the members, and of ops that need them."""
 
     def add(self, op: Op) -> None:
         if not self.results.isdisjoint(_read(op)):
@@ -53,7 +53,7 @@ class _Window:
         self.results.update(op.results)
 
     def takes(self, op: Op) -> bool:
-        """Whether an all_reduce can be one with the members."""
+        """Whether an all_reduce can be combined with the members."""
         if not self.members:
             return True
         first, together = self.members[0], [v for m in (*self.members, op) for v in m.operands]
@@ -67,7 +67,7 @@ class _Window:
         )
 
     def in_order(self) -> list[Op]:
-        """The ops, with the members next to each other where the last was."""
+        """Returns the ops in order, with the members adjacent at the position of the last one."""
         if len(self.members) < 2:
             return self.ops
         last = self.ops.index(self.members[-1])
@@ -77,15 +77,15 @@ class _Window:
 
 
 class _Combining(Rewriter):
-    """Brings the ops of every block in order first."""
+    """Rewriter that first reorders the ops of every block."""
 
     def __init__(self, acting: set[Op]) -> None:
         super().__init__(lambda rw, op, operands: self.visit(op))
         self.acting = acting
         self.members: dict[Op, list[Op]] = {}
-        """By the first of those that become one."""
+        """First op of a combination -> all of its ops."""
         self.made: dict[Op, list[Value]] = {}
-        """The results that stand for those of a member."""
+        """Member -> the results that replace its own."""
 
     def run(self, ops: Sequence[Op]) -> None:
         super().run(self.ordered(ops))
@@ -134,5 +134,5 @@ def _may_combine(op: Op) -> bool:
 
 
 def _read(op: Op) -> list[Value]:
-    """What an op and those in its regions read."""
+    """Returns the values that an op and the ops in its regions read."""
     return [*op.operands, *(v for r in op.regions for b in r.blocks for inner in walk(b) for v in inner.operands)]

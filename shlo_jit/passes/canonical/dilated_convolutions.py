@@ -1,18 +1,19 @@
-"""Convolutions over a dilated input as several over the input itself: nothing is multiplied with zeros.
+"""Rewrite convolutions of a dilated input as several convolutions of the input itself, without products with zeros.
 
     y[o] = sum over k of w[k] x'[o + k - low],   x'[D j] = x[j], zero elsewhere
 
-Outputs o = D q + a of one phase a meet the taps k = t + D m only, where D divides a + t - low: a convolution of x with
-every D-th tap. The results of the phases are interleaved. This is what the gradient of a convolution with strides, and
-a "transposed" convolution, comes to; of two dimensions dilated by 2, a quarter of the products remains.
+Outputs o = D q + a of one phase a use only the window positions k = t + D m, where D divides a + t - low. Each phase is
+a convolution of x with every D-th window position. The results of the phases are interleaved. The gradient of a strided
+convolution, and a "transposed" convolution, have this form. With two dimensions dilated by 2, a quarter of the products
+remains.
 
 Needs: static shapes. Guarantees: no convolution that `is_dilated` remains.
 
     convolution(x, w), lhs_dilate = [2]   ->   interleaved(convolution(x, w[0::2]), convolution(x, w[1::2]))
 
-Where the kernel may have NaN or infinities, the taps that a phase leaves out are looked at: if one is not finite, its
-product with a zero is NaN, and so are all results of that phase and feature. What is added is -0 else, which changes
-no number.
+If the kernel may have NaN or infinities, the window positions that a phase leaves out are checked. If a weight there is
+not finite, its product with zero is NaN, and so are all results of that phase and feature. Otherwise -0 is added, which
+changes no number.
 
     y = convolution(x, w[0::2])   ->   y + select(any(0 * w[1::2] is NaN), NaN, -0)
 """
@@ -37,20 +38,20 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 @dataclass(frozen=True)
 class Phase:
-    """One dimension of a phase: the first tap and their number, and the padding below."""
+    """One dimension of a phase: its first window position, their number, and the padding below."""
 
-    tap: int
-    taps: int
+    first: int
+    count: int
     low: int
 
 
 def phase(a: int, dilation: int, window: int, low: int) -> Phase:
-    tap = (low - a) % dilation
-    return Phase(tap, max(0, -(-(window - tap) // dilation)), (low - a - tap) // dilation)
+    first = (low - a) % dilation
+    return Phase(first, max(0, -(-(window - first) // dilation)), (low - a - first) // dilation)
 
 
 def dilated_convolutions(function: Op, _: Context) -> Op:
-    """The function with convolutions over dilated inputs as several."""
+    """The function with convolutions of dilated inputs split into phases."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution" or not is_dilated(op):
@@ -61,7 +62,7 @@ def dilated_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_dilated(op: Op) -> bool:
-    """Whether the convolution is worth being several."""
+    """Whether a convolution is worth splitting into phases."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
@@ -73,7 +74,7 @@ def is_dilated(op: Op) -> bool:
 
 
 def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:
-    """The convolution, phase by phase."""
+    """Emits the convolution phase by phase."""
     x, w = operands
     d = op.attributes["dimension_numbers"]
     n = len(d.input_spatial_dimensions)
@@ -86,18 +87,18 @@ def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:
     for i, count in zip(d.output_spatial_dimensions, counts, strict=True):
         shape[i] = count
     parts: dict[tuple[int, ...], Value] = {}
-    odd = _odd_taps(rw, op, w) if may_be_odd(op.operands[1]) else None
+    nonfinite = _nonfinite_positions(rw, op, w) if may_be_nonfinite(op.operands[1]) else None
     for a in itertools.product(*map(range, dilation)):
         phases = [phase(*of) for of in zip(a, dilation, window, low, strict=True)]
-        if any(p.taps == 0 for p in phases):
+        if any(p.count == 0 for p in phases):
             parts[a] = mk.constant(rw, tensor(tuple(shape), op.result.tensor.dtype), 0)
         else:
             padding = _padding(op, x, phases, counts)
             attributes = {**op.attributes, "padding": padding, "lhs_dilation": mk.dims((1,) * n)}
-            operands = [x, _taps(rw, op, w, phases)]
+            operands = [x, _positions(rw, op, w, phases)]
             parts[a] = rw.emit1(op.name, operands, tensor(tuple(shape), op.result.tensor.dtype), attributes)
-        if odd is not None:
-            parts[a] = _with_zeros(rw, op, parts[a], odd, phases)
+        if nonfinite is not None:
+            parts[a] = _with_zeros(rw, op, parts[a], nonfinite, phases)
     result = _interleaved(rw, parts, d.output_spatial_dimensions, dilation)
     for i in d.output_spatial_dimensions:
         if mk.shape_of(result)[i] != extents[i]:
@@ -106,55 +107,56 @@ def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:
 
 
 def _padding(op: Op, x: Value, phases: list[Phase], counts: list[int]) -> Dense:
-    """Padding of a phase. Dimensions that are not dilated keep theirs: theirs may have strides and dilated taps."""
+    """Returns the padding of a phase. Dimensions that are not dilated keep theirs, as they may have strides and a
+    dilated window."""
     d = op.attributes["dimension_numbers"]
     n = len(phases)
     dilation, old = op.ints("lhs_dilation", (1,) * n), op.ints("padding", (0, 0) * n)
     rows = []
     for i, (p, count, dim) in enumerate(zip(phases, counts, d.input_spatial_dimensions, strict=True)):
-        high = count + p.taps - 1 - mk.shape_of(x)[dim] - p.low
+        high = count + p.count - 1 - mk.shape_of(x)[dim] - p.low
         rows.append((p.low, high) if dilation[i] > 1 else old[2 * i : 2 * i + 2])
     return Dense(tensor((n, 2), I64), np.array(rows, np.int64))
 
 
-def may_be_odd(kernel: Value) -> bool:
+def may_be_nonfinite(kernel: Value) -> bool:
     """Whether products of the kernel with zero may be NaN."""
     return kernel.tensor.storage.kind in "fc" and not is_known_finite(kernel)
 
 
-def _odd_taps(rw: Rewriter, op: Op, w: Value) -> Value:
-    """Which taps of which output features have a number that is not finite, as i1: the kernel's shape, with an extent
-    of 1 for the input's features. One plain pass over the kernel tells that there are none, as is usual."""
+def _nonfinite_positions(rw: Rewriter, op: Op, w: Value) -> Value:
+    """Returns which window positions have a non-finite weight for which output features, as i1. It has the kernel's
+    shape with an extent of 1 for the input features. One cheap pass over the kernel usually finds none."""
     d = op.attributes["dimension_numbers"]
     shape = list(mk.shape_of(w))
     shape[d.kernel_input_feature_dimension] = 1
-    is_odd = _is_odd(rw, w, tuple(range(len(shape))))
+    is_nonfinite = _is_nonfinite(rw, w, tuple(range(len(shape))))
     some, none = Block([]), Block([])
     rw.blocks.append(some)
-    found = mk.reshape(rw, _is_odd(rw, w, (d.kernel_input_feature_dimension,)), shape)
+    found = mk.reshape(rw, _is_nonfinite(rw, w, (d.kernel_input_feature_dimension,)), shape)
     rw.emit("stablehlo.return", [found], [])
     rw.blocks[-1] = none
     rw.emit("stablehlo.return", [mk.constant(rw, found.tensor, False)], [])
     rw.blocks.pop()
-    return rw.emit("stablehlo.if", [is_odd], [found.type], {}, [Region([some]), Region([none])])[0]
+    return rw.emit("stablehlo.if", [is_nonfinite], [found.type], {}, [Region([some]), Region([none])])[0]
 
 
-def _is_odd(rw: Rewriter, w: Value, over: tuple[int, ...]) -> Value:
-    """Whether a number is not finite along some dimensions: the sum of the products with 0 is NaN then."""
+def _is_nonfinite(rw: Rewriter, w: Value, over: tuple[int, ...]) -> Value:
+    """Whether a number is not finite along some dimensions: then the sum of the products with 0 is NaN."""
     sums = mk.reduce_sum(rw, mk.apply(rw, "multiply", w, mk.splat_like(rw, w, 0)), over)
     return mk.compare(rw, "NE", sums, sums)
 
 
-def _with_zeros(rw: Rewriter, op: Op, y: Value, odd: Value, phases: list[Phase]) -> Value:
-    """A phase's result, and the products with zeros of the taps that it leaves out."""
+def _with_zeros(rw: Rewriter, op: Op, y: Value, nonfinite: Value, phases: list[Phase]) -> Value:
+    """Returns a phase's result plus the products with zero of the window positions that it leaves out."""
     d = op.attributes["dimension_numbers"]
     keep = d.kernel_output_feature_dimension
-    over = tuple(i for i in range(odd.tensor.rank) if i != keep)
-    own = np.ones(mk.shape_of(odd), bool)
-    own[_places(op, mk.shape_of(odd), phases)] = False
+    over = tuple(i for i in range(nonfinite.tensor.rank) if i != keep)
+    own = np.ones(mk.shape_of(nonfinite), bool)
+    own[_places(op, mk.shape_of(nonfinite), phases)] = False
     if not own.any():
         return y
-    others = mk.apply(rw, "and", odd, mk.constant(rw, odd.tensor, own))
+    others = mk.apply(rw, "and", nonfinite, mk.constant(rw, nonfinite.tensor, own))
     is_nan = mk.broadcast(rw, mk.reduce_sum(rw, others, over), mk.shape_of(y), (d.output_feature_dimension,))
     nan = complex(np.nan, np.nan) if y.tensor.storage.is_complex else np.nan
     zero = complex(-0.0, -0.0) if y.tensor.storage.is_complex else -0.0
@@ -163,21 +165,21 @@ def _with_zeros(rw: Rewriter, op: Op, y: Value, odd: Value, phases: list[Phase])
 
 
 def _places(op: Op, shape: Sequence[int], phases: list[Phase]) -> tuple[slice, ...]:
-    """Where the taps of a phase are in the kernel. The window runs backwards where it is reversed."""
+    """Returns the slices of the kernel with the window positions of a phase. A reversed window runs backwards."""
     d = op.attributes["dimension_numbers"]
     dilation = op.ints("lhs_dilation", (1,) * len(phases))
     flags = op.attributes.get("window_reversal")
     reverse = op.ints("window_reversal") if flags is not None else (0,) * len(phases)
     out = [slice(0, n, 1) for n in shape]
     for p, r, back, i in zip(phases, dilation, reverse, d.kernel_spatial_dimensions, strict=True):
-        reach = r * (p.taps - 1)
-        start = shape[i] - 1 - p.tap - reach if back else p.tap
-        out[i] = slice(start, start + reach + 1, r) if p.taps else slice(0, 0, 1)
+        reach = r * (p.count - 1)
+        start = shape[i] - 1 - p.first - reach if back else p.first
+        out[i] = slice(start, start + reach + 1, r) if p.count else slice(0, 0, 1)
     return tuple(out)
 
 
-def _taps(rw: Rewriter, op: Op, w: Value, phases: list[Phase]) -> Value:
-    """The taps of a phase."""
+def _positions(rw: Rewriter, op: Op, w: Value, phases: list[Phase]) -> Value:
+    """Slices the window positions of a phase out of the kernel."""
     places = _places(op, mk.shape_of(w), phases)
     start, limit, step = ([getattr(s, x) for s in places] for x in ("start", "stop", "step"))
     t = tensor(tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, step, strict=True)), w.tensor.dtype)
@@ -190,7 +192,7 @@ def _taps(rw: Rewriter, op: Op, w: Value, phases: list[Phase]) -> Value:
 def _interleaved(
     rw: Rewriter, parts: dict[tuple[int, ...], Value], spatial: tuple[int, ...], dilation: tuple[int, ...]
 ) -> Value:
-    """The phases' results in one, a dimension after the other, the last first."""
+    """Interleaves the results of the phases, one dimension after the other, the last first."""
     for k in reversed(range(len(spatial))):
         dim, count = spatial[k], dilation[k]
         if count == 1:

@@ -1,14 +1,13 @@
-"""Convolutions whose input is nearly all padding or holes: what the windows read is gathered.
+"""Gather the elements that windows read, for convolutions whose input is nearly all padding or holes.
 
     y[o] = sum over k of w[k] x'[S o + D k - low]      x' is x with its holes and its padding
 
-Where x' is much longer than x and than all positions of all windows, there is no use in making it, and it may be
-longer than any memory. The positions are known, so that they are put side by side, and each window is read after the
-one before:
+If x' is much longer than x and than all positions of all windows, it should not be materialized, and it may not fit
+into memory. The positions are known, so their elements are gathered, window after window:
 
     g[K o + k] = x'[S o + D k - low]       y[o] = sum over k of w[k] g[K o + k]
 
-What lies in the padding or in a hole is 0 in g, and is multiplied like everything else.
+Elements of the padding or of a hole are 0 in g, and are multiplied like all others.
 
 Needs: static shapes. Guarantees: no convolution has a dimension that `is_distant`.
 
@@ -43,13 +42,13 @@ class Line(NamedTuple):
     low: int
     high: int
     holes: int
-    """Distance of the input's elements."""
+    """Distance between the input's elements."""
     apart: int
-    """Distance of the window's positions."""
+    """Distance between the window's positions."""
 
     @property
     def is_distant(self) -> bool:
-        """Whether the input with its padding is much longer than what is read of it."""
+        """Whether the padded input is much longer than the part that is read."""
         if any(isinstance(n, Size) for n in (self.extent, self.output)):
             return False
         padded = self.low + max(0, self.extent - 1) * self.holes + 1 + self.high
@@ -57,7 +56,7 @@ class Line(NamedTuple):
         return padded > max(tuning.CONV_DISTANT, tuning.CONV_DISTANT_SHARE * read)
 
     def places(self) -> np.ndarray:
-        """The input's element that each position of each window has; -1 where there is none."""
+        """Returns the input's index for each position of each window; -1 if there is none."""
         found = np.full(self.output * self.window, -1, np.int64)
         for i in range(len(found)):
             o, k = divmod(i, self.window)
@@ -68,7 +67,7 @@ class Line(NamedTuple):
 
 
 def distant_windows(function: Op, _: Context) -> Op:
-    """The function with such convolutions as convolutions of what their windows read."""
+    """The function with such convolutions replaced by convolutions of the gathered elements."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution":
@@ -82,7 +81,7 @@ def distant_windows(function: Op, _: Context) -> Op:
 
 
 def lines_of(op: Op) -> list[Line]:
-    """The spatial dimensions of a convolution."""
+    """Returns the spatial dimensions of a convolution."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
@@ -97,7 +96,7 @@ def lines_of(op: Op) -> list[Line]:
 
 
 def _places(op: Op, x: Sequence[int], w: Sequence[int], y: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """The shapes of input, kernel and output, and their spatial dimensions."""
+    """Returns the shapes of input, kernel and output, with their spatial dimensions."""
     d = op.attributes["dimension_numbers"]
     spatial = d.input_spatial_dimensions, d.kernel_spatial_dimensions, d.output_spatial_dimensions
     return list(zip((x, w, y), spatial, strict=True))
@@ -123,7 +122,7 @@ def _gathered(rw: Rewriter, op: Op, operands: Sequence[Value], lines: list[Line]
 
 
 def _read(rw: Rewriter, x: Value, dim: int, places: np.ndarray) -> Value:
-    """Elements of the input along a dimension; 0 where a place is -1."""
+    """Gathers elements of the input along a dimension; 0 where a place is -1."""
     shape = list(mk.shape_of(x))
     extent, shape[dim] = shape[dim], len(places)
     zero = mk.constant(rw, tensor(tuple(shape), x.tensor.dtype), 0)

@@ -1,8 +1,8 @@
 """Make the layouts of custom calls explicit.
 
-Needs: nothing. Guarantees: the operands and results of custom calls are row-major: where one was asked for in another
-layout, it is a transpose of the program's value, which fusion sees like any other. What order the dimensions have then
-stands in `operand_orders` and `result_orders`, for callables that want the value as the program has it.
+Needs: nothing. Guarantees: the operands and results of custom calls are row-major. One with another layout becomes an
+explicit transpose of the program's value, which can be fused like any other. `operand_orders` and `result_orders`
+record the order of the dimensions, for callables that want the value as the program has it.
 
     custom_call @lapack_spotrf_ffi(%x) {operand_layouts = [dense<[0, 1]>], ...}   # column-major: minor to major
     ->
@@ -52,7 +52,7 @@ def _row_major(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
 
 
 def _major_to_minor(layout: object) -> tuple[int, ...]:
-    """Dimensions in the order they lie in memory; a layout names them the other way round."""
+    """Returns the dimensions in memory order, major to minor; a layout names them minor to major."""
     return tuple(reversed(as_ints(layout)))
 
 
@@ -61,5 +61,5 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
-    """In another order, but for a token, which has none."""
+    """Transposes a value; a token stays as it is."""
     return mk.transpose(rw, value, order) if isinstance(value.type, TensorType) else value

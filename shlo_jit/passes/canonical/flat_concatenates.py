@@ -1,7 +1,7 @@
-"""Concatenations of concatenations as one: frontends put at most some operands together at a time, and what a part is
-computed by can write it where it ends up.
+"""Merge concatenations of concatenations: some frontends limit the operands of one concatenation. The producer of a
+segment can then write it directly into the final result.
 
-Needs: static shapes. Guarantees: nothing; a part that nothing else reads is written once.
+Needs: static shapes. Guarantees: nothing; a segment that nothing else reads is written once.
 
     concatenate(concatenate(x, y, dim = 1), z, dim = 1)   ->   concatenate(x, y, z, dim = 1)
 """
@@ -19,8 +19,8 @@ CONCATENATE = "stablehlo.concatenate"
 
 
 def flat_concatenates(function: Op, _: Context) -> Op:
-    """The function with the operands of inner concatenations, of which outer ones are the only readers, in the outer
-    ones. The inner ones are dead afterwards."""
+    """The function with each inner concatenation that is only read by an outer one replaced by its operands. The inner
+    ones are dead afterwards."""
     if not any(op.name == CONCATENATE for op in walk(function.block())):
         return function
     uses = Counter(v for op in walk(function.block()) for v in op.operands)
@@ -34,7 +34,7 @@ def flat_concatenates(function: Op, _: Context) -> Op:
     inner = {v for op in concatenates for v in op.operands if is_part(v, op.int("dimension"))}
 
     def parts(op: Op) -> list[Value]:
-        """The operands, and those of inner concatenations in their place."""
+        """Returns the operands, with those of inner concatenations in their place."""
         found: list[Value] = []
         todo = list(reversed(op.operands))
         while todo:

@@ -1,5 +1,5 @@
-"""Factors of channels, such as those of a batch norm, go into the constant weights of the product they belong to. Only
-where `fold_scales` was asked for, since results change by roundings (`docs/accuracy.md`).
+"""Fold factors of channels, such as those of a batch norm, into the constant weights of their product. This happens
+only with the option `fold_scales`, since it changes results by roundings (`docs/accuracy.md`).
 
 Needs: static shapes. Guarantees: nothing. With s a constant factor of each output channel, c one of each input channel,
 a and b constants of output channels:
@@ -7,15 +7,16 @@ a and b constants of output channels:
     multiply(add(convolution(x, w), b), s)   ->   add(convolution(x, w * s), b * s)
     dot_general(multiply(x, c), w)           ->   dot_general(x, c * w)
 
-What is folded behind a product with constant weights: `multiply` and `divide` by factors of its output channels; what
-is added or subtracted before them is multiplied at compile time, and with what is added next behind them it becomes one
-constant. Transposes, and reshapes that keep the channels, may stand between. Before a product, a factor of what it sums
-over: padding is 0 with and without it. Nothing is folded
+After a product with constant weights, `multiply` and `divide` by factors of its output channels are folded. Constants
+that are added or subtracted before these are scaled at compile time, and merged with the next constant that is added.
+Transposes, and reshapes that keep the channels, may be in between. Before a product, a factor of a contracting
+dimension is folded: padding is 0 with and without it. Nothing is folded
 
-- but in f32 and f64: in narrower floats the rounded product would differ by more than the result's rounding does;
-- where somebody else reads what has not been multiplied yet, or the weights, which would be in memory twice;
-- where a factor is 0, infinite, NaN or subnormal, and where a weight that is not 0 would become one of these: what
-  overflows or loses digits is decided by the weights as given.
+- in types other than f32 and f64: in narrower floats the rounded product would differ by more than the result's
+  rounding;
+- if other ops read the unscaled result, or the weights, which would be in memory twice;
+- if a factor is 0, infinite, NaN or subnormal, or if a nonzero weight would become one of these: the weights as given
+  decide about overflow and loss of precision.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.types import F32, F64, TensorType, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.canonical.channel_constants import ChannelConstants, Places, along, before, behind
+from shlo_jit.passes.canonical.channel_constants import (
+    ChannelConstants,
+    Places,
+    along,
+    places_in_operand,
+    places_in_result,
+)
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.simplify import eliminate, simplify
@@ -44,10 +51,10 @@ FLOATS = (F32, F64)
 
 
 def fold_scales(function: Op, context: Context) -> Op:
-    """The function with the factors of channels in constant weights, where the program's options ask for that."""
+    """The function with the factors of channels folded into constant weights, if the program's options ask for that."""
     if not context.fold_scales:
         return function
-    function = simplify(function, context)  # weights that are prepared are constants then
+    function = simplify(function, context)  # computes prepared weights, which are constants then
     folding = _Folding(function)
     if not folding.weights:
         return function
@@ -56,19 +63,19 @@ def fold_scales(function: Op, context: Context) -> Op:
 
 @dataclass
 class _Product:
-    """A product with constant weights. Places are those of its weights' dimensions."""
+    """A product with constant weights. Places map to the dimensions of its weights."""
 
     op: Op
     side: int
-    """Which operand the weights are."""
+    """Index of the operand with the weights."""
     outputs: Places
-    """Of the result's dimensions."""
+    """Places of the result's dimensions."""
     inputs: Places
-    """Of the other operand's dimensions."""
+    """Places of the other operand's dimensions."""
     groups: int = 1
-    """Of input channels: output channels of one see only its own."""
+    """Groups of input channels: output channels of a group use only its own input channels."""
     factor: np.ndarray = field(default_factory=lambda: np.ones(()))
-    """Of the weights."""
+    """Factor of the weights."""
 
     @property
     def weights(self) -> Op:
@@ -82,7 +89,7 @@ class _Product:
 
 
 class _Folding:
-    """What is to be folded; `visit` does it."""
+    """The factors to be folded; `visit` folds them."""
 
     def __init__(self, function: Op) -> None:
         self.constants = ChannelConstants()
@@ -92,14 +99,14 @@ class _Folding:
                 self.readers[operand].append(op)
         self.weights: dict[Op, _Product] = {}
         self.dropped: dict[Op, Value] = {}
-        """Ops that are folded -> the operand that stands for the result."""
+        """Folded ops -> the operand that replaces the result."""
         self.offsets: dict[Op, tuple[np.ndarray, Places]] = {}
-        """Ops behind which a constant is added, and the places of its dimensions."""
+        """Ops after which a constant is added, and the places of its dimensions."""
         products = [p for op in walk(function.block()) if (p := self._product(op)) is not None]
         for product in products:
-            self._behind(product)
+            self._fold_after(product)
         for product in products:
-            self._before(product)
+            self._fold_before(product)
 
     # ------------------------------------------------------------------ what there is
     def _product(self, op: Op) -> _Product | None:
@@ -115,21 +122,22 @@ class _Folding:
         return _of_convolution(op) if op.name == "stablehlo.convolution" else _of_dot(op, side)
 
     def _is_own_constant(self, value: Value) -> bool:
-        """Whether nobody else reads it."""
+        """Whether a value is a constant with a single reader."""
         op = value.op
         return op is not None and op.name == "stablehlo.constant" and len(self.readers[value]) == 1
 
     # ------------------------------------------------------------------ what is folded
-    def _behind(self, product: _Product) -> None:
-        """Walk over what reads the result, as long as it is one op that multiplies or adds constants of channels."""
+    def _fold_after(self, product: _Product) -> None:
+        """Collects the ops after a product: walks along single readers that multiply by or add constants of
+        channels."""
         value, places = product.op.result, product.outputs
         scale, offset = np.ones(()), np.zeros(())
         passed: list[tuple[Op, Value]] = []
         done: tuple[int, np.ndarray, np.ndarray, Places] | None = None
-        """How many ops of these are folded, what they come to, and the places behind them."""
+        """Number of folded ops among these, their total scale and offset, and the places after them."""
         while len(self.readers[value]) == 1:
             (op,) = self.readers[value]
-            moved = behind(op, places)
+            moved = places_in_result(op, places)
             if moved is not None:
                 places = moved
             else:
@@ -158,12 +166,13 @@ class _Folding:
         if any(op.name not in FACTORS for op, _ in passed[:count]):
             self.offsets[passed[count - 1][0]] = rounded, places
 
-    def _before(self, product: _Product) -> None:
-        """Walk over what makes the other operand, as long as it is read here only and multiplied by constants."""
+    def _fold_before(self, product: _Product) -> None:
+        """Collects the factors before a product: walks along the other operand's producers, as long as each has a
+        single reader and multiplies by constants."""
         value, places = product.op.operands[1 - product.side], product.inputs
         while value.op is not None and len(self.readers[value]) == 1 and value.op not in self.dropped:
             op = value.op
-            moved = before(op, places)
+            moved = places_in_operand(op, places)
             if moved is not None:
                 places, value = moved, op.operands[0]
                 continue
@@ -179,12 +188,12 @@ class _Folding:
             self.dropped[op] = value = source
 
     def _source(self, op: Op) -> Value | None:
-        """The operand that is no constant."""
+        """Returns the only operand that is not constant, or None."""
         unknown = [o for o in op.operands if self.constants.of(o) is None]
         return unknown[0] if len(unknown) == 1 else None
 
     def _operand(self, op: Op, value: Value, places: Places, rank: int) -> np.ndarray | None:
-        """What an op multiplies a value by, or adds to it, along the dimensions of the weights."""
+        """Returns the constant that an op multiplies a value by, or adds to it, along the dimensions of the weights."""
         if op.name not in FACTORS | OFFSETS:
             return None
         first, second = op.operands
@@ -195,7 +204,7 @@ class _Folding:
         return None if found is None else found.astype(np.float64)
 
     def _fold(self, product: _Product, factor: np.ndarray) -> bool:
-        """Multiply the weights by one more factor, unless they leave the range of normal numbers."""
+        """Multiplies the weights by one more factor, unless they would leave the range of normal numbers."""
         factor = product.factor * factor
         if not _is_factor(factor, product.op) or not _stays_normal(product.weights.constant, factor):
             return False
@@ -250,7 +259,8 @@ def _of_dot(op: Op, side: int) -> _Product:
 
 
 def _by_group(product: _Product, factor: np.ndarray) -> np.ndarray:
-    """A factor of all input channels as one of the weights: those of an output channel have the inputs of its group."""
+    """Converts a factor of all input channels to one of the weights: an output channel has only the inputs of its
+    group."""
     if product.groups == 1 or factor.size == 1:
         return factor
     d = product.op.attributes["dimension_numbers"]
@@ -263,24 +273,24 @@ def _by_group(product: _Product, factor: np.ndarray) -> np.ndarray:
 
 
 def _is_factor(numbers: np.ndarray, op: Op) -> bool:
-    """Whether all are normal numbers of the product's element type."""
+    """Whether all numbers are normal in the product's element type."""
     with np.errstate(all="ignore"):
         found = np.abs(numbers).astype(op.result.tensor.storage.numpy)
     return bool((np.isfinite(found) & (found >= np.finfo(found.dtype).tiny)).all())
 
 
 def _stays_normal(given: Dense, factor: np.ndarray) -> bool:
-    """Whether what is made of weights that are not 0 is normal. The weights as given are let go of, for now."""
+    """Whether nonzero weights stay normal after scaling. Releases the memory of the given weights."""
     made = _multiplied(given, factor)
     tiny = np.finfo(made.dtype).tiny
-    parts = zip(np.array_split(given.array, 64), np.array_split(made, 64), strict=True)  # comparing takes memory
+    parts = zip(np.array_split(given.array, 64), np.array_split(made, 64), strict=True)  # limits memory
     found = all(np.isfinite(new).all() and ((np.abs(new) >= tiny) | (old == 0)).all() for old, new in parts)
     given.release()
     return found
 
 
 def _folded(given: Dense, factor: np.ndarray) -> Dense:
-    """The folded weights. Once they have been packed they need not be kept: they are made again if somebody asks."""
+    """Returns the folded weights. They are not kept after packing: they are computed again on demand."""
 
     def made() -> np.ndarray:
         found = _multiplied(given, factor)
@@ -291,7 +301,7 @@ def _folded(given: Dense, factor: np.ndarray) -> Dense:
 
 
 def _multiplied(given: Dense, factor: np.ndarray) -> np.ndarray:
-    """Weights by their factors, multiplied and rounded once."""
+    """Returns the weights times their factors, rounded once."""
     array = given.array
     made = empty(array.nbytes).view(array.dtype).reshape(array.shape)
     with np.errstate(all="ignore"):

@@ -1,8 +1,8 @@
-"""Products of matrices that are repeated: each is multiplied once by the rows of all of its repetitions, as where
-several heads of queries share keys and values.
+"""Multiply repeated matrices only once, by the rows of all of their repetitions: several heads of queries may share
+keys and values.
 
-Needs: static shapes. Guarantees: nothing; a matrix that is repeated along the last dimension of the batch is read as
-it is.
+Needs: static shapes. Guarantees: nothing; a matrix that is repeated along the last batch dimension is read without its
+copies.
 
     k' = reshape(broadcast_in_dim(k : [b, kv, t, d]) : [b, kv, group, t, d]) : [b, kv * group, t, d]
     dot_general(q, k') : [b, kv * group, s, t]
@@ -25,18 +25,19 @@ BROADCAST = "stablehlo.broadcast_in_dim"
 
 
 class Repeated(NamedTuple):
-    """An operand that has each of its matrices several times, one after the other."""
+    """An operand that has each of its matrices several times in succession."""
 
     broadcast: Op
-    """Makes the operand but for the shape and the order of dimensions."""
+    """Op that produces the operand, up to its shape and the order of its dimensions."""
     copies: int
-    """Its dimension along which all is the same. With the one before it is one dimension of the operand."""
+    """The broadcast's dimension along which all elements are the same. Merged with the one before it, it is one
+    dimension of the operand."""
     order: tuple[int, ...]
-    """Dimensions of the operand, as the reshaped broadcast has them."""
+    """The operand's dimensions, in the order of the reshaped broadcast."""
 
 
 def grouped_products(function: Op, _: Context) -> Op:
-    """The function with the products of repeated matrices as products of the matrices themselves."""
+    """The function with products of repeated matrices replaced by products of the matrices themselves."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.dot_general":
@@ -56,7 +57,7 @@ def _exchanged(r: Roles) -> Roles:
 
 
 def _repeated(value: Value, dimension: int) -> Repeated | None:
-    """The operand's matrices as they are before they are repeated along a dimension; None where they are not."""
+    """Returns the operand's matrices before they are repeated along a dimension, or None if they are not repeated."""
     order = tuple(range(value.tensor.rank))
     while value.op is not None and value.op.name == "stablehlo.transpose":
         p = value.op.ints("permutation")
@@ -75,7 +76,7 @@ def _repeated(value: Value, dimension: int) -> Repeated | None:
 
 
 def _is_same_along(value: Value, dimension: int) -> bool:
-    """The elements of a broadcast along a dimension are one element of what is broadcast."""
+    """Whether the elements of a broadcast along a dimension are all the same element of its operand."""
     op = value.op
     assert op is not None
     dims = op.ints("broadcast_dimensions")
@@ -88,7 +89,7 @@ def _is_same_along(value: Value, dimension: int) -> bool:
 
 
 def _once(rw: Rewriter, broadcast: Op, copies: int) -> Value:
-    """A broadcast's result without one of its dimensions, along which all is the same."""
+    """Returns a broadcast's result without one of its dimensions, along which all elements are the same."""
     operand, where = broadcast.operands[0], list(broadcast.ints("broadcast_dimensions"))
     value = rw.get(operand)
     if copies in where:
@@ -103,14 +104,14 @@ def _once(rw: Rewriter, broadcast: Op, copies: int) -> Value:
 
 
 def _product(rw: Rewriter, op: Op, rows: Value, found: Repeated, r: Roles, is_right: bool) -> Value:
-    """The rows of all repetitions of each matrix, times that. In `r` the rows are the left operand; `is_right`: and in
-    the op."""
+    """Multiplies the rows of all repetitions with each matrix. In `r` the rows are the left operand; `is_right` says
+    whether they are also the left operand of the op."""
     inside, (last, shape) = found.broadcast.result.tensor.extents, (r.lhs_batch[-1], mk.shape_of(rows))
     matrix = mk.transpose(rw, _once(rw, found.broadcast, found.copies), found.order)
     rows = mk.reshape(rw, rows, (*shape[:last], *inside[found.copies - 1 : found.copies + 1], *shape[last + 1 :]))
     batch, contracting, free = ([d + (d > last) for d in dims] for dims in (r.lhs_batch, r.lhs_contracting, r.lhs_free))
     free = [last + 1, *free]
-    if free != sorted(free):  # so that a reshape alone makes the result
+    if free != sorted(free):  # so that a reshape is enough to produce the result
         rows = mk.transpose(rw, rows, (*batch, *free, *contracting))
         n, m = len(batch), len(free)
         batch, free, contracting = [*range(n)], [*range(n, n + m)], [*range(n + m, rows.tensor.rank)]

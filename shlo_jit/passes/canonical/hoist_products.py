@@ -1,10 +1,11 @@
-"""Products of a slice a turn, computed for all turns before the loop.
+"""Hoist products of one slice per iteration: compute them for all iterations before the loop.
 
-What a recurrent network does with its input does not depend on its state: x[t] @ W in turn t of T. Those are T small
-products with one matrix, hence one product of all rows, on all cores, of which a turn reads its part.
+A recurrent network transforms its input independently of its state: x[t] @ W in iteration t of T. These are T small
+products with one matrix. They become one product of all rows, on all cores, and each iteration reads its part.
 
-Needs: nothing. Guarantees: nothing. A while that makes T turns at least computes no product of an element of a tensor
-with T of them and a matrix, both from outside, where rows are few and the result of all turns is not too large.
+Needs: nothing. Guarantees: nothing. A product is hoisted out of a while loop of at least T iterations if it multiplies
+an element of a tensor with T of them by a matrix. Both must come from outside the loop, and the product must have few
+rows. The result of all iterations must not be too large.
 
     while t < T { h = tanh(dot_general(x[t], w) + h) }   ->   y = dot_general(x, w); while t < T { h = tanh(y[t] + h) }
 """
@@ -31,27 +32,27 @@ def hoist_products(function: Op, _: Context) -> Op:
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.while":
             for product, slice_ in _products(op):
-                hoisted[product] = _all_turns(rw, product, slice_)
+                hoisted[product] = _hoisted_product(rw, product, slice_)
         elif op in hoisted:
-            return [_of_turn(rw, op, hoisted[op])]
+            return [_iteration_part(rw, op, hoisted[op])]
         return None
 
     return rewrite(function, visit)
 
 
 def _products(loop: Op) -> list[tuple[Op, Op]]:
-    """The products of a loop that can go before it, each with the slice that is its first operand."""
+    """Returns the products of a loop that can be hoisted, each with the slice that is its first operand."""
     body = loop.block(1)
     inside = {*body.arguments, *(v for op in body.ops for v in op.results)}
     dots = [op for op in body.ops if op.name == "stablehlo.dot_general" and op.operands[1] not in inside]
     slices = [(op, _slice_of(op.operands[0])) for op in dots]
     found = [(op, s) for op, s in slices if s is not None and s.operands[0] not in inside and _pays(op, s)]
-    turns = turns_of(loop) if found else None
-    return [] if turns is None else [(op, s) for op, s in found if s.operands[0].tensor.extents[0] <= turns]
+    trip_count = turns_of(loop) if found else None
+    return [] if trip_count is None else [(op, s) for op, s in found if s.operands[0].tensor.extents[0] <= trip_count]
 
 
 def _slice_of(value: Value) -> Op | None:
-    """The dynamic_slice of one element along the first dimension that a value is, but for that dimension."""
+    """Returns the dynamic_slice of one element along the first dimension that a value is a reshape of, or None."""
     taken = value.op.operands[0].op if value.op is not None and value.op.name == "stablehlo.reshape" else None
     if taken is None or taken.name != "stablehlo.dynamic_slice":
         return None
@@ -61,7 +62,8 @@ def _slice_of(value: Value) -> Op | None:
 
 
 def _pays(product: Op, slice_: Op) -> bool:
-    """Whether one product of all rows is faster than many of few, and what turns read of it does not cost that."""
+    """Whether one product of all rows is faster than many skinny ones, and reading the parts does not cancel the
+    gain."""
     roles, result = roles_of(product), product.result.tensor
     lhs = product.operands[0].tensor.extents
     if roles.lhs_batch or result.size == 0 or any(isinstance(n, Size) for n in result.extents):
@@ -71,8 +73,8 @@ def _pays(product: Op, slice_: Op) -> bool:
     return rows <= tuning.HOISTED_ROWS and steps >= tuning.HOISTED_STEPS and nbytes <= tuning.HOISTED_BYTES
 
 
-def _all_turns(rw: Rewriter, product: Op, slice_: Op) -> Value:
-    """The product of every element of what is sliced, with the turn as its first dimension."""
+def _hoisted_product(rw: Rewriter, product: Op, slice_: Op) -> Value:
+    """Emits the product for every element of the sliced tensor; the iteration is its first dimension."""
     roles = roles_of(product)
     whole, matrix = rw.get(slice_.operands[0]), rw.get(product.operands[1])
     dims = [(), (), tuple(d + 1 for d in roles.lhs_contracting), roles.rhs_contracting]
@@ -83,11 +85,11 @@ def _all_turns(rw: Rewriter, product: Op, slice_: Op) -> Value:
     return found
 
 
-def _of_turn(rw: Rewriter, product: Op, all_turns: Value) -> Value:
-    """A turn's part of it, by the index of the slice."""
+def _iteration_part(rw: Rewriter, product: Op, whole: Value) -> Value:
+    """Returns the part of one iteration, by the index of the slice."""
     slice_ = _slice_of(product.operands[0])
     assert slice_ is not None
     index, extents = rw.get(slice_.operands[1]), product.result.tensor.extents
     zero = mk.constant(rw, index.tensor, 0)
-    part = mk.window(rw, all_turns, [index, *[zero] * len(extents)], (1, *extents))
+    part = mk.window(rw, whole, [index, *[zero] * len(extents)], (1, *extents))
     return mk.reshape(rw, part, extents)

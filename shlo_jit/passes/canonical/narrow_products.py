@@ -1,7 +1,8 @@
-"""Products with a few columns as convolutions of single pixels, for which the routine of convolutions has a way that
-fills the lanes: rows are pixels, and columns their features. Scores of two classes, points by a 3 x 3 matrix.
+"""Rewrite products with few columns as convolutions of single pixels, for which the convolution kernel has a strategy
+that fills the lanes: rows are pixels, and columns their features. Examples are scores of two classes, and points by a 3
+x 3 matrix.
 
-Needs: static shapes. Guarantees: nothing; sizes that only the call knows are left alone.
+Needs: static shapes. Guarantees: nothing; products with sizes that are known only at the call stay as they are.
 
     dot_general(x, w) : [m, k] by [k, 3]   ->   reshape(convolution(x, w)) : [1, m, k] by [1, k, 3]
 """
@@ -22,9 +23,9 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
 FLOATS = (F32, F64)
-"""What lanes along the window take as it lies."""
+"""Element types that the strategy with lanes along the window takes in place."""
 DIMENSIONS = ConvDims(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
-"""Of images of one line, features last."""
+"""Dimension numbers of images of one line, features last."""
 ONE = IntegerAttr(1)
 ATTRIBUTES: dict[str, Any] = {
     "dimension_numbers": DIMENSIONS,
@@ -34,10 +35,10 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 def narrow_products(function: Op, _: Context) -> Op:
-    """The function with the products that have `few` columns as convolutions."""
+    """The function with the products that have few columns rewritten as convolutions."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != "stablehlo.dot_general" or not _has_few(op):
+        if op.name != "stablehlo.dot_general" or not _has_few_columns(op):
             return None
         lhs, rhs = operands
         (over,) = roles_of(op).rhs_contracting
@@ -53,9 +54,10 @@ def narrow_products(function: Op, _: Context) -> Op:
     return rewrite(function, visit)
 
 
-def _has_few(op: Op) -> bool:
-    """Two or more: a product with a vector reads the matrix front to back anyway. Rows whose elements are adjacent, and
-    long enough to fill the lanes; enough rows, if the columns have to be packed for them first."""
+def _has_few_columns(op: Op) -> bool:
+    """Whether a product has few columns, but at least two: a product with a vector reads the matrix in order anyway.
+    The elements of a row must be adjacent, and fill the lanes. There must be enough rows if the columns have to be
+    packed first."""
     lhs, rhs = (o.tensor for o in op.operands)
     roles = roles_of(op)
     if len({lhs.dtype, rhs.dtype, op.result.tensor.dtype}) > 1 or lhs.dtype not in FLOATS:
@@ -72,5 +74,5 @@ def _has_few(op: Op) -> bool:
 
 
 def pays_along_k(k: int, n: int) -> bool:
-    """Whether a routine whose lanes go along k is the one for so many steps and features."""
+    """Whether a kernel with lanes along k is the best one for k terms and n features."""
     return n <= tuning.CONV_FEW_FEATURES and k >= max(tuning.FEW_COLUMNS_STEPS, tuning.CONV_FEW_STEPS * n)

@@ -1,5 +1,5 @@
-"""Convolutions of single pixels as matrix products: the pixels of all images are rows, which the routine of products
-cuts better than that of convolutions, whose tasks are lines of pixels.
+"""Rewrite convolutions of single pixels as matrix products: the pixels of all images are rows. The GEMM kernel divides
+rows into better tasks than the convolution kernel, whose tasks are lines of pixels.
 
 Needs: static shapes. Guarantees: no convolution that `is_pointwise` remains.
 
@@ -21,7 +21,7 @@ from shlo_jit.sizes import surely
 
 
 def pointwise_convolutions(function: Op, _: Context) -> Op:
-    """The function with the convolutions that `is_pointwise` names as products."""
+    """The function with the convolutions that are pointwise rewritten as products."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution" or not is_pointwise(op):
@@ -38,8 +38,8 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_pointwise(op: Op) -> bool:
-    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone. Not of a
-    few features, for which the routine of convolutions has a way of its own."""
+    """Whether each result pixel, features last, depends only on the input pixel at the same place. Convolutions with
+    few features are excluded: the convolution kernel has a dedicated strategy for them."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)

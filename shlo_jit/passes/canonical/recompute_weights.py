@@ -1,9 +1,9 @@
-"""The weights of attention computed again for its gradient, which comes much later: so they need not be in memory until
-then, nor be there as a whole at all (see `fuse/attention_gradient.py`).
+"""Recompute the weights of attention for its gradient, which comes much later. They need not be in memory until then,
+and need not be materialized at all (see `fuse/attention_gradient.py`).
 
-Needs: canonical products, no duplicates (which would be made one again). Guarantees: nothing; what is computed again is
-the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small. Where a cache
-holds the exponentials of the whole function, they are kept, too.
+Needs: canonical products, no common subexpressions (which would be merged again). Guarantees: nothing; the first
+product and the elementwise ops on it are recomputed bit for bit. Sums along rows are kept, as they are small. The
+exponentials of the whole function are kept, too, if they fit into a cache.
 
     e = exponential(dot_general(q, k)); y = dot_general(divide(e, sum(e)), v); gradient(e, y)
       ->   ...; e' = exponential(dot_general(q, k)); gradient(e', y)
@@ -27,14 +27,14 @@ PRODUCT, REDUCE = "stablehlo.dot_general", "stablehlo.reduce"
 
 
 def recompute_weights(function: Op, _: Context) -> Op:
-    """The function in which ops that wait for a product read its weights, and what makes those, computed again."""
-    if sum(op.name == PRODUCT for op in walk(function.block())) < 6:  # its own, and gradients of weights, q, k and v
+    """The function in which late ops, which wait for a product, read recomputed weights."""
+    if sum(op.name == PRODUCT for op in walk(function.block())) < 6:  # two, and gradients of weights, q, k, v
         return function
     blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
     found = [late for block in blocks for late in _late_weights(block)]
     if not found:
         return function
-    kept = [from_dear(late) for late in found]
+    kept = [from_expensive(late) for late in found]
     if all(kept) and sum(nbytes for _, nbytes in filter(None, kept)) <= tuning.KEPT_WEIGHTS_BYTES:
         found = [late for late, _ in filter(None, kept)]
     late: dict[Op, set[Value]] = {}
@@ -56,7 +56,7 @@ def recompute_weights(function: Op, _: Context) -> Op:
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op in unread:
-            return operands[:1]  # something to stand for it, which nobody reads
+            return operands[:1]  # a placeholder that nothing reads
         if op not in late:
             return None
         return rw.keep(op, [compute(rw, o) if o in late[op] else x for o, x in zip(op.operands, operands, strict=True)])
@@ -65,17 +65,18 @@ def recompute_weights(function: Op, _: Context) -> Op:
 
 
 class Late(NamedTuple):
-    """What waits for a product and reads its weights, or what these are made of, or what is made of these."""
+    """The late readers of a product's weights. They need the product's result, and read its weights, values that the
+    weights are computed from, or values computed from the weights."""
 
     readers: set[Op]
     values: list[Value]
-    """What is to be computed again for these, in order."""
+    """Values to be recomputed for these readers, in order."""
     others: dict[Value, set[Op]]
-    """Of the values, those who read them in any case."""
+    """Values -> their other readers, which read them in any case."""
 
 
 def _unread(late: Late) -> set[Op]:
-    """Ops that nothing needs any more when their late readers have what is computed again."""
+    """Returns the ops that become dead when their late readers use recomputed values."""
     found: set[Op] = set()
     for value in reversed(late.values):
         if value.op is not None and late.others[value] <= found:
@@ -83,22 +84,28 @@ def _unread(late: Late) -> set[Op]:
     return found
 
 
-def from_dear(late: Late) -> tuple[Late, int] | None:
-    """The same from dear values on, which are kept; and the bytes of those. None where others are read, too."""
-    dear = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.DEAR_COST}
-    behind: list[Value] = []
+def from_expensive(late: Late) -> tuple[Late, int] | None:
+    """Returns the same readers with only the values after expensive ones recomputed, and the bytes of the expensive
+    values that are kept. None if the readers need other values, too."""
+    expensive = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.DEAR_COST}
+    after: list[Value] = []
     for value in late.values:
-        if value not in dear and value.op is not None and any(o in dear or o in behind for o in value.op.operands):
-            behind.append(value)
-    reads = {o for op in (*late.readers, *(v.op for v in behind)) if op is not None for o in op.operands}
-    if not reads & set(late.values) <= dear | set(behind):
+        if (
+            value not in expensive
+            and value.op is not None
+            and any(o in expensive or o in after for o in value.op.operands)
+        ):
+            after.append(value)
+    reads = {o for op in (*late.readers, *(v.op for v in after)) if op is not None for o in op.operands}
+    if not reads & set(late.values) <= expensive | set(after):
         return None
-    others = {v: late.others[v] for v in behind}
-    return Late(late.readers, behind, others), sum(v.tensor.nbytes for v in reads & dear)
+    others = {v: late.others[v] for v in after}
+    return Late(late.readers, after, others), sum(v.tensor.nbytes for v in reads & expensive)
 
 
 def _late_weights(block: Block) -> list[Late]:
-    """Of the products of a block. Nothing of one whose weights others read as well: they are in memory in any case."""
+    """Returns the late readers of the products of a block. A product whose weights other ops read as well is left out:
+    they are in memory in any case."""
     place = {op: i for i, op in enumerate(block.ops)}
     weights = [(op, found) for op in block.ops if op.name == PRODUCT and (found := _matrices(op, place))]
     if not weights:
@@ -111,7 +118,7 @@ def _late_weights(block: Block) -> list[Late]:
     late: list[Late] = []
     for i, (product, matrices) in enumerate(weights):
         todo = [*matrices]
-        while todo:  # what is made of them, and does not wait
+        while todo:  # values computed from them that do not wait
             for op in readers.get(todo.pop(), []):
                 if _is_computed(op) and not waits[op] >> i & 1 and op.result not in matrices:
                     matrices.add(op.result)
@@ -127,17 +134,17 @@ def _late_weights(block: Block) -> list[Late]:
 
 
 def _read_inside(op: Op) -> list[Value]:
-    """What the regions of an op read."""
+    """Returns the values that the regions of an op read."""
     return [v for region in op.regions for block in region.blocks for o in walk(block) for v in o.operands]
 
 
 def _is_computed(op: Op) -> bool:
-    """An element at a time."""
+    """Whether an op computes each element separately."""
     return is_elementwise(op) or OPS[op.name].index_map is not None
 
 
 def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
-    """For each op of the block, those of the products whose results it needs: a bit each."""
+    """Returns, for each op of the block, the set of products whose results it needs, as a bit mask."""
     waits: dict[Op, int] = {}
     bits = {op: 1 << i for i, op in enumerate(products)}
     for op in block.ops if products else []:
@@ -150,8 +157,9 @@ def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
 
 
 def _matrices(second: Op, place: dict[Op, int]) -> set[Value]:
-    """What the left operand of a product is made of, element by element, from another product of the block, that
-    included; nothing where it is otherwise, does not pay, or is a long search. `place` numbers the block's ops."""
+    """Returns the values between two products of the block: computed element by element from the first product, which
+    is included, for the left operand of the second. Empty if there is no such product, if it does not pay off, or if
+    the search is long. `place` numbers the block's ops."""
     size = second.operands[0].tensor.size
     seen: set[Value] = set()
     todo, first = [second.operands[0]], None
@@ -172,12 +180,12 @@ def _matrices(second: Op, place: dict[Op, int]) -> set[Value]:
     found = {first.result}
     for op in sorted((v.op for v in seen if v.op is not None), key=lambda op: place[op]):
         if _is_computed(op) and any(o in found for o in op.operands):
-            found.add(op.result)  # what is no function of the scores, as a mask, is left as it is
+            found.add(op.result)  # values that do not depend on the scores, such as a mask, are not recomputed
     return found
 
 
 def _pays(first: Op, second: Op) -> bool:
-    """Whether the gradient would go by blocks of rows: it has enough tasks."""
+    """Whether the gradient would be computed in blocks of rows: it has enough tasks."""
     batch, m, n, k = extents_of(first)
     other = extents_of(second)
     if any(isinstance(x, Size) for x in (batch, m, n, k, *other)) or n < tuning.ATTENTION_LEAST_COLUMNS:

@@ -1,5 +1,5 @@
-"""Gathers that write their slices where a transpose would move them to, as in the biases of attention by distance:
-whoever reads the result goes along it, and not across.
+"""Fold transposes into gathers, which write their slices in the transposed order, for example for attention biases by
+distance. Readers of the result access it contiguously then.
 
 Needs: static shapes. Guarantees: nothing; a gather that only a transpose reads is dead.
 
@@ -22,9 +22,9 @@ PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 
 
 def transposed_gathers(function: Op, _: Context) -> Op:
-    """The function with gathers in place of the transposes that were the only readers of other ones, wherever
-    dimensions of slices pass those of indices and neither change their order among themselves. A product's operand is
-    left alone: it is read in any order, and slices are copied faster whole."""
+    """The function with gathers in place of transposes that are the only readers of other gathers. The transpose may
+    interleave slice dimensions and index dimensions differently, but must keep the order within each group. Operands of
+    products stay: they are read in any order, and copying whole slices is faster."""
     ops = [*walk(function.block())]
     if not any(op.name == GATHER for op in ops):
         return function

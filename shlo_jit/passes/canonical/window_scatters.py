@@ -1,6 +1,6 @@
-"""Scatters of one window to a place that is known: an update of a slice, as frontends write `x.at[1:-1].add(y)`.
+"""Rewrite scatters of one window to a known place as updates of a slice: frontends write `x.at[1:-1].add(y)` so.
 
-Needs: static shapes; bodies on scalars. Guarantees: nothing. Loops can be made of what remains.
+Needs: static shapes; bodies on scalars. Guarantees: nothing. The resulting ops can be fused into loops.
 
     scatter(x, [1], y, body = add)   ->   dynamic_update_slice(x, slice(x, [1:9]) + y, 1)
 """
@@ -24,7 +24,7 @@ SCATTER = "stablehlo.scatter"
 
 
 def window_scatters(function: Op, _: Context) -> Op:
-    """The function with such scatters as updates of slices."""
+    """The function with such scatters rewritten as updates of slices."""
     if not any(op.name == SCATTER for op in walk(function.block())):
         return function
     return rewrite(function, _visit)
@@ -58,7 +58,8 @@ def _slice(rw: Rewriter, x: Value, corner: tuple[int, ...], window: Value) -> Va
 
 
 def _body(op: Op) -> Op | None:
-    """What combines an element with its update: one op of both, or the terminator where the update takes its place."""
+    """Returns the op that combines an element with its update, or the terminator if the update replaces the element.
+    None for any other body."""
     block = op.block()
     (result,) = block.terminator.operands
     if result is block.arguments[1]:
@@ -72,7 +73,7 @@ def _body(op: Op) -> Op | None:
 
 
 def _window(op: Op) -> tuple[int, ...]:
-    """The shape of the update with all dimensions of the operand."""
+    """Returns the shape of the update with all dimensions of the operand."""
     numbers, update = op.attributes["scatter_dimension_numbers"], op.operands[2].tensor.extents
     sizes = iter([update[d] for d in dims_of(numbers, "update_window_dims")])
     thin = dims_of(numbers, "inserted_window_dims")
@@ -80,7 +81,7 @@ def _window(op: Op) -> tuple[int, ...]:
 
 
 def _corner(op: Op) -> tuple[int, ...] | None:
-    """Where the only window begins, if that is known and all of it lies inside."""
+    """Returns the start of the only window if it is known and the window is within the operand, else None."""
     x, indices, update = op.operands
     numbers = op.attributes["scatter_dimension_numbers"]
     if dims_of(numbers, "input_batching_dims") or indices.op is None or indices.op.name != "stablehlo.constant":

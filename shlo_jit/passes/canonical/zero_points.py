@@ -2,7 +2,7 @@
 
     sum_k (x_k - zx) * (y_k - zy)  =  sum x*y  -  zx * sum y  -  zy * (sum x  -  k * zx)
 
-All of it holds modulo a power of two, so it is exact whatever overflows.
+The equation holds modulo a power of two, so the result is exact even if sums overflow.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from shlo_jit.passes.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class Side:
-    """An operand of an integer product: it stands for `value - zero`."""
+    """An operand of an integer product: it represents `value - zero`."""
 
     value: Value
     zero: int | Value = 0
     along: tuple[int, ...] = ()
-    """Dimensions of `value` that the dimensions of `zero` lie along, in their order, where it is no number."""
+    """Dimensions of `value` that correspond to the dimensions of `zero`, in order, if `zero` is a value."""
 
     @property
     def is_zero(self) -> bool:
@@ -41,8 +41,8 @@ class Side:
 def integer_product(
     rw: Rewriter, lhs: Side, rhs: Side, roles: Sequence[tuple[int, ...]], dtype: DType
 ) -> tuple[Value, dict[int, int]]:
-    """The product of value - zero for both sides, in `dtype`, and where the kept dimensions of the rhs lie in it.
-    `roles` as in `mk.dot`; zeros do not lie along what is summed over."""
+    """Emits the product of value - zero for both sides, in `dtype`. Returns it and the result's dimensions of the rhs's
+    kept dimensions. `roles` are as in `mk.dot`; zeros must not vary along the contracting dimensions."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = roles
     total = mk.dot(rw, (lhs.value, rhs.value), roles, dtype)
     lhs_free, rhs_free = (
@@ -67,7 +67,7 @@ def integer_product(
 
 
 def _zeros(rw: Rewriter, side: Side, like: Value, places: dict[int, int]) -> Value:
-    """The zero of a side, of the type and shape of `like`, whose dimensions are those of `places`."""
+    """Returns the zero of a side in the type and shape of `like`, with its dimensions mapped by `places`."""
     if isinstance(side.zero, int):
         return mk.splat_like(rw, like, side.zero)
     zero = mk.convert(rw, side.zero, like.tensor.storage)
@@ -77,8 +77,8 @@ def _zeros(rw: Rewriter, side: Side, like: Value, places: dict[int, int]) -> Val
 def _corrected(
     rw: Rewriter, total: Value, side: Side, places: dict[int, int], sums: Value, where: Sequence[int]
 ) -> Value:
-    """total - zero * sums: the sums, of the other side, lie along the result's dimensions `where`, the dimensions of
-    this side along those of `places`."""
+    """total - zero * sums, where the sums of the other side have the result's dimensions `where`, and the dimensions of
+    this side map to `places`"""
     if isinstance(side.zero, int):
         return _less(rw, total, side.zero, sums, where)
     wide = mk.broadcast(rw, sums, mk.shape_of(total), where)
@@ -86,19 +86,20 @@ def _corrected(
 
 
 def _less(rw: Rewriter, total: Value, factor: int, sums: Value, where: Sequence[int]) -> Value:
-    """total - factor * sums, the sums lying along the result's dimensions `where`"""
+    """total - factor * sums, where the sums have the result's dimensions `where`"""
     product = mk.apply(rw, "multiply", sums, mk.splat_like(rw, sums, factor))
     return mk.apply(rw, "subtract", total, mk.broadcast(rw, product, mk.shape_of(total), where))
 
 
 def _along(places: dict[int, int]) -> list[int]:
-    """Result dimensions of an operand's kept dimensions, in the operand's order."""
+    """Returns the result's dimensions of an operand's kept dimensions, in the operand's order."""
     return [places[d] for d in sorted(places)]
 
 
 def _sums(rw: Rewriter, value: Value, over: Sequence[int], dtype: DType, batch: Sequence[int] = ()) -> Value:
-    """Sums over dimensions, of a constant at compile time. They are formed as a product with ones, which is a kernel of
-    its own: a reduction would be fused with what reads it, and take that away from the product it is to correct."""
+    """Returns sums over dimensions; those of a constant are computed at compile time. The sums are a product with ones,
+    which is a separate kernel. A reduction would be fused with its consumer, which could then not be fused with the
+    product."""
     known = constant_value(value)
     if known is not None:
         array = known.astype(np.int64).sum(tuple(over))
@@ -113,7 +114,7 @@ def _sums(rw: Rewriter, value: Value, over: Sequence[int], dtype: DType, batch: 
 def integer_convolution(
     rw: Rewriter, lhs: Side, rhs: Side, attributes: Mapping[str, Any], shape: tuple[int, ...], dtype: DType
 ) -> Value:
-    """The convolution of value - zero for both sides, of this shape, in `dtype`; zeros are numbers."""
+    """Emits the convolution of value - zero for both sides, with this shape, in `dtype`. The zeros must be numbers."""
     x, zx, zy = lhs.value, lhs.zero, rhs.zero
     assert isinstance(zx, int) and isinstance(zy, int)
     numbers = attributes["dimension_numbers"]

@@ -1,2 +1,2 @@
-"""Compound ops as core ops. Helpers: the rules of `expand`, a family a file: `bitcast`, `chlo`, `contract`, `data`,
-`dynamic`, `norm`, `random`, `rng`, `shapes`."""
+"""Compound ops rewritten as core ops. Helpers: the rules of `expand`, one family per file: `bitcast`, `chlo`,
+`contract`, `data`, `dynamic`, `norm`, `random`, `rng`, `shapes`."""

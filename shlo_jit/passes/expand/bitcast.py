@@ -4,8 +4,8 @@
     narrow to wide      the union of x_k << (k * bits)
     complex to complex  part by part
 
-The lower bits come first, as they do in memory. There is no integer of 6 bits, so floats of 6 bits and their bits (as
-ui8) are each looked up in a table of the other.
+The lower bits come first, as they do in memory. There is no 6-bit integer type, so 6-bit floats and their bits (as ui8)
+are converted to each other by table lookup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def expand_bitcast(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """One of the three forms; what keeps the width has an emitter."""
+    """Expands one of the three forms; a bitcast that keeps the width is emitted directly."""
     x = operands[0]
     if not mk.is_static(x):
         return None
@@ -37,7 +37,7 @@ def expand_bitcast(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Valu
 
 
 def from_bits(rw: Rewriter, bits: Value, dtype: DType) -> Value:
-    """Values of a dtype whose bits are the low ones of unsigned integers."""
+    """Returns values of a dtype whose bits are the low bits of unsigned integers."""
     if dtype.bits == 6:
         low = mk.apply(rw, "and", bits, mk.splat_like(rw, bits, 63))
         return _looked_up(rw, np.arange(64, dtype=np.uint8).view(dtype.numpy), mk.convert(rw, low, UI32), dtype)
@@ -48,11 +48,11 @@ def from_bits(rw: Rewriter, bits: Value, dtype: DType) -> Value:
 
 
 def _bits_of(rw: Rewriter, x: Value) -> Value:
-    """The bits of each element as an unsigned integer."""
+    """Returns the bits of each element as an unsigned integer."""
     dtype = x.tensor.storage
     if dtype.bits != 6:
         return _rebit(rw, x, _pattern(dtype))
-    # the sign, the exponent and 3 bits of the mantissa of the same number as f32 tell them all apart
+    # sign, exponent and 3 mantissa bits of the same number as f32 distinguish all values
     words = _rebit(rw, mk.convert(rw, x, F32), UI32)
     index = mk.apply(rw, "shift_right_logical", words, mk.splat_like(rw, words, 20))
     patterns = np.arange(64, dtype=np.uint8)
@@ -62,7 +62,7 @@ def _bits_of(rw: Rewriter, x: Value) -> Value:
 
 
 def _looked_up(rw: Rewriter, table: np.ndarray, index: Value, dtype: DType) -> Value:
-    """The table's elements at indices."""
+    """Returns the table's elements at the indices."""
     shape = mk.shape_of(index)
     numbers = StructAttr(
         "stablehlo.gather",
@@ -79,12 +79,12 @@ def _looked_up(rw: Rewriter, table: np.ndarray, index: Value, dtype: DType) -> V
 
 
 def _pattern(dtype: DType) -> DType:
-    """The unsigned integer with the bits of a dtype."""
+    """Returns the unsigned integer type for the bits of a dtype."""
     return I1 if dtype.kind == "b" else UI8 if dtype.bits == 6 else DTYPES[f"ui{dtype.bits}"]
 
 
 def _rebit(rw: Rewriter, x: Value, dtype: DType) -> Value:
-    """bitcast_convert to a dtype of the same width."""
+    """Emits bitcast_convert to a dtype of the same width."""
     return x if x.tensor.storage == dtype else rw.emit1("stablehlo.bitcast_convert", [x], mk.with_dtype(x, dtype))
 
 
@@ -112,7 +112,7 @@ def _join(rw: Rewriter, x: Value, target: DType) -> Value:
 
 
 def _parts(rw: Rewriter, x: Value, out: TensorType) -> Value:
-    """complex<f64> as two complex<f32>, its real part and its imaginary part, or back."""
+    """Converts complex<f64> to two complex<f32>, the real part and the imaginary part, or back."""
     source, target = x.tensor.storage.part, out.storage.part
     re, im = (rw.emit1(f"stablehlo.{name}", [x], mk.with_dtype(x, source)) for name in ("real", "imag"))
     shape = mk.shape_of(x)

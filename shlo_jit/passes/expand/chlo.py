@@ -1,4 +1,4 @@
-"""Expansions of CHLO: square, conj, constant_like, the ops that broadcast, scan."""
+"""Expansions of CHLO: square, conj, constant_like, the broadcasting ops, cosh and sinh, scan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def expand_square(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value
 
 
 def expand_conj(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """conj(a + bi) = a - bi; real numbers are their own"""
+    """conj(a + bi) = a - bi; conj(x) = x for real numbers"""
     x = operands[0]
     dtype = x.tensor.storage
     if not dtype.is_complex:
@@ -51,7 +51,7 @@ def expand_constant_like(rw: Rewriter, op: Op, operands: list[Value]) -> Sequenc
 
 
 def expand_broadcasting(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """broadcast_add(x, y) = add(broadcast_in_dim(x), broadcast_in_dim(y)), and so for the others"""
+    """broadcast_add(x, y) = add(broadcast_in_dim(x), broadcast_in_dim(y)), and likewise for the others"""
     if not (mk.is_static(op.result) and all(map(mk.is_static, operands))):
         return None
     shape = op.result.tensor.extents
@@ -68,14 +68,15 @@ def expand_broadcasting(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence
 
 
 def _halved_exponentials(rw: Rewriter, x: Value) -> tuple[Value, Value]:
-    """e^x / 2 and e^-x / 2, as e^(x + log 1/2) and e^(log 1/2 - x): no overflow before the result's own."""
+    """Returns e^x / 2 and e^-x / 2, computed as e^(x + log 1/2) and e^(log 1/2 - x): no overflow before the result
+    itself overflows."""
     half = mk.splat_like(rw, x, np.log(0.5))
     up, down = mk.apply(rw, "add", x, half), mk.apply(rw, "subtract", half, x)
     return mk.apply(rw, "exponential", up), mk.apply(rw, "exponential", down)
 
 
 def expand_cosh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """cosh(x) = e^(x + log 1/2) + e^(log 1/2 - x), in f32, where CHLO and XLA define it so
+    """cosh(x) = e^(x + log 1/2) + e^(log 1/2 - x), in f32, as CHLO and XLA define it
 
     The sum x + log 1/2 is rounded, which costs several ulps; other types have a more accurate kernel.
     """
@@ -88,7 +89,7 @@ def expand_cosh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
 def expand_sinh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """sinh(x) = e^(x + log 1/2) - e^(log 1/2 - x); for |x| < 1, (m + m / (m + 1)) / 2 with m = e^x - 1
 
-    In f32 only, as `expand_cosh`.
+    In f32 only, like `expand_cosh`.
     """
     x = operands[0]
     if x.tensor.dtype != F32 or not mk.is_static(x):
@@ -104,7 +105,8 @@ def expand_sinh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
 
 # ---------------------------------------------------------------------------- scan
 def expand_scan(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """A while over the scanned dimension: it carries its turn, the outputs as far as they are, and the carries.
+    """Expands scan to a while loop over the scanned dimension, which carries its counter, the outputs so far, and the
+    carries.
 
     while (i < n) { row = body(x[i], carries); y[i] = row; i = i + 1 }
     """
@@ -117,9 +119,9 @@ def expand_scan(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
     axis, reverse = op.int("dimension"), bool(op.attributes.get("is_reverse", False))
     inputs, state = operands[: len(operands) - carries], operands[len(operands) - carries :]
     n = mk.shape_of(inputs[0])[axis] if inputs else op.int("scan_dim_size")
-    turn = mk.constant(rw, tensor((), I64), 0)
+    counter = mk.constant(rw, tensor((), I64), 0)
     empty = [mk.constant(rw, o.tensor, 0) for o in op.results[:count]]
-    start = [turn, *empty, *state]
+    start = [counter, *empty, *state]
 
     def condition(args: list[Value]) -> list[Value]:
         last = mk.constant(rw, tensor((), I64), n)
@@ -147,7 +149,8 @@ def _carries(op: Op) -> int:
 
 
 def _region(rw: Rewriter, like: list[Value], write) -> Region:
-    """A region with arguments of the types of `like`; `write` emits its ops and says what it returns."""
+    """Returns a region with arguments of the types of `like`; `write` emits its ops and returns the region's
+    results."""
     block = Block([Value(v.type) for v in like])
     rw.blocks.append(block)
     rw.emit("stablehlo.return", write(block.arguments), [])
@@ -161,7 +164,7 @@ def _corner(rw: Rewriter, rank: int, axis: int, at: Value) -> list[Value]:
 
 
 def _take(rw: Rewriter, x: Value, axis: int, at: Value) -> Value:
-    """x[..., at, ...] without the dimension."""
+    """x[..., at, ...] without that dimension"""
     shape = mk.shape_of(x)
     sizes = [1 if d == axis else k for d, k in enumerate(shape)]
     t = tensor(tuple(sizes), x.tensor.dtype)

@@ -34,8 +34,8 @@ def expand_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] |
 def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """dot_general(x, y) = reduce(add, multiply(broadcast(x), broadcast(y))) of a few complex numbers
 
-    A nest needs no packing, and it rounds each product and each sum in turn, as the definition has it: where products
-    cancel, that is what others compute too.
+    A loop nest needs no packing. It rounds each product and each sum separately, like the definition. If products
+    cancel, other implementations get the same result.
     """
     lhs, rhs = operands
     dtype = op.result.tensor.storage
@@ -56,7 +56,8 @@ def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Seq
 
 # ---------------------------------------------------------------------------- einsum
 def _terms(config: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
-    """Labels of each operand and of the result; `...` becomes labels 0, 1, ... counted from its right end."""
+    """Returns the labels of each operand and of the result; `...` becomes labels 0, 1, ... counted from its right
+    end."""
     inputs, arrow, output = config.replace(" ", "").partition("->")
     texts = inputs.split(",")
     if not arrow or len(texts) != len(ranks):
@@ -75,7 +76,7 @@ def _labels(text: str, hidden: int) -> list[str]:
 
 
 def _diagonal(rw: Rewriter, x: Value, term: list[str]) -> tuple[Value, list[str]]:
-    """x_ii = sum over j of (i == j ? x_ij : 0), for every label a term repeats"""
+    """x_ii = sum over j of (i == j ? x_ij : 0), for every label that a term repeats"""
     while len(set(term)) < len(term):
         q = next(k for k, label in enumerate(term) if label in term[:k])
         p = term.index(term[q])
@@ -87,13 +88,13 @@ def _diagonal(rw: Rewriter, x: Value, term: list[str]) -> tuple[Value, list[str]
 
 
 def _sum_out(rw: Rewriter, x: Value, term: list[str], kept: set[str]) -> tuple[Value, list[str]]:
-    """Sum over the labels that nothing else has."""
+    """Sums over the labels that occur nowhere else."""
     gone = [d for d, label in enumerate(term) if label not in kept]
     return mk.reduce_sum(rw, x, gone), [label for label in term if label in kept]
 
 
 def expand_unary_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """einsum "ab->b" (x) = transpose(sum(diagonal(x))), of x in the result's type as all products"""
+    """einsum "ab->b" (x) = transpose(sum(diagonal(x))), with x in the result's type, as in all products"""
     x = operands[0]
     found = _terms(op.attributes["einsum_config"], [x.tensor.rank]) if mk.is_static(x) else None
     if found is None:
@@ -105,8 +106,8 @@ def expand_unary_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence
 
 
 def expand_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """einsum "abc,cd->adb" (x, y) = transpose(dot_general(x, y)): common labels are batching where the result has
-    them, else contracting."""
+    """einsum "abc,cd->adb" (x, y) = transpose(dot_general(x, y)): common labels are batching if the result has them,
+    else contracting."""
     if not all(map(mk.is_static, operands)):
         return None
     found = _terms(op.attributes["einsum_config"], [o.tensor.rank for o in operands])
@@ -132,7 +133,7 @@ def expand_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value
 def _drop_broadcast(
     rw: Rewriter, x: Value, term: list[str], other: Value, labels: list[str]
 ) -> tuple[Value, list[str]]:
-    """Take away dimensions of extent 1 that stand for a larger one of the other operand (only `...` has them)."""
+    """Drops dimensions of extent 1 that are broadcast to a larger one of the other operand (only `...` has them)."""
     extents = dict(zip(labels, mk.shape_of(other), strict=True))
     shape = mk.shape_of(x)
     kept = [d for d, label in enumerate(term) if not (shape[d] == 1 and extents.get(label, 1) != 1)]
@@ -141,7 +142,7 @@ def _drop_broadcast(
 
 # ---------------------------------------------------------------------------- ragged_dot
 def expand_ragged_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """Group g is the rows [sum of sizes before g, sum of sizes up to g) of the ragged dimension.
+    """Expands ragged_dot. Group g is the rows [sum of sizes before g, sum of sizes up to g) of the ragged dimension.
 
     rows:         result = select(row in group g, dot(lhs, rhs[g]), ...) over g, rows of no group are 0
     contracting:  result[g] = dot(select(row in group g, lhs, 0), rhs)
@@ -153,7 +154,7 @@ def expand_ragged_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[V
 
 
 class _Ragged:
-    """One ragged_dot being expanded."""
+    """Expansion of one ragged_dot."""
 
     def __init__(self, rw: Rewriter, op: Op, operands: list[Value]):
         attr = op.attributes["ragged_dot_dimension_numbers"]
@@ -175,7 +176,7 @@ class _Ragged:
         return mk.concatenate(self.rw, parts, 0) if parts else mk.constant(self.rw, self.type, 0)
 
     def group_edges(self) -> list[Value]:
-        """Where each group begins, and where the last one ends: sums of the sizes along their last dimension."""
+        """Returns the start of each group and the end of the last one: sums of the sizes along their last dimension."""
         rw, last = self.rw, self.sizes.tensor.rank - 1
         wide = mk.convert(rw, self.sizes, I64)
         kept = mk.shape_of(wide)[:-1]
@@ -186,14 +187,14 @@ class _Ragged:
         return edges
 
     def masked_dot(self, low: Value, high: Value) -> Value:
-        """The product of the rows in [low, high), the others taken as 0."""
+        """Returns the product of the rows in [low, high), with the other rows taken as 0."""
         d, lhs = self.dims, self.lhs
         mask = self.in_rows((low, high), mk.shape_of(lhs), range(lhs.tensor.rank))
         kept = mk.apply(self.rw, "select", mask, lhs, mk.splat_like(self.rw, lhs, 0))
         return mk.dot(self.rw, (kept, self.rhs), (d.lhs_batch, d.rhs_batch, d.lhs_sum, d.rhs_sum), self.type.storage)
 
     def rows(self) -> Value:
-        """Each row times its group's matrix."""
+        """Returns the product of each row with its group's matrix."""
         rw, d, rank = self.rw, self.dims, self.lhs.tensor.rank
         group = d.groups[0]
         inner = [[k - (k > group) for k in dims] for dims in (d.rhs_batch, d.rhs_sum)]
@@ -208,7 +209,7 @@ class _Ragged:
         return total
 
     def in_rows(self, edges: tuple[Value, Value], shape: Sequence[int], where: Sequence[int]) -> Value:
-        """low <= row < high, over a tensor in which dimension k of lhs is `where[k]`."""
+        """low <= row < high, for a tensor in which dimension k of lhs is dimension `where[k]`"""
         rw, d = self.rw, self.dims
         row = mk.iota(rw, tensor(tuple(shape), I64), where[d.ragged[0]])
         along = [where[k] for k in d.prefix(self.lhs.tensor.rank)] if edges[0].tensor.rank else []

@@ -13,7 +13,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def expand_broadcast(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """broadcast(x, sizes) = broadcast_in_dim(x) with new dimensions in front"""
+    """broadcast(x, sizes) = broadcast_in_dim(x) with new leading dimensions"""
     x = operands[0]
     if not mk.is_static(x):
         return None
@@ -23,7 +23,8 @@ def expand_broadcast(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Va
 
 
 def expand_torch_index_select(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """gather along `dim`, one index an element; leading `batch_dims` dimensions go along with those of the index"""
+    """gather along `dim`, one index per element; leading `batch_dims` dimensions are batching dimensions of both
+    operands"""
     x, index = operands
     if not (mk.is_static(x) and mk.is_static(index)):
         return None
@@ -48,7 +49,7 @@ def expand_torch_index_select(rw: Rewriter, op: Op, operands: list[Value]) -> Se
 
 # ---------------------------------------------------------------------------- map
 def expand_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """map(f, x, y) = f(x, y), every op of f on whole tensors instead of rank-0 ones"""
+    """map(f, x, y) = f(x, y), with every op of f on whole tensors instead of scalars"""
     body = op.block()
     plain = all(is_elementwise(o) or o.name in SCALAR_VIEWS or o.name in CONSTANTS for o in body.ops[:-1])
     if not plain or not all(map(mk.is_static, op.results)):
@@ -76,18 +77,18 @@ def expand_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] |
 
 CONSTANTS = {"stablehlo.constant", "chlo.constant"}
 SCALAR_VIEWS = {"stablehlo.reshape", "stablehlo.broadcast_in_dim"}
-"""Of rank-0 values these do nothing."""
+"""Ops that do nothing to scalars."""
 
 
 def expand_get_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """get_dimension_size(x) = its extent, where that is known"""
+    """get_dimension_size(x) = the extent of x, if it is known"""
     t = operands[0].type
     extent = t.shape[op.int("dimension")] if isinstance(t, TensorType) and t.shape is not None else None
     return None if extent is None else [mk.size(rw, extent)]
 
 
 def expand_constant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """A constant by another name."""
+    """constant(value) under another name"""
     value = op.attributes["value"]
     assert isinstance(value, Dense)
     return rw.emit("stablehlo.constant", [], [value.type], {"value": value})

@@ -1,7 +1,7 @@
-"""Expansions of ops with shape operands into static ones, where the shapes are known.
+"""Expansions of ops with shape operands into static ones, once the shapes are known.
 
-What the operand says is known too from a static result type (dynamic_reshape, dynamic_broadcast_in_dim, dynamic_iota,
-dynamic_gather); paddings, starts and strides have to be constants.
+A static result type determines the shape operand (dynamic_reshape, dynamic_broadcast_in_dim, dynamic_iota,
+dynamic_gather). Paddings, starts and strides must be constants.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def expand_pad(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] |
 
 
 def expand_slice(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """real_dynamic_slice(x, starts, limits, strides) = slice(x); dynamic_slice where only the strides, 1, are known"""
+    """real_dynamic_slice(x, starts, limits, strides) = slice(x), or dynamic_slice if only the strides are known, and
+    are 1"""
     x, starts, limits, strides = operands
     known = [constant_ints(v) for v in (starts, limits, strides)]
     if not (mk.is_static(op.result) and mk.is_static(x)):

@@ -1,7 +1,7 @@
 """Expand rare ops into core ops: CHLO's compound ones, batch_norm_*, products by other names, deprecated forms.
 
-Needs: inlined functions. Guarantees: ops named in `EXPANSIONS` are gone, as far as their shapes are static (a rule that
-cannot say anything leaves the op alone). The rules stand in this folder by family; each shows its equation.
+Needs: inlined functions. Guarantees: ops named in `EXPANSIONS` are gone if their shapes are static (a rule that does
+not apply leaves the op unchanged). The rules are in this folder, by family; each shows its equation.
 
     chlo.square %x   ->   multiply %x, %x
 """
@@ -44,23 +44,24 @@ _MODULES = {
 EXPANSIONS: dict[str, str] = {
     name if "." in name else f"stablehlo.{name}": module for module, names in _MODULES.items() for name in names.split()
 }
-"""Name of an op -> module of this package whose `RULES` has its rule; imported when a program has the op."""
+"""Name of an op -> module of this package whose `RULES` has its rule. The module is imported when a program has the
+op."""
 PARTLY = {"stablehlo.dot_general", "stablehlo.bitcast_convert", "chlo.cosh", "chlo.sinh"}
-"""Ops that are core ops too: their rules are for some of them."""
+"""Ops that are core ops, too: their rules expand only some of them."""
 EXPANDED = Rule("no compound op", concerns=lambda name: name in EXPANSIONS and name not in PARTLY)
-"""What holds once all shapes are known to be static."""
+"""Rule that holds once all shapes are known to be static."""
 ROUNDS = 4
-"""An expansion may give ops that expand in turn; none goes deeper."""
+"""Maximum depth of expansions: an expansion may emit ops that are expanded themselves."""
 
 
 def expansion(name: str) -> Expansion | None:
-    """The rule for an op of that name; None when it is not expanded."""
+    """Returns the rule for an op of that name, or None if it is not expanded."""
     module = EXPANSIONS.get(name)
     return None if module is None else import_module(f"shlo_jit.passes.expand.{module}").RULES[name]
 
 
 def expand(function: Op, _: Context) -> Op:
-    """The function with every expandable op replaced, and what they expand to expanded in turn."""
+    """The function with every expandable op replaced, including ops that expansions emit."""
     for _round in range(ROUNDS):
         changed = False
 

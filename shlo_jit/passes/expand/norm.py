@@ -1,7 +1,7 @@
 """Expansions of batch_norm_inference, batch_norm_training and batch_norm_grad.
 
-Floats narrower than f32 are computed in f32 and rounded at the end. Vectors lie along `feature_index`; means and sums
-are over all other dimensions.
+Floats narrower than f32 are computed in f32 and rounded at the end. Vectors have the dimension `feature_index`; means
+and sums are over all other dimensions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 class _Norm:
-    """The operands of one op, widened, and what its formulas are made of."""
+    """The operands of one op, widened, and the building blocks of its formulas."""
 
     def __init__(self, rw: Rewriter, op: Op, operands: list[Value]):
         self.rw = rw
@@ -81,7 +81,7 @@ def expand_training(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
 
 
 def expand_grad(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """With c = x - mean and r = 1 / sqrt(variance + epsilon):
+    """batch_norm_grad, where c = x - mean and r = 1 / sqrt(variance + epsilon):
 
     grad_scale = sum(g c) r, grad_offset = sum(g),
     grad_operand = scale r (g - sum(g) / n - c (sum(g c) / n) / (variance + epsilon))

@@ -1,8 +1,8 @@
 """Expansion of rng_bit_generator: counter-based generators are elementwise functions of an iota.
 
 Threefry-2x32 and Philox-4x32 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), with words laid
-out as XLA does. Each block of words is computed from a 64-bit counter (128 bits for Philox) and the key, so the loops
-fuse with what uses the bits and cut into tasks like any other.
+out as XLA does. Each block of words is computed from a 64-bit counter (128 bits for Philox) and the key. So the loops
+fuse with the consumers of the bits, and are divided into tasks like any other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
         bits, used = (_threefry_wide if dtype.bits == 64 else _threefry_narrow)(stream, shape)
     else:
         bits, used = _philox_bits(stream, shape, dtype.bits == 64)
-    return [stream.advance(used), from_bits(rw, bits, dtype)]  # a narrower type has the low bits
+    return [stream.advance(used), from_bits(rw, bits, dtype)]  # a narrower type takes the low bits
 
 
 class _Stream:
@@ -44,12 +44,12 @@ class _Stream:
     def __init__(self, rw: Rewriter, state: Value):
         self.rw = rw
         self.type = state.tensor
-        self.pieces = 64 // state.tensor.storage.bits
-        """Elements of the state in a word of 64 bits."""
-        size = mk.shape_of(state)[0] // self.pieces
+        self.per_word = 64 // state.tensor.storage.bits
+        """Elements of the state per 64-bit word."""
+        size = mk.shape_of(state)[0] // self.per_word
         if state.tensor.storage != UI64:
-            if self.pieces > 1:
-                state = mk.reshape(rw, state, (size, self.pieces))
+            if self.per_word > 1:
+                state = mk.reshape(rw, state, (size, self.per_word))
             state = rw.emit1("stablehlo.bitcast_convert", [state], tensor((size,), UI64))
         self.parts = [mk.reshape(rw, mk.slice_dim(rw, state, 0, k, k + 1), ()) for k in range(size)]
         self.key = self.halves(self.parts[0])
@@ -61,7 +61,7 @@ class _Stream:
         return mk.broadcast(self.rw, x, (count,), ())
 
     def halves(self, x: Value) -> tuple[Value, Value]:
-        """Low and high 32 bits."""
+        """Returns the low and the high 32 bits."""
         return mk.convert(self.rw, x, UI32), mk.convert(self.rw, self.op("shift_right_logical", x, 32), UI32)
 
     def join(self, low: Value, high: Value) -> Value:
@@ -74,11 +74,11 @@ class _Stream:
         return self.op("add", line, self.spread(first, count))
 
     def carry(self, moved: Value, start: Value) -> Value:
-        """1 where a sum that began at `start` has wrapped around."""
+        """Returns 1 where a sum that began at `start` has wrapped around, else 0."""
         return mk.convert(self.rw, mk.compare(self.rw, "LT", moved, start), UI64)
 
     def advance(self, used: int) -> Value:
-        """The state after so many blocks."""
+        """Returns the state after `used` blocks."""
         parts = list(self.parts)
         parts[1] = self.op("add", self.parts[1], used)
         if len(parts) == 3:
@@ -86,7 +86,7 @@ class _Stream:
         state = mk.concatenate(self.rw, [mk.reshape(self.rw, p, (1,)) for p in parts], 0)
         if self.type.storage == UI64:
             return state
-        shape = (len(parts),) if self.pieces == 1 else (len(parts), self.pieces)
+        shape = (len(parts),) if self.per_word == 1 else (len(parts), self.per_word)
         state = self.rw.emit1("stablehlo.bitcast_convert", [state], tensor(shape, self.type.storage))
         return mk.reshape(self.rw, state, self.type.extents)
 
@@ -101,9 +101,9 @@ def _threefry(s: _Stream, count: int) -> tuple[Value, Value]:
     keys = [key0, key1, s.op("xor", s.op("xor", key0, key1), 0x1BD11BDA)]
     x0, x1 = s.op("add", x0, key0), s.op("add", x1, key1)
     for group in range(5):
-        for turn in TURNS[group % 2]:
+        for distance in TURNS[group % 2]:
             x0 = s.op("add", x0, x1)
-            rotated = s.op("or", s.op("shift_left", x1, turn), s.op("shift_right_logical", x1, 32 - turn))
+            rotated = s.op("or", s.op("shift_left", x1, distance), s.op("shift_right_logical", x1, 32 - distance))
             x1 = s.op("xor", rotated, x0)
         x0 = s.op("add", x0, keys[(group + 1) % 3])
         x1 = s.op("add", s.op("add", x1, keys[(group + 2) % 3]), group + 1)
@@ -116,7 +116,7 @@ def _threefry_wide(s: _Stream, shape: Sequence[int]) -> tuple[Value, int]:
 
 
 def _threefry_narrow(s: _Stream, shape: Sequence[int]) -> tuple[Value, int]:
-    """The two words of a block lie side by side along one dimension: the first even one, else the largest."""
+    """The two words of a block are adjacent along one dimension: the first even one, else the largest."""
     whole = list(shape) or [1]
     even = [d for d, n in enumerate(whole) if n % 2 == 0]
     split = even[0] if even else whole.index(max(whole))
@@ -148,7 +148,7 @@ def _philox(s: _Stream, count: int) -> list[Value]:
 
 
 def _philox_bits(s: _Stream, shape: Sequence[int], wide: bool) -> tuple[Value, int]:
-    """The words of a block follow one another in the flat result."""
+    """The words of a block are consecutive in the flat result."""
     count = math.prod(shape)
     blocks = -(-count * (2 if wide else 1) // 4)
     x = _philox(s, blocks)

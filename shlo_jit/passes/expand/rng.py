@@ -1,12 +1,12 @@
 """Expansion of rng: numbers of a distribution from the bits of a generator that the program keeps running.
 
 The bits are Threefry's (see `random.py`) under a key that counts the draws: the first rng that an instance of a program
-runs has key 0, the next one 1, and so on, over all of its calls and from 0 again in a new instance (an executable has
-one). So a program gives new numbers at every call, and the same sequence in every process.
+runs has key 0, the next one 1, and so on over all of its calls. A new instance starts from 0 again (an executable has
+one instance). So a program returns new numbers in every call, and the same sequence in every process.
 
     UNIFORM  floats  a + (b - a) u,  u = the leading bits / 2^24 (2^53 for f64), in [a, b)
              ints    a + (bits (b - a)) / 2^32, rounded down; 64-bit ones a + bits mod (b - a)
-             bools   a bit, where a is false and b is true
+             bools   a random bit selects a or b
     NORMAL   mu + sigma sqrt(-2 log(1 - u)) cos(2 pi v)                                          (Box and Muller, 1958)
 """
 
@@ -25,7 +25,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def expand_rng(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """Numbers in [a, b), or with mean a and deviation b."""
+    """rng(a, b) = numbers in [a, b), or with mean a and standard deviation b"""
     out = op.result.type
     if not isinstance(out, TensorType) or not out.is_static:
         return None
@@ -43,7 +43,7 @@ def expand_rng(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] |
         found = mk.convert(rw, make(rw, state, x, y), dtype)
         if distribution.value == "NORMAL":
             return [found]
-        # rounding may reach the bound that does not belong to the interval
+        # rounding may reach the excluded upper bound
         low, high = _spread(rw, a, out), _spread(rw, b, out)
         inside = mk.compare(rw, "LT", found, high)
         return [_select(rw, inside, found, low)]
@@ -67,7 +67,7 @@ def _bits(rw: Rewriter, state: Value, shape: Sequence[int], dtype: DType) -> Val
 
 
 def _unit(rw: Rewriter, bits: Value, dtype: DType) -> Value:
-    """Words to floats in [0, 1), all of the same distance."""
+    """Converts words to floats in [0, 1), equally spaced."""
     kept = 53 if dtype.bits == 64 else 24
     word = bits.tensor.storage
     leading = mk.apply(rw, "shift_right_logical", bits, mk.splat_like(rw, bits, word.bits - kept))
@@ -102,7 +102,7 @@ def _either(rw: Rewriter, state: Value, a: Value, b: Value) -> Value:
 
 
 def _integer(rw: Rewriter, state: Value, a: Value, b: Value) -> Value:
-    """Differences are taken without sign, so that they wrap around rightly. An empty interval gives a."""
+    """Differences are taken as unsigned integers, so that they wrap around correctly. An empty interval returns a."""
     dtype = a.tensor.storage
     unsigned = DTYPES[f"ui{dtype.bits}"]
 

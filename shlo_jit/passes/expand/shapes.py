@@ -13,7 +13,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def expand_set_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """set_dimension_size(x, n) = slice(x) to the static size the result has"""
+    """set_dimension_size(x, n) = slice(x) to the static size of the result"""
     x = operands[0]
     if not (mk.is_static(x) and mk.is_static(op.result)):
         return None
@@ -22,7 +22,9 @@ def expand_set_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Se
     if known is not None and known[0] != size:
         raise UnsupportedError(
             diagnose(
-                f"set_dimension_size to {known[0]} of a result with extent {size}", op.span, label="dimension-size"
+                f"set_dimension_size: the size is {known[0]}, but the result has extent {size}",
+                op.span,
+                label="dimension-size",
             )
         )
     if mk.shape_of(x) == op.result.tensor.extents:
@@ -31,7 +33,7 @@ def expand_set_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Se
 
 
 def expand_compute_reshape_shape(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """compute_reshape_shape(n, s) = s, with n / product(the others) for -1"""
+    """compute_reshape_shape(n, s) = s, with -1 replaced by n / product(the others)"""
     count, shape = (mk.convert(rw, v, I64) for v in operands)
     rank = mk.shape_of(shape)[0]
     one = mk.constant(rw, tensor((), I64), 1)
@@ -50,7 +52,7 @@ def expand_compute_reshape_shape(rw: Rewriter, op: Op, operands: list[Value]) ->
 
 
 def expand_cstr_reshapable(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """A witness is no tensor and has nothing to compute: it goes where nothing reads it, and is refused elsewhere."""
+    """A witness is not a tensor and computes nothing: it is removed if nothing reads it, and refused otherwise."""
     return [Value(op.result.type)]
 
 

@@ -1,8 +1,8 @@
-"""Which calls are written out, and which stay calls.
+"""Decide which calls are inlined and which stay calls.
 
-A call that is written out can fuse with what is around it, so all are while the program stays small. A program whose
-functions call each other often may have exponentially many ops written out: then functions of more than some number of
-ops stay functions, and so do those that would make control flow nest too deeply.
+An inlined call can fuse with the code around it, so all calls are inlined while the program stays small. Inlining can
+make a program exponentially large if its functions call each other often. Then functions above some number of ops stay
+functions, and so do those that would nest control flow too deeply.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.effects import acts
 
 NEEDS_CONSTANTS = ("stablehlo.dynamic_", "stablehlo.real_dynamic_slice", "stablehlo.rng")
-"""Ops with operands that must be constant, which they may only be where the function is called (names begin so)."""
+"""Prefixes of the names of ops with operands that must be constant: they may be constant only at the call site."""
 RUNS_ON_VALUES = {"stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice", "stablehlo.rng_bit_generator"}
 
 Called = Callable[[Op], "tuple[str, Op] | None"]
-"""The function that an op calls or names, if it does: its name and itself."""
+"""Returns the name and the function that an op calls or refers to, or None."""
 
 
 @dataclass
 class Site:
-    """A call: the op, the callee's name, levels of control flow around it; whether it must be written out (the bodies
-    of reductions and the like cannot call)."""
+    """A call site: the op, the callee's name and the levels of control flow around it. `bound` calls must be inlined
+    (the bodies of reductions and the like cannot call)."""
 
     op: Op
     callee: str
@@ -45,24 +45,25 @@ class Function:
     op: Op
     sites: list[Site] = field(default_factory=list)
     own: int = 0
-    """Ops it has."""
+    """Number of its ops."""
     own_depth: int = 0
-    """Levels of regions it has."""
+    """Levels of its regions."""
     depth: int = 0
-    """And with what is written out in it."""
+    """Levels of its regions, including inlined calls."""
     alone: bool = True
-    """It can be compiled by itself."""
+    """Whether it can be compiled separately."""
     has_effect: bool = False
     total: int = 0
-    """Ops it has with what is written out in it."""
+    """Number of its ops, including inlined calls."""
     bound: bool = False
-    """It is written out where calls must be, so all it calls is too."""
+    """Whether it is inlined at a site where calls must be inlined, so everything it calls is inlined, too."""
     callers: int = 0
-    """Calls of it in the text."""
+    """Number of calls to it in the text."""
 
 
 def call_graph(name: str, entry: Op, called: Called) -> dict[str, Function]:
-    """The functions that an entry function uses, callees before callers. Raises UnsupportedError for recursion."""
+    """Returns the functions that an entry function uses, callees before callers. Raises UnsupportedError for
+    recursion."""
     out: dict[str, Function] = {}
     open_: dict[str, Function] = {name: _function(entry, called)}
     stack = [(name, iter(open_[name].sites))]
@@ -87,30 +88,30 @@ def call_graph(name: str, entry: Op, called: Called) -> dict[str, Function]:
 
 
 def decide(functions: dict[str, Function]) -> None:
-    """Set which sites are inlined. Raises UnsupportedError where more would have to be than is sensible."""
+    """Decides which sites are inlined. Raises UnsupportedError if more would have to be inlined than is sensible."""
     for function in functions.values():
         function.has_effect |= any(functions[s.callee].has_effect for s in function.sites)
     for function in reversed(functions.values()):
-        for site in function.sites:  # what is written out in a body that cannot call does not call either
+        for site in function.sites:  # a function inlined in a body that cannot call cannot call, either
             site.bound |= function.bound
             functions[site.callee].bound |= site.bound
     limit = max(tuning.INLINE_OPS, tuning.INLINE_GROWTH * sum(f.own for f in functions.values()))
     total = 0
     for size in tuning.INLINE_SIZES:
-        total = _written_out(functions, size)
+        total = _inline_up_to(functions, size)
         if total <= limit:
             break
     *_, entry = functions.values()
     if total > tuning.INLINE_LARGEST:
-        message = f"with its calls written out, the program has more than {tuning.INLINE_LARGEST:,} ops"
+        message = f"with its calls inlined, the program has more than {tuning.INLINE_LARGEST:,} ops"
         raise UnsupportedError(diagnose(message, entry.op.span, label="too-many-ops"))
     if max(f.depth for f in functions.values()) > NESTING_LIMIT:
-        message = f"with its calls written out, it is nested too deeply (more than {NESTING_LIMIT} regions)"
+        message = f"with its calls inlined, it is nested too deeply (more than {NESTING_LIMIT} regions)"
         raise UnsupportedError(diagnose(message, entry.op.span, label="nested-too-deeply"))
 
 
-def _written_out(functions: dict[str, Function], size: int) -> int:
-    """Decide, with functions of up to so many ops written out. How many ops there are then, all together."""
+def _inline_up_to(functions: dict[str, Function], size: int) -> int:
+    """Inlines functions of up to `size` ops. Returns the total number of ops that the program has then."""
     kept: set[str] = set()
     for function in functions.values():
         function.total, function.depth = function.own, function.own_depth
@@ -147,7 +148,8 @@ def _function(op: Op, called: Called) -> Function:
 
 
 def _walk(block: Block) -> Iterator[tuple[Op, int, bool]]:
-    """Every op of a block and below, with the levels of control flow around it, and whether it is in another region."""
+    """Yields every op of a block and its regions, with the levels of control flow around it, and whether it is in a
+    region that is not control flow."""
     todo = [(block, 0, False)]
     while todo:
         block, depth, bound = todo.pop()
@@ -158,6 +160,6 @@ def _walk(block: Block) -> Iterator[tuple[Op, int, bool]]:
 
 
 def _is_static(value: Value) -> bool:
-    """A plain tensor, which any function can take and give."""
+    """Whether a value is a plain static tensor, which any function can take and return."""
     t = value.type
     return isinstance(t, TensorType) and t.is_static and t.dtype is t.storage

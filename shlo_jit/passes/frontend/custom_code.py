@@ -1,7 +1,7 @@
-"""Custom calls whose targets are code that users have brought, to be compiled with the program.
+"""Custom calls whose targets are code that users provide, to be compiled with the program.
 
-Needs: tensors alone. Guarantees: such calls are ops, or calls of machine code with which the program is linked
-(`ops/machine_code.py`). What code becomes is said by whoever knows its languages (`custom/replace.py`).
+Needs: only tensors. Guarantees: such calls are ops, or calls of machine code that is linked with the program
+(`ops/machine_code.py`). The compilers of the code's languages choose the replacement (`custom/replace.py`).
 
     custom_call @wave(%x, %y)   ->   multiply, sine, add ...
 """

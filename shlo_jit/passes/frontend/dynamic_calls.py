@@ -1,7 +1,7 @@
-"""Custom calls in which JAX writes ops whose shapes it does not know, where the shapes are known after all.
+"""Custom calls that JAX writes for ops of dynamic shape, replaced by those ops once the shapes are known.
 
-Needs: the module, whose functions the calls name as their reducers. Guarantees: those calls are the ops they stand for,
-as far as their results (and the windows of a reduce_window) are static.
+Needs: the module, whose functions the calls name as their reducers. Guarantees: those calls are replaced by the ops
+they represent if their results (and the windows of a reduce_window) are static.
 
     custom_call @stablehlo.dynamic_top_k(%x, %k) : tensor<3xf32>, tensor<3xi32>   ->   chlo.top_k %x, k = 3
     custom_call @stablehlo.dynamic_rng_bit_generator(%state, %shape)              ->   rng_bit_generator(%state)

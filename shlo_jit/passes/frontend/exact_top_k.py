@@ -23,7 +23,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
 def exact_top_k(function: Op, context: Context) -> Op:
-    """The function with every approximate top-k sorted out."""
+    """The function with every approximate top-k replaced by a sort and a slice."""
 
     def is_approximate(op: Op) -> bool:
         if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in APPROXIMATE_TOP_K:

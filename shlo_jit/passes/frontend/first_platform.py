@@ -1,8 +1,8 @@
-"""The argument that `jax.export` adds to a program for several platforms: which of them it runs on.
+"""Remove the platform index: the argument that `jax.export` adds to a program for several platforms.
 
-Needs: a verified entry function. Guarantees: it has no argument with `jax.global_constant = "_platform_index"`; what
-read it reads 0, the first of the platforms that the program was exported for (its text does not name them), or what
-the argument's attribute `shlo_jit.platform` says. Callers of the exported function do not pass that argument either.
+Needs: a verified entry function. Guarantees: it has no argument with `jax.global_constant = "_platform_index"`; its
+readers read 0, the first of the platforms that the program was exported for (its text does not name them), or the index
+in the argument's attribute `shlo_jit.platform`. Callers of the exported function do not pass that argument either.
 
     func @main(%i: tensor<i32> {jax.global_constant = "_platform_index"}, %x: ...)   ->   func @main(%x: ...)
 """
@@ -27,7 +27,7 @@ INDEX = (TensorType((), I32), TensorType((), I64))
 
 
 def first_platform(function: Op, _: Context) -> Op:
-    """The function without the argument."""
+    """The function without the platform argument."""
     described: Sequence[DictAttr | None] = function.attributes.get("arg_attrs") or ()
     old = function.block()
     known = {
@@ -56,6 +56,6 @@ def first_platform(function: Op, _: Context) -> Op:
 
 
 def _index(attributes: DictAttr) -> int:
-    """Of the platform that the argument says."""
+    """Returns the index of the platform that the argument's attributes choose, or 0."""
     chosen = attributes.get(CHOSEN)
     return chosen.value if isinstance(chosen, IntegerAttr) else 0

@@ -1,11 +1,12 @@
-"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts, or among several
-processes starts there and runs where it is done. A scalar outside a tensor (`index`) becomes a tensor of rank 0.
+"""Flatten tuples into their elements, remove tokens, and resolve asynchronous ops. An asynchronous op runs at its
+async_start; with several processes, a collective op starts there and runs at its async_done. A scalar outside a tensor
+(`index`) becomes a tensor of rank 0.
 
 Needs: inlined functions. Guarantees: every value is a tensor; no tuple, get_tuple_element, after_all, create_token,
-async_start or async_done remains. Where a custom call had tokens stands in `operand_tokens` and `result_tokens`, for
-handlers that are handed them. A collective op that is done in the block where it starts has a number `started`, and
-so has the call where it starts. Order among ops with side effects is the order of the text, which is one of those
-that tokens allow. Arguments and results of the function are flattened too, in order.
+async_start or async_done remains. `operand_tokens` and `result_tokens` record where a custom call had tokens, for
+handlers that take them. A collective op that is done in the block where it starts has a number `started`, and so has
+the call that starts it. Ops with side effects run in the order of the text, which is one of the orders that tokens
+allow. Arguments and results of the function are flattened too, in order.
 
     %t = after_all; %r:2 = infeed(%t); %p = tuple %r#0, %x; return %p, %r#1     ->     %r = infeed(); return %r, %x
     %f = async_start(%x) { all_reduce }; %y = negate(%x); %r = async_done(%f)
@@ -30,7 +31,7 @@ ALIAS = "stablehlo.output_operand_alias"
 
 
 def flatten(function: Op, context: Context) -> Op:
-    """The function over tensors alone."""
+    """The function with only tensors as values."""
     types = [a.type for a in function.block().arguments]
     types += [v.type for op in walk(function.block()) for v in op.results]
     if not any(isinstance(t, TupleType | FutureType | TokenType | ScalarType) for t in types):
@@ -40,7 +41,7 @@ def flatten(function: Op, context: Context) -> Op:
 
 
 def leaves(t: Type) -> list[Type]:
-    """The types that a value of a type is flattened to."""
+    """Returns the types that a value of a type is flattened to."""
     if isinstance(t, TupleType | FutureType):
         return [leaf for part in t.types for leaf in leaves(part)]
     if isinstance(t, ScalarType) and t.name in DTYPES:
@@ -49,8 +50,8 @@ def leaves(t: Type) -> list[Type]:
 
 
 def _started(block: Block) -> dict[Op, Op]:
-    """The async_done and async_start ops of collective ops that may run where they are done: in the same block, and
-    nobody else reads the future."""
+    """Returns async_done -> async_start for the collective ops that may run at their async_done: it is in the same
+    block, and is the only reader of the future."""
     ops = list(walk(block))
     readers = Counter(v for op in ops for v in op.operands)
     found = {}
@@ -64,7 +65,7 @@ def _started(block: Block) -> dict[Op, Op]:
 
 
 def _is_one_collective(body: Block) -> bool:
-    """Whether a region is a collective op on its arguments, and gives its results."""
+    """Whether a region is a single collective op on its arguments whose results it returns."""
     op = body.ops[0]
     own = set(body.arguments).issuperset(op.operands) and body.terminator.operands == op.results
     return own and OPS[op.name].has("collective")
@@ -73,14 +74,14 @@ def _is_one_collective(body: Block) -> bool:
 class _Flatten:
     def __init__(self, started: dict[Op, Op]) -> None:
         self.started = started
-        """async_done -> async_start, of what runs where it is done."""
+        """async_done -> async_start, for collective ops that run at their async_done."""
         self.numbers = {start: IntegerAttr(n) for n, start in enumerate(started.values())}
         self.parts: dict[Value, list[Value]] = {}
         """Old value -> the new values it consists of."""
         self.blocks: list[Block] = []
 
     def block(self, old: Block) -> Block:
-        """A new block from an old one."""
+        """Returns a new block built from an old one."""
         for a in old.arguments:
             self.parts[a] = [Value(t, name=a.name) for t in leaves(a.type)]
         new = Block(self.flat(old.arguments))
@@ -94,7 +95,7 @@ class _Flatten:
         return [part for v in values for part in self.parts[v]]
 
     def divide(self, old: Sequence[Value], new: Sequence[Value]) -> None:
-        """Let the old values consist of the new ones, in order."""
+        """Assigns the new values, in order, to the old ones as their parts."""
         rest = iter(new)
         for v in old:
             self.parts[v] = [next(rest) for _ in leaves(v.type)]
@@ -122,7 +123,7 @@ class _Flatten:
             self.keep(op, operands)
 
     def start(self, op: Op, inner: Op) -> None:
-        """The call where a collective op starts."""
+        """Emits the call that starts a collective op."""
         attributes = {"call_target_name": START, "has_side_effect": True, "started": self.numbers[op]}
         start = Op("stablehlo.custom_call", self.flat(inner.operands), [], attributes)
         start.source, start.start, start.end = op.source, op.start, op.end
@@ -130,7 +131,7 @@ class _Flatten:
         self.parts[op.result] = []
 
     def finish(self, op: Op, start: Op) -> None:
-        """The collective op itself, where it is done."""
+        """Emits the collective op at its async_done."""
         inner = start.block().ops[0]
         self.keep(inner, self.flat(inner.operands))
         self.blocks[-1].ops[-1].attributes = {**inner.attributes, "started": self.numbers[start]}
@@ -143,7 +144,7 @@ class _Flatten:
         self.parts[op.result] = parts[start : start + len(leaves(t.types[index]))]
 
     def keep(self, op: Op, operands: list[Value]) -> None:
-        """The op over the parts of its operands."""
+        """Emits the op on the parts of its operands."""
         regions = [Region([self.block(b) for b in r.blocks]) for r in op.regions]
         types = [leaf for r in op.results for leaf in leaves(r.type)]
         attributes = _flat_attributes(op) if op.name == "stablehlo.custom_call" else op.attributes
@@ -157,8 +158,8 @@ class _Flatten:
 
 # ---------------------------------------------------------------------------- custom_call
 def _flat_attributes(op: Op) -> dict[str, Any]:
-    """Layouts without those of tokens, whose places are noted; aliases by the numbers of flattened operands and
-    results."""
+    """Returns a custom call's attributes with layouts and aliases for the flattened operands and results. Layouts of
+    tokens are dropped, and the positions of tokens recorded."""
     types = [v.type for v in op.operands]
     whole = TupleType(tuple(v.type for v in op.results))
     if len(whole.types) == 1 and isinstance(whole.types[0], TupleType):
@@ -179,7 +180,7 @@ def _flat_attributes(op: Op) -> dict[str, Any]:
 
 
 def _all_leaves(types: Sequence[Type]) -> list[Type]:
-    """As `leaves`, with the tokens."""
+    """Returns the types like `leaves`, but includes tokens."""
     nested = [_all_leaves(t.types) if isinstance(t, TupleType | FutureType) else [t] for t in types]
     return [leaf for part in nested for leaf in part]
 
@@ -198,7 +199,7 @@ def _flat_alias(alias: StructAttr, operands: list[Type], results: TupleType) -> 
 
 
 def _offset(t: Type, path: Sequence[int]) -> int:
-    """How many leaves come before the part of a tuple at `path`."""
+    """Returns how many leaves precede the part of a tuple at `path`."""
     n = 0
     for i in path:
         assert isinstance(t, TupleType)

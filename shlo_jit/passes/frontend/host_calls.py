@@ -1,7 +1,8 @@
-"""Communication with the host, and of one process with another, as custom calls of reserved names.
+"""Express communication with the host and between processes as custom calls with reserved names.
 
-Needs: nothing. Guarantees: no infeed, outfeed, send or recv. The run time answers the calls that are the host's
-(`runtime/host.py`); a transfer whose channel is among the context's `channels` is one to a process, whatever it says.
+Needs: nothing. Guarantees: no infeed, outfeed, send or recv. The runtime handles the calls to the host
+(`runtime/host.py`). A transfer whose channel is in the context's `channels` goes to a process, even if it is marked as
+a host transfer.
 
     %x, %u = infeed(%t)   ->   %x, %u = custom_call @stablehlo.infeed(%t) {has_side_effect}
     %u = send(%x, %t) {channel 7, is_host_transfer}   ->   %u = custom_call @stablehlo.send(%x, %t) {channel = 7}
@@ -23,7 +24,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 FEEDS = {"stablehlo.infeed", "stablehlo.outfeed"}
 TRANSFERS = {"stablehlo.send": SEND, "stablehlo.recv": RECV}
-"""And the targets of those to and from another process."""
+"""Transfers -> the targets of transfers to and from another process."""
 
 
 def host_calls(function: Op, context: Context) -> Op:
@@ -34,7 +35,7 @@ def host_calls(function: Op, context: Context) -> Op:
             return None
         target, config = _call(op, context)
         attributes = {"call_target_name": target, "has_side_effect": True, "backend_config": DictAttr(config)}
-        attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
+        attributes["api_version"] = IntegerAttr(4, "i32")  # in this version, backend_config is a dictionary
         return rw.emit("stablehlo.custom_call", operands, [r.type for r in op.results], attributes)
 
     return rewrite(function, visit) if any(map(_is_transfer, walk(function.block()))) else function
@@ -45,7 +46,7 @@ def _is_transfer(op: Op) -> bool:
 
 
 def _call(op: Op, context: Context) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The target that stands for a transfer, and its configuration."""
+    """Returns the target that represents a transfer, and its configuration."""
     if op.name in FEEDS:
         return op.name, ()
     channel = channel_id(op)

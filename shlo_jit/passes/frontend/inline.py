@@ -1,11 +1,10 @@
-"""Inline calls and composites: the entry function remains, and functions that are too large or too often called to be
-written out wherever they are called (`call_graph.py` decides).
+"""Inline calls and composites. The entry function remains, and so do functions that are too large or called too often
+to be inlined everywhere (`call_graph.py` decides).
 
-Needs: a verified module (callees exist). Guarantees: no `composite`, no indirect call; in what `inline_all` returns no
-call at all; a call that `inline` leaves is a `func.call` of another of its functions, in no regions but those of
-control flow, and says whether it has an effect.
-A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`; one that
-was made of an op of CHLO becomes that op.
+Needs: a verified module (callees exist). Guarantees: no `composite` and no indirect call remains. The result of
+`inline_all` has no calls at all. A call that `inline` leaves is a `func.call` of another function it returns. It is in
+no regions but those of control flow, and says whether it has an effect. A composite that the user has implemented
+becomes a custom call with the target `composite <its name>`; one that represents a CHLO op becomes that op.
 
     %0 = call @f(%x)          ->      %0 = stablehlo.add %x, %x
     func @f(%a) { return %a + %a }
@@ -27,17 +26,17 @@ from shlo_jit.passes.rewriter import rebuilt
 CALLS = {
     "func.call": "callee", "call": "callee", "func.call_indirect": "value", "stablehlo.composite": "decomposition",
 }  # fmt: skip
-"""Ops that call a function, and the attribute with its name; call_indirect finds it in the constant it calls."""
+"""Ops that call a function, and the attribute with its name; a call_indirect finds it in the constant that it calls."""
 
 COMPOSITE = "composite "
-"""What the targets of calls that stand for composites begin with."""
+"""Prefix of the targets of custom calls that represent composites."""
 
 Task = Generator["Task", Any, Any]
-"""Work that yields the work it waits for: nothing here recurses, however deep calls and regions nest."""
+"""Work that yields the work it waits for: nothing here recurses, however deeply calls and regions nest."""
 
 
 def inline_all(module: Module, entry: Op, is_registered: Registered = nothing_registered) -> Op:
-    """The function with every call replaced by its callee's body."""
+    """Returns the function with every call replaced by its callee's body."""
     inliner = _Inliner(module, is_registered)
     name = entry.attributes["sym_name"]
     call_graph(name, entry, inliner.called)  # refuses recursion
@@ -45,7 +44,7 @@ def inline_all(module: Module, entry: Op, is_registered: Registered = nothing_re
 
 
 def inline(module: Module, entry: Op, is_registered: Registered = nothing_registered) -> list[Op]:
-    """The entry function, last, and before it the functions that are called and not written out, callees first."""
+    """Returns the functions that are still called, callees first, and the entry function last."""
     inliner = _Inliner(module, is_registered)
     functions = call_graph(entry.attributes["sym_name"], entry, inliner.called)
     decide(functions)
@@ -60,22 +59,24 @@ class _Inliner:
         self.functions = {f.attributes["sym_name"]: f for f in module.functions()}
         self.is_registered = is_registered
         self.kept: dict[int, Function] = {}
-        """Call sites that stay calls (by id), and what they call."""
+        """Call sites that stay calls (by id), and their callees."""
         self.values: dict[Value, Value] = {}
 
     def called(self, op: Op) -> tuple[str, Op] | None:
-        """The function that an op calls, or that it is the address of: who calls that is seen when it is written."""
+        """Returns the name and the function that an op calls or takes the address of, or None. The callee of a
+        call_indirect is resolved when it is inlined."""
         attribute = "value" if op.name == "func.constant" else CALLS.get(op.name)
         if attribute is None or op.name == "func.call_indirect" or self.is_users(op) or composed(op) is not None:
             return None
         return self.defined(op, attribute)
 
     def is_users(self, op: Op) -> bool:
-        """A composite that the user has an implementation of."""
+        """Whether an op is a composite that the user has implemented."""
         return op.name == "stablehlo.composite" and self.is_registered(COMPOSITE + op.attributes["name"])
 
     def defined(self, op: Op, attribute: str) -> tuple[str, Op]:
-        """The function that an op's attribute names."""
+        """Returns the name and the function that an op's attribute names. Raises VerifyError if there is none with a
+        body."""
         symbol = op.attributes[attribute]
         name = symbol.name if isinstance(symbol, SymbolRef) else str(symbol)
         callee = self.functions.get(name)
@@ -84,7 +85,7 @@ class _Inliner:
         return name, callee
 
     def written(self, function: Op, is_entry: bool = True) -> Op:
-        """A function with its calls written out."""
+        """Returns a function with its calls inlined."""
         self.values = {}
         new = rebuilt(function, run_task(self.block(function.block())))
         if not is_entry:  # attributes of arguments are for the caller of a program
@@ -140,7 +141,7 @@ class _Inliner:
 
 
 def run_task(task: Task) -> Any:
-    """Run a task and those it waits for; what it returns."""
+    """Runs a task and the tasks it waits for. Returns its result."""
     stack, value = [task], None
     while stack:
         try:
@@ -156,26 +157,26 @@ def run_task(task: Task) -> Any:
 
 def _emit(into: Block, op: Op, name: str, operands: list[Value], attributes: dict[str, Any],
           regions: list[Region] | None = None) -> list[Value]:  # fmt: skip
-    """Append an op in the place of another; its results."""
+    """Appends an op with the source location of another one. Returns its results."""
     new = Op(name, operands, [r.type for r in op.results], attributes, regions, op.source, op.start, op.end)
     into.ops.append(new)
     return new.results
 
 
 def _known_function(call: Op, callee: Value) -> Op:
-    """The func.constant that a call_indirect calls."""
+    """Returns the func.constant that a call_indirect calls."""
     if callee.op is None or callee.op.name != "func.constant":
         raise UnsupportedError(
             diagnose(
-                f"{call.name} of a function that is not known at compile time", call.span, label="unknown-function"
+                f"{call.name}: the called function is not known at compile time", call.span, label="unknown-function"
             )
         )
     return callee.op
 
 
 def _user_composite(op: Op) -> dict[str, Any]:
-    """The attributes of a call of the user's implementation, with those of the composite."""
+    """Returns the attributes of a call of the user's implementation, including those of the composite."""
     config = op.attributes.get("composite_attributes", DictAttr(()))
     attributes = {"call_target_name": COMPOSITE + op.attributes["name"], "backend_config": config}
-    attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
+    attributes["api_version"] = IntegerAttr(4, "i32")  # in this version, backend_config is a dictionary
     return attributes

@@ -1,8 +1,8 @@
-"""Custom calls that frontends write for something with a meaning here, unless the user has registered their own.
+"""Custom calls of frontends that have a known meaning, replaced unless the user has registered an implementation.
 
-Needs: one process. Guarantees: annotations of shardings are gone, and CHLO and StableHLO ops under MHLO's name, calls
-or ops, are those ops. An assertion on shapes becomes a call of the run time, which is dropped where its condition is
-constant.
+Needs: one process. Guarantees: annotations of shardings are gone. CHLO and StableHLO ops under MHLO names, as calls or
+ops, are replaced by those ops. An assertion on shapes becomes a call to the runtime, which is dropped if its condition
+is constant.
 
     custom_call @Sharding(%x)       ->   %x
     custom_call @AllocateBuffer()   ->   zeros
@@ -30,9 +30,10 @@ ANNOTATIONS = {
     "MoveToHost", "MoveToDevice", "PinToDevice", "PinToDeviceSram", "mhlo.copy", "xla.sdy.FuncResultSharding",
     "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.PropagationBarrier", "InspectSharding",
 }  # fmt: skip
-"""Where something lives, or how it is laid out: on one device of one memory, the operand."""
+"""Targets that say where a value is stored or how it is laid out: on one device with one memory, the result is the
+operand."""
 DROPPED = {"dce_sink", "xla.sdy.ShardingGroup"}
-"""What takes an operand and gives nothing."""
+"""Targets that take operands and return nothing."""
 
 
 def known_calls(function: Op, context: Context) -> Op:
@@ -69,18 +70,18 @@ def _replace(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | N
             return None
         config = DictAttr((("error_message", op.attributes.get("error_message", "shape assertion failed")),))
         attributes = {"call_target_name": target, "has_side_effect": True, "backend_config": config}
-        attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
+        attributes["api_version"] = IntegerAttr(4, "i32")  # in this version, backend_config is a dictionary
         return rw.emit(op.name, operands, [], attributes)
     return _meant(rw, op, operands) if target.startswith("mhlo.") else None
 
 
 def _annotated(op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """The operands, where the results are the same but for what the call says of them."""
+    """Returns the operands if the results have the same types, apart from what the call annotates."""
     return operands if [v.type for v in operands] == [r.type for r in op.results] else None
 
 
 def _meant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """The op that a call or an op of MHLO's stands for."""
+    """Replaces an MHLO call or op by the op that it represents."""
     meant = replacement(op)
     if meant is None:
         return None
@@ -92,8 +93,8 @@ def _meant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | Non
 
 
 def _smallest(rw: Rewriter, op: Op, x: Value) -> Sequence[Value] | None:
-    """The first elements of x in ascending order along its last dimension, as many as the result has, and their
-    indices; of equal ones those with the lower index."""
+    """Returns the first elements of x in ascending order along its last dimension, as many as the result has, and their
+    indices. Ties are ordered by index."""
     values, indices = (r.type for r in op.results)
     if not isinstance(values, TensorType) or not isinstance(indices, TensorType):
         return None

@@ -1,10 +1,10 @@
-"""Groups that are written as axes of a mesh.
+"""Process groups that are written as axes of a mesh.
 
     #stablehlo.replica_group_mesh_axes<mesh = @mesh, axes = [#stablehlo.axis_ref<name = "x">]>
 
-A mesh is an array of devices, its axes are the dimensions. The devices of a group differ in their places along the
-axes named, the first of which changes slowest; there is a group for each place along the others. A sub-axis `(m)k` is
-the part of size k of an axis that is seen as m x k x the rest.
+A mesh is an array of devices, its axes are the dimensions. The devices of a group differ in their coordinates along the
+axes named, the first of which changes slowest; there is a group for each combination of the other coordinates. A
+sub-axis `(m)k` is the part of size k of an axis that is seen as m x k x the rest.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Mesh(NamedTuple):
 
 
 def mesh_groups(op: Op, module: Module, grid: Grid) -> tuple[Groups, Strategy]:
-    """The groups of a collective op whose `replica_groups` are axes of a mesh, as ids of devices, and what these are:
-    partitions, where the mesh has as many devices. Raises UnsupportedError."""
+    """Returns the groups of a collective op whose `replica_groups` are axes of a mesh, as device ids, and the strategy
+    for these ids: partitions if the mesh has as many devices, else processes. Raises UnsupportedError."""
     attribute = op.attributes["replica_groups"]
     assert isinstance(attribute, StructAttr)
     name = mesh_symbol(op)
     mesh = next((_mesh(other) for other in module.body.ops if other.attributes.get("sym_name") == name), None)
     if mesh is None:
-        refuse(op, f"{op.name}: @{name} is no mesh, or its axes are written in a way that is not known here")
+        refuse(op, f"{op.name}: expected @{name} to be a mesh with axes in a known format")
     if len(mesh.devices) not in (grid.num_partitions, grid.num_processes):
         one = grid.num_processes == 1
         has = f"{len(mesh.devices)} device{'' if len(mesh.devices) == 1 else 's'}"
@@ -55,11 +55,11 @@ def mesh_groups(op: Op, module: Module, grid: Grid) -> tuple[Groups, Strategy]:
 
 
 Part = tuple[str, int, int]
-"""Of an axis: how many places there are in what comes before it, and in that and the part itself."""
+"""Part of an axis: its name, the number of coordinates before the part, and that number times the size of the part."""
 
 
 def _part(op: Op, axis: Any, mesh: Mesh, cuts: dict[str, set[int]]) -> Part:
-    """One entry of `axes`, whose ends are noted among the axis's `cuts`. Raises UnsupportedError."""
+    """Returns one entry of `axes`, and adds its ends to the axis's `cuts`. Raises UnsupportedError."""
     name = axis.get("name") if isinstance(axis, StructAttr) else None
     if not isinstance(name, str) or name not in cuts:
         refuse(op, f"{op.name}: expected axes of @{mesh_symbol(op)}, got {name or axis}", expected=", ".join(cuts))
@@ -68,12 +68,16 @@ def _part(op: Op, axis: Any, mesh: Mesh, cuts: dict[str, set[int]]) -> Part:
     cuts[name] |= {before, before * size}
     ends = sorted(cuts[name])
     if ends[0] != 1 or ends[-1] != mesh.axes[name] or any(b % a for a, b in pairwise(ends)):
-        refuse(op, f"{op.name}: axis {name} of size {mesh.axes[name]} has no part ({before}){size} beside the others")
+        refuse(
+            op,
+            f"{op.name}: axis {name} of size {mesh.axes[name]} has no sub-axis ({before}){size} that fits the others",
+        )
     return name, before, before * size
 
 
 def _groups(op: Op, mesh: Mesh, cuts: dict[str, set[int]], wanted: list[Part]) -> Groups:
-    """The devices as an array with a dimension for each part of an axis; those wanted become the last ones."""
+    """Returns the groups: the devices as an array with a dimension for each part of an axis, with the wanted parts
+    moved last."""
     parts = [(axis, a, b) for axis, ends in cuts.items() for a, b in pairwise(sorted(ends))]
     devices = np.asarray(mesh.devices).reshape([b // a for _, a, b in parts])
     inside = [i for axis, a, b in wanted for i, part in enumerate(parts) if part[0] == axis and a <= part[1] < b]
@@ -85,7 +89,8 @@ def _groups(op: Op, mesh: Mesh, cuts: dict[str, set[int]], wanted: list[Part]) -
 
 
 def _mesh(op: Op) -> Mesh | None:
-    """The mesh that an op defines: by its attribute `stablehlo.mesh`, or as Shardy's `sdy.mesh` by its text."""
+    """Returns the mesh that an op defines: by its attribute `stablehlo.mesh`, or by the text of a Shardy `sdy.mesh`.
+    None if there is none."""
     given = op.attributes.get("stablehlo.mesh")
     if isinstance(given, DictAttr):
         axes = {str(axis.get("name")): as_int(axis.get("size")) for axis in given.get("axes", ())}

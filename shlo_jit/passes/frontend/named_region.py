@@ -1,4 +1,4 @@
-"""The function that a custom call names, as a region of the op that the call becomes."""
+"""The function that a custom call names, as a region of the op that replaces the call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def named_region(rw: Rewriter, call: Op, module: Module) -> Region:
-    """The body of the one function in a call's `called_computations`, all it calls written out."""
+    """Returns the body of the one function in a call's `called_computations`, with its calls inlined."""
     named = module.function(call.attributes["called_computations"][0].name)
-    assert named is not None  # the verifier has looked
+    assert named is not None  # the verifier has checked it
     body = rw.sweep(inline_all(module, named).block())
     end = body.ops.pop()
     body.ops.append(Op("stablehlo.return", end.operands, []))

@@ -1,10 +1,10 @@
-"""Collective ops name processes by number, as on a grid of N replicas and one partition.
+"""Collective ops with processes named by number, as on a grid of N replicas and one partition.
 
-Needs: transfers as custom calls, no tuples or tokens. Guarantees: `replica_groups` is a matrix of process numbers, the
-rows filled up with -1 where they are uneven, `source_target_pairs` are process numbers, and neither channels,
-`use_global_device_ids` nor axes of meshes say what they mean. `replica_id` is the process's number, and no other op
-asks for one. No cross-replica-sum remains, and no collective op whose groups have one member each; so none at all where
-there is one process:
+Needs: transfers are custom calls, no tuples or tokens. Guarantees: `replica_groups` is a matrix of process numbers,
+with short rows padded with -1. `source_target_pairs` are process numbers. Their meaning does not depend on channels,
+`use_global_device_ids` or mesh axes. `replica_id` is the process's number, and no other op returns an id. No
+cross-replica-sum remains, and no collective op whose groups have one member each. So none remains with a single
+process:
 
     partition_id                                   ->   replica_id rem num_partitions; 0 where there is one
     replica_id                                     ->   replica_id div num_partitions; 0 where there is one
@@ -14,11 +14,11 @@ there is one process:
     collective_permute {}(x)                       ->   zeros
     custom_call @ragged_all_to_all(x, y, n: [2, 3]...)   ->   the same of n: i64[6]...; with one process, rows copied
 
-An op that no process takes part in gives zeros (`collective_broadcast` and `collective_reduce` without groups). Where
-all processes take part, no groups are one group of all.
+An op that no process takes part in returns zeros (`collective_broadcast` and `collective_reduce` without groups). For
+ops that every process takes part in, no groups mean one group of all.
 
-Raises UnsupportedError at an op whose groups name a process that there is not, leave one out that takes part, or do not
-fit its shapes.
+Raises UnsupportedError for an op whose groups name a process that does not exist, leave out one that takes part, or do
+not fit its shapes.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from shlo_jit.sizes import equal
 WHOLE = {"stablehlo." + n for n in "all_gather all_reduce all_to_all reduce_scatter cross-replica-sum".split()}
 """Ops that every process takes part in."""
 PARTIAL = {"stablehlo.collective_broadcast", "stablehlo.collective_reduce"}
-"""Ops that give zeros to a process in no group."""
+"""Ops that return zeros to a process that is in no group."""
 IDS = {"stablehlo.replica_id", "stablehlo.partition_id"}
 CALLS = {SEND, RECV, RAGGED_ALL_TO_ALL}
 
 
 def process_grid(function: Op, context: Context) -> Op:
-    """The function with all processes by number."""
+    """The function with all processes named by number."""
     if not any(_is_collective(op, context) for op in walk(function.block())):
         return function
     grid = Grid(context.num_replicas, context.num_partitions)
@@ -122,7 +122,7 @@ def _grouped(rw: Rewriter, op: Op, operands: list[Value], context: Context, grid
 
 
 def _ids(op: Op, context: Context, grid: Grid) -> tuple[Groups, Strategy]:
-    """The groups as the op has them, and what they are groups of."""
+    """Returns the groups as the op has them, and the strategy that says what their ids mean."""
     attribute = op.attributes["replica_groups"]
     if isinstance(attribute, StructAttr):
         return mesh_groups(op, context.module, grid)
@@ -131,13 +131,13 @@ def _ids(op: Op, context: Context, grid: Grid) -> tuple[Groups, Strategy]:
 
 
 def _rows(matrix: Dense) -> Groups:
-    """Without what fills them up, and without rows of nothing else."""
+    """Returns the rows without their padding; rows of only padding are dropped."""
     rows = [[int(n) for n in row if n != -1] for row in matrix.array]
     return [row for row in rows if row]
 
 
 def _groups(op: Op, ids: Groups, strategy: Strategy, grid: Grid, *, complete: bool) -> Groups:
-    """Groups of processes; `complete` ones leave none out. Raises UnsupportedError."""
+    """Returns groups of process numbers; `complete` groups must leave none out. Raises UnsupportedError."""
     count = strategy.ids_of(grid)
     if complete and not ids:
         ids = [list(range(count))]
@@ -159,7 +159,7 @@ def _matrix(groups: Groups) -> Dense:
 
 
 def _check_shapes(op: Op, size: int) -> None:
-    """Of ops whose results have other extents than their operands, for groups of `size`. Raises UnsupportedError."""
+    """Checks the extents of ops that gather or scatter, for groups of `size`. Raises UnsupportedError."""
     if op.name == "stablehlo.all_to_all" and op.int("split_count") != size:
         refuse(op, f"{op.name}: split_count is {op.int('split_count')}, but a group has {_members(size)}")
     if op.name not in ("stablehlo.all_gather", "stablehlo.reduce_scatter"):
@@ -186,7 +186,7 @@ def _extent(value: Value, d: int) -> int | None:
 
 
 def _sum(rw: Rewriter, t: TensorType) -> Region:
-    """A body that adds."""
+    """Returns a region that adds two scalars."""
     scalar = tensor((), t.dtype)
     source, start, end = rw.place()
     arguments = [Value(scalar), Value(scalar)]
@@ -196,14 +196,14 @@ def _sum(rw: Rewriter, t: TensorType) -> Region:
 
 
 def _kept(rw: Rewriter, op: Op, operands: list[Value], attributes: dict[str, Any]) -> list[Value]:
-    """The op with other attributes."""
+    """Emits the op with other attributes."""
     results = rw.keep(op, operands)
     rw.block.ops[-1].attributes = attributes
     return results
 
 
 def _handed_on(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
-    """The operands, in the element types that the reduction promotes them to."""
+    """Returns the operands in the element types that the reduction promotes them to."""
     pairs = zip(operands, op.results, strict=False)  # a dynamic root comes after the data
     return [value if value.type == result.type else _promoted(rw, value, result.tensor) for value, result in pairs]
 
@@ -233,13 +233,13 @@ def _permute(rw: Rewriter, op: Op, operands: list[Value], grid: Grid) -> Sequenc
     for r in op.results:
         dtype = r.tensor.dtype
         if isinstance(dtype, QuantizedType) and dtype.zero_points[0] and len(pairs) < grid.num_processes:
-            refuse(op, f"{op.name}: a process that nobody sends to, of quantized numbers whose zero is not stored as 0")
+            refuse(op, f"{op.name}: a process receives nothing, but its quantized result has a zero point other than 0")
     attributes = {k: v for k, v in op.attributes.items() if k != "channel_handle"}
     return _kept(rw, op, operands, {**attributes, "source_target_pairs": _matrix(pairs)})
 
 
 def _transfer(rw: Rewriter, op: Op, operands: list[Value], context: Context, grid: Grid) -> Sequence[Value]:
-    """A send or recv of another process."""
+    """Emits a send to or a receive from another process, with process numbers."""
     word = "stablehlo." + op.attributes["call_target_name"].partition(".")[2]
     if grid.num_processes == 1:
         refuse(op, f"{word} to another device, but the program has one process")
@@ -253,15 +253,16 @@ def _transfer(rw: Rewriter, op: Op, operands: list[Value], context: Context, gri
             if not 0 <= n < grid.num_processes:
                 refuse_id(op, "process", n, grid.num_processes, grid)
     else:
-        hint = f"add source_target_pairs, or compile with who sends to whom over channel {channel}"
-        refuse(op, f"{word} does not say which processes send to which", hint=hint)
+        hint = f"add source_target_pairs, or give the senders and receivers of channel {channel} when compiling"
+        refuse(op, f"{word} does not say which processes send and which receive", hint=hint)
     entries = {**dict(op.attributes["backend_config"].items), "source_target_pairs": _matrix(pairs)}
     return _kept(rw, op, operands, {**op.attributes, "backend_config": DictAttr(tuple(entries.items()))})
 
 
 # ---------------------------------------------------------------------------- ragged_all_to_all
 def _ragged(rw: Rewriter, op: Op, operands: list[Value], grid: Grid) -> Sequence[Value]:
-    """Offsets and sizes become vectors: those for the first member of the group, for the second, and so on."""
+    """Emits a ragged_all_to_all whose offsets and sizes are vectors: the entries for the first member of the group,
+    then for the second, and so on."""
     config = configuration(op)
     strategy = strategy_of(op.name, config.get("channel_id", 0), False)
     groups = _groups(op, _rows(config["replica_groups"]), strategy, grid, complete=True)
@@ -273,7 +274,7 @@ def _ragged(rw: Rewriter, op: Op, operands: list[Value], grid: Grid) -> Sequence
     flat = [mk.convert(rw, mk.reshape(rw, t, (t.tensor.size,)), I64) for t in tables]
     count = flat[0].tensor.size
     if count % size:
-        refuse(op, f"{name_of(op)}: {count} offsets cannot be shared out to a group of {_members(size)}")
+        refuse(op, f"{name_of(op)}: {count} offsets cannot be divided among a group of {_members(size)}")
     if size == 1:
         from shlo_jit.passes.frontend.ragged_rows import copied_rows
 

@@ -1,4 +1,4 @@
-"""Which processes ids stand for: the grid, and the four strategies of the specification ("Collective ops").
+"""The processes that ids represent: the grid, and the four strategies of the specification ("Collective ops").
 
 A process of the grid has the number `replica_id * num_partitions + partition_id`.
 """
@@ -12,7 +12,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op
 
 Groups = list[list[int]]
-"""Of ids, or of process numbers. They need not be of one size."""
+"""Groups of ids, or of process numbers. They may differ in size."""
 
 
 class Grid(NamedTuple):
@@ -30,27 +30,27 @@ class Grid(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """How groups of ids become groups of processes."""
+    """A strategy to expand groups of ids into groups of processes."""
 
     numbered: str
-    """What has the ids: `replica`, `partition` or `process`."""
+    """Kind of the ids: `replica`, `partition` or `process`."""
     ids_of: Callable[[Grid], int]
-    """How many ids there are."""
+    """Returns the number of ids."""
     expand: Callable[[Groups, Grid], Groups]
 
 
 def _across_replicas(groups: Groups, grid: Grid) -> Groups:
-    """Each group of replicas once in every partition."""
+    """Returns each group of replicas once per partition."""
     return [[grid.number(r, p) for r in group] for group in groups for p in range(grid.num_partitions)]
 
 
 def _across_partitions(groups: Groups, grid: Grid) -> Groups:
-    """Each group of partitions once in every replica."""
+    """Returns each group of partitions once per replica."""
     return [[grid.number(r, p) for p in group] for group in groups for r in range(grid.num_replicas)]
 
 
 def _across_both(groups: Groups, grid: Grid) -> Groups:
-    """Each group of replicas with all of their partitions; the replica changes first."""
+    """Returns each group of replicas with all of their partitions; the replica changes fastest."""
     return [[grid.number(r, p) for p in range(grid.num_partitions) for r in group] for group in groups]
 
 
@@ -60,11 +60,11 @@ CROSS_REPLICA_AND_PARTITION = Strategy("replica", lambda grid: grid.num_replicas
 FLATTENED_IDS = Strategy("process", lambda grid: grid.num_processes, lambda groups, grid: groups)
 
 KNOW_GLOBAL_IDS = {"stablehlo." + n for n in "all_gather all_reduce reduce_scatter collective_reduce".split()}
-"""Ops whose groups may span replicas and partitions; those of all others are across one of the two."""
+"""Ops whose groups may span replicas and partitions; groups of all other ops span one of the two."""
 
 
 def strategy_of(name: str, channel_id: int, use_global_device_ids: bool) -> Strategy:
-    """The strategy of an op of that name (each op's section in the specification says so)."""
+    """Returns the strategy of an op (each op's section in the specification defines it)."""
     if channel_id <= 0:
         return CROSS_REPLICA
     if name not in KNOW_GLOBAL_IDS:
@@ -73,8 +73,8 @@ def strategy_of(name: str, channel_id: int, use_global_device_ids: bool) -> Stra
 
 
 def processes(op: Op, ids: Groups, strategy: Strategy, grid: Grid) -> Groups:
-    """The processes that an op's groups (or pairs) of ids stand for. Raises UnsupportedError where one is outside of
-    the grid."""
+    """Returns the processes that an op's groups (or pairs) of ids represent. Raises UnsupportedError if one is outside
+    of the grid."""
     count = strategy.ids_of(grid)
     most = max((n for group in ids for n in group), default=0)
     least = min((n for group in ids for n in group), default=0)
@@ -84,7 +84,7 @@ def processes(op: Op, ids: Groups, strategy: Strategy, grid: Grid) -> Groups:
 
 
 def refuse_id(op: Op, numbered: str, number: int, count: int, grid: Grid) -> NoReturn:
-    """An id outside of the grid."""
+    """Raises UnsupportedError for an id outside of the grid."""
     name = name_of(op)
     if grid.num_processes == 1:
         message = f"{name} names process {number}, but the program is compiled for one process"
@@ -95,7 +95,7 @@ def refuse_id(op: Op, numbered: str, number: int, count: int, grid: Grid) -> NoR
 
 
 def name_of(op: Op) -> str:
-    """What messages call an op: of a custom call, its target; of one that stands for a transfer, what was written."""
+    """Returns the name of an op in messages: the target of a custom call, or the StableHLO op of a transfer."""
     name = op.attributes["call_target_name"] if op.name == "stablehlo.custom_call" else op.name
     return name.replace("shlo_jit.", "stablehlo.")
 

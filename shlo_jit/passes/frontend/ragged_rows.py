@@ -1,4 +1,4 @@
-"""ragged_all_to_all among one process: runs of rows of one array, copied to places of another."""
+"""ragged_all_to_all with one process: runs of rows of one array are copied into another."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value, targets: Value) -> Value:
-    """`out` with rows `targets[k]` on replaced by the rows `starts[k]` on of `x`, `sizes[k]` of them, one k after the
-    other. Offsets and sizes are vectors of i64. Of rows that `x` does not have zeros are copied; offsets outside of the
-    two arrays are clamped.
+    """Returns `out` with rows from `targets[k]` on replaced by `sizes[k]` rows of `x` from `starts[k]` on, for each k
+    in order. Offsets and sizes are vectors of i64. Rows that `x` does not have are copied as zeros; offsets outside of
+    the two arrays are clamped.
 
     Shifted by starts[k] - targets[k], x has each row at its target; rows around x keep every shift in bounds."""
     rows, rank = out.tensor.extents[0], out.tensor.rank
@@ -20,7 +20,7 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
     place = mk.iota(rw, tensor(out.tensor.extents, I64), 0)
     zero = mk.constant(rw, tensor((), I64), 0)
 
-    def turn(k: Value, state: list[Value]) -> list[Value]:
+    def copy_run(k: Value, state: list[Value]) -> list[Value]:
         start, size, target = (mk.reshape(rw, mk.window(rw, v, [k], (1,)), ()) for v in (starts, sizes, targets))
         shift = mk.apply(rw, "add", mk.apply(rw, "subtract", start, target), mk.constant(rw, tensor((), I64), rows))
         shifted = mk.window(rw, wide, [shift, *[zero] * (rank - 1)], out.tensor.extents)
@@ -28,4 +28,4 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
         inside = mk.apply(rw, "and", mk.compare(rw, "GE", place, first), mk.compare(rw, "LT", place, last))
         return [rw.emit1("stablehlo.select", [inside, shifted, state[0]], out.type)]
 
-    return mk.counted(rw, starts.tensor.size, [out], turn)[0]
+    return mk.counted(rw, starts.tensor.size, [out], copy_run)[0]

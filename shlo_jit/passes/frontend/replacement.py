@@ -1,4 +1,4 @@
-"""The op that a custom call or a composite stands for, checked anew: what a call's operands hold may be known only
+"""The op that a custom call or a composite represents, checked again: the values of a call's operands may be known only
 after inlining."""
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from shlo_jit.verify.verifier import diagnostic_of
 
 
 def replacement(op: Op) -> Op | None:
-    """The op that a call, or an op of MHLO's, stands for, or None. Raises VerifyError where it would not be valid."""
+    """Returns the op that a call or an MHLO op represents, or None. Raises VerifyError if that op would not be
+    valid."""
     try:
         meant = stands_for(op)
         if meant is not None:
@@ -24,8 +25,8 @@ def replacement(op: Op) -> Op | None:
 
 
 def composed(op: Op) -> Op | None:
-    """The op of CHLO that a composite was made of, or None. Artifacts have no other form for CHLO's ops: a composite of
-    the op's name, with its attributes, and a decomposition for who does not know it."""
+    """Returns the CHLO op that a composite represents, or None. Portable artifacts have no other form for CHLO ops: a
+    composite has the op's name and attributes, and a decomposition for readers that do not know the op."""
     name = op.attributes["name"] if op.name == "stablehlo.composite" else ""
     if not name.startswith("chlo.") or name not in OPS or op.int("version", 0) != 1:
         return None

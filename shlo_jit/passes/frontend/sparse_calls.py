@@ -1,4 +1,4 @@
-"""Products of a sparse matrix in rows (CSR) and a dense one, which JAX writes as a custom call, said in core ops.
+"""Products of a sparse CSR matrix and a dense one, which JAX writes as a custom call, in core ops.
 
 custom_call @cpu_csr_sparse_dense_ffi(%data, %starts, %columns, %x)
 ->
@@ -21,7 +21,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def sparse_product(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """data, starts and columns are 1-d; x is a matrix, or a vector."""
+    """Emits the product. `data`, `starts` and `columns` are 1-d; `x` is a matrix or a vector."""
     if len(operands) != 4 or len(op.results) != 1 or not all(map(mk.is_static, (*operands, op.result))):
         return None
     data, starts, columns, x = operands
@@ -54,7 +54,7 @@ def sparse_product(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Valu
 
 
 def _scatter_add(rw: Rewriter, into: Value, indices: Value, updates: Value) -> Value:
-    """Rows of `updates` added to the rows of `into` that `indices` name, in order."""
+    """Adds rows of `updates` to the rows of `into` that `indices` name, in order."""
     rest = tuple(range(1, updates.tensor.rank))
     numbers = StructAttr(
         "stablehlo.scatter",
@@ -70,7 +70,7 @@ def _scatter_add(rw: Rewriter, into: Value, indices: Value, updates: Value) -> V
 
 
 def _running_sum(rw: Rewriter, x: Value) -> Value:
-    """Of a vector: the sum of each element and those before it."""
+    """Returns the running sums of a vector: each element plus all before it."""
     (n,) = mk.shape_of(x)
     ones = mk.dims((1,))
     attributes: dict[str, Any] = {
@@ -85,7 +85,7 @@ def _running_sum(rw: Rewriter, x: Value) -> Value:
 
 
 def _sum_of(rw: Rewriter, value: Value) -> list[Region]:
-    """A reducer that adds."""
+    """Returns a reducer that adds."""
     dtype: DType = value.tensor.storage
     source, start, end = rw.place()
     arguments = [Value(tensor((), dtype)) for _ in range(2)]

@@ -1,7 +1,7 @@
-"""Custom calls without the operands that say what shapes their results have.
+"""Remove the operands of custom calls that specify the shapes of their results.
 
-Needs: nothing. Guarantees: no custom call whose results are static has `indices_of_shape_operands`: what implements
-the target does not know of them.
+Needs: nothing. Guarantees: no custom call whose results are static has `indices_of_shape_operands`: implementations of
+the target do not expect these operands.
 
     custom_call @f(%x, %s) {indices_of_shape_operands = dense<1>} : (tensor<2xf32>, tensor<1xi32>) -> tensor<3xf32>
     ->
@@ -20,7 +20,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
 def without_shape_operands(function: Op, _: Context) -> Op:
-    """The function with those operands dropped."""
+    """The function without those operands."""
     return rewrite(function, _visit) if any(map(_has_them, walk(function.block()))) else function
 
 

@@ -1,7 +1,7 @@
-"""Ops of Shardy's dialect on one device, where a sharding says nothing.
+"""Remove ops of the Shardy dialect: on one device, a sharding has no effect.
 
 Needs: inlined functions. Guarantees: no op of the `sdy` dialect whose local types are the global ones remains. Raises
-UnsupportedError at a computation on parts: it was written for several devices.
+UnsupportedError for a computation on parts, which was written for several devices.
 
     sharding_constraint(x), reshard(x), all_gather(x) ...   ->   x
     sharding_group(x)                                       ->   nothing
@@ -36,13 +36,15 @@ def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | Non
 
 
 def _body(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """What the op's region computes, of whole operands."""
+    """Inlines the op's region, which computes on whole operands."""
     body = op.block()
     inside = [*body.arguments, *body.terminator.operands]
     if [v.type for v in inside] != [v.type for v in (*operands, *op.results)]:
         what = f"{op.name} computes on parts of its operands, but the program is compiled for one device"
         raise UnsupportedError(
-            diagnose(what, op.span, hint="compile with num_partitions what one device runs", label="several-devices")
+            diagnose(
+                what, op.span, hint="compile the program of one device with num_partitions", label="several-devices"
+            )
         )
     rw.values.update(zip(body.arguments, operands, strict=True))
     rw.run(body.ops[:-1])

@@ -1,1 +1,2 @@
-"""Quantized arithmetic as arithmetic on storage. Helpers: `math` has the words, `products` the rules of products."""
+"""Quantized arithmetic lowered to arithmetic on storage types. Helpers: `math` has the arithmetic, `products` the rules
+for products."""

@@ -1,9 +1,9 @@
-"""Replace quantized types by their storage types, and what ops mean on them by core ops.
+"""Replace quantized types by their storage types, and quantized ops by core ops.
 
-Needs: inlined functions. Guarantees: no type is quantized. Shapes have to be known: an op on a quantized tensor with
-dynamic dimensions is refused. Data movement happens on storage; products of quantized
-tensors are formed in integers (`products.py`); a reduction whose body is over another quantized type has its
-operands requantized; every other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
+Needs: inlined functions. Guarantees: no type is quantized. Shapes must be known: an op on a quantized tensor with
+dynamic dimensions is refused. Data movement happens on storage values. Products of quantized tensors are computed in
+integers (`products.py`); a reduction whose body is over another quantized type has its operands requantized; every
+other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
 
     %z = tanh(%x) : q          ->   %z = quantize(tanh(dequantize(%x))) : i8
     %z = maximum(%x, %y) : q   ->   %z = maximum(%x, %y) : i8      # where quantize(dequantize(x)) = x
@@ -24,7 +24,7 @@ from shlo_jit.passes.quantized.math import (
     expressed_type,
     quantize,
     requantize,
-    returns,
+    round_trips,
     storage_type,
 )
 from shlo_jit.passes.quantized.products import PRODUCTS
@@ -32,7 +32,7 @@ from shlo_jit.passes.require_static import require_known_shapes
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 ORDER = {"stablehlo." + n for n in ("maximum", "minimum", "clamp", "select", "compare")}
-"""Ops that order or choose values: they may do so on storage."""
+"""Ops that order or select values: they may do so on storage values."""
 REDUCTIONS = {
     "stablehlo." + n: region
     for n, region in (
@@ -40,11 +40,11 @@ REDUCTIONS = {
         ("reduce_scatter", 0), ("collective_reduce", 0),
     )
 }  # fmt: skip
-"""Ops that bring their operands to the type their body computes with, and which region that is."""
+"""Ops that convert their operands to the type that their body computes with, and the index of that region."""
 
 
 def lower_quantized(function: Op, _: Context) -> Op:
-    """The function on storage types. Raises UnsupportedError."""
+    """The function on storage types. Raises UnsupportedError for dynamic dimensions."""
     values = [*function.block().arguments, *(r for op in walk(function.block()) for r in op.results)]
     if not any(quantization(v) is not None for v in values):
         return function
@@ -83,7 +83,7 @@ def _quantize(rw: Rewriter, op: Op, x: Value) -> Value:
 
 
 def _compute(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
-    """Dequantize, compute, quantize."""
+    """Dequantizes, computes and quantizes again."""
     floats = []
     for old, new in zip(op.operands, operands, strict=True):
         q = quantization(old)
@@ -97,28 +97,29 @@ def _compute(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
 
 
 def _keeps_order(op: Op) -> bool:
-    """The op orders or chooses among values of one quantized type whose storage orders as they do."""
+    """Whether an op orders or selects values of one quantized type whose storage values have the same order."""
     if op.name not in ORDER:
         return False
     types = {q for q in (quantization(v) for v in (*op.operands, *op.results)) if q is not None}
-    return len(types) == 1 and all(map(returns, types))
+    return len(types) == 1 and all(map(round_trips, types))
 
 
 def _reduction(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """Requantize the operands whose type is not the body's (`to_destination_type`)."""
+    """Requantizes the operands whose type is not the body's (`to_destination_type`)."""
     region = REDUCTIONS[op.name]
     wanted = [quantization(a) for a in op.block(region).arguments]
-    brought = []
+    converted = []
     for i, (old, new) in enumerate(zip(op.operands, operands, strict=True)):
         source, target = quantization(old), _body_type(op, i, wanted)
         differs = source is not None and target is not None and source != target
-        brought.append(requantize(rw, new, source, target) if differs else new)  # type: ignore[arg-type]
+        converted.append(requantize(rw, new, source, target) if differs else new)  # type: ignore[arg-type]
     regions = [Region([rw.sweep(b) for b in r.blocks]) for r in op.regions]
-    return rw.emit(op.name, brought, [storage_type(r.type) for r in op.results], op.attributes, regions)
+    return rw.emit(op.name, converted, [storage_type(r.type) for r in op.results], op.attributes, regions)
 
 
 def _body_type(op: Op, operand: int, arguments: list[QuantizedType | None]) -> QuantizedType | None:
-    """What the body takes an operand as: operands go as its arguments do, but for the indices of a scatter."""
+    """Returns the quantized type in which the body takes an operand, or None. Operands correspond to the body's
+    arguments, except for the indices of a scatter."""
     n = len(op.results)
     if op.name == "stablehlo.scatter":
         if operand == n:

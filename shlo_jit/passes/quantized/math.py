@@ -1,5 +1,5 @@
-"""Words of quantized arithmetic: dequantize, quantize and what they are made of, on storage values (specification,
-"Quantization computations"). The numpy counterpart, which they agree with bit for bit, is in `ops/quantized.py`."""
+"""Quantized arithmetic on storage values: dequantize, quantize and their parts (specification, "Quantization
+computations"). The numpy counterpart in `ops/quantized.py` agrees with it bit for bit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SIGNIFICAND = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 
 
 def storage_type(t: Type) -> Type:
-    """A type with quantized elements replaced by what stores them."""
+    """Returns a type with quantized elements replaced by their storage type."""
     if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType):
         return TensorType(t.shape, t.dtype.storage, t.bounds, t.encoding)
     return t
 
 
 def expressed_type(t: Type) -> Type:
-    """A type with quantized elements replaced by what they stand for."""
+    """Returns a type with quantized elements replaced by their expressed type."""
     if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType):
         return TensorType(t.shape, t.dtype.expressed, t.bounds, t.encoding)
     return t
 
 
 def spread(rw: Rewriter, like: Value, dtype: DType, numbers: Any, axis: int | None) -> Value:
-    """A constant of the shape of `like`: one number, or one for each index of `axis`."""
+    """Returns a constant of the shape of `like`: one number, or one for each index of `axis`."""
     array = np.asarray(numbers)
     if axis is None or bool((array == array.reshape(-1)[0]).all()):
         return mk.constant(rw, mk.with_dtype(like, dtype), array.reshape(-1)[0])
@@ -40,12 +40,12 @@ def spread(rw: Rewriter, like: Value, dtype: DType, numbers: Any, axis: int | No
 
 
 def scales_of(q: QuantizedType) -> np.ndarray:
-    """The scales, rounded to the expressed type (f64 holds them exactly)."""
+    """Returns the scales, rounded to the expressed type (f64 holds them exactly)."""
     return np.asarray(q.scales, np.float64).astype(q.expressed.numpy).astype(np.float64)
 
 
 def working(dtype: DType) -> DType:
-    """What floats of a type are computed in."""
+    """Returns the type in which floats of a type are computed."""
     return dtype if dtype.name == "f64" else F32
 
 
@@ -64,7 +64,7 @@ def dequantize(rw: Rewriter, x: Value, q: QuantizedType) -> Value:
 def quantize(rw: Rewriter, x: Value, q: QuantizedType) -> Value:
     """clamp(round_nearest_even(x / scale) + zero_point) in the storage type; NaN is stored as 0.
 
-    The clamp comes before the addition, so that all numbers are small integers, exact in the float type."""
+    The clamp comes before the addition, so all numbers are small integers, which the float type represents exactly."""
     dtype = working(x.tensor.storage)
     x = mk.convert(rw, x, dtype)
     rounded = mk.apply(rw, "round_nearest_even", mk.apply(rw, "divide", x, spread(rw, x, dtype, scales_of(q), q.axis)))
@@ -85,15 +85,15 @@ def quantize(rw: Rewriter, x: Value, q: QuantizedType) -> Value:
 
 
 def requantize(rw: Rewriter, x: Value, source: QuantizedType, target: QuantizedType) -> Value:
-    """quantize(dequantize(x)), which is x where nothing changes"""
-    if source == target and returns(source):
+    """quantize(dequantize(x)), or x if the types are the same and x survives the round trip"""
+    if source == target and round_trips(source):
         return x
     return quantize(rw, dequantize(rw, x, source), target)
 
 
-def returns(q: QuantizedType) -> bool:
-    """Whether quantize(dequantize(x)) = x for every value of the storage type, so that order and selection on storage
-    are order and selection on what it stands for.
+def round_trips(q: QuantizedType) -> bool:
+    """Whether quantize(dequantize(x)) = x for every value of the storage type. Then order and selection on storage
+    values are order and selection on the values that they represent.
 
     n * scale / scale is off by two roundings, 2^(1 - p) of n with p bits of significand; less than 1/2 rounds to n.
     """

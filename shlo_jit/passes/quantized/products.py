@@ -1,11 +1,11 @@
 """Products of quantized tensors in integers: dot_general, dot, convolution.
 
-An operand whose `x - zx` fits i8 or ui8 is brought there and has no zero point left; else sums correct it
-(`canonical/zero_points.py`). The integer sum is exact, so that its product with both scales, rounded once to the
-expressed type, is what the specification's float product approximates; it is then quantized like any float. Storage of
-more than 8 bits is multiplied in f64 where that is exact.
+An operand whose `x - zx` fits i8 or ui8 is converted to that type and has no zero point left. Otherwise, sums correct
+for the zero point (`canonical/zero_points.py`). The integer sum is exact. Its product with both scales is rounded once
+to the expressed type: it is the value that the specification's float product approximates. It is then quantized like
+any float. Storage values of more than 8 bits are multiplied in f64 if that is exact.
 
-A float lhs makes a hybrid product: the rhs is dequantized, and the product is one of floats.
+A float lhs makes a hybrid product: the rhs is dequantized, and the product is computed in floats.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from shlo_jit.passes.rewriter import Rewriter
 
 # ---------------------------------------------------------------------------- operands
 def _offsets(q: QuantizedType) -> tuple[int, int]:
-    """Smallest and largest x - zero_point, whatever is stored."""
+    """Returns the smallest and the largest x - zero_point, over all storage values."""
     low, high = storage_range(q.storage)
     return low - max(q.zero_points), high - min(q.zero_points)
 
 
 def _sum_type(depth: int, x: QuantizedType, y: QuantizedType) -> DType | None:
-    """A type that holds every sum of `depth` products; None when there is none."""
+    """Returns a type that holds every sum of `depth` products, or None if there is none."""
     bound = depth * math.prod(max(map(abs, _offsets(q))) for q in (x, y))
     if bound < 1 << 31:
         return I32
@@ -46,7 +46,7 @@ def _sum_type(depth: int, x: QuantizedType, y: QuantizedType) -> DType | None:
 
 
 def _bytes(rw: Rewriter, x: Value, q: QuantizedType) -> Side | None:
-    """The operand as bytes, with at most one zero point left; None where that cannot be."""
+    """Returns the operand as bytes, with at most one zero point left, or None if that is impossible."""
     if q.storage.bits > 8:
         return None
     low, high = _offsets(q)
@@ -62,7 +62,7 @@ def _bytes(rw: Rewriter, x: Value, q: QuantizedType) -> Side | None:
 
 
 def _wide(rw: Rewriter, x: Value, q: QuantizedType, dtype: DType) -> Side:
-    """The operand with its zero point subtracted, in the type sums are kept in."""
+    """Returns the operand with its zero point subtracted, in the type of the sums."""
     wide = I64 if q.storage.bits > 16 else I32
     x = mk.convert(rw, x, wide)
     if any(q.zero_points):
@@ -81,7 +81,7 @@ def _sides(rw: Rewriter, values: Sequence[Value], types: Sequence[QuantizedType]
 
 # ---------------------------------------------------------------------------- results
 def _finish(rw: Rewriter, op: Op, total: Value, axis: int | None) -> list[Value]:
-    """Quantize the integer sums; `axis` is where the rhs's scales lie in the result."""
+    """Scales and quantizes the integer sums; `axis` is the result's dimension of the rhs's scales."""
     x, y, z = (quantization(v) for v in (*op.operands[:2], op.result))
     assert x is not None and y is not None and z is not None
     wide = mk.convert(rw, total, F64)

@@ -1,9 +1,8 @@
-"""Bounded tensors whose sizes refinement could not settle: they become pairs, a tensor as large as its bounds and an
-i32 for each size that is not known.
+"""Replace bounded tensors of unknown size by pairs: a tensor as large as its bounds, and an i32 for each unknown size.
 
 Needs: the inlined entry function of a refined module, whose arguments are static; no size is left that could be
-computed before it. Guarantees: all shapes are known. The function returns a vector of i32 more: a fault, and the sizes
-of the results, which its caller cuts (`runtime/bounded.py`). What an op does along a bounded dimension is its rule in
+computed before it. Guarantees: all shapes are known. The function returns an additional vector of i32: a fault, and the
+sizes of the results, which its caller slices (`runtime/bounded.py`). Each op has a rule for bounded dimensions in
 `bounded_rules.py`; an op without one is refused.
 
     %0 = set_dimension_size %x, %n : tensor<?xf32, #stablehlo.bounds<4>>
@@ -30,18 +29,18 @@ from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
 
 class Bounded(NamedTuple):
-    """A function of pairs."""
+    """A function on pairs."""
 
     function: Op
-    """Its last result has the fault first (`padded.FAULT`), and then sizes of the others."""
+    """The function. Its last result has the fault (`padded.FAULT`), followed by the sizes of the other results."""
     unknown: tuple[tuple[int, ...], ...]
-    """Of each other result, the dimensions that the last one has the sizes of, in this order."""
+    """For each other result, the dimensions whose sizes the last result has, in this order."""
     faults: tuple[Diagnostic, ...]
-    """What faults mean."""
+    """Diagnostics of the faults, by number."""
 
 
 def bounded(function: Op) -> Bounded:
-    """The function with pairs for what is not static. Raises UnsupportedError."""
+    """Returns the function with pairs for values that are not static. Raises UnsupportedError."""
     return _Bounding().run(function)
 
 
@@ -50,7 +49,7 @@ class _Bounding:
         self.rw = Rewriter(self.visit)
         self.writer = Writer(self.rw)
         self.sizes: dict[Value, Sizes] = {}
-        """Of the old function's values; all of the others counts."""
+        """Sizes of the old function's values; all elements of values that are missing here are valid."""
 
     def run(self, function: Op) -> Bounded:
         for argument in function.block().arguments:
@@ -88,7 +87,7 @@ class _Bounding:
         return Padded(new, self.sizes[old]) if old in self.sizes else whole(new)
 
     def _settled(self, old: Value, new: Padded) -> Padded:
-        """What an op gives, as its type says: no larger than bounds, and of static extents."""
+        """Fits an op's result to its type: no larger than the bounds, and with the static extents."""
         if not isinstance(old.type, TensorType) or old.type.shape is None:
             return new
         limits = [n if b is None else min(n, b) for n, b in zip(new.extents, bounds_of(old.type), strict=True)]
@@ -106,14 +105,14 @@ class _Bounding:
 
     # ------------------------------------------------------------------ control flow
     def _while(self, op: Op) -> list[Padded]:
-        """States are fitted to what the types say; sizes and the fault are states too."""
+        """Emits a loop. States are fitted to their types; sizes and the fault are additional states."""
         w = self.writer
         given = [self._given(v) for v in op.operands]
         limits = [_limits(v.type, x) for v, x in zip(op.results, given, strict=True)]
         states = [self._fit(v.type, x, n) for v, x, n in zip(op.results, given, limits, strict=True)]
         fault = w.fault or w.no_fault()
         types: list[Type] = [x.value.type for x in states] + [n.type for x in states for n in x.sizes if n] + [FAULT]
-        condition, body = (self._turn(r.block, states, types) for r in op.regions)
+        condition, body = (self._loop_region(r.block, states, types) for r in op.regions)
         self.rw.blocks.append(condition[0])
         going = mk.apply(self.rw, "and", condition[1][0].value, w.is_fine(condition[2]))
         self.rw.emit("stablehlo.return", [going], [])
@@ -130,8 +129,8 @@ class _Bounding:
         w.fault = results[-1]
         return _unflat(results, states)
 
-    def _turn(self, old: Block, states: list[Padded], types: list[Type]) -> tuple[Block, list[Padded], Value]:
-        """A region of a loop without its terminator, what it returns, and the fault at its end."""
+    def _loop_region(self, old: Block, states: list[Padded], types: list[Type]) -> tuple[Block, list[Padded], Value]:
+        """Emits a region of a loop without its terminator. Returns the block, its results, and the fault at its end."""
         block = Block([Value(t) for t in types])
         for argument, x in zip(old.arguments, _unflat(block.arguments, states), strict=True):
             x.value.name = argument.name
@@ -147,7 +146,7 @@ class _Bounding:
         return new, [self._given(v) for v in old.terminator.operands], fault
 
     def _check_growth(self, op: Op, i: int, x: Padded, limits: Sequence[int]) -> None:
-        """Raise UnsupportedError for a state without a bound that may be larger after a turn."""
+        """Raises UnsupportedError for a state without a bound that may grow in an iteration."""
         t = op.results[i].type
         for d in _unknown(t):
             assert isinstance(t, TensorType)
@@ -155,7 +154,8 @@ class _Bounding:
                 raise self.writer.refuse(f"state {i} may grow in dimension {d}, which has no bound: {BOUND_HELPS}")
 
     def _branches(self, op: Op) -> list[Padded]:
-        """Results are as large as the largest branch's; their sizes and the fault are results too."""
+        """Emits an if or a case. Results are as large as those of the largest branch; their sizes and the fault are
+        additional results."""
         w, before = self.writer, self.writer.fault
         swept = []
         for region in op.regions:
@@ -182,20 +182,20 @@ class _Bounding:
 
 
 def _touches(op: Op) -> bool:
-    """Whether an op has to do with values of unknown shape."""
+    """Whether an op, or one in its regions, uses values of unknown shape."""
     block = Block(ops=[op])
     return any(is_dynamic(v) for o in walk(block) for v in (*o.operands, *o.results))
 
 
 def _unknown(type: Type) -> list[int]:
-    """The dimensions of unknown size."""
+    """Returns the dimensions of unknown size."""
     if not isinstance(type, TensorType) or type.shape is None:
         return []
     return [d for d, n in enumerate(type.shape) if n is None]
 
 
 def _limits(type: Type, x: Padded) -> Sequence[int]:
-    """How large a state may get: as its bounds say, or as it is."""
+    """Returns the maximum extents of a state: its bounds, or its current extents."""
     if not isinstance(type, TensorType) or type.shape is None:
         return ()
     return [n if b is None else b for n, b in zip(x.extents, bounds_of(type), strict=True)]
@@ -209,7 +209,7 @@ def _largest(type: Type, values: Sequence[Padded]) -> Sequence[int]:
 
 
 def _flat(states: Sequence[Padded]) -> list[Value]:
-    """Tensors, and then their sizes."""
+    """Returns the tensors, followed by their sizes."""
     return [*(x.value for x in states), *(n for x in states for n in x.sizes if n is not None)]
 
 

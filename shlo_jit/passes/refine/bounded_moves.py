@@ -1,7 +1,7 @@
-"""What ops that move elements do with padded tensors: `RULES`, by name.
+"""Rules of ops that move elements of padded tensors: `RULES`, by name.
 
-A rule gets the operands and gives the results; the op is `w.op`. What cannot be done right along a bounded dimension is
-refused.
+A rule takes the operands and returns the results; the op is `w.op`. It refuses what cannot be computed correctly along
+a bounded dimension. Elements within the sizes are called valid.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.refine.padded import BOUND_HELPS, TOO_MANY, Padded, Writer, whole
 
 Rule = Callable[[Writer, list[Padded]], "list[Padded]"]
-TAKEN = "a part of {{0}} is taken of dimension {}, which has {{1}}"
-UNEVEN = "what it makes of a dimension whose size is only known at run time is not compiled"
+TAKEN = "it takes {{0}} elements of dimension {}, which has {{1}}"
+UNEVEN = "this regrouping of a dimension whose size is only known at run time is not supported"
 
 
 # ---------------------------------------------------------------------------- sizes
@@ -27,7 +27,7 @@ def get_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def set_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
-    """The same tensor, of which less counts."""
+    """Sets the valid size of a dimension; the tensor stays the same."""
     x, d = given[0], w.op.int("dimension")
     n = w.as_i32(given[1].value)
     w.check_size(n, w.size(x, d), f"{{0}} is not a size of dimension {d}, which has {{1}}")
@@ -35,7 +35,8 @@ def set_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _computed(w: Writer, numbers: Sequence[Value]) -> Padded:
-    """Nothing yet, of the shape that these i32 say the result has: extents by its type, and sizes."""
+    """Returns a placeholder for the result with the shape that the given i32 specify: extents from the result's type,
+    and sizes."""
     t = w.op.result.tensor
     sizes: list[Value | None] = []
     extents: list[int] = []
@@ -53,7 +54,7 @@ def _computed(w: Writer, numbers: Sequence[Value]) -> Padded:
 
 def _elements(w: Writer, vector: Padded) -> list[Value]:
     if not vector.is_whole or vector.value.tensor.storage.kind not in ("i", "u"):
-        raise w.refuse("a shape that is no vector of integers of known length is not compiled")
+        raise w.refuse("expected the shape to be a vector of integers of known length")
     return [w.element(vector.value, i) for i in range(vector.extents[0])]
 
 
@@ -75,8 +76,8 @@ def dynamic_broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _repeated(w: Writer, x: Padded, d: int, extent: int, size: Value) -> Padded:
-    """The tensor with an extent in dimension d: where one element counts, that again and again, else those there are,
-    which have to be as many as `size`."""
+    """Returns the tensor with a given extent in dimension d. A single valid element is repeated; otherwise there must
+    be `size` valid elements."""
     rw, n = w.rw, w.size(x, d)
     is_one = mk.compare(rw, "EQ", n, w.number(1))
     differs = mk.compare(rw, "NE", n, size)
@@ -92,10 +93,11 @@ def _repeated(w: Writer, x: Padded, d: int, extent: int, size: Value) -> Padded:
 
 
 def real_dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
-    """A window as large as the result may be, from the start; of a tensor that is padded, so that it fits."""
+    """A window as large as the result's bounds, from the start indices. The tensor is padded so that the window
+    fits."""
     x, (starts, limits, strides) = given[0], given[1:]
     if any(k != 1 for k in constant_ints(strides.value) or (0,)):
-        raise w.refuse("of a result whose size is only known at run time, strides have to be 1")
+        raise w.refuse("the strides must be 1 if the size of the result is only known at run time")
     first, last = _elements(w, starts), _elements(w, limits)
     for d, (a, b) in enumerate(zip(first, last, strict=True)):
         w.check_size(b, w.size(x, d), f"the limit {{0}} is beyond dimension {d}, which has {{1}}")
@@ -105,7 +107,7 @@ def real_dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _window(w: Writer, x: Value, starts: Sequence[Value], like: Padded) -> Value:
-    """Elements from `starts` on, and anything where there are none; starts are within the tensor."""
+    """Returns the elements from `starts` on, with arbitrary values beyond the tensor; starts are within the tensor."""
     extents, zeros = like.extents, [0] * like.rank
     more = [max(0, n - m) if size is None else n
             for n, m, size in zip(extents, x.tensor.extents, like.sizes, strict=True)]  # fmt: skip
@@ -115,7 +117,7 @@ def _window(w: Writer, x: Value, starts: Sequence[Value], like: Padded) -> Value
 
 
 def _along(w: Writer, rank: int, d: int, start: Value) -> list[Value]:
-    """The corner that is `start` in one dimension, and 0 in the others."""
+    """Returns the corner that is `start` in one dimension, and 0 in the others."""
     return [start if i == d else w.number(0) for i in range(rank)]
 
 
@@ -141,8 +143,8 @@ def broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def reshape(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Each bounded dimension becomes one, with the dimensions after it multiplied into it, or divided out of it; where
-    the result's extents are known, so is a single bounded one."""
+    """Maps each bounded dimension to one of the result, with the dimensions after it multiplied in or divided out. If
+    the result is static, a single bounded dimension becomes static, too."""
     x, t = given[0], w.op.result.tensor
     bounded = [d for d, n in enumerate(x.sizes) if n is not None]
     if t.is_static and len(bounded) == 1:
@@ -162,7 +164,7 @@ def reshape(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _counted(w: Writer, x: Padded, d: int, size: int) -> Value:
-    """The tensor, which has so many elements, and so much of a dimension."""
+    """Returns the tensor cut to the extent of dimension d at which it has `size` elements."""
     rest = math.prod(mk.drop_dim(x.extents, d))
     if not rest or size % rest:
         raise w.refuse(UNEVEN)
@@ -171,8 +173,8 @@ def _counted(w: Writer, x: Padded, d: int, size: int) -> Value:
 
 
 def _regrouped(w: Writer, x: Padded, d: int, a: int, b: int) -> tuple[int, int, Value]:
-    """A dimension after which there are `a` elements of known dimensions, and then `b`: how large it is made before,
-    and how large and of what size it is then."""
+    """Regroups a dimension that has `a` known elements after it before the reshape, and `b` after. Returns its extent
+    before the reshape, and its extent and size after."""
     n, extent = w.size(x, d), x.extents[d]
     if a == b:
         return extent, extent, n
@@ -188,7 +190,7 @@ def _regrouped(w: Writer, x: Padded, d: int, a: int, b: int) -> tuple[int, int, 
 
 
 def _runs(extents: Sequence[int], is_bounded: Sequence[bool]) -> list[int]:
-    """Products of the known extents before the first bounded dimension, and after each."""
+    """Returns the products of the known extents before the first bounded dimension, and after each."""
     found = [1]
     for n, bounded in zip(extents, is_bounded, strict=True):
         if bounded:
@@ -199,7 +201,7 @@ def _runs(extents: Sequence[int], is_bounded: Sequence[bool]) -> list[int]:
 
 
 def dynamic_reshape(w: Writer, given: list[Padded]) -> list[Padded]:
-    """As `reshape`, and the operand has to say what follows from that."""
+    """Like `reshape`, but the shape operand must match the resulting sizes."""
     (result,) = reshape(w, given[:1])
     for d, n in enumerate(_elements(w, given[1])):
         w.check_equal(n, w.size(result, d))
@@ -207,7 +209,7 @@ def dynamic_reshape(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def reverse(w: Writer, given: list[Padded]) -> list[Padded]:
-    """What counts comes last then, and is moved to the front."""
+    """Reverses; the valid elements, which are last then, are moved to the front."""
     (x,) = given
     value = w.again([x.value])[0]
     for d in w.op.ints("dimensions"):
@@ -228,7 +230,7 @@ def slice_(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def pad(w: Writer, given: list[Padded]) -> list[Padded]:
-    """What does not count is padding too."""
+    """Pads; invalid elements become padding, too."""
     x, number = given
     value = w.again([w.filled(x, range(x.rank), number.value), number.value])[0]
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
@@ -246,7 +248,7 @@ def pad(w: Writer, given: list[Padded]) -> list[Padded]:
 
 # ---------------------------------------------------------------------------- parts
 def concatenate(w: Writer, given: list[Padded]) -> list[Padded]:
-    """One part after the other is written to where those before it end."""
+    """Writes each operand where the previous one ends."""
     axis = w.op.int("dimension")
     equal = {d: w.same([(x, d) for x in given]) for d in range(given[0].rank) if d != axis}
     parts = [w.cut(x, [equal[d][0] if d in equal else n for d, n in enumerate(x.extents)]) for x in given]
@@ -266,7 +268,7 @@ def concatenate(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _corner(w: Writer, x: Padded, part: Padded, starts: Sequence[Padded]) -> list[Value]:
-    """Where a part begins that lies in what counts of x."""
+    """Returns the start of a part within the valid elements of x."""
     corner = []
     for d, start in enumerate(starts):
         n, m = w.size(x, d), w.size(part, d)
@@ -283,7 +285,8 @@ def dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def dynamic_update_slice(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Where the update does not count, what was there is written again; the operand is padded, so that it fits."""
+    """Updates the valid part; elsewhere the old elements are written again. The operand is padded so that the update
+    fits."""
     x, part, starts = given[0], given[1], given[2:]
     corner = _corner(w, x, part, starts)
     if part.is_whole:
@@ -300,15 +303,15 @@ def dynamic_update_slice(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def gather(w: Writer, given: list[Padded]) -> list[Padded]:
-    """As many slices as there are indices, those of indices that do not count being anything; of a tensor of which not
-    all counts, indices are brought into what does."""
+    """Gathers a slice for every index; slices of invalid indices are arbitrary. If not all of the tensor is valid,
+    indices are clamped to its valid part."""
     x, indices = given
     numbers, slices = w.op.attributes["dimension_numbers"], w.op.ints("slice_sizes")
     vector = int(numbers.get("index_vector_dim", 0))
     if dims_of(numbers, "operand_batching_dims"):
         raise w.refuse("with batching dimensions, sizes that are only known at run time are not compiled")
     if vector < indices.rank and indices.sizes[vector] is not None:
-        raise w.refuse("how many numbers an index has is only known at run time")
+        raise w.refuse("the length of an index must be known, but is only known at run time")
     for d in (d for d, n in enumerate(x.sizes) if n is not None):
         w.check_most(w.number(slices[d]), w.size(x, d), TAKEN.format(d))
     places = indices.value
@@ -327,7 +330,7 @@ def gather(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def optimization_barrier(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Sizes go past it."""
+    """Emits the barrier for the tensors only, not for their sizes."""
     return [Padded(v, x.sizes) for v, x in zip(w.again([x.value for x in given]), given, strict=True)]
 
 

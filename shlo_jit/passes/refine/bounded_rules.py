@@ -1,7 +1,7 @@
-"""What ops that compute do with padded tensors: `RULES`, by name, with those of `bounded_moves.py`.
+"""Rules of ops that compute on padded tensors: `RULES`, by name, including those of `bounded_moves.py`.
 
-What lies beyond the sizes is anything: it never gets into what counts. Where an op takes elements of a bounded
-dimension together, those are replaced before by what changes nothing.
+Elements beyond the sizes are arbitrary and never affect valid elements. If an op combines elements of a bounded
+dimension, the invalid ones are first replaced by a neutral element.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from shlo_jit.passes.refine.padded import Padded, Writer
 
 
 def elementwise(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Elements that do not count are computed too."""
+    """Computes all elements, including invalid ones."""
     given, sizes = _aligned(w, given)
     return [Padded(v, sizes) for v in w.again([x.value for x in given])]
 
 
 def _aligned(w: Writer, given: Sequence[Padded]) -> tuple[list[Padded], tuple[Value | None, ...]]:
-    """Operands of one shape, but for scalars, made as large as each other; and their sizes."""
+    """Returns the operands, which have one shape except for scalars, cut to the same extents; and their sizes."""
     wide = [x for x in given if x.rank]
     found = [w.same([(x, d) for x in wide]) for d in range(wide[0].rank)]
     extents, sizes = [n for n, _ in found], tuple(size for _, size in found)
@@ -34,14 +34,16 @@ def _aligned(w: Writer, given: Sequence[Padded]) -> tuple[list[Padded], tuple[Va
 
 def bitcast_convert(w: Writer, given: list[Padded]) -> list[Padded]:
     if w.op.result.tensor.rank != given[0].rank:
-        raise w.refuse("to elements of another width, of sizes that are only known at run time, is not compiled")
+        raise w.refuse(
+            "a conversion to elements of another width is not supported for sizes that are only known at run time"
+        )
     return elementwise(w, given)
 
 
 # ---------------------------------------------------------------------------- sums
 def reduce(w: Writer, given: list[Padded]) -> list[Padded]:
-    """What does not count becomes the neutral element of the body; of another body, the initial value, which the
-    specification lets it take any number of times."""
+    """Replaces invalid elements by the neutral element of the body. If the body has none, they become the initial
+    value, which the specification allows to be used any number of times."""
     half, over = len(given) // 2, w.op.ints("dimensions")
     inputs, sizes = _aligned(w, given[:half])
     inits = [x.value for x in given[half:]]
@@ -56,7 +58,7 @@ def reduce(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _neutral(w: Writer) -> list[Value | None]:
-    """What changes nothing, for each input; None where that is not known."""
+    """Returns the neutral element for each input, or None if it is not known."""
     block = w.op.block()
     if len(block.ops) == 2 and len(block.arguments) == 2 and set(block.ops[0].operands) == set(block.arguments):
         t = block.arguments[0].tensor
@@ -89,7 +91,7 @@ def dot(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _product(w: Writer, given: list[Padded], roles: Sequence[Sequence[int]]) -> list[Padded]:
-    """What does not count of the contracting dimensions is zero, on both sides."""
+    """Replaces invalid elements along the contracting dimensions by zero, on both sides."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = roles
     extents = [list(x.extents) for x in given]
     sizes = [list(x.sizes) for x in given]
@@ -106,20 +108,20 @@ def _product(w: Writer, given: list[Padded], roles: Sequence[Sequence[int]]) -> 
 
 
 def convolution(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Of a batch whose size is not known."""
+    """Computes a convolution whose batch size is unknown."""
     lhs, rhs = given
     numbers = w.op.attributes["dimension_numbers"]
     batch, target = numbers.input_batch_dimension, numbers.output_batch_dimension
     rest = [n for d, n in enumerate(lhs.sizes) if d != batch]
     if any(rest) or not rhs.is_whole or w.op.int("batch_group_count", 1) != 1:
-        raise w.refuse("along another dimension than the batch, sizes that are only known at run time are not compiled")
+        raise w.refuse("sizes that are only known at run time are supported only for the batch dimension")
     (value,) = w.again([lhs.value, rhs.value])
     return [Padded(value, tuple(lhs.sizes[batch] if d == target else None for d in range(value.tensor.rank)))]
 
 
 # ---------------------------------------------------------------------------- order
 def sort(w: Writer, given: list[Padded]) -> list[Padded]:
-    """One key more says what does not count, and comes before the others: it goes to the end."""
+    """Sorts with an additional operand that marks valid elements, and orders them first: invalid ones go to the end."""
     inputs, sizes = _aligned(w, given)
     axis = w.op.int("dimension", -1) % len(sizes)
     inside = w.inside(inputs[0], [axis])
@@ -133,7 +135,7 @@ def sort(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def _comparator(w: Writer, old: Block) -> Block:
-    """a before b: a counts and b does not, or both count and the old comparator says so."""
+    """a before b: a is valid and b is not, or both are valid and the old comparator orders them so"""
     rw, flag = w.rw, tensor((), I1)
     arguments = [Value(a.type, name=a.name) for a in old.arguments]
     a, b = Value(flag), Value(flag)

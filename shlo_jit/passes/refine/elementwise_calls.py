@@ -1,4 +1,4 @@
-"""Which custom calls are elementwise, noted at each: what it takes to infer their results where shapes are unknown.
+"""Mark elementwise custom calls, so that the types of their results can be inferred if shapes are unknown.
 
 custom_call @wave(%x) : (tensor<?xf32>) -> tensor<?xf32>   ->   the same, with {shlo_jit.elementwise}
 """
@@ -14,7 +14,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
 def elementwise_calls(module: Module, targets: Container[str]) -> Module:
-    """The module with calls of those targets marked; as it is where there are none."""
+    """Returns the module with calls of those targets marked, or the same module if there are none."""
 
     def is_one(op: Op) -> bool:
         return op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] in targets

@@ -1,6 +1,6 @@
-"""Shape computations in MLIR's own dialects (`arith`, `tensor`, `shape`), which frontends write beside StableHLO: their
-values, where these follow from known shapes and constants. Indices are 64 bits wide. Where sizes that are known at the
-call only are among the numbers, arrays hold objects, as in `known_sizes`."""
+"""Evaluation of shape computations in MLIR's own dialects (`arith`, `tensor`, `shape`), which frontends mix with
+StableHLO, if they follow from known shapes and constants. Indices are 64 bits wide. Arrays with sizes that are known
+only at the call hold objects, as in `known_sizes`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Array = np.ndarray
 
 
 def evaluate_foreign(op: Op, arrays: Sequence[Array | None]) -> list[Array] | None:
-    """The results of an op of DIALECTS, given those operands that are known; None where they do not follow.
+    """Returns the results of an op of DIALECTS, given the known operands, or None if they do not follow.
 
-    Nobody verifies these ops. One with other operands, attributes or results than it should have gives nothing, as one
-    does that is out of bounds: what runs would say so."""
+    These ops are not verified. The result is None for an op with unexpected operands, attributes or results, and for
+    one that is out of bounds: they would fail at run time."""
     if len(op.results) != 1:
         return None
     try:
@@ -69,7 +69,7 @@ def _together(items: Sequence[Array]) -> Array:
 
 
 def _broadcast(op: Op, *shapes: Array) -> Array:
-    """The shape that all of these broadcast to. Raises ValueError where they do not."""
+    """Returns the shape that all of these broadcast to. Raises ValueError if there is none."""
     rank = max(len(s) for s in shapes)
     found = []
     for extents in zip(*([1] * (rank - len(s)) + list(map(whole, s)) for s in shapes), strict=True):
@@ -81,7 +81,8 @@ def _broadcast(op: Op, *shapes: Array) -> Array:
 
 
 def _compare(op: Op, a: Array, b: Array) -> Array:
-    """The predicates of `arith.cmpi`, by number: eq, ne, slt, sle, sgt, sge, and four for unsigned numbers."""
+    """Evaluates the predicates of `arith.cmpi`, by number: eq, ne, slt, sle, sgt, sge, and four for unsigned
+    numbers."""
     number = op.int("predicate")
     if number >= len(_PREDICATES):
         a, b, number = a.astype(object) % (1 << 64), b.astype(object) % (1 << 64), number - 4

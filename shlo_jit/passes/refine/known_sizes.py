@@ -1,8 +1,8 @@
-"""Shape computations on sizes that are known at the call only: the arithmetic of refinement, on polynomials.
+"""Evaluation of shape computations on sizes that are known only at the call, as polynomials.
 
-An op of those in `_FUNCTIONS` whose operands are known gives arrays of objects, ints and sizes. Where the answer of a
-comparison depends on the size, nobody knows it, which may not matter; where a maximum does, NotSymbolic is raised, and
-the program is made for fixed shapes.
+An op in `_FUNCTIONS` with known operands is evaluated to arrays of objects: ints and sizes. If a comparison depends on
+a size, its result is unknown, which may not matter. If a maximum does, NotSymbolic is raised, and the program is
+specialized for fixed shapes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Array = np.ndarray
 
 
 def has_sizes(arrays: Sequence[Array | None]) -> bool:
-    """Whether sizes that are known at the call only are among what arrays hold."""
+    """Whether arrays hold sizes that are known only at the call."""
     return any(a is not None and a.dtype == object for a in arrays)
 
 
 def evaluate_sizes(op: Op, arrays: Sequence[Array]) -> list[Array] | None:
-    """The results of an op on integers of which some are sizes; None where nobody knows."""
+    """Returns the results of an op on integers and sizes, or None if they are unknown."""
     function = _FUNCTIONS.get(op.name)
     if function is None or any(isinstance(x, Size) and x.high >= 2**31 for a in arrays for x in a.flat):
         return None
@@ -36,8 +36,8 @@ def evaluate_sizes(op: Op, arrays: Sequence[Array]) -> list[Array] | None:
 
 
 def decided(op: Op, arrays: Sequence[Array | None]) -> Array | None:
-    """The result of an op of which not all operands are known, where the others decide: false and x, true or x,
-    select(x, y, y)."""
+    """Returns the result of an op with unknown operands if the known ones decide it: false and x, true or x, select(x,
+    y, y). Else None."""
     if op.name == "stablehlo.select":
         _, a, b = arrays
         return a if a is not None and b is not None and surely(lambda: list(a.flat) == list(b.flat)) else None
@@ -48,14 +48,14 @@ def decided(op: Op, arrays: Sequence[Array | None]) -> Array | None:
 
 
 def settled(array: Array, dtype: np.dtype | None = None) -> Array:
-    """An array of objects; one of numbers, where no size is left in it: of the given type, or of what they are."""
+    """Returns an array of objects as an array of numbers if it holds no sizes: of the given type, or of their own."""
     if array.dtype != object or any(isinstance(x, Size) for x in array.flat):
         return array
     return np.asarray(array.tolist()) if dtype is None else array.astype(dtype)
 
 
 def frozen(array: Array | None) -> object:
-    """What identifies an array's contents."""
+    """Returns a hashable key of an array's contents."""
     if array is None:
         return None
     return tuple(map(whole, array.flat)) if array.dtype == object else array.tobytes()
@@ -66,7 +66,7 @@ def _divide(op: Op, a: Array, b: Array) -> Array:
 
 
 def _quotient(x: int, y: int) -> int:
-    """Rounded towards zero."""
+    """Divides, rounding towards zero."""
     if y <= 0:
         raise NotSymbolic("division-unknown", f"{x} is divided by {y}")
     return x // y if x >= 0 else -(-x // y)
@@ -102,7 +102,7 @@ def _compare(op: Op, a: Array, b: Array) -> Array | None:
 
 
 def _by_reference(op: Op, *arrays: Array) -> Array:
-    """Ops that move elements: NumPy moves objects as it does numbers."""
+    """Evaluates ops that move elements by their reference implementation: NumPy moves objects like numbers."""
     reference = OPS[op.name].reference
     assert reference is not None
     (result,) = [reference(op, *arrays)]

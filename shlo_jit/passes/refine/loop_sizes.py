@@ -1,4 +1,4 @@
-"""Sizes that change from turn to turn of a loop: where they have bounds, they are unknown in the types of its states.
+"""Sizes that change between iterations of a loop: if they have bounds, they become unknown in the types of its states.
 
 while(%a = %x : tensor<2xf32>) { return concatenate %a, %y }   ->   %a : tensor<?xf32, #stablehlo.bounds<16>>
 """
@@ -13,9 +13,10 @@ from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.type_algebra import bounds_of, with_bounds
 
 
-def after_turns(op: Op, states: Sequence[Type], returned: Sequence[Type]) -> list[Type]:
-    """The types of a loop's states for the next turn too, as a turn with `states` gives what is returned. `op` is the
-    loop as the program has it. Raises UnsupportedError for a size that changes and has no bound."""
+def after_iteration(op: Op, states: Sequence[Type], returned: Sequence[Type]) -> list[Type]:
+    """Returns the types of a loop's states that hold for the next iteration, too, if an iteration with `states` returns
+    values of the types `returned`. `op` is the loop as the program has it. Raises UnsupportedError for a size that
+    changes and has no bound."""
     return [_together(op, i, *types) for i, types in enumerate(zip(states, returned, strict=True))]
 
 
@@ -37,13 +38,13 @@ def _together(op: Op, i: int, before: Type, after: Type) -> Type:
 
 
 def _is_stated(op: Op, i: int, d: int, after: int | None) -> bool:
-    """Whether a size that is only known at run time has to be the one that the program states."""
+    """Whether a size that is known only at run time must equal the one that the program states."""
     stated = op.results[i].type
     return after is None and isinstance(stated, TensorType) and stated.shape is not None and stated.shape[d] is not None
 
 
 def with_open_sizes(op: Op, states: Sequence[Type]) -> list[Type]:
-    """The types of a loop's states where all sizes that have bounds may change."""
+    """Returns the types of a loop's states with all sizes that have bounds made unknown."""
     return [_opened(op, i, t) for i, t in enumerate(states)]
 
 
@@ -59,7 +60,7 @@ def _opened(op: Op, i: int, state: Type) -> Type:
 
 
 def _stated_bounds(op: Op, i: int, rank: int) -> list[int | None]:
-    """What the program says that the sizes of a state may be at most."""
+    """Returns the bounds that the program states for the sizes of a state."""
     types = [v.type for v in (op.results[i], op.operands[i])]
     limits = [bounds_of(t) for t in types if isinstance(t, TensorType) and t.shape is not None and t.rank == rank]
     return [min((b[d] for b in limits if b[d] is not None), default=None) for d in range(rank)]  # type: ignore[type-var]
@@ -67,10 +68,10 @@ def _stated_bounds(op: Op, i: int, rank: int) -> list[int | None]:
 
 def _unbounded(op: Op, i: int, d: int, before: int | None, after: int | None) -> UnsupportedError:
     name = f" (%{op.regions[1].block.arguments[i].name})"
-    turn = "a size that is only known at run time" if after is None else str(after)
+    then = "a size that is only known at run time" if after is None else str(after)
     message = (
-        f"while: state {i}{name} has {before} in dimension {d} before its first turn, and {turn} after it: a state "
-        f"whose sizes change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs "
+        f"while: state {i}{name} has {before} in dimension {d} before the first iteration, and {then} after it: "
+        f"a state whose sizes change between iterations needs a bound (#stablehlo.bounds<...>), and is stored "
         f"in a buffer of that size"
     )
     return UnsupportedError(diagnose(message, op.span, op=op.name, label="size"))

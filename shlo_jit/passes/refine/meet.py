@@ -1,4 +1,4 @@
-"""What two types say together of one value."""
+"""Meet of two types of one value: the type with the information of both."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from shlo_jit.ops.type_algebra import compatible_elements, type_text, with_bound
 
 
 class Contradiction(Exception):
-    """Two types that no value has both of; the message has both."""
+    """Two types that no value can have at the same time; the message has both."""
 
 
 def meet(stated: Type, found: Type) -> Type:
-    """The type with all that either knows. Raises Contradiction."""
+    """Returns the type with the information of both. Raises Contradiction."""
     if stated == found:
         return stated
     if isinstance(stated, TensorType) and isinstance(found, TensorType):

@@ -1,4 +1,4 @@
-"""Where sizes that contradict each other come from: the arguments behind the op that is refused.
+"""Origins of contradictory sizes: the arguments that a refused op depends on.
 
 add C1: ... got 'tensor<3xf32>', 'tensor<4xf32>'; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in ...
 """
@@ -16,15 +16,15 @@ from shlo_jit.ir.core import Block, Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType, Type
 
 SHOWN = 6
-"""Arguments that are named at most."""
+"""Maximum number of arguments that are named."""
 
 
 def with_origins(
     error: StableHLOError, module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]
 ) -> StableHLOError:
-    """The error, with the unknown dimensions of the arguments that the refused ops follow from, where it is about
-    sizes: a VerifyError, or one labelled `size`. `types` are what the arguments of `entry` have, `values` what those
-    are that shapes are computed from."""
+    """Returns the error, with the unknown dimensions of the arguments that the refused ops depend on, if it is about
+    sizes: a VerifyError, or one labelled `size`. `types` are the types of the arguments of `entry`, `values` the values
+    of those that shapes are computed from."""
     program = _Program(module)
     function = module.function(entry)
     assert function is not None
@@ -33,15 +33,15 @@ def with_origins(
     def noted(diagnostic: Diagnostic) -> Diagnostic:
         if not isinstance(error, VerifyError) and diagnostic.label != "size":
             return diagnostic
-        behind = program.arguments_behind(program.at(diagnostic), function)
-        notes = [note for i in behind for note in _sizes(i, arguments[i], types[i], values.get(i))]
+        origins = program.origins_of(program.at(diagnostic), function)
+        notes = [note for i in origins for note in _sizes(i, arguments[i], types[i], values.get(i))]
         return replace(diagnostic, message="; ".join([diagnostic.message, *_shown(notes)]))
 
     return type(error)([noted(d) for d in error.diagnostics])
 
 
 def _shown(notes: Sequence[tuple[str, object]]) -> list[str]:
-    """One text of them, or none: of too many those of different numbers first."""
+    """Returns the notes as one text, or none. If there are too many, those with distinct numbers are preferred."""
     firsts = {number: i for i, (_, number) in reversed(list(enumerate(notes)))}
     order = sorted(range(len(notes)), key=lambda i: (firsts[notes[i][1]] != i, i))
     shown = [notes[i][0] for i in sorted(order[:SHOWN])]
@@ -50,7 +50,7 @@ def _shown(notes: Sequence[tuple[str, object]]) -> list[str]:
 
 
 def _sizes(index: int, argument: Value, type: Type, value: np.ndarray | None) -> Iterator[tuple[str, object]]:
-    """What the sizes of an argument are, in words and as a number."""
+    """Yields the sizes of an argument, as text and as a number."""
     what = f"argument {index} (%{argument.name})" if argument.name else f"argument {index}"
     if value is not None:
         yield f"{what} is {value.tolist()}", value.tobytes()
@@ -62,11 +62,11 @@ def _sizes(index: int, argument: Value, type: Type, value: np.ndarray | None) ->
 
 
 class _Program:
-    """Who uses what, and who calls whom."""
+    """Uses of values and callers of functions in a module."""
 
     def __init__(self, module: Module) -> None:
         self.owners: dict[Block, Op] = {}
-        """Of blocks in functions."""
+        """Block in a function -> the op that owns it."""
         self.calls: dict[str, list[Op]] = {}
         self.places: dict[tuple[str, int, int], list[Op]] = {}
         for function in module.functions():
@@ -84,11 +84,11 @@ class _Program:
             self.places.setdefault((place.file, place.line, place.column), []).append(op)
 
     def at(self, diagnostic: Diagnostic) -> list[Op]:
-        """The ops at its place."""
+        """Returns the ops at the location of a diagnostic."""
         return self.places.get((diagnostic.file, diagnostic.line, diagnostic.column), [])
 
-    def arguments_behind(self, ops: Sequence[Op], entry: Op) -> list[int]:
-        """Indices of the arguments of `entry` that the ops follow from."""
+    def origins_of(self, ops: Sequence[Op], entry: Op) -> list[int]:
+        """Returns the indices of the arguments of `entry` that the ops depend on."""
         found: set[int] = set()
         seen: set[Value] = set()
         todo = [v for op in ops for v in _uses(op)]
@@ -112,5 +112,5 @@ class _Program:
 
 
 def _uses(op: Op) -> list[Value]:
-    """What an op reads, in its regions too."""
+    """Returns the values that an op and its regions read."""
     return [*op.operands, *(v for r in op.regions for b in r.blocks for inner in walk(b) for v in inner.operands)]

@@ -1,7 +1,7 @@
-"""Words to write bounded tensors with: a tensor as large as its bounds, and how much of it counts.
+"""Padded tensors, and a writer for ops on them: a tensor as large as its bounds, and the sizes of its valid part.
 
-What lies beyond the sizes may be anything. A size that a program computes may be wrong: then the first such thing is
-noted as a *fault*, three i32 that go through loops and branches as one more value, and loops end.
+Elements beyond the sizes are arbitrary. A program may compute an invalid size. The first such error is recorded as a
+*fault*: three i32 that pass through loops and branches as an additional value. A fault ends all loops.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from shlo_jit.verify.verifier import diagnostic_of
 
 SCALAR = tensor((), I32)
 FAULT = tensor((3,), I32)
-"""Number of a check that failed, from 1 on, and two sizes for its message."""
-BOUND_HELPS = "a bound (#stablehlo.bounds<...>) would let it run in a buffer of that size"
-TOO_MANY = "dimension {} has {{0}}, and may have {{1}} at most"
-"""Of a dimension."""
+"""Number of the check that failed, from 1 on, and two sizes for its message."""
+BOUND_HELPS = "a bound (#stablehlo.bounds<...>) would allow a buffer of that size"
+TOO_MANY = "dimension {} has {{0}} elements, but may have at most {{1}}"
+"""Message with the dimension, the size and the limit."""
 Sizes = tuple[Value | None, ...]
 
 
 class Padded(NamedTuple):
-    """A tensor, and of each dimension how much of it counts; None: all."""
+    """A tensor, and the valid size of each dimension; None means all of it."""
 
     value: Value
     sizes: Sizes
@@ -46,20 +46,20 @@ class Padded(NamedTuple):
 
 
 def whole(value: Value) -> Padded:
-    """A tensor of which all counts."""
+    """Returns a tensor whose elements are all valid."""
     shape = value.type.shape or () if isinstance(value.type, TensorType) else ()
     return Padded(value, (None,) * len(shape))
 
 
 class Writer:
-    """Writes ops for the op that a Rewriter is at, and notes faults."""
+    """Emits ops in place of the op that a Rewriter is at, and records faults."""
 
     def __init__(self, rw: Rewriter) -> None:
         self.rw = rw
         self.faults: list[Diagnostic] = []
-        """What checks say when they fail, with `{0}` and `{1}` for the sizes."""
+        """Messages of failed checks, with `{0}` and `{1}` for the sizes."""
         self.fault: Value | None = None
-        """At the place that is being written; None: nothing can have failed."""
+        """The fault at the current insertion point; None if nothing can have failed."""
 
     @property
     def op(self) -> Op:
@@ -71,11 +71,11 @@ class Writer:
         return self.op.name.partition(".")[2]
 
     def refuse(self, why: str) -> UnsupportedError:
-        """The error for the op."""
+        """Returns the error that refuses the op."""
         return UnsupportedError(diagnose(f"{self.op_name}: {why}", self.op.span, op=self.op.name, label="size"))
 
     def again(self, operands: Sequence[Value]) -> list[Value]:
-        """The op on static operands; its results have the types that follow. Raises VerifyError."""
+        """Emits the op again on static operands; its results have the inferred types. Raises VerifyError."""
         op = self.op
         regions = [Region([self.rw.sweep(b) for b in r.blocks]) for r in op.regions]
         types = [v.type for v in op.results]
@@ -96,7 +96,7 @@ class Writer:
         return mk.constant(self.rw, SCALAR, n)
 
     def size(self, x: Padded, d: int) -> Value:
-        """How much of a dimension counts, an i32."""
+        """Returns the valid size of a dimension as an i32."""
         found = x.sizes[d]
         return self.number(x.extents[d]) if found is None else found
 
@@ -110,7 +110,7 @@ class Writer:
         return mk.apply(self.rw, "clamp", low, x, high)
 
     def as_i32(self, x: Value) -> Value:
-        """Numbers of any integer type; each the nearest that an i32 can be."""
+        """Converts integers of any type to i32, saturating."""
         low, high = storage_range(x.tensor.storage)
         first, last = storage_range(I32)
         if low < first or high > last:
@@ -119,7 +119,7 @@ class Writer:
         return mk.convert(self.rw, x, I32)
 
     def element(self, vector: Value, i: int) -> Value:
-        """Of a vector of integers, an i32."""
+        """Returns an element of a vector of integers as an i32."""
         return self.as_i32(mk.reshape(self.rw, mk.slice_dim(self.rw, vector, 0, i, i + 1), ()))
 
     # ------------------------------------------------------------------ checks
@@ -127,7 +127,7 @@ class Writer:
         return mk.constant(self.rw, FAULT, 0)
 
     def check(self, bad: Value, message: str, got: Value, other: Value) -> None:
-        """Note a fault where `bad` holds, and nothing was noted before. `message` has `{0}` for `got`, `{1}` for
+        """Records a fault if `bad` holds and none has been recorded yet. `message` has `{0}` for `got`, `{1}` for
         `other`."""
         rw, before = self.rw, self.fault or self.no_fault()
         self.faults.append(diagnose(f"{self.op_name}: {message}", self.op.span, op=self.op.name, label="size"))
@@ -137,27 +137,27 @@ class Writer:
         self.fault = rw.emit1("stablehlo.select", [is_first, found, before], FAULT)
 
     def is_fine(self, fault: Value) -> Value:
-        """Whether nothing has failed, an i1."""
+        """Returns whether nothing has failed, an i1."""
         return mk.compare(self.rw, "EQ", self.element(fault, 0), self.number(0))
 
     def check_most(self, n: Value, most: Value, message: str) -> None:
-        """Note a fault unless n is at most that; `{0}` is n, `{1}` the most."""
+        """Records a fault unless n is at most `most`; `{0}` is n, `{1}` is `most`."""
         self.check(mk.compare(self.rw, "GT", n, most), message, n, most)
 
     def check_equal(self, n: Value, m: Value) -> None:
-        """Note a fault unless two sizes are equal."""
+        """Records a fault unless two sizes are equal."""
         if n is not m:
             bad = mk.compare(self.rw, "NE", n, m)
-            self.check(bad, "sizes that have to be equal are {0} and {1}", n, m)
+            self.check(bad, "expected equal sizes, got {0} and {1}", n, m)
 
     def check_size(self, n: Value, most: Value, message: str) -> None:
-        """Note a fault unless n is between 0 and the most."""
+        """Records a fault unless n is between 0 and `most`."""
         low, high = mk.compare(self.rw, "LT", n, self.number(0)), mk.compare(self.rw, "GT", n, most)
         self.check(mk.apply(self.rw, "or", low, high), message, n, most)
 
     # ------------------------------------------------------------------ shapes
     def same(self, places: Sequence[tuple[Padded, int]]) -> tuple[int, Value | None]:
-        """The extent and size of dimensions that have to be equal: each is of a tensor."""
+        """Returns the common extent and size of dimensions that must be equal, each given with its tensor."""
         known = [x.extents[d] for x, d in places if x.sizes[d] is None]
         first, dimension = next(((x, d) for x, d in places if x.sizes[d] is None), places[0])
         for x, d in places:
@@ -168,7 +168,7 @@ class Writer:
         return min(x.extents[d] for x, d in places), first.sizes[dimension]
 
     def cut(self, x: Padded, extents: Sequence[int]) -> Value:
-        """The tensor with other extents: shorter, or padded with anything."""
+        """Returns the tensor with other extents: sliced, or padded with arbitrary elements."""
         value = x.value
         for d, n in enumerate(extents):
             if n < value.tensor.extents[d]:
@@ -178,7 +178,8 @@ class Writer:
         return mk.pad(self.rw, value, 0, zeros, more, zeros)
 
     def fitted(self, x: Padded, shape: Sequence[int | None], limits: Sequence[int]) -> Padded:
-        """Of a shape; where that is not known, as large as a limit, and with a size. Checks that it fits."""
+        """Returns the tensor with a shape. Unknown dimensions get the extent of their limit, and a size. Checks that it
+        fits."""
         extents, sizes = [], []
         for d, (n, limit) in enumerate(zip(shape, limits, strict=True)):
             if n is not None and (x.sizes[d] is not None or x.extents[d] != n):
@@ -190,7 +191,7 @@ class Writer:
         return Padded(self.cut(x, extents), tuple(sizes))
 
     def inside(self, x: Padded, dimensions: Sequence[int]) -> Value | None:
-        """Whether an element counts, an i1 for each; None: all do, as far as these dimensions go."""
+        """Returns an i1 for each element that says whether it is valid along these dimensions; None if all are."""
         rw, found = self.rw, None
         for d in dimensions:
             n = x.sizes[d]
@@ -201,7 +202,7 @@ class Writer:
         return found
 
     def filled(self, x: Padded, dimensions: Sequence[int], number: Value) -> Value:
-        """The tensor with a scalar in what does not count along some dimensions."""
+        """Returns the tensor with a scalar in place of elements that are invalid along some dimensions."""
         inside = self.inside(x, dimensions)
         if inside is None:
             return x.value

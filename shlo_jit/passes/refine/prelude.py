@@ -1,8 +1,7 @@
-"""Shapes that follow from data: the sizes are computed by a program of their own, the prelude, and the rest is refined
-with what it gives.
+"""Shapes that depend on data: a separate program, the prelude, computes the sizes, and the rest is refined with these.
 
-    %n = reduce(%x > 0), %s = reshape %n          prelude:   func @main(%x) { return %s }
-    %y = dynamic_iota %s : tensor<?xi32>     ->   rest:      func @main(%x) { %s = constant dense<3>, %y = iota ... }
+%n = reduce(%x > 0), %s = reshape %n          prelude:   func @main(%x) { return %s }
+%y = dynamic_iota %s : tensor<?xi32>     ->   rest:      func @main(%x) { %s = constant dense<3>, %y = iota ... }
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ SHAPE_OPERANDS = {
     "stablehlo.dynamic_conv": (2,),
     "stablehlo.set_dimension_size": (1,),
 }
-"""Which operands of an op say what shape its result has."""
+"""Operands of an op that specify the shape of its result."""
 
 
 def shape_operands(op: Op) -> tuple[int, ...]:
-    """Indices of the operands that say what shapes an op's results have."""
+    """Returns the indices of the operands that specify the shapes of an op's results."""
     if op.name == "stablehlo.custom_call":
         return shape_operands_of(op)
     return SHAPE_OPERANDS.get(op.name, ())
 
 
 def sizes_to_compute(function: Op) -> list[Value]:
-    """Values that shapes wait for, which can be computed by themselves: nothing of unknown shape, and no effect, is
-    needed for them."""
+    """Returns the values that shapes depend on and that can be computed separately: they need no values of unknown
+    shape, and no effects."""
     block = function.block()
     effects = acting(block)
     blocked: set[Value] = set()
@@ -66,7 +65,7 @@ def _inner(op: Op) -> Iterator[Op]:
 
 
 def arguments_of_shapes(function: Op) -> set[int]:
-    """Indices of the arguments that shapes which are not known follow from. What regions compute counts as a whole."""
+    """Returns the indices of the arguments that unknown shapes depend on. A region is treated as a whole."""
     block = function.block()
     needed: set[Value] = set()
     for op in reversed(block.ops):
@@ -84,7 +83,7 @@ def _waits_for_shape(op: Op) -> bool:
 
 
 def prelude(function: Op, sizes: Sequence[Value]) -> Op:
-    """The function that returns the sizes, and has no ops but those they need."""
+    """Returns the function that computes the sizes, with only the ops that they need."""
     block = function.block()
     needed = set(sizes)
     kept: list[Op] = []
@@ -101,14 +100,14 @@ def prelude(function: Op, sizes: Sequence[Value]) -> Op:
 
 
 class _Window(Block):
-    """Some ops of a block whose arguments stay the other block's."""
+    """Some ops of a block; their arguments stay those of the other block."""
 
     def __init__(self, arguments: list[Value], ops: list[Op]) -> None:
         self.arguments, self.ops, self.label, self.locations = arguments, ops, "", ()
 
 
 def with_sizes(function: Op, sizes: Sequence[Value], arrays: Sequence[np.ndarray]) -> Op:
-    """The function with what the prelude gave in the place of the sizes."""
+    """Returns the function with the results of the prelude in place of the sizes."""
     known = dict(zip(sizes, arrays, strict=True))
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -1,9 +1,9 @@
-"""Refinement: a program with unknown dimensions becomes the static one for given argument types.
+"""Refinement: turn a program with unknown dimensions into a static one for given argument types.
 
-One sweep forward over the entry function, and over every function it calls, once for each list of argument types it is
-called with. Types are inferred anew from the operands'. What is computed from known sizes (`get_dimension_size` of a
-known dimension, and arithmetic on that) becomes a constant, so that ops which take their shape from an operand find it
-there and become static ones. Assertions that hold go; one that does not is refused with its own message.
+One forward sweep over the entry function, and over every function that it calls, once for each list of argument types.
+Types are inferred again from those of the operands. Values computed from known sizes (`get_dimension_size` of a known
+dimension, and arithmetic on that) become constants, so ops that take their shape from an operand become static.
+Assertions that hold are removed; one that fails is refused with its own message.
 
     func @main(%x: tensor<?x4xf32>) {                           func @main(%x: tensor<3x4xf32>) {
       %n = get_dimension_size %x, dim = 0                 ->
@@ -11,7 +11,7 @@ there and become static ones. Assertions that hold go; one that does not is refu
       %y = dynamic_broadcast_in_dim %c, %s                        %y = broadcast_in_dim %c : tensor<3x4xf32>
       add %x, %y : tensor<?x4xf32>                                add %x, %y : tensor<3x4xf32>
 
-The result is a module of its own that verifies and prints.
+The result is a separate module that verifies and prints.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.known_sizes import decided, evaluate_sizes, frozen, has_sizes
-from shlo_jit.passes.refine.loop_sizes import after_turns, with_open_sizes
+from shlo_jit.passes.refine.loop_sizes import after_iteration, with_open_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
@@ -44,14 +44,14 @@ from shlo_jit.verify.verifier import diagnostic_of
 
 WRAPPER = "stablehlo.shape_refinement_operand_wrapper"
 Key = tuple[str, tuple[Type, ...], tuple[object, ...]]
-"""A function, the types it is called with, and what is in the arguments that are known."""
+"""A function, the argument types of a call, and the contents of the known arguments."""
 
 
 def refine_module(
     module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray] | None = None
 ) -> Module:
-    """The module for arguments of these types, which `entry` and the functions that it calls make up; arguments of
-    `values` are known. Raises VerifyError where types contradict the program's, or an assertion does not hold."""
+    """Returns the module for arguments of these types, with `entry` and the functions that it calls; the arguments in
+    `values` are known. Raises VerifyError if the types contradict the program's, or if an assertion fails."""
     function = module.function(entry)
     assert function is not None and not is_declaration(function)
     refiner = _Refiner(module)
@@ -69,7 +69,7 @@ class _Refiner:
         """Functions, callees first."""
         self._known: dict[Key, Op] = {}
         self._scalars: dict[Value, np.ndarray] = {}
-        """What values of MLIR's own dialects are known to be that are no tensors."""
+        """Known values of MLIR's own dialects that are not tensors."""
         self._names: set[str] = set()
 
     # ------------------------------------------------------------------ functions
@@ -87,7 +87,7 @@ class _Refiner:
         self.made.append(self._function(function, tuple(refined), known, function.attributes["sym_name"]))
 
     def callee(self, name: str, operands: Sequence[Value]) -> Op | None:
-        """The function for these operands; None where there is none of that name with a body."""
+        """Returns the function for these operands, or None if there is none of that name with a body."""
         function = self.functions.get(name)
         if function is None or is_declaration(function):
             return None
@@ -101,7 +101,7 @@ class _Refiner:
         return self._known[key]
 
     def named(self) -> list[Op]:
-        """Functions that ops name without calling them, such as a custom call's reducer: as they are."""
+        """Returns the functions that ops name without calling them, such as a custom call's reducer, unchanged."""
         found: dict[str, Op] = {}
         todo = list(self.made)
         while todo:
@@ -172,7 +172,7 @@ class _Refiner:
         return new.results
 
     def _cut(self, rw: Rewriter, op: Op, operand: Value, size: int) -> Value:
-        """The first `size` positions of a dimension. Raises VerifyError for a size that it does not have."""
+        """Slices the first `size` positions of a dimension. Raises VerifyError for a size that it does not have."""
         d, extent = op.int("dimension"), operand.tensor.extents[op.int("dimension")]
         if not 0 <= size <= extent:
             message = f"set_dimension_size: {size} is not a size of dimension {d}, which has {extent}"
@@ -180,18 +180,18 @@ class _Refiner:
         return mk.slice_dim(rw, operand, d, 0, size)
 
     def _retyped(self, rw: Rewriter, op: Op, operands: list[Value]) -> Op:
-        """The op on new operands, with swept regions and the types that follow. Raises VerifyError."""
+        """Returns the op with new operands, swept regions and inferred types. Raises VerifyError."""
         if op.name != "stablehlo.while":
             return self._swept(rw, op, operands, [])
         states, depth = [v.type for v in operands], len(rw.blocks)
         while True:
             try:
                 new = self._swept(rw, op, operands, states)
-                wider = after_turns(op, states, [v.type for v in new.regions[1].block.terminator.operands])
+                wider = after_iteration(op, states, [v.type for v in new.regions[1].block.terminator.operands])
                 if wider == states:
                     new.operands[:] = [_stated(rw.block.ops, v, t, op) for v, t in zip(operands, states, strict=True)]
                     return new
-            except VerifyError:  # a turn with these sizes, which it may never come to
+            except VerifyError:  # an iteration with these sizes, which may never run
                 wider = with_open_sizes(op, states)
                 if wider == states:
                     raise
@@ -200,7 +200,7 @@ class _Refiner:
             states = wider
 
     def _swept(self, rw: Rewriter, op: Op, operands: list[Value], states: Sequence[Type]) -> Op:
-        """`states`: of a loop, the types that its states have."""
+        """Returns the op with new operands and swept regions. `states`: for a loop, the types of its states."""
         regions = [Region([self._block(rw, b, states) for b in r.blocks]) for r in op.regions]
         attributes = op.attributes
         if op.name == "stablehlo.composite":
@@ -229,7 +229,7 @@ class _Refiner:
         return self._met(op, stated, found)
 
     def _met(self, op: Op, stated: Sequence[Type], found: Sequence[Type]) -> list[Type]:
-        """What is stated of an op's results and what follows, together. Raises VerifyError."""
+        """Combines the stated and the inferred types of an op's results. Raises VerifyError."""
         try:
             return [meet(a, b) for a, b in zip(stated, found, strict=True)]
         except Contradiction as both:
@@ -238,7 +238,8 @@ class _Refiner:
             ) from None
 
     def _joined(self, op: Op) -> Sequence[Type]:
-        """What all branches return: dimensions that differ are unknown, in what each returns too."""
+        """Returns the common types of what all branches return. Dimensions that differ become unknown, also in each
+        branch."""
         ends = [r.block.terminator for r in op.regions]
         found = [_join([v.type for v in values]) for values in zip(*(end.operands for end in ends), strict=True)]
         for region, end in zip(op.regions, ends, strict=True):
@@ -248,7 +249,7 @@ class _Refiner:
         return found
 
     def _block(self, rw: Rewriter, block: Block, states: Sequence[Type]) -> Block:
-        """A region's block; those of a loop take its states."""
+        """Sweeps a region's block; blocks of a loop take the types of its states."""
         types = states or [v.type for v in block.arguments]
         made = [Value(t, name=a.name) for t, a in zip(types, block.arguments, strict=True)]
         new = Block(made)
@@ -259,7 +260,7 @@ class _Refiner:
         return new
 
     def _folded(self, rw: Rewriter, op: Op) -> list[Value] | None:
-        """The results as constants, where they are small integers that follow from constants."""
+        """Returns the results as constants if they are small integers computed from constants, else None."""
         record = OPS.get(op.name)
         if op.name == "stablehlo.constant" or op.regions or acts(op) or not op.results or not op.operands:
             return None
@@ -277,7 +278,7 @@ class _Refiner:
         return [mk.constant(rw, v.tensor, x) for v, x in zip(op.results, results, strict=True)]
 
     def _sized(self, rw: Rewriter, op: Op, results: list[np.ndarray] | None) -> list[Value] | None:
-        """The op's results with what they are known to hold: the op stays, for who reads them as data."""
+        """Returns the op's results with their known sizes. The op stays for readers that need it as data."""
         if results is None:
             return None
         rw.block.ops.append(op)
@@ -318,7 +319,7 @@ class _Refiner:
         return None
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
-        """What an op of MLIR's own dialects gives, where that is known: tensors as constants, other values noted."""
+        """Evaluates an op of MLIR's own dialects, if possible: tensors become constants, other values are recorded."""
         arrays = [self._scalars.get(v, constant_value(v)) for v in operands]
         new = Op(op.name, operands, [v.type for v in op.results], op.attributes, [], op.source, op.start, op.end)
         if op.name == "arith.constant":
@@ -349,8 +350,8 @@ class _Refiner:
         return found
 
     def _foreign_size(self, rw: Rewriter, op: Op, value: Value, array: np.ndarray) -> Value:
-        """One of the op's results, which sizes are among: tensors of numbers as data; what is an index, or no tensor,
-        stays what the op gives, which only shapes can be computed from."""
+        """Returns a result that contains sizes: a tensor of numbers as data. An index, or a value that is not a tensor,
+        stays the op's result, and only shapes can be computed from it."""
         if not isinstance(value.type, TensorType) or value.type.dtype == INDEX:
             if op not in rw.block.ops:
                 rw.block.ops.append(op)
@@ -360,7 +361,7 @@ class _Refiner:
         return _known(rw, mk.convert(rw, together, value.tensor.storage), array)
 
     def _assertion(self, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        """Nothing, where it holds. Raises VerifyError where it does not."""
+        """Removes an assertion that holds. Raises VerifyError if it fails."""
         holds = constant_value(operands[0])
         if holds is None:
             return None
@@ -385,7 +386,7 @@ class _Refiner:
 
 
 def _drop_unread(block: Block) -> None:
-    """Drop constants and shape computations that nothing reads any more."""
+    """Drops constants and shape computations that are no longer read."""
     read = {v for op in walk(block) for v in op.operands}
     kept = []
     for op in reversed(block.ops):
@@ -397,7 +398,7 @@ def _drop_unread(block: Block) -> None:
 
 
 def _join(types: Sequence[Type]) -> Type:
-    """The type that all of these are, as far as they agree."""
+    """Returns the most specific type that covers all of these."""
     first = types[0]
     if any(t != first for t in types) and all(isinstance(t, TensorType) for t in types):
         shapes = [t.shape for t in types if isinstance(t, TensorType)]
@@ -412,12 +413,13 @@ def _join(types: Sequence[Type]) -> Type:
 
 
 def _most(t: TensorType) -> list[int | None]:
-    """What each dimension may be at most, where that is known."""
+    """Returns the maximum of each dimension, or None if it is not known."""
     return [n if n is not None else bound for n, bound in zip(t.shape or (), bounds_of(t), strict=True)]
 
 
 def _stated(ops: list[Op], value: Value, type: Type, place: Op) -> Value:
-    """The value of a type that does not know all sizes, by an op that is appended; else the value itself."""
+    """Returns the value converted to a type with unknown sizes, by an op that is appended; otherwise the value
+    itself."""
     if value.type == type or not isinstance(type, TensorType) or None not in (type.shape or ()) or is_quantized(type):
         return value
     ops.append(Op("stablehlo.convert", [value], [type], {}, [], place.source, place.start, place.end))
@@ -425,7 +427,7 @@ def _stated(ops: list[Op], value: Value, type: Type, place: Op) -> Value:
 
 
 def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
-    """A value that is known to hold this: a constant, or with sizes the value itself."""
+    """Returns a value with known contents: a constant, or the value itself with its sizes recorded."""
     if array.dtype != object:
         return mk.constant(rw, value.tensor, array)
     value.sizes = array
@@ -452,5 +454,5 @@ def _is_small(value: Value) -> bool:
 
 
 def _small(value: Value) -> np.ndarray | None:
-    """What a value that may be a shape is known to be."""
+    """Returns the known contents of a value that may be a shape, or None."""
     return constant_value(value) if _is_small(value) else None

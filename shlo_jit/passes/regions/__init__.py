@@ -1,3 +1,4 @@
-"""Loops and bodies that need not be regions. Helpers of `elementwise_bodies`: `batched_ops`, its rules;
-`batched_region`, how a region runs on a batch; `one_by_one`, how it runs for one element after the other; `outline`,
-how it becomes a function."""
+"""Loops and region bodies that can be rewritten without regions.
+
+Helpers of `elementwise_bodies`: `batched_ops`, its rules; `batched_region`, which runs a region on a batch;
+`per_element`, which runs it for each element of a batch; `outline`, which makes it a function."""

@@ -1,4 +1,4 @@
-"""What an op with a region of any kind is in terms of the region on whole tensors (`batched_region.py`)."""
+"""Rules that express ops with general regions in terms of the region on whole tensors (`batched_region.py`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batched_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Valu
 
 
 def batched_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """reduce_window(x, init) = fold of what each position of the window sees in the padded x"""
+    """reduce_window(x, init) = fold of the elements that each window position reads from the padded x"""
     values = _as_arguments(rw, op.block(), operands)
     n, rank, out = len(op.results), operands[0].tensor.rank, mk.shape_of(op.result)
     shape = reduce_window_window(op, rank)
@@ -63,17 +63,21 @@ def batched_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequen
 
 
 def _positions(op: Op, shape: Window) -> list[tuple[int, ...]]:
-    """The positions in a window, in order."""
+    """Returns the window positions, in order."""
     sizes = [d or 0 for d in shape.dimensions]
     if math.prod(sizes) > tuning.LIFT_POSITIONS:
         raise UnsupportedError(
-            diagnose(f"{op.name}: so large a window with such a region", op.span, label="region-too-large")
+            diagnose(
+                f"{op.name}: the window is too large for a region that is not plain arithmetic",
+                op.span,
+                label="region-too-large",
+            )
         )
     return list(itertools.product(*map(range, sizes)))
 
 
 def _seen(rw: Rewriter, padded: Value, shape: Window, position: Sequence[int], out: Sequence[int]) -> Value:
-    """What all windows have at a position."""
+    """Returns the elements that all windows have at a position."""
     t = tensor(tuple(out), padded.tensor.storage)
     if not math.prod(out):
         return mk.constant(rw, t, 0)
@@ -84,7 +88,7 @@ def _seen(rw: Rewriter, padded: Value, shape: Window, position: Sequence[int], o
 
 
 def batched_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """scatter(full(init), places, source): the place in each window that its elements' comparison leaves"""
+    """scatter(full(init), places, source), with the place in each window that the select region chooses"""
     x, source, init = operands
     rank, out, extents = x.tensor.rank, mk.shape_of(operands[1]), mk.shape_of(x)
     shape = select_window(op, rank)
@@ -123,7 +127,7 @@ def batched_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> S
 
 
 def _place_of(shape: Window, position: Sequence[int], out: Sequence[int], extents: Sequence[int]) -> np.ndarray:
-    """The number of the element that each window has at a position; -1 in the padding."""
+    """Returns the linear index of the element that each window has at a position; -1 in the padding."""
     grid = np.indices(tuple(out), sparse=True)
     found, inside = np.zeros(tuple(out), np.int64), np.ones(tuple(out), bool)
     for d, index in enumerate(grid):
@@ -146,7 +150,7 @@ def general_sort(rw: Rewriter, op: Op, operands: list[Value], outlined: Outlined
 
 
 def _is_selected(body: Block) -> bool:
-    """Whether a region is arithmetic on scalars of its own once its conditions are selections, and not long."""
+    """Whether a region is short, and becomes arithmetic on its own scalars when its conditions become selections."""
     ops = [op for op in walk(body) if op is not body.terminator]
     if len(ops) > tuning.SELECTED_OPS or any(not is_constant(v) for v in outer_values(body)):
         return False
@@ -190,15 +194,15 @@ def exchanged_reduce_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Seq
 
 
 def _element(body: Block) -> DType:
-    """What the region of a collective op combines."""
+    """Returns the element type that the region of a collective op combines."""
     return body.arguments[0].tensor.storage
 
 
 def _group_size(op: Op) -> int:
-    """How many processes meet. Raises UnsupportedError where that is not the same for all."""
+    """Returns the number of processes in a group. Raises UnsupportedError if groups differ in size."""
     groups = op.attributes["replica_groups"].array
     if (groups < 0).any():
-        what = f"{op.name}: groups of different sizes with such a region"
+        what = f"{op.name}: groups must have the same size for a region that is not plain arithmetic"
         raise UnsupportedError(diagnose(what, op.span, label="uneven-groups"))
     return groups.shape[1]
 
@@ -208,7 +212,7 @@ def _groups(op: Op) -> dict[str, Any]:
 
 
 def _fold_of_parts(rw: Rewriter, body: Block, parts: Value, dimension: int) -> Value:
-    """What a region makes of the parts that lie along a dimension, in their order."""
+    """Folds the parts along a dimension by a region, in order."""
     lines = along_last(rw, parts, [dimension])
     last, count = lines.tensor.rank - 1, mk.shape_of(lines)[-1]
     first = mk.reshape(rw, mk.slice_dim(rw, lines, last, 0, 1), mk.shape_of(lines)[:-1])
@@ -216,9 +220,9 @@ def _fold_of_parts(rw: Rewriter, body: Block, parts: Value, dimension: int) -> V
 
 
 def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """One index after the other: its window is taken out, combined with the update, and put back.
+    """Combines one index after the other: its window is read, combined with the update, and written back.
 
-    The inputs get a border as wide as the window, so that one which lies partly outside can be taken out as it is.
+    The inputs get a border as wide as the window, so that a window partly outside can be read as it is.
     """
     n = len(op.results)
     numbers = op.attributes["scatter_dimension_numbers"]
@@ -233,7 +237,7 @@ def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
     starts = how.starts(rw, indices)
     lines = [how.lines(rw, v) for v in values[n:]]
 
-    def turn(number: Value, current: list[Value]) -> list[Value]:
+    def iteration(number: Value, current: list[Value]) -> list[Value]:
         corner, inside = how.corner(rw, starts, number)
         old = [mk.window(rw, v, corner, how.window) for v in current]
         new = [mk.reshape(rw, _row(rw, v, number), how.window) for v in lines]
@@ -243,12 +247,12 @@ def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
         pairs = zip(current, kept, strict=True)
         return [rw.emit1("stablehlo.dynamic_update_slice", [v, k, *corner], v.type) for v, k in pairs]
 
-    found = mk.counted(rw, how.count, padded, turn)
+    found = mk.counted(rw, how.count, padded, iteration)
     return [mk.pad(rw, v, 0, [-b for b in border], [-b for b in border], [0] * len(border)) for v in found]
 
 
 class _Scatter:
-    """The dimension numbers of a scatter in terms of one window an index."""
+    """The dimension numbers of a scatter in terms of one window per index."""
 
     def __init__(self, numbers: StructAttr, shape: Sequence[int], indices: Sequence[int], updates: Sequence[int]):
         self.shape = shape
@@ -265,11 +269,12 @@ class _Scatter:
         self.count = math.prod(indices[d] for d in self.batch) if math.prod(self.window) else 0
 
     def starts(self, rw: Rewriter, indices: Value) -> Value:
-        """(count, rank): where each window starts in the input, as i32; all starts far outside are alike."""
+        """Returns (count, rank): the start of each window in the input, as i32; starts far outside are clamped to one
+        value."""
         if self.vector == len(self.index_shape):
             indices = mk.reshape(rw, indices, (*self.index_shape, 1))
-        turned = mk.transpose(rw, indices, [*self.batch, self.vector])
-        rows = mk.reshape(rw, turned, (self.count, len(self.index_map)))
+        transposed = mk.transpose(rw, indices, [*self.batch, self.vector])
+        rows = mk.reshape(rw, transposed, (self.count, len(self.index_map)))
         columns = []
         for d in range(len(self.shape)):
             if d in self.index_map:
@@ -284,14 +289,14 @@ class _Scatter:
         return mk.concatenate(rw, columns, 1) if len(columns) > 1 else columns[0]
 
     def lines(self, rw: Rewriter, updates: Value) -> Value:
-        """The updates with one row an index."""
+        """Returns the updates with one row per index."""
         rest = [d for d in range(updates.tensor.rank) if d not in self.window_dims]
-        turned = mk.transpose(rw, updates, [*rest, *self.window_dims])
-        return mk.reshape(rw, turned, (self.count, math.prod(self.window)))
+        transposed = mk.transpose(rw, updates, [*rest, *self.window_dims])
+        return mk.reshape(rw, transposed, (self.count, math.prod(self.window)))
 
-    def corner(self, rw: Rewriter, starts: Value, turn: Value) -> tuple[list[Value], Value]:
-        """Where the window of a turn starts in the padded input, and whether any of it lies inside."""
-        row = _row(rw, starts, turn)
+    def corner(self, rw: Rewriter, starts: Value, number: Value) -> tuple[list[Value], Value]:
+        """Returns the start of a window in the padded input, and whether any of it is inside the input."""
+        row = _row(rw, starts, number)
         scalars = [mk.reshape(rw, mk.slice_dim(rw, row, 1, d, d + 1), ()) for d in range(len(self.shape))]
         inside = mk.constant(rw, tensor((), I1), True)
         corner = []
@@ -304,7 +309,7 @@ class _Scatter:
 
 
 def _saturated(rw: Rewriter, value: Value, low: int, high: int) -> Value:
-    """Integers of any type as i32 in [low, high]."""
+    """Converts integers of any type to i32, clamped to [low, high]."""
     dtype = value.tensor.storage
     least, most = (0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))), (1 << (dtype.bits - (dtype.kind != "u"))) - 1
     bounds = [mk.splat_like(rw, value, min(max(b, least), most)) for b in (low, high)]
@@ -313,13 +318,13 @@ def _saturated(rw: Rewriter, value: Value, low: int, high: int) -> Value:
 
 
 def _row(rw: Rewriter, value: Value, index: Value) -> Value:
-    """One row of a matrix, as a matrix."""
+    """Returns one row of a matrix, as a matrix."""
     zero = mk.splat_like(rw, index, 0)
     return mk.window(rw, value, [index, zero], (1, mk.shape_of(value)[1]))
 
 
 def _as_arguments(rw: Rewriter, body: Block, operands: Sequence[Value]) -> list[Value]:
-    """Operands in the element types of the region's arguments: a reducer may compute in a wider type."""
+    """Converts operands to the element types of the region's arguments: a reducer may compute in a wider type."""
     pairs = zip(operands, body.arguments, strict=True)
     return [mk.convert(rw, v, a.tensor.storage) for v, a in pairs]
 

@@ -1,11 +1,10 @@
-"""A region on scalars (or small tensors), computed on whole tensors at once: every value gets the dimensions of a
-batch in front.
+"""A region on scalars (or small tensors), computed on whole tensors: every value gets leading batch dimensions.
 
     if p {a} else {b}     ->   select(p, a, b)
     while c(x) { f(x) }   ->   while any(active) { x = select(active, f(x), x) }, active = active and c(x)
 
-A branch is computed where it is not taken too, but the loops in it turn only where it is. Ops that know no batch are
-computed for one element after the other (`one_by_one.py`), and so is a whole region with an effect.
+A branch is computed for all elements, but the loops in it iterate only for elements that take it. Ops that have no
+batched form are computed for one element after the other (`per_element.py`), and so is a whole region with an effect.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from shlo_jit.ops.bodies import CONTROL, is_plain
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.effects import acting
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.one_by_one import each_element, one_by_one
 from shlo_jit.passes.regions.outline import outer_values
+from shlo_jit.passes.regions.per_element import each_element, per_element
 from shlo_jit.passes.rewriter import Rewriter
 
 
 def batched(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[int, ...]) -> list[Value]:
-    """What a region gives for arguments with the batch `shape` in front."""
+    """Returns a region's results for arguments with leading batch dimensions `shape`."""
     if acting(body):
         values = dict(zip(body.arguments, arguments, strict=True))
         return each_element(rw, shape, values, body.ops[:-1], body.terminator.operands)
@@ -38,8 +37,8 @@ def batched(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[
 
 
 def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[Value]) -> list[Value]:
-    """The values reduced along their last dimension by a region, in order, from the initial values on. `inits` have
-    the batch alone."""
+    """Reduces the values along their last dimension by a region, in order, starting from the initial values. `inits`
+    have only the batch dimensions."""
     shape = mk.shape_of(inits[0])
     axis, count = len(shape), mk.shape_of(values[0])[len(shape)]
     if count <= tuning.LIFT_UNROLLED:
@@ -50,16 +49,17 @@ def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[V
         return total
     lines = [mk.transpose(rw, v, [axis, *range(axis)]) for v in values]
 
-    def turn(k: Value, total: list[Value]) -> list[Value]:
+    def iteration(k: Value, total: list[Value]) -> list[Value]:
         corner = [k, *[mk.splat_like(rw, k, 0)] * axis]
         step = [mk.reshape(rw, mk.window(rw, v, corner, (1, *shape)), shape) for v in lines]
         return batched(rw, body, [*total, *step], shape)
 
-    return mk.counted(rw, count, list(inits), turn)
+    return mk.counted(rw, count, list(inits), iteration)
 
 
 class BatchedRegion:
-    """A region computed on a batch. `active`: where its loops may turn, a tensor of i1 in the shape of the batch."""
+    """A region computed on a batch. `active`: elements whose loops may iterate, a tensor of i1 in the shape of the
+    batch."""
 
     def __init__(
         self, rw: Rewriter, shape: tuple[int, ...], outer: BatchedRegion | None = None, active: Value | None = None
@@ -71,14 +71,15 @@ class BatchedRegion:
         self.active = active
 
     def block(self, body: Block, arguments: Sequence[Value]) -> list[Value]:
-        """Results of the region for arguments with the batch in front."""
+        """Returns the region's results for arguments with leading batch dimensions."""
         self.values.update(zip(body.arguments, arguments, strict=True))
         for op in body.ops[:-1]:
             self.values.update(zip(op.results, self.op(op), strict=True))
         return [self.get(v) for v in body.terminator.operands]
 
     def get(self, value: Value) -> Value:
-        """The value with the batch in front; one from outside the region is the same everywhere."""
+        """Returns the value with leading batch dimensions; a value from outside the region is the same for all
+        elements."""
         if value not in self.values:
             own = self.rw.get(value)
             full = (*self.shape, *mk.shape_of(own))
@@ -94,11 +95,12 @@ class BatchedRegion:
             operands = [mk.broadcast(self.rw, v, self.type(op.result).extents, w) for v, w in operands]
             return self.rw.emit(op.name, operands, [self.type(r) for r in op.results], op.attributes)
         rule = RULES.get(op.name)
-        found = one_by_one(self, op) if rule is None or self._is_bound(op) else rule(self, op)
+        found = per_element(self, op) if rule is None or self._is_bound(op) else rule(self, op)
         return [found] if isinstance(found, Value) else found
 
     def _is_bound(self, op: Op) -> bool:
-        """Whether an op's own region reads values of the batch, or might not end where the op is not wanted."""
+        """Whether an op's own region reads values of the batch, or might not end for elements that do not run the
+        op."""
         if op.name in CONTROL:
             return False
         blocks = [block for region in op.regions for block in region.blocks]
@@ -106,8 +108,8 @@ class BatchedRegion:
         return loops or any(v in self.values for b in blocks for v in outer_values(b))
 
     def spread(self, value: Value, rank: int) -> tuple[Value, range | tuple[int, ...]]:
-        """An operand of an elementwise op, and where its dimensions lie in the result: a scalar's are the
-        batch."""
+        """Returns an operand of an elementwise op, and the dimensions of the result that it has; a scalar has only the
+        batch dimensions."""
         found = self.get(value)
         whole = value.tensor.rank == rank
         return found, range(found.tensor.rank) if whole else range(self.rank)
@@ -116,7 +118,7 @@ class BatchedRegion:
         return self.rw.emit1(op.name, operands, self.type(op.result), attributes)
 
     def moved(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """Dimensions of a value in the region as those of the batched one."""
+        """Maps dimensions of a value in the region to those of the batched value."""
         return tuple(d + self.rank for d in dims)
 
     # ------------------------------------------------------------------ control flow
@@ -129,7 +131,7 @@ class BatchedRegion:
         return BatchedRegion(self.rw, self.shape, self, active).block(op.block(index), [])
 
     def choose(self, op: Op) -> Sequence[Value]:
-        """if and case: each branch where it is chosen; an index that is out of range chooses the last one."""
+        """if and case: selects each branch where it is chosen; an index out of range chooses the last one."""
         index, count = self.get(op.operands[0]), len(op.regions)
         if op.name == "stablehlo.if":
             chosen = [index, self.rw.emit1("stablehlo.not", [index], index.type)]
@@ -145,7 +147,7 @@ class BatchedRegion:
         return found
 
     def loop(self, op: Op) -> Sequence[Value]:
-        """while: turns as long as it does anywhere; the state changes where it still does."""
+        """while: iterates as long as any element does; the state changes only for elements whose loop continues."""
         condition, body = op.block(0), op.block(1)
         state = [self.get(v) for v in op.operands]
         active = self.active or mk.constant(self.rw, tensor(self.shape, I1), True)
@@ -203,18 +205,18 @@ class BatchedRegion:
     def pad(self, op: Op) -> Value:
         value, filling = op.operands
         if filling in self.values:
-            return one_by_one(self, op)[0]
+            return per_element(self, op)[0]
         names = ("edge_padding_low", "edge_padding_high", "interior_padding")
         attributes = {name: mk.dims((*(0,) * self.rank, *op.ints(name))) for name in names}
         return self.emit(op, [self.get(value), self.rw.get(filling)], attributes)
 
     def inner(self, op: Op) -> Value:
-        """Ops along the last dimensions, for any number of others."""
+        """Ops along the last dimensions, with any number of leading ones."""
         return self.emit(op, [self.get(o) for o in op.operands], op.attributes)
 
     def sort(self, op: Op) -> Sequence[Value]:
         if not is_plain(op.block()):
-            return one_by_one(self, op)
+            return per_element(self, op)
         dimension = op.int("dimension", -1) % max(1, op.operands[0].tensor.rank)
         attributes = {**op.attributes, "dimension": IntegerAttr(dimension + self.rank)}
         types, region = [self.type(r) for r in op.results], Region([self.rw.sweep(op.block())])
@@ -241,15 +243,15 @@ class BatchedRegion:
 
 
 def along_last(rw: Rewriter, value: Value, dims: Sequence[int]) -> Value:
-    """The value with some of its dimensions as one, the last."""
+    """Returns the value with some of its dimensions merged into one, the last."""
     kept = [d for d in range(value.tensor.rank) if d not in dims]
-    turned = mk.transpose(rw, value, [*kept, *dims])
+    transposed = mk.transpose(rw, value, [*kept, *dims])
     count = int(np.prod([mk.shape_of(value)[d] for d in dims], dtype=np.int64))
-    return mk.reshape(rw, turned, (*(mk.shape_of(value)[d] for d in kept), count))
+    return mk.reshape(rw, transposed, (*(mk.shape_of(value)[d] for d in kept), count))
 
 
 def places(rw: Rewriter, shape: Sequence[int], dimension: int) -> Value:
-    """The index along a dimension, as i32."""
+    """Returns the index along a dimension, as i32."""
     return mk.iota(rw, tensor(tuple(shape), I32), dimension)
 
 
@@ -273,4 +275,4 @@ RULES: dict[str, Callable[[BatchedRegion, Op], Value | Sequence[Value]]] = {
     "stablehlo.reduce": BatchedRegion.reduce,
     "stablehlo.dot_general": BatchedRegion.dot,
 }
-"""Ops that are no elementwise ones."""
+"""Ops that are not elementwise."""

@@ -1,12 +1,12 @@
-"""Ops whose regions do more than arithmetic on scalars, said in ops over whole tensors.
+"""Rewrite ops whose regions do more than arithmetic on scalars as ops on whole tensors.
 
-Needs: inlined functions. Guarantees: the regions of the ops in `BODIES` have elementwise ops alone, on scalars
-of their own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The
-rules stand in `batched_ops.py`, `batched_region.py` and `outline.py`, which few programs need.
+Needs: inlined functions. Guarantees: the regions of the ops in `BODIES` have only elementwise ops, on their own
+scalars, and take scalars. Initial values with a shape, which the specification of some reductions allows, are refused.
+The rules are in `batched_ops.py`, `batched_region.py` and `outline.py`, which few programs need.
 
-    map(x, y) by a body with an `if`           ->   the body on x and y, both branches computed and selected from
+    map(x, y) by a body with an `if`           ->   the body on x and y: both branches, then a select
     reduce(x, init) by a body with a `while`   ->   for k { total = body(total, x[:, k]) }, on whole columns of x
-    sort(x) by a comparator with a `while`     ->   a sort that calls the comparator, which is a function then
+    sort(x) by a comparator with a `while`     ->   a sort that calls the comparator as a function
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from shlo_jit.passes.context import Context, Outlined
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 BODIES = PLAIN_BODIES | {"stablehlo.all_reduce", "stablehlo.reduce_scatter"}
-"""Ops whose regions have to be arithmetic."""
+"""Ops whose regions must be arithmetic."""
 
 
 def elementwise_bodies(function: Op, context: Context) -> Op:
-    """The function with those ops replaced. Raises UnsupportedError."""
+    """The function with those ops replaced. Raises UnsupportedError for a region over values that are not scalars."""
     for op in walk(function.block()):
         if op.name in BODIES:
             _require_scalars(op)
@@ -51,7 +51,7 @@ def _require_scalars(op: Op) -> None:
     for region in op.regions:
         for a in region.block.arguments:
             if isinstance(a.type, TensorType) and a.type.shape != ():
-                what = f"{op.name}: a region over values of type {type_text(a.type)}, which are no scalars"
+                what = f"{op.name}: expected a region over scalars, but an argument has type {type_text(a.type)}"
                 raise UnsupportedError(diagnose(what, op.span, label="region-types"))
 
 

@@ -1,4 +1,4 @@
-"""Regions as functions of the program.
+"""Outline regions as functions of the program.
 
     sort(x) by a comparator with a `while`   ->   custom_call @shlo_jit.sort(x), which calls @"main: comparator 0"
 
@@ -22,7 +22,7 @@ from shlo_jit.passes.rewriter import Rewriter
 
 
 def outer_values(block: Block) -> list[Value]:
-    """Values from outside that a block, or a region inside of it, reads: constants and others."""
+    """Returns the values from outside that a block, or a region nested in it, reads."""
     own = set(block.arguments)
     for op in walk(block):
         own.update(op.results)
@@ -31,22 +31,24 @@ def outer_values(block: Block) -> list[Value]:
 
 
 def is_constant(value: Value) -> bool:
-    """The result of a constant op, which can be written anywhere."""
+    """Whether a value is the result of a constant op, which can be cloned anywhere."""
     return value.op is not None and value.op.name == "stablehlo.constant"
 
 
 def check_region(ops: Sequence[Op]) -> None:
-    """Raises UnsupportedError for ops that other processes take part in, and for values that are no tensors."""
+    """Raises UnsupportedError for ops that communicate with other processes, and for values that are not tensors."""
     for op in walk(Block([], list(ops))):
         record = OPS.get(op.name)
         meets = record is not None and record.has("collective") and op.name != "stablehlo.replica_id"
         meets = meets or op.attributes.get("call_target_name") in AMONG_PROCESSES
         if meets or not all(isinstance(v.type, TensorType) for v in (*op.operands, *op.results)):
-            raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span, label="region-op"))
+            raise UnsupportedError(
+                diagnose(f"{op.name} is not supported in the region of another op", op.span, label="region-op")
+            )
 
 
 def sort_by_function(rw: Rewriter, op: Op, operands: Sequence[Value], outlined: Outlined) -> Sequence[Value]:
-    """A call that sorts by a function, which is then one of those that are outlined."""
+    """Emits a call that sorts by a function, and adds that function to the outlined ones."""
     body = op.block()
     check_region(body.ops)
     captured = [v for v in outer_values(body) if not is_constant(v)]
@@ -62,7 +64,7 @@ def sort_by_function(rw: Rewriter, op: Op, operands: Sequence[Value], outlined: 
 
 
 def _function(op: Op, body: Block, captured: list[Value], outlined: Outlined) -> Op:
-    """A region as a function of its arguments and of what it reads from outside."""
+    """Returns a region as a function of its arguments and of the values that it reads from outside."""
     copier = Rewriter(lambda *_: None)
     block = Block([Value(a.type, name=a.name) for a in (*body.arguments, *captured)])
     copier.values.update(zip((*body.arguments, *captured), block.arguments, strict=True))

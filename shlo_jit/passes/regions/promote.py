@@ -1,4 +1,4 @@
-"""Reductions and scatters whose body is of wider elements than what they are given.
+"""Promote the operands of reductions and scatters whose body computes on wider elements.
 
 Needs: inlined functions. Guarantees: operands of a `reduce` and a `scatter` have the element types that its body
 computes on. (`reduce_window` and `select_and_scatter` convert what they load.)
@@ -35,14 +35,14 @@ def _differ(op: Op, wanted: list[DType]) -> bool:
 
 
 def _wanted(op: Op) -> list[DType]:
-    """The element type of each operand; nothing for ops that are left as they are."""
+    """Returns the element type of each operand, or an empty list for ops that stay unchanged."""
     rule = WANTED.get(op.name)
     static = all(isinstance(v.type, TensorType) and v.type.is_static for v in op.operands)
     return rule(op) if rule is not None and static else []
 
 
 def _elements(op: Op) -> list[DType]:
-    """What the body of an op combines."""
+    """Returns the element types that the body of an op combines."""
     arguments = op.block().arguments
     return [a.tensor.storage for a in arguments[: len(arguments) // 2]]
 

@@ -1,11 +1,11 @@
-"""Unroll short counted loops of elementwise work, so that their turns fuse into one.
+"""Unroll short counted loops of elementwise work, so that their iterations fuse.
 
-Needs: nothing. Guarantees: a `while` whose counter starts at a constant, goes up by a constant and is compared with a
-constant is gone when it makes at most UNROLL_TURNS turns and its body has only ops that can be fused.
+Needs: nothing. Guarantees: no short `while` remains whose counter starts at a constant, increases by a constant and is
+compared with a constant. Short means at most UNROLL_TURNS iterations, with only fusible ops in the body.
 
     while i < 5 { x = round(x, i); i = i + 1 }   ->   x = round(x, 0); ...; x = round(x, 4)
 
-JAX's Threefry is such a loop of five groups of rounds: rolled, every group reads and writes all of its words.
+JAX's Threefry is such a loop of five groups of rounds: if it is not unrolled, every group reads and writes all words.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def unroll(function: Op, _: Context) -> Op:
     """The function without such loops."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        turns = turns_of(op) if op.name == "stablehlo.while" else None
-        body = op.block(1).ops if turns is not None else []
-        if turns is None or turns > tuning.UNROLL_TURNS or turns * len(body) > tuning.UNROLL_OPS:
+        trip_count = turns_of(op) if op.name == "stablehlo.while" else None
+        body = op.block(1).ops if trip_count is not None else []
+        if trip_count is None or trip_count > tuning.UNROLL_TURNS or trip_count * len(body) > tuning.UNROLL_OPS:
             return None
         if not all(map(_is_fusible, body)):
             return None
         values = list(operands)
-        for _ in range(turns):
+        for _ in range(trip_count):
             rw.values.update(zip(op.block(1).arguments, values, strict=True))
             rw.run(body[:-1])
             values = [rw.get(v) for v in body[-1].operands]
@@ -41,13 +41,13 @@ def unroll(function: Op, _: Context) -> Op:
 
 
 def _is_fusible(op: Op) -> bool:
-    """Computes, or copies from places that are known (one operand: no start indices)."""
+    """Whether an op computes, or copies from known places (one operand: no start indices)."""
     copies = OPS[op.name].index_map is not None and len(op.operands) <= 1
     return op.name == "stablehlo.return" or copies or is_elementwise(op)
 
 
 def turns_of(op: Op) -> int | None:
-    """How often a counted loop turns; None when that is not plain to see."""
+    """Returns the trip count of a counted loop, or None if it is not obvious."""
     condition, body = op.block(0), op.block(1)
     test = condition.terminator.operands[0].op
     if test is None or test.name != "stablehlo.compare" or test.attributes["comparison_direction"].value != "LT":

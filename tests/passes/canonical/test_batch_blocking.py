@@ -1,4 +1,4 @@
-"""Chains of convolutions over batches of large images: which go image by image, and that they compute the same."""
+"""Batch blocking of convolutions of large images: the chains that are blocked, and their results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HEAD = f"""%low = stablehlo.constant dense<0xFF800000> : {t()}
 
 
 def network(returned: str = "%p", types: str = SMALL) -> str:
-    """Two convolutions with what stands around them in networks: scales, sums with another batch, windows."""
+    """Two convolutions with typical surroundings in networks: scales, sums with another batch, windows."""
     arguments = f"%x: {t(IMAGES, SIDE, SIDE, 3)}, %r: {WIDE}, %v: {t(3, 3, 3, 8)}, %w: {t(3, 3, 8, 8)}, %s: {t(8)}"
     body = HEAD + convolution("%0", "%x", "%v", 3, 8) + f"""%1 = stablehlo.multiply %0, %along : {WIDE}
       %2 = stablehlo.add %1, %r : {WIDE}
@@ -73,7 +73,7 @@ def loops(text: str) -> list[Op]:
     return [op for op in batch_blocking(*main_of(text)).block().ops if op.name == "stablehlo.while"]
 
 
-def test_images_go_through_a_chain_in_turn() -> None:
+def test_images_go_through_a_chain_one_after_the_other() -> None:
     (loop,) = loops(network())
     inside = [op.name.partition(".")[2] for op in loop.block(1).ops]
     assert inside.count("convolution") == 2 and "reduce_window" in inside
@@ -93,7 +93,7 @@ def test_the_bits_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_array_equal(part, whole)
 
 
-def test_a_value_that_is_read_later_is_put_together() -> None:
+def test_a_value_that_is_read_later_is_materialized() -> None:
     text = network("%p, %3", f"{SMALL}, {WIDE}")
     assert not loops(text), "half of what the convolutions make would be written twice"
     one = network("%p, %q", f"{SMALL}, {t(IMAGES, 8)}").replace(" return", f"""
@@ -107,14 +107,14 @@ def test_a_value_that_is_read_later_is_put_together() -> None:
     np.testing.assert_allclose(sums[0].sum((1, 2)), sums[1], rtol=1e-5)
 
 
-def test_small_values_and_large_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_values_and_large_kernels_are_not_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "TURN_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4)
     assert loops(network())
     monkeypatch.setattr(tuning, "TURN_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4 - 1)
     assert not loops(network()), "the second one's kernel is one too many"
 
 
-def test_what_mixes_images_ends_a_chain() -> None:
+def test_an_op_that_mixes_images_ends_a_chain() -> None:
     text = network().replace(f"%2 = stablehlo.add %1, %r : {WIDE}", f"""
       %t = stablehlo.reverse %1, dims = [0] : {WIDE}
       %2 = stablehlo.add %t, %r : {WIDE}""")  # fmt: skip

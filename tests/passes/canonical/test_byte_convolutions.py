@@ -1,4 +1,4 @@
-"""Convolutions of bytes: formed as products, equal to the reference, and left alone where that does not pay."""
+"""Convolutions of bytes: rewritten as products, equal to the reference, and unchanged if that does not pay off."""
 
 from __future__ import annotations
 

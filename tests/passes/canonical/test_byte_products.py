@@ -1,4 +1,4 @@
-"""Products of what bytes were converted to: formed of the bytes, equal to the reference whatever overflows."""
+"""Products of converted bytes: computed on the bytes, equal to the reference even with overflow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ M, K, N = 19, 37, 40
 
 @dataclass(frozen=True)
 class Operand:
-    """Ops that make `%{name}` of the argument `%{name}0`, a tensor of `shape` and `dtype`."""
+    """Ops that compute `%{name}` from the argument `%{name}0`, a tensor of `shape` and `dtype`."""
 
     shape: tuple[int, ...]
     dtype: str
     ops: str
     made: tuple[int, ...] = ()
-    """The shape of what is made, where it is another."""
+    """Shape of the result, if it differs."""
     arguments: tuple[tuple[tuple[int, ...], str], ...] = ()
     """Shapes and types of `%{name}1` and so on."""
 
@@ -57,7 +57,7 @@ def text_of(lhs: Operand, rhs: Operand, wide: str = "i32", result: str = "i32") 
 
 
 def numbers(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Extreme values among others."""
+    """Returns random numbers, including extreme values."""
     d = DTYPES[dtype]
     if d.kind == "b":
         return RNG.integers(0, 2, shape).astype(bool)
@@ -68,7 +68,7 @@ def numbers(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def products(text: str) -> list[tuple[str, ...]]:
-    """The element types of the products of matrices."""
+    """Returns the element types of the matrix products."""
     found = [op for op in walk(canonical(text).block()) if op.name == "stablehlo.dot_general"]
     return [tuple(o.tensor.storage.name for o in op.operands) for op in found if op.operands[0].tensor.rank > 1]
 
@@ -136,21 +136,21 @@ def test_bytes_are_found(lhs: str, rhs: str) -> None:
     ],
 )  # fmt: skip
 def test_other_widths(wide: str, result: str, found: bool) -> None:
-    """What holds the bytes, and what sums are kept in."""
+    """The operands' byte types, and the type of the sums."""
     text = text_of(LEFT["signed"], RIGHT["plain"], wide, result)
     assert (products(text) == [("i8", "i8")]) == found
     check(text, LEFT["signed"], RIGHT["plain"])
 
 
-def test_a_zero_point_that_leaves_a_narrow_type_is_none() -> None:
-    """The sum of i16 wraps, where that of i32 would not."""
+def test_a_zero_point_that_overflows_a_narrow_type_is_not_found() -> None:
+    """The sum of i16 wraps, while that of i32 would not."""
     lhs = Operand((M, K), "i8", with_zero(MORE, 32700))
     text = text_of(lhs, RIGHT["plain"], "i16", "i32")
     assert products(text) != [("i8", "i8")]
     check(text, lhs, RIGHT["plain"])
 
 
-def test_a_zero_point_along_what_is_summed_is_none() -> None:
+def test_a_zero_point_along_contracting_dimensions_is_not_found() -> None:
     lhs = Operand((M, K), "i8", each("1", f"tensor<{K}xi32>"), arguments=(((K,), "i32"),))
     text = text_of(lhs, RIGHT["plain"])
     assert products(text) != [("i8", "i8")]
@@ -158,8 +158,8 @@ def test_a_zero_point_along_what_is_summed_is_none() -> None:
 
 
 @pytest.mark.parametrize("zero,number", [("a row", 5), ("one", -3), ("zero", 7)])
-def test_a_number_beside_a_zero_point(zero: str, number: int) -> None:
-    """x - z + 5: of bytes only where z is a number, too."""
+def test_a_number_added_to_a_zero_point(zero: str, number: int) -> None:
+    """x - z + 5 is recognized as bytes only if z is a number, too."""
     more = f"\n%{{n}}c = stablehlo.constant dense<{number}> : {{t}}\n%{{n}} = stablehlo.add %{{n}}s, %{{n}}c : {{t}}"
     lhs = LEFT[zero]
     lhs = replace(lhs, ops=lhs.ops.replace("%{n} =", "%{n}s =") + more)
@@ -170,8 +170,8 @@ def test_a_number_beside_a_zero_point(zero: str, number: int) -> None:
 
 @pytest.mark.parametrize("low,high", [(-128, 127), (0, 255), (-200, 55), (900, 1155)])
 @pytest.mark.parametrize("is_spread", [False, True])
-def test_constants_are_bytes_by_what_they_hold(low: int, high: int, is_spread: bool) -> None:
-    """Less a zero point for all, or for each column."""
+def test_constants_are_bytes_if_their_elements_fit(low: int, high: int, is_spread: bool) -> None:
+    """With one zero point for all elements, or one for each column."""
     data = RNG.integers(low, high + 1, (K, N))
     data[0], data[1] = low, high
     if is_spread:
@@ -183,7 +183,7 @@ def test_constants_are_bytes_by_what_they_hold(low: int, high: int, is_spread: b
     check(text, LEFT["zero"], rhs)
 
 
-def test_sums_that_might_not_fit_32_bits_are_formed_in_64() -> None:
+def test_sums_that_might_not_fit_32_bits_use_64() -> None:
     """i64 sums of many extreme bytes."""
     for depth, found in ((60_000, True), (70_000, False)):
         lhs, rhs = Operand((6, depth), "ui8", CONVERT), Operand((depth, 24), "i8", CONVERT)
@@ -245,7 +245,7 @@ CONVOLUTION = """func.func @main(%x: tensor<2x9x8x5x{a}>, %w: tensor<3x2x{i}x12x
 @pytest.mark.parametrize("zx,zw", [(0, 0), (128, 0), (0, -9), (77, 200)])
 @pytest.mark.parametrize("a,b", [("ui8", "i8"), ("i8", "ui8")])
 def test_convolutions(zx: int, zw: int, a: str, b: str) -> None:
-    """Padding is zero after the zero point was subtracted, so it has to be one of the input's type."""
+    """Padding is zero after the zero point was subtracted, so it must fit the type of the input."""
     text = CONVOLUTION.format(a=a, b=b, zx=zx, zw=zw, i=5, h=5, window=", stride = [2, 1]")
     assert not shlo_jit.verify(text), [str(d) for d in shlo_jit.verify(text)]
     names = {op.name for op in walk(canonical(text).block())}
@@ -256,7 +256,7 @@ def test_convolutions(zx: int, zw: int, a: str, b: str) -> None:
 
 
 def test_x86_64_v3_and_amx_take_them() -> None:
-    """Code for other targets is made; here only the first may run."""
+    """Code for other targets is compiled; only the first may run here."""
     text = text_of(LEFT["zero"], RIGHT["zero"])
     arrays = numbers((M, K), "ui8"), numbers((K, N), "i8")
     (expected,) = evaluate(shlo_jit.parse(text), *arrays)

@@ -1,4 +1,4 @@
-"""Products brought to the routine's form: transposes of products, and products that are reductions."""
+"""Products in the form of the GEMM kernel: transposes of products, and products that are reductions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(5)
 TRANSPOSED = [
-    # operands, dimensions of the product, permutation, result, whether the product can be exchanged
+    # operands, dimensions of the product, permutation, result, whether the operands can be swapped
     ("9x16", "9x24", "contracting_dims = [0] x [0]", "16x24", [1, 0], True),
     ("3x16x9", "3x24x9", "batching_dims = [0] x [0], contracting_dims = [2] x [2]", "3x16x24", [0, 2, 1], True),
     ("3x2x8x9", "3x2x30x9", "batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]", "3x2x8x30", [1, 0, 3, 2],
@@ -70,7 +70,7 @@ def test_the_transpose_of_a_product(case: tuple, dtype: str) -> None:
 
 @pytest.mark.parametrize("columns", [30, 3])
 def test_rows_that_are_copied_take_the_order_of_the_result(columns: int) -> None:
-    """Of 20 positions with 2 groups of 4 heads each: where the product is the larger one."""
+    """20 positions with 2 groups of 4 heads each, where the product is larger than its operands."""
     rows, other, product, result = "3x20x2x4x9", f"3x2x{columns}x9", f"3x2x20x4x{columns}", f"3x2x4x20x{columns}"
     rest = f"%1 = stablehlo.transpose %0, dims = [0, 1, 3, 2, 4] : ({kind(product)}) -> {kind(result)}\nreturn %1 : "
     numbers = "batching_dims = [0, 2] x [0, 1], contracting_dims = [4] x [3]"
@@ -84,8 +84,8 @@ def test_rows_that_are_copied_take_the_order_of_the_result(columns: int) -> None
     )
 
 
-def test_a_transpose_behind_elementwise_ops() -> None:
-    """They are computed of the exchanged product."""
+def test_a_transpose_after_elementwise_ops() -> None:
+    """Elementwise ops are repeated on the product with swapped operands."""
     rest = f"""%c = stablehlo.constant dense<0.5> : {kind("3x16x24")}
       %s = stablehlo.multiply %0, %c : {kind("3x16x24")}
       %n = stablehlo.negate %s : {kind("3x16x24")}
@@ -100,7 +100,8 @@ def test_a_transpose_behind_elementwise_ops() -> None:
 
 
 def test_dimensions_of_one_that_are_dropped_before_a_product() -> None:
-    """Operands are read as they were before, also where one is dropped amid rows, or a matrix is transposed first."""
+    """Operands are read before the dimensions are dropped, also if one is dropped amid rows, or if a matrix is
+    transposed first."""
     lhs, rhs, product = "1x3x16x9", "3x9x1x24", "3x16x24"
     lines = f"""%a = stablehlo.reshape %x : ({kind(lhs)}) -> {kind("3x16x9")}
       %b = stablehlo.reshape %y : ({kind(rhs)}) -> {kind("3x9x24")}
@@ -115,7 +116,7 @@ def test_dimensions_of_one_that_are_dropped_before_a_product() -> None:
 
 
 def test_copies_keep_what_is_adjacent() -> None:
-    """Groups and positions of queries are summed over together: the copy has lines of features as they are."""
+    """Groups and positions of queries are both contracted: the copy keeps lines of features as they are."""
     lhs, rhs = "2x10x3x4x40", "2x3x10x4x24"
     numbers = "batching_dims = [0, 2] x [0, 1], contracting_dims = [3, 1] x [3, 2]"
     text = program(lhs, rhs, numbers, "2x3x40x24", "f32")
@@ -128,7 +129,7 @@ def test_copies_keep_what_is_adjacent() -> None:
 
 @pytest.mark.parametrize("rows", [tuning.ADJACENT_ROWS, tuning.ADJACENT_ROWS - 1])
 def test_rows_become_adjacent_elements(rows: int) -> None:
-    """Values times weights, heads behind rows: the operands are exchanged, a transpose of whole runs remains."""
+    """Values times weights, heads after rows: the operands are swapped, and a transpose of whole runs remains."""
     product, result = f"3x{rows}x40", kind(f"40x3x{rows}")
     rest = f"%1 = stablehlo.transpose %0, dims = [2, 0, 1] : ({kind(product)}) -> {result}\nreturn %1 : "
     numbers = "batching_dims = [1] x [0], contracting_dims = [0] x [2]"
@@ -174,7 +175,7 @@ def test_more_terms_or_columns_of_many_rows_stay_a_product(lhs: str, rhs: str, p
         ("8x16", "16x17", "8x17", "f32", False),
         ("8x16", "16x16", "8x16", "bf16", False),
         ("8x8", "8x8", "8x8", "bf16", True),
-        ("8x9", "13x9", "8x13", "f32", False),  # columns are not side by side, and terms do not fill a vector twice
+        ("8x9", "13x9", "8x13", "f32", False),  # columns are not adjacent, and terms do not fill a vector twice
         ("8x9", "9x13", "8x13", "f32", True),
         ("4x100", "5x100", "4x5", "f32", True),
         ("1x128", "128x128", "1x128", "f32", True),
@@ -183,7 +184,7 @@ def test_more_terms_or_columns_of_many_rows_stay_a_product(lhs: str, rhs: str, p
     ],
 )
 def test_how_small_a_product_is_a_reduction(lhs: str, rhs: str, product: str, dtype: str, small: bool) -> None:
-    """Multiply-adds alone decide for those whose columns are side by side."""
+    """The number of multiply-adds decides if the columns are adjacent."""
     last = shape_of(lhs)[1] == shape_of(rhs)[1] != shape_of(rhs)[0]
     text = program(lhs, rhs, f"contracting_dims = [1] x [{int(last)}]", product, dtype)
     assert ("dot_general" not in ops(text)) is small

@@ -1,4 +1,4 @@
-"""Layouts of collective ops: they mean the same, and are of the forms that the rule says."""
+"""Layouts of collective ops: results stay the same, and ops have the form that the rule requires."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def program(op: str, before: list[str], after: list[str]) -> str:
 
 
 def checked(text: str, dtypes: list[str], shapes: list[tuple[int, ...]]) -> Op:
-    """The function in canonical form, which gives on four processes what the text does."""
+    """Returns the function in canonical form, after comparing its results on four processes with those of the text."""
     function = on_grid(text, collective_layouts, 4, 1)
     again = collective_layouts(function, main_of(text)[1])
     assert equal_modules(module_of(again), module_of(function))
@@ -86,7 +86,7 @@ def test_every_dimension(shape: tuple[int, ...]) -> None:
 
 
 def test_long_rows_stay() -> None:
-    """From COLLECTIVE_ROW_BYTES on, and where there is only one row."""
+    """Rows of at least COLLECTIVE_ROW_BYTES, or only one row."""
     columns = tuning.COLLECTIVE_ROW_BYTES // 4
     for shape, d, rank in [((3, columns), 1, 2), ((3, columns - 1), 1, 3), ((1, 2), 1, 2), ((3, 2), 0, 2)]:
         many = scaled(shape, d, 2)
@@ -129,15 +129,15 @@ def test_dynamic_roots_go_with_their_operands(name: str) -> None:
         (f'"stablehlo.reduce_scatter"(OPERANDS) {body("f32")} {{scatter_dimension = 1 : i64, {GROUPS}}}', (2, 2)),
     ],
 )  # fmt: skip
-def test_wider_bodies_are_given_wider_operands(op: str, shape: tuple[int, ...]) -> None:
+def test_wider_bodies_get_wider_operands(op: str, shape: tuple[int, ...]) -> None:
     function = checked(program(op, ["tensor<2x4xf16>"], [type_of(shape)]), ["float16"], [(2, 4)])
     (found,) = collectives(function)
     assert str(found.operands[0].tensor.dtype) == "f32"
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter", "collective_reduce"])
-def test_quantized_operands_become_what_the_body_takes(name: str) -> None:
-    """Scale 0.5 becomes scale 1 with a zero of 3: 4 is stored as 5."""
+def test_quantized_operands_are_requantized_to_the_type_of_the_body(name: str) -> None:
+    """Scale 0.5 becomes scale 1 with a zero point of 3: 4 is stored as 5."""
     narrow, wide = ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 1.0:3>")
     more = "scatter_dimension = 0 : i64, " if name == "reduce_scatter" else ""
     op = f'"stablehlo.{name}"(OPERANDS) {body(wide)} {{{more}{GROUPS}}}'

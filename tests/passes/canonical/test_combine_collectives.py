@@ -1,4 +1,4 @@
-"""all_reduce ops become one where they may, and mean the same."""
+"""Combining all_reduce ops: which are combined, and that the results stay the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def program(lines: list[str], returned: list[str], t: str = T, arguments: str = 
 
 
 def combined(text: str, processes: int = 2) -> list[int]:
-    """How many operands each all_reduce has in the end."""
+    """Returns the number of operands of each all_reduce in the final function."""
     return [len(op.operands) for op in reductions(on_grid(text, combine_collectives, processes, 1))]
 
 
@@ -68,7 +68,7 @@ EFFECT = f"stablehlo.custom_call @own(%x) {{has_side_effect = true}} : ({T}) -> 
          [1, 1]),
     ],
 )  # fmt: skip
-def test_which_become_one(lines: list[str], expected: list[int]) -> None:
+def test_which_are_combined(lines: list[str], expected: list[int]) -> None:
     constants = [f"%{n} = stablehlo.constant dense<{k}> : tensor<i32>" for n, k in (("c", 3), ("d", 4))]
     text = program([*constants, *lines], ["%p", "%q"])
     assert combined(text) == expected
@@ -96,7 +96,7 @@ def test_bytes_and_operands_are_bounded() -> None:
     assert combined(program(wide, ["%r#0", f"%r#{2 * MOST_OPERANDS - 1}"])) == [MOST_OPERANDS] * 2
 
 
-def test_other_programs_would_combine_otherwise() -> None:
+def test_different_programs_are_not_combined() -> None:
     function, context = main_of(program(TWO, ["%p", "%q"]))
     assert len(reductions(combine_collectives(function, context))) == 1
     assert combine_collectives(function, context._replace(same_program=False)) is function
@@ -117,7 +117,7 @@ def test_inside_of_control_flow() -> None:
 
 
 def test_random_programs() -> None:
-    """Values flow anywhere; what comes out is the same, and fewer ops meet."""
+    """Values flow between random ops; the results are the same, and fewer ops synchronize."""
     rng = random.Random(0)
     before = after = 0
     for _ in range(40):

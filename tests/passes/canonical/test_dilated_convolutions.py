@@ -1,4 +1,4 @@
-"""Convolutions over a dilated input, taken apart into convolutions over the input: equal to the reference."""
+"""Convolutions of a dilated input, split into convolutions of the input: equal to the reference."""
 
 from __future__ import annotations
 

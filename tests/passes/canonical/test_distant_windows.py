@@ -1,4 +1,4 @@
-"""Convolutions whose input is nearly all padding or holes: what the windows read is gathered."""
+"""Convolutions whose input is nearly all padding or holes: the elements that windows read are gathered."""
 
 from __future__ import annotations
 

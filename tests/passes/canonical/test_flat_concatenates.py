@@ -1,4 +1,4 @@
-"""Concatenations of concatenations become one, unless somebody else reads the inner one."""
+"""Concatenations of concatenations are merged, unless the inner one has other readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 def text_of(inner: int, outer: int, result: str) -> str:
-    """Two parts put together along `inner`, and with themselves along `outer`."""
+    """Two segments concatenated along `inner`, and with themselves along `outer`."""
     both = [2, 2]
     both[inner] *= 2
     t, of = "tensor<2x2xf32>", f"tensor<{both[0]}x{both[1]}xf32>"
@@ -37,7 +37,7 @@ def text_of(inner: int, outer: int, result: str) -> str:
         (0, 0, "both", [2, 3]),  # one of them is a result
     ],
 )  # fmt: skip
-def test_what_becomes_one(inner: int, outer: int, result: str, operands: list[int]) -> None:
+def test_which_are_merged(inner: int, outer: int, result: str, operands: list[int]) -> None:
     text = text_of(inner, outer, result)
     found = [len(op.operands) for op in walk(canonical(text).block()) if op.name == "stablehlo.concatenate"]
     assert found == operands

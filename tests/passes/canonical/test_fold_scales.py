@@ -1,4 +1,4 @@
-"""Factors of channels in constant weights: where they go there, where they must not, and by how much results change."""
+"""Factors of channels in constant weights: when they are folded, when they must not be, and how results change."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SCALED = {"stablehlo.multiply", "stablehlo.divide"}
 
 @pytest.fixture(autouse=True)
 def _products_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not reductions, where they are small."""
+    """Small products stay products instead of becoming reductions."""
     for name in ("SMALL_PRODUCT", "SMALL_PRODUCT_STRIDED", "SMALL_VECTOR_PRODUCT"):
         monkeypatch.setattr(tuning, name, 0)
 
 
 class Program:
-    """The text of a program on one argument, op by op; `magnitude` is the same one without signs."""
+    """The text of a program with one argument, op by op; `magnitude` is the same program without signs."""
 
     def __init__(self, x: np.ndarray, dtype: str = "f32") -> None:
         self.dtype, self.argument = dtype, x
@@ -52,7 +52,7 @@ class Program:
         self.value, self.shape = name, shape
 
     def spread(self, vector: np.ndarray, dims: list[int], form: int) -> str:
-        """A constant along these dimensions of the value, as frontends write it."""
+        """Emits a constant broadcast along these dimensions of the value, as frontends write it."""
         shape = [1] * len(self.shape)
         for d, n in zip(dims, vector.shape, strict=True):
             shape[d] = n
@@ -104,7 +104,7 @@ def core_names(text: str, fold_scales: bool = True) -> list[str]:
 
 
 def check(program: Program, folded: int = 0) -> None:
-    """All but so many factors are folded, and the result is as near to the exact one as it is otherwise."""
+    """Checks that exactly `folded` factors remain, and that the result is as accurate as without folding."""
     text = program.text()
     assert sum(name in SCALED for name in core_names(text)) == folded
     x = program.argument.astype(np.float64 if program.dtype == "f64" else np.float32)
@@ -138,7 +138,7 @@ def factors(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def random_convolution(seed: int) -> Program:
-    """With factors before and behind, and what is added between them."""
+    """Random factors before and after a convolution, with additions between them."""
     rng = np.random.default_rng(seed)
     layout = list(LAYOUTS)[seed % 3]
     dims, feature, shape = LAYOUTS[layout]
@@ -236,7 +236,7 @@ def test_a_reshape_that_cuts_channels_stops() -> None:
 def dense(
     factor: np.ndarray | float = 2.0, weights: np.ndarray | None = None, dims: list[int] | None = None
 ) -> Program:
-    """A product of 4 rows and a factor behind it."""
+    """A product of 4 rows, followed by a factor."""
     rng = np.random.default_rng(0)
     p = Program(numbers(rng, 4, 8))
     p.dot(numbers(rng, 8, 6) if weights is None else weights, "contracting_dims = [1] x [0]", (4, 6))
@@ -272,7 +272,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("why", KEPT)
-def test_what_stays(why: str) -> None:
+def test_what_is_not_folded(why: str) -> None:
     text = KEPT[why].text()
     assert core_names(text) == core_names(text, fold_scales=False)
     assert SCALED & {*core_names(text)}
@@ -291,14 +291,14 @@ def test_an_offset_out_of_range_stays() -> None:
     assert core_names(text) == core_names(text, fold_scales=False)
 
 
-def test_what_others_read_stays() -> None:
+def test_values_with_other_readers_stay() -> None:
     p = dense(ONE_TO_FIVE.repeat(2)[:6])
     unscaled = next(line.partition(" ")[0] for line, _ in p.lines if "dot_general" in line)
     p.op(f"stablehlo.add {p.value}, {unscaled} : {p.type(p.shape)}", p.shape)
     check(p, folded=1)
 
 
-def test_weights_that_others_read_stay() -> None:
+def test_weights_with_other_readers_stay() -> None:
     p = dense(ONE_TO_FIVE.repeat(2)[:6])
     weights = p.lines[0][0].partition(" ")[0]
     scaled, shape = p.value, p.shape
@@ -341,7 +341,7 @@ def test_between_two_products_a_factor_is_folded_once() -> None:
 
 
 def test_weights_are_in_memory_once(tmp_path: Path) -> None:
-    """The constants of a program are the folded ones alone, as large as those given."""
+    """The constants of a program are only the folded ones, and as large as the given ones."""
     rng = np.random.default_rng(0)
     p = Program(numbers(rng, 64, 256))
     p.dot(numbers(rng, 256, 512), "contracting_dims = [1] x [0]", (64, 512))
@@ -357,7 +357,7 @@ def constants(exe: Any) -> int:
     return exe.memory.constants
 
 
-def test_exported_and_by_the_command(tmp_path: Path) -> None:
+def test_export_and_command_line(tmp_path: Path) -> None:
     p = dense(ONE_TO_FIVE.repeat(2)[:6])
     text, x = p.text(), p.argument.astype(np.float32)
     expected = shlo_jit.compile(text, fold_scales=True)(x)

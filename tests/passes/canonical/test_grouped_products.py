@@ -1,4 +1,4 @@
-"""Products of repeated matrices: which are read once, and that it means the same."""
+"""Products of repeated matrices: which matrices are read only once, and that results stay the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def t(shape: str) -> str:
 def program(
     matrix: str, dims: str, spread: str, whole: str, rows: str, batch: str, sums: str, result: str, left: bool
 ) -> str:
-    """`left`: the matrix is the left operand."""
+    """Whether the matrix is the left operand."""
     sides = [("%r", t(rows), 0), ("%m", t(whole), 1)]
     batches, contracting = ([x.split(" x ")[i] for i in (0, 1)] for x in (batch, sums))
     out = [int(n) for n in result.split("x")]

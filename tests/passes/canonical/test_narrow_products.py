@@ -1,4 +1,4 @@
-"""Products with a few columns become convolutions, and have the product's result."""
+"""Products with few columns become convolutions with the same result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def text_of(lhs: str, rhs: str, result: str, dims: str) -> str:
         ("64x20xf32", "20x4xf32", "64x4xf32", "[1] x [0]", True),
         ("128x40xf32", "40x8xf32", "128x8xf32", "[1] x [0]", True),
         ("200x50xf32", "50x10xf32", "200x10xf32", "[1] x [0]", True),
-        ("127x40xf32", "40x8xf32", "127x8xf32", "[1] x [0]", False),  # few rows for columns that have to be packed
+        ("127x40xf32", "40x8xf32", "127x8xf32", "[1] x [0]", False),  # few rows, and columns that must be packed
         ("63x16xf32", "16x3xf32", "63x3xf32", "[1] x [0]", False),  # few rows
         ("70x15xf32", "15x2xf32", "70x2xf32", "[1] x [0]", False),  # short ones
         ("64x16xf32", "16x4xf32", "64x4xf32", "[1] x [0]", False),  # short ones for four
         ("900x80xf32", "80x13xf32", "900x13xf32", "[1] x [0]", False),  # many columns
         ("1100x16xf32", "16x1xf32", "1100x1xf32", "[1] x [0]", False),  # a vector
         ("16x64xf32", "16x3xf32", "64x3xf32", "[0] x [0]", False),  # rows are not adjacent
-        ("64x16xbf16", "16x3xbf16", "64x3xf32", "[1] x [0]", False),  # to be converted
+        ("64x16xbf16", "16x3xbf16", "64x3xf32", "[1] x [0]", False),  # converted
     ],
 )
 def test_what_becomes_a_convolution(lhs: str, rhs: str, result: str, dims: str, becomes_one: bool) -> None:

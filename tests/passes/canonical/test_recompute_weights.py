@@ -1,4 +1,4 @@
-"""Weights of attention computed again for its gradient: when, and what."""
+"""Recomputed weights of attention in its gradient: when, and which values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def dot(name: str, a: str, b: str, kinds: tuple[str, str], result: str, contract
 
 
 def program(*, function: str = "exponential", results: str = "%dq, %dk, %dv", kinds: str = ROWS) -> str:
-    """Of a loss whose gradient waits for the result."""
+    """The gradient of a loss: it waits for the result."""
     rows, scores = (ROWS, ROWS), (SCORES, ROWS)
     lines = [
         dot("s", "q", "k", rows, SCORES, BY_ROWS),
@@ -37,7 +37,7 @@ def program(*, function: str = "exponential", results: str = "%dq, %dk, %dv", ki
 
 
 def counted(text: str) -> tuple[int, int, int]:
-    """Products, dear functions, negations."""
+    """Returns the numbers of products, expensive functions and negations."""
     names = [op.name.partition(".")[2] for op in walk(canonical(text).block())]
     return names.count("dot_general"), names.count("exponential"), names.count("negate")
 
@@ -52,14 +52,14 @@ def test_all_of_it() -> None:
     assert counted(program()) == (7, 2, 2)
 
 
-def test_what_is_dear_is_kept_where_a_cache_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expensive_values_are_kept_if_they_fit_into_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 8 * 40 * 40 * 4)
     assert counted(program()) == (6, 1, 2)
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 8 * 40 * 40 * 4 - 1)
     assert counted(program()) == (7, 2, 2)
 
 
-def test_what_is_made_of_cheap_values_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_computed_from_cheap_ones_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 1 << 30)
     assert counted(program(function="abs"))[0] == 7
 

@@ -1,4 +1,4 @@
-"""Transposes of gathers become gathers, where the order of the dimensions lets them."""
+"""Transposes of gathers are folded into gathers if the order of the dimensions allows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE, INDICES = (5, 3, 2), (4, 6)
 
 
 def text_of(order: tuple[int, ...], read: str) -> str:
-    """Slices of 3 x 2 of a table for 4 x 6 indices: dimensions 1 and 3 of the result are those of slices."""
+    """Slices of 3 x 2 of a table for 4 x 6 indices: dimensions 1 and 3 of the result are slice dimensions."""
     shape = (4, 3, 6, 2)
     t, i, g = (f"tensor<{'x'.join(map(str, n))}x{d}>" for n, d in ((TABLE, "f32"), (INDICES, "i32"), (shape, "f32")))
     r = f"tensor<{'x'.join(str(shape[d]) for d in order)}xf32>"
@@ -43,12 +43,12 @@ def test_which_orders_a_gather_has(order: tuple[int, ...]) -> None:
     assert ops_of(text) == (["gather"] if keeps else ["gather", "transpose"])
     generator = np.random.default_rng(0)
     x = generator.standard_normal(TABLE, np.float32)
-    i = generator.integers(-2, 7, INDICES).astype(np.int32)  # some of them outside
+    i = generator.integers(-2, 7, INDICES).astype(np.int32)  # some of them out of bounds
     (expected,) = evaluate(shlo_jit.parse(text), x, i)
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, i), expected)
 
 
-def test_one_that_is_read_elsewhere_stays() -> None:
+def test_a_gather_with_other_readers_stays() -> None:
     assert ops_of(text_of((1, 0, 2, 3), "gather too")) == ["gather", "transpose"]
 
 

@@ -31,7 +31,7 @@ def numbers(shape: tuple[int, ...], dtype: str = "f32") -> np.ndarray:
 
 
 def check(text: str, *arrays: np.ndarray, gone: str = "") -> tuple[np.ndarray, ...]:
-    """Compile, run and compare with the meaning of the text as it stands."""
+    """Compiles, runs and compares with the meaning of the original text."""
     module = shlo_jit.parse(text)
     assert not shlo_jit.verify(text)
     expected = evaluate(module, *arrays)
@@ -243,7 +243,7 @@ def test_bitcast_convert_between_widths(source: str, target: str) -> None:
     ratio = wide.bits // narrow.bits
     raw = RNG.integers(0, 256, (3, 5, wide.itemsize), dtype=np.uint8)
     if wide.is_float:
-        raw[..., -1] = 0x40  # no NaN, which does not survive a conversion of the test's own
+        raw[..., -1] = 0x40  # no NaN, which does not survive a conversion in this test
     x = raw.view(wide.numpy)[..., 0]
     split = function(
         f"%0 = stablehlo.bitcast_convert %a : (tensor<3x5x{source}>) -> tensor<3x5x{ratio}x{target}>\n"
@@ -375,7 +375,7 @@ def test_expanding_twice_changes_nothing() -> None:
     assert expand(once, context) is once
 
 
-def test_the_table_says_which_module_has_which_rule():
+def test_the_table_names_the_module_of_each_rule():
     found = {
         name: module
         for module in dict.fromkeys(EXPANSIONS.values())

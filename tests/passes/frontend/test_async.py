@@ -1,4 +1,4 @@
-"""Collective ops that start early: a call where they start, the op itself where it is done."""
+"""Collective ops that start early: a call at the start, the op itself at its async_done."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def program(*lines: str, result: str = T) -> str:
 
 
 def outline(function: Op) -> list[str]:
-    """Names of ops in order, with the numbers of what is started."""
+    """Returns the names of ops in order, with the numbers of started ops."""
     names = []
     for op in walk(function.block()):
         number = op.attributes.get("started")
@@ -53,7 +53,7 @@ def outline(function: Op) -> list[str]:
 NEGATE = f"%y = stablehlo.negate %x : {T}"
 
 
-def test_among_several_processes_it_runs_where_it_is_done() -> None:
+def test_with_several_processes_it_runs_at_async_done() -> None:
     text = program(start(REDUCE), NEGATE, done())
     assert outline(on_grid(text, process_grid, 2, 1)) == ["start 0", "negate", "all_reduce 0", "add"]
     assert outline(
@@ -74,8 +74,9 @@ def test_several_at_a_time() -> None:
     assert found == ["start 1", "start 0", "all_reduce 0", "all_reduce 1"]
 
 
-def test_what_runs_where_it_starts() -> None:
-    """Slices, what is done in another block or more than once, and what hands on more than the op's results."""
+def test_which_ops_run_at_async_start() -> None:
+    """Slices, ops that are done in another block or more than once, and bodies that return more than the op's
+    results."""
     cut = f"%c = stablehlo.slice %a [0:1, 0:4] : ({T}) -> tensor<1x4xf32>"
     short, future = "tensor<1x4xf32>", "!stablehlo.future<tensor<1x4xf32>>"
     slices = program(start(cut, future=future, returned=short), done(types=f"({future}) -> {short}"), result=short)
@@ -96,8 +97,8 @@ def test_what_runs_where_it_starts() -> None:
     assert outline(on_grid(more, process_grid, 2, 1)) == ["all_reduce", "add"]
 
 
-def test_nothing_starts_where_nobody_meets() -> None:
-    """Groups of one member: the op is gone, and so is the call in the end."""
+def test_nothing_starts_without_communication() -> None:
+    """Groups of one member: the op is removed, and finally its call, too."""
     text = program(start(REDUCE), NEGATE, done()).replace(
         "[[0, 1]]> : tensor<1x2xi64>", "[[0], [1]]> : tensor<2x1xi64>"
     )

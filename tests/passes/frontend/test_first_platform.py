@@ -1,4 +1,4 @@
-"""The argument that says which platform an exported program runs on."""
+"""The argument with the platform that an exported program runs on."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Custom calls with a meaning here, ops of Shardy on one device, and functions as values."""
+"""Custom calls with a known meaning, Shardy ops on one device, and functions as values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(body: str, results: str, *arrays: np.ndarray, arguments: str = f"%x: {T}
 
 
 def test_smallest() -> None:
-    """Ascending in the total order, of equal ones the first."""
+    """Ascending in the total order; the first of equal elements."""
     body = f"""%0:2 = stablehlo.custom_call @mhlo.topk(%x) {{mhlo.attributes = {{k = 3 : i64, largest = false}}}} : ({T}) -> {TOP}
       return %0#0, %0#1 : tensor<2x3xf32>, tensor<2x3xi32>"""
     values, places = run(body, TOP, X)
@@ -30,7 +30,7 @@ def test_smallest() -> None:
 
 
 def test_shapes_as_operands() -> None:
-    """What JAX writes for shapes it does not know, where the result's type says them."""
+    """Calls that JAX writes for unknown shapes, with result types that specify the shapes."""
     body = f"""%k = stablehlo.constant dense<3> : tensor<i32>
       stablehlo.custom_call @dce_sink(%k) {{has_side_effect = true}} : (tensor<i32>) -> ()
       %0:2 = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %k) : ({T}, tensor<i32>) -> {TOP}
@@ -108,7 +108,7 @@ def test_unknown_target(target: str) -> None:
 
 
 def test_approximate_top_k_in_a_loop() -> None:
-    """The call stands in a region, and its comparator calls a function."""
+    """The call is in a region, and its comparator calls a function."""
     body = """%i = stablehlo.iota dim = 1 : tensor<2x5xi32>
       %low = stablehlo.constant dense<0.0> : tensor<f32>
       %none = stablehlo.constant dense<-1> : tensor<i32>

@@ -47,7 +47,7 @@ def groups_text(groups: list[list[int]]) -> str:
 
 
 def named(function: Op) -> list[list[int]]:
-    """The groups or pairs of the one collective op of a function."""
+    """Returns the groups or pairs of the one collective op of a function."""
     found = [
         op.attributes.get("replica_groups", op.attributes.get("source_target_pairs")) for op in walk(function.block())
     ]
@@ -68,7 +68,7 @@ def op_text(op: str, groups: list[list[int]], more: str) -> str:
     return op.replace("GROUPS", groups_text(groups)).replace(", MORE", f", {more}" if more else "")
 
 
-# The specification's own examples, of 4 replicas and 2 partitions; (r, p) is the process 2 r + p
+# The examples of the specification with 4 replicas and 2 partitions; (r, p) is the process 2 r + p
 @pytest.mark.parametrize(
     ("op", "groups", "more", "expected"),
     [
@@ -111,8 +111,8 @@ OPS = {
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_an_op_means_the_same_on_the_grid_as_among_numbers(name: str) -> None:
-    """A property, on random grids and groups, against the specification's own words (`grid_meaning.py`)."""
+def test_an_op_on_the_grid_equals_the_op_on_process_numbers(name: str) -> None:
+    """Random grids and groups, compared with the text of the specification (`grid_meaning.py`)."""
     rng = random.Random(name)
     shared = name in ("all_reduce", "all_gather", "reduce_scatter", "collective_reduce")
     kept = 0
@@ -161,7 +161,8 @@ def test_ids(replicas: int, partitions: int) -> None:
 
 
 def test_alone_or_left_out() -> None:
-    """Groups of one member hand values on, as do processes that send to themselves; nobody's groups give zeros."""
+    """Groups of one member pass values on, as do processes that send to themselves; processes without a group get
+    zeros."""
     assert names(after(program(op_text(REDUCE, [[1], [0]], "")), 2, 1)) == []
     assert names(after(program(op_text(REDUCE, [[1], [0]], CHANNEL)), 2, 2)) == ["all_reduce", "add", "return"]
     assert names(after(program(op_text(BROADCAST, [[1], [0]], "")), 2, 2)) == []
@@ -219,7 +220,7 @@ def test_axes_of_meshes(mesh: str, axes: list[str], expected: list[list[int]]) -
 
 
 def test_axes_of_random_meshes() -> None:
-    """Members of a group differ along the axes named, in their order; against coordinates counted by hand."""
+    """Members of a group differ along the axes named, in their order; compared with coordinates counted separately."""
     rng = random.Random(0)
     for _ in range(30):
         sizes = {name: rng.randint(1, 3) for name in "xyz"[: rng.randint(1, 3)]}
@@ -376,7 +377,7 @@ def test_ragged_all_to_all_of_one() -> None:
 
 
 def test_ragged_all_to_all_of_two() -> None:
-    """The example of XLA's documentation, rows of two numbers."""
+    """The example of XLA's documentation, with rows of two numbers."""
     text = ragged("2", "[[0, 1]]> : tensor<1x2xi64", 3)
     own = [
         ([1, 2, 2], [0, 1], [1, 2], [0, 0], [1, 1]),

@@ -1,4 +1,4 @@
-"""Quantized types: compiled results equal the reference interpreter's, products are formed in integers."""
+"""Quantized types: compiled results equal the reference interpreter's, and products are computed in integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shlo_jit
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import DTYPES, QuantizedType
 from shlo_jit.ops.quantized import dequantize, quantize
-from shlo_jit.passes.quantized.math import returns
+from shlo_jit.passes.quantized.math import round_trips
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(11)
@@ -41,8 +41,8 @@ def stored(shape: tuple[int, ...], quantized: str) -> np.ndarray:
 
 
 def run(text: str, *arrays: np.ndarray, off: int = 0) -> np.ndarray:
-    """Compile, run and compare with the reference: equal, or `off` storage units apart at most (ties of sums that the
-    reference rounds at each step)."""
+    """Compiles, runs and compares with the reference: equal, or at most `off` storage units apart (ties of sums that
+    the reference rounds at each step)."""
     assert not shlo_jit.verify(text), shlo_jit.verify(text)
     expected = evaluate(shlo_jit.parse(text), *arrays)
     got = shlo_jit.compile(text, cache=False)(*arrays)
@@ -151,13 +151,13 @@ def test_order_is_decided_on_storage() -> None:
 @pytest.mark.parametrize(
     ("scale", "expressed"), [(0.05, "f32"), (1e-3, "f64"), (0.1, "f16"), (3e36, "f32"), (0.1, "bf16")]
 )
-def test_returns_means_what_it_says(scale: float, expressed: str) -> None:
+def test_round_trips_is_exact(scale: float, expressed: str) -> None:
     q = QuantizedType(DTYPES["i8"], DTYPES[expressed], -128, 127, (scale,), (-17,))
     values = np.arange(-128, 128).astype(np.int8)
     with np.errstate(all="ignore"):
         same = bool((quantize(dequantize(values, q), q) == values).all())
-    assert same or not returns(q)
-    assert returns(q) == (expressed != "bf16" and scale < 1e36)
+    assert same or not round_trips(q)
+    assert round_trips(q) == (expressed != "bf16" and scale < 1e36)
 
 
 # ---------------------------------------------------------------------------- regions
@@ -230,7 +230,7 @@ def test_dot(x: str, y: str, z: str, off: int) -> None:
 
 
 def test_dot_is_exact_in_integers() -> None:
-    """With scales that are powers of two every step is exact, ties included."""
+    """With scales that are powers of two every step is exact, including ties."""
     x, y, z = "!quant.uniform<i8:f32, 0.5:9>", "!quant.uniform<i8:f32, 0.25>", "!quant.uniform<i8:f32, 64.0:-3>"
     a, b = stored((40, 96), x), stored((96, 33), y)
     got = run(dot_text(x, y, z, ("40x96", "96x33", "40x33")), a, b)
@@ -247,7 +247,7 @@ def test_long_sums_do_not_wrap() -> None:
 
 
 def test_dot_of_batches_by_name() -> None:
-    """The deprecated dot, whose rhs may have a zero point too."""
+    """The deprecated dot, whose rhs may have a zero point, too."""
     a, b, c = f"tensor<6x20x{Q}>", f"tensor<20x{Q2}>", f"tensor<6x{WORD}>"
     text = function(f"  %r = stablehlo.dot %x, %y : ({a}, {b}) -> {c}", f"%x: {a}, %y: {b}", c)
     run(text, stored((6, 20), Q), stored((20,), Q2), off=2)

@@ -1,4 +1,4 @@
-"""Bodies of regions, one for each op that may stand in one: %o of the scalars %l and %r.
+"""Bodies of regions, one for each op that may be in one: they compute %o from the scalars %l and %r.
 
 A body may use PAIR and MATRIX (tensors of %l and %r that its `needs` name) and `%k`, an index that is 0 or 1.
 """
@@ -23,7 +23,7 @@ PAIR = """%l1 = stablehlo.reshape %l : (tensor<f32>) -> tensor<1xf32>
 %turned = stablehlo.transpose %wide, dims = [1, 0] : (tensor<2x2xf32>) -> tensor<2x2xf32>
 %matrix = stablehlo.add %turned, %eye : tensor<2x2xf32>
 """
-"""What all bodies may read. Dead ops are removed from it."""
+"""Values that all bodies may read; dead ops are removed."""
 
 FIRST = "%o0 = stablehlo.slice {0} [0:1] : ({1}) -> tensor<1xf32>\n%o = stablehlo.reshape %o0 : (tensor<1xf32>) -> tensor<f32>"
 CORNER = "%o0 = stablehlo.slice {0} [0:1, 0:1] : ({1}) -> tensor<1x1xf32>\n%o = stablehlo.reshape %o0 : (tensor<1x1xf32>) -> tensor<f32>"
@@ -179,11 +179,11 @@ FUNCTIONS = """func.func private @both(%x: tensor<f32>, %y: tensor<f32>) -> tens
   %5 = stablehlo.reshape %4 : (tensor<1xf32>) -> tensor<f32>
   return %5 : tensor<f32>
 }"""
-"""What bodies may call."""
+"""Functions that bodies may call."""
 
 
 def body(name: str, left: str, right: str, prefix: str) -> str:
-    """The lines that compute `%{prefix}_o` with an op from two scalars."""
+    """Returns the lines that compute `%{prefix}_o` by an op from two scalars."""
     text = f"{PAIR}{BODIES[name]}"
     lines = text.replace("%o ", "%raw ").replace("%o:", "%raw:") + "\n%o = stablehlo.tanh %raw : tensor<f32>"
     given = {"%l": left, "%r": right}

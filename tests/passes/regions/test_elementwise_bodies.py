@@ -109,8 +109,8 @@ def test_against_reference(op: str, body: str) -> None:
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
-def test_sort_by_what_a_loop_finds(dimension: int) -> None:
-    """By the number of times a value can be halved before it is odd; equal ones keep their order."""
+def test_sort_by_the_result_of_a_loop(dimension: int) -> None:
+    """Sorts by the number of times a value can be halved before it is odd; equal ones keep their order."""
     steps = """%n{x}0 = stablehlo.constant dense<0> : tensor<i32>
       %w{x}:2 = stablehlo.while(%i{x} = %{x}, %n{x} = %n{x}0) : tensor<i32>, tensor<i32>
       cond {{

@@ -1,4 +1,4 @@
-"""Every op that gives a tensor may stand in the region of another op, whichever that is."""
+"""Every op that returns a tensor may be in the region of every other op."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reducer(name: str, prefix: str = "p") -> str:
 
 
 def comparison(name: str, prefix: str = "c") -> str:
-    """A region that compares what an op makes of each of two scalars and of %s."""
+    """A region that applies an op to two scalars and %s each, and compares the results."""
     left, right = (body(name, f"%{prefix}_{x}", "%s", prefix + x) for x in "xy")
     return f"""{{
 ^bb0(%{prefix}_x: tensor<f32>, %{prefix}_y: tensor<f32>):
@@ -35,7 +35,7 @@ stablehlo.return %{prefix}_q : tensor<i1>
 
 
 def loop(name: str) -> str:
-    """A while whose condition and body hold the op."""
+    """A while whose condition and body contain the op."""
     return f"""%one = stablehlo.constant dense<1> : tensor<i32>
 %five = stablehlo.constant dense<5> : tensor<i32>
 %none = stablehlo.constant dense<0> : tensor<i32>
@@ -66,7 +66,7 @@ def branches(name: str, op: str, index: str) -> str:
 
 
 def text_of(kind: str, name: str) -> tuple[str, str]:
-    """The line that has a region of a kind with the op in it, and the type of its result."""
+    """Returns the line of an op whose region contains the op, and the type of its result."""
     if kind == "while":
         return loop(name), "tensor<f32>"
     if kind in ("if", "case"):
@@ -138,8 +138,8 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-def test_every_op_is_tried_or_left_out_for_a_reason() -> None:
-    """Of ops an element at a time a few are tried; what one of them may do in a region, all may."""
+def test_every_op_is_tried_or_excluded_for_a_reason() -> None:
+    """Only some elementwise ops are tried: all of them behave alike in a region."""
     names = {n for n in OPS if not OPS[n].has("elementwise") and not n.startswith("chlo.broadcast_")}
     assert names - BODIES.keys() - LEFT_OUT.keys() == set()
     assert not BODIES.keys() & LEFT_OUT.keys()

@@ -1,4 +1,4 @@
-"""Bodies that compute on wider elements than their op is given: compiled as the reference computes them."""
+"""Bodies that compute on wider elements than the operands of their op: compiled results equal the reference's."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_windows_of_scalars(element: str) -> None:
     assert exe(one, one).tobytes() == evaluate(shlo_jit.parse(text), one, one)[0].tobytes()
 
 
-def test_a_body_that_gives_a_value_from_outside() -> None:
+def test_a_body_that_returns_a_value_from_outside() -> None:
     text = """func.func @main(%x: tensor<4x4xf32>, %z: tensor<f32>) -> tensor<4x4xf32> {
       %0 = stablehlo.reduce(%x init: %z) across dimensions = [] : (tensor<4x4xf32>, tensor<f32>) -> tensor<4x4xf32>
       reducer(%a: tensor<f32>, %b: tensor<f32>) {

@@ -1,4 +1,4 @@
-"""unroll: short counted loops become straight code, others stay; results are the reference's."""
+"""unroll: short counted loops become straight-line code, others stay; results equal the reference's."""
 
 from __future__ import annotations
 

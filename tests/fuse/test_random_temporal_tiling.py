@@ -1,7 +1,7 @@
-"""Random loops that may make several iterations on a stripe at a time: as the reference says, to the bit, in guarded
-memory, as the loop that does not, and for any number of threads.
+"""Random loops that may run several iterations on a stripe at a time. Results are compared bit for bit with the
+reference and with the untiled loop, in guarded memory, and for different numbers of threads.
 
-    RANDOM_PROGRAMS=5000 pytest -m slow tests/fuse/test_random_time_blocks.py
+    RANDOM_PROGRAMS=5000 pytest -m slow tests/fuse/test_random_temporal_tiling.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def same(gots: Any, wants: Sequence[Any]) -> None:
 
 
 def is_blocked(exe: Any) -> bool:
-    """Whether the schedule says that several iterations are made at a time. That is what is written."""
+    """Whether the schedule says that several iterations run at a time; the code follows the schedule."""
     lines = [line for line in exe.text("schedule").splitlines() if line.split()[:2] == ["temporal", "tiling"]]
     says = any("at a time" in line for line in lines)
     assert says == (".stripes." in exe.text("lowered")), lines
@@ -34,7 +34,7 @@ def is_blocked(exe: Any) -> bool:
 
 
 def compile_small(text: str, seed: int, threads: int) -> tuple[Any, bool]:
-    """Compiled as if the arrays were large, and whether iterations are made several at a time."""
+    """Compiles as if the arrays were large. Returns the program, and whether several iterations run at a time."""
     r = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
@@ -49,7 +49,7 @@ def compile_small(text: str, seed: int, threads: int) -> tuple[Any, bool]:
 
 
 def check(seed: int) -> bool:
-    """Compare one program; whether its loop makes several iterations at a time."""
+    """Checks one program. Returns whether its loop runs several iterations at a time."""
     text, arrays = random_stencil(seed)
     module = shlo_jit.parse(text)
     r = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def check(seed: int) -> bool:
 
 
 def run(numbers: range) -> int:
-    """How many of the loops make several iterations at a time."""
+    """Returns how many of the loops run several iterations at a time."""
     blocked = 0
     for seed in numbers:
         try:

@@ -1,4 +1,4 @@
-"""Which concatenations products read in pieces, and what the plan says of the others."""
+"""Concatenations that products read in segments, and the reasons that the plan prints for the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def t(*extents: int) -> str:
 
 
 def plan(arguments: list[tuple[int, ...]], results: list[tuple[str, tuple[int, ...]]], *lines: str) -> str:
-    """The plan of a function of %a, %b, ..."""
+    """Returns the plan of a function of %a, %b, ..."""
     parameters = ", ".join(f"%{name}: {t(*shape)}" for name, shape in zip("abcdef", arguments, strict=False))
     names, kinds = ", ".join(name for name, _ in results), ", ".join(t(*shape) for _, shape in results)
     body = "\n".join(lines)
@@ -40,7 +40,7 @@ def dot(
     out: tuple[int, ...],
     dims: tuple[int, int],
 ) -> str:
-    """Of a batch where there are three dimensions."""
+    """Batched if there are three dimensions."""
     batch = "batching_dims = [0] x [0], " if len(a[1]) == 3 else ""
     contracting = f"contracting_dims = [{dims[0]}] x [{dims[1]}]"
     kinds = f"({t(*a[1])}, {t(*b[1])}) -> {t(*out)}"
@@ -54,7 +54,8 @@ PRODUCT = dot("%y", ("%a", ROW), ("%m", WHOLE), SCORES, (2, 2))
 
 
 def test_before_and_after() -> None:
-    """A matrix that is a result too is put together, by a loop for each piece; else its product reads the pieces."""
+    """A matrix that is also a result is concatenated, by a loop per segment; otherwise its product reads the
+    segments."""
     before = plan(THREE, [("%y", SCORES), ("%m", WHOLE)], JOINED, PRODUCT)
     after = plan(THREE, [("%y", SCORES)], JOINED, PRODUCT)
     assert before.startswith("3 steps: 2 loop, 1 dot_general;")
@@ -65,14 +66,14 @@ def test_before_and_after() -> None:
     assert codes(after, "writes  %y") == ["kernel-result"]
 
 
-def test_several_products_read_the_pieces() -> None:
+def test_several_products_read_the_segments() -> None:
     other = dot("%z", ("%d", (3, 1, 100)), ("%m", WHOLE), ROW, (2, 1))
     text = plan([*THREE, (3, 1, 100)], [("%y", SCORES), ("%z", ROW)], JOINED, PRODUCT, other)
     assert text.startswith("2 steps: 2 dot_general") and text.count("segments  %m") == 2
 
 
-def test_pieces_that_are_computed_are_written() -> None:
-    """A row that another loop makes, and a view of an argument."""
+def test_computed_segments_are_written() -> None:
+    """A row that another loop computes, and a view of an argument."""
     lines = [
         f"%new = stablehlo.tanh %c : {t(3, 64)}",
         f"%row = stablehlo.reshape %new : ({t(3, 64)}) -> {t(*NEW)}",

@@ -1,5 +1,4 @@
-"""Regions that run for one element of the batch after the other: only where they are wanted, as often as there are
-elements."""
+"""Regions that run for one element of the batch after the other: only for the elements that need it."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ X = np.array([1, -1, 2, -2, 3, 0], np.float32)
 
 
 def positive(body: str) -> str:
-    """A map of what a body makes of the positive elements: %r of %a."""
+    """A map of a body over the positive elements: it computes %r from %a."""
     return f"""func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{
   %0 = "stablehlo.map"(%x) <{{dimensions = array<i64: 0>}}> ({{
   ^bb0(%a: tensor<f32>):
@@ -46,7 +45,7 @@ def test_effects_happen_for_the_elements_that_take_the_branch() -> None:
 
 
 def test_loops_of_inner_regions_end_where_the_branch_is_not_taken() -> None:
-    """For a number that is not positive, doubling never gets to a hundred."""
+    """Doubling a number that is not positive never reaches a hundred."""
     body = """%t = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<3xf32>
       %r = "stablehlo.reduce"(%t, %z) <{dimensions = array<i64: 0>}> ({
       ^bb0(%b: tensor<f32>, %c: tensor<f32>):

@@ -1,4 +1,5 @@
-"""Loops over arrays: all turns on a tile before the next one, held against the reference and the same loop by turns."""
+"""Loop interchange: all iterations run on a tile before the next one, compared with the reference and with the loop
+that is not interchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ HEAD = "%one = stablehlo.constant dense<1> : tensor<i32>\n%zero = stablehlo.cons
 
 
 def loop(arguments: str, states: str, types: str, body: str, results: str, cond: str = "", wide: str = "") -> str:
-    """A function that turns `%n` times; states are `%s0 = %x, ...`, the counter is added in front of them."""
+    """A function that iterates `%n` times; states are `%s0 = %x, ...`, the counter is added before them."""
     cond = cond or "%go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>"
     count = states.count("=")
     names = ", ".join(f"%w#{k + 1}" for k in range(count))
@@ -38,7 +39,7 @@ def loop(arguments: str, states: str, types: str, body: str, results: str, cond:
 
 
 def check(text: str, *calls: list, by_tiles: bool = True, refusal: str = "") -> None:
-    """The reference's bits for each call, on one thread and several, in guarded memory."""
+    """Compares each call bit for bit with the reference, on one thread and several, in guarded memory."""
     for threads in (1, 2):
         exe = shlo_jit.compile(text, threads=threads, cache=False)
         assert isinstance(exe, Executable)
@@ -53,7 +54,7 @@ def check(text: str, *calls: list, by_tiles: bool = True, refusal: str = "") -> 
 
 
 def escape(shape: str) -> str:
-    """z = z * z + c where |z| < 2, and how long that was so; both of a tensor type `shape`xf32."""
+    """z = z * z + c where |z| < 2, and the number of these iterations; both of a tensor type `shape`xf32."""
     f, i, p = f"tensor<{shape}xf32>", f"tensor<{shape}xi32>", f"tensor<{shape}xi1>"
     return loop(
         f"%c: {f}",
@@ -75,19 +76,19 @@ def escape(shape: str) -> str:
 def test_several_states_in_one_nest(shape: tuple[int, ...]) -> None:
     c = np.random.default_rng(sum(shape)).uniform(-2, 2, shape).astype(np.float32)
     c.reshape(-1)[:3] = np.array([np.nan, -0.0, np.inf], np.float32)[: c.size]
-    check(escape("x".join(map(str, shape))), *([np.int32(turns), c] for turns in (0, 1, 2, 13)))
+    check(escape("x".join(map(str, shape))), *([np.int32(iterations), c] for iterations in (0, 1, 2, 13)))
 
 
-def test_a_long_loop_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A nest makes so many turns at most, then the loop around comes round again."""
+def test_a_long_loop_continues_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nest runs a bounded number of iterations, then the outer loop iterates again."""
     monkeypatch.setattr(tuning, "TURNS_WORK", 1)
     monkeypatch.setattr(tuning, "LEAST_TURNS", 5)
     c = np.random.default_rng(0).uniform(-2, 2, 1000).astype(np.float32)
-    check(escape("1000"), *([np.int32(turns), c] for turns in (1, 4, 5, 6, 23)))
+    check(escape("1000"), *([np.int32(iterations), c] for iterations in (1, 4, 5, 6, 23)))
 
 
-def test_numbers_are_carried_beside_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that changes, read by every tile and written once; a result that is another state's old value."""
+def test_scalars_are_carried_with_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scalar that changes, read by every tile and written once; a result that is another state's old value."""
     monkeypatch.setattr(tuning, "TURNS_WORK", 1)
     monkeypatch.setattr(tuning, "LEAST_TURNS", 3)
     f = "tensor<70x33xf32>"
@@ -104,11 +105,11 @@ def test_numbers_are_carried_beside_tensors(monkeypatch: pytest.MonkeyPatch) -> 
     )
     r = np.random.default_rng(1)
     x, y = (r.integers(-9, 9, (70, 33)).astype(np.float32) for _ in range(2))
-    check(text, *([np.int32(turns), x, y, np.float32(8)] for turns in (1, 2, 7)))
+    check(text, *([np.int32(iterations), x, y, np.float32(8)] for iterations in (1, 2, 7)))
 
 
-def test_tensors_that_stay_are_read_anywhere() -> None:
-    """A row, a column, a turned tensor, a table's entry of the turn, and one at a place that a state says."""
+def test_loop_invariant_tensors_are_read_anywhere() -> None:
+    """A row, a column, a transposed tensor, a table's entry of the iteration, and one at an index from a state."""
     f, i = "tensor<6x19xf32>", "tensor<6x19xi32>"
     text = loop(
         f"%x: {f}, %row: tensor<19xf32>, %column: tensor<6xf32>, %turned: tensor<19x6xf32>, %table: tensor<8xf32>",
@@ -136,7 +137,7 @@ def test_tensors_that_stay_are_read_anywhere() -> None:
     )
     r = np.random.default_rng(2)
     arrays = [r.integers(-99, 99, s).astype(np.float32) for s in ((6, 19), (19,), (6,), (19, 6), (8,))]
-    check(text, *([np.int32(turns), *arrays] for turns in (1, 11)))
+    check(text, *([np.int32(iterations), *arrays] for iterations in (1, 11)))
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i8", "ui32", "i64", "i1", "complex<f32>"])
@@ -154,8 +155,8 @@ def test_every_kind_of_element(dtype: str) -> None:
     check(text, [np.int32(5), x, y])
 
 
-def test_numbers_alone() -> None:
-    """Collatz: the condition follows from the state."""
+def test_scalars_only() -> None:
+    """Collatz: the condition depends on the state."""
     text = loop(
         "%x: tensor<i32>",
         "%c = %x",
@@ -174,7 +175,7 @@ def test_numbers_alone() -> None:
     check(text, [np.int32(1), np.int32(27)])
 
 
-def test_states_that_are_set_anew() -> None:
+def test_states_that_are_replaced() -> None:
     """A state that becomes a constant, one that becomes a tensor from outside, two that become the same value."""
     f = "tensor<3x21xf32>"
     text = loop(
@@ -187,7 +188,7 @@ def test_states_that_are_set_anew() -> None:
         "%v, %y, %t, %t, %e",
     )
     x, y = (np.random.default_rng(k).integers(-9, 9, (3, 21)).astype(np.float32) for k in (5, 6))
-    check(text, *([np.int32(turns), x, y] for turns in (0, 1, 4)))
+    check(text, *([np.int32(iterations), x, y] for iterations in (0, 1, 4)))
 
 
 F = "tensor<20xf32>"
@@ -200,12 +201,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("code", REFUSED)
-def test_what_needs_other_elements_goes_turn_by_turn(code: str) -> None:
+def test_bodies_that_need_other_elements_are_not_interchanged(code: str) -> None:
     x = np.arange(20, dtype=np.float32)
     check(loop(f"%x: {F}", "%a = %x", F, REFUSED[code], "%q"), [np.int32(2), x], by_tiles=False, refusal=code)
 
 
-def test_a_number_that_follows_from_a_state_of_one_element() -> None:
+def test_a_scalar_computed_from_a_state_of_one_element() -> None:
     text = loop(
         "%x: tensor<1xf32>, %y: tensor<f32>",
         "%a = %x, %t = %y",
@@ -218,7 +219,7 @@ def test_a_number_that_follows_from_a_state_of_one_element() -> None:
     check(text, [np.int32(4), *arrays], by_tiles=False, refusal="scalar-from-state")
 
 
-def test_states_of_several_shapes_go_turn_by_turn() -> None:
+def test_states_of_several_shapes_are_not_interchanged() -> None:
     text = loop(
         "%x: tensor<4xf32>, %y: tensor<5xf32>",
         "%a = %x, %b = %y",
@@ -230,12 +231,12 @@ def test_states_of_several_shapes_go_turn_by_turn() -> None:
     check(text, [np.int32(3), *arrays], by_tiles=False, refusal="states-differ-in-shape")
 
 
-def test_nothing_to_go_over() -> None:
+def test_empty_states() -> None:
     check(escape("0x3"), [np.int32(3), np.zeros((0, 3), np.float32)], by_tiles=False)
 
 
 def test_any_batch() -> None:
-    """Sizes known at the call."""
+    """Sizes known only at the call."""
     text = (
         escape("?x5")
         .replace(
@@ -261,7 +262,7 @@ def test_any_batch() -> None:
             assert got.tobytes() == want.tobytes()
 
 
-def test_the_schedule_says_how_many_turns() -> None:
+def test_the_schedule_states_the_iterations() -> None:
     text = escape("4096")
     schedule = shlo_jit.compile(text, cache=False).text("schedule")
     assert codes(schedule, "iterations") == ["interruptible"]
@@ -273,7 +274,7 @@ def test_the_schedule_says_how_many_turns() -> None:
 
 
 def test_other_targets_and_profiles() -> None:
-    """Code for a processor without masks, and code that is measured."""
+    """Code for a processor without masks, and profiled code."""
     text, c = escape("129"), np.linspace(-2, 2, 129, dtype=np.float32)
     wanted = evaluate(shlo_jit.parse(text), np.int32(9), c)
     for target in ("x86-64", "x86-64-v3"):
@@ -285,5 +286,5 @@ def test_other_targets_and_profiles() -> None:
     assert isinstance(exe, Executable)
     with exe.profile() as p:
         exe(np.int32(9), c)
-    (turns,) = (s for s in p.steps if s.title == "interchanged")
-    assert turns.calls == 1 and turns.gigaflops is None
+    (iterations,) = (s for s in p.steps if s.title == "interchanged")
+    assert iterations.calls == 1 and iterations.gigaflops is None

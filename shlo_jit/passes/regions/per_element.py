@@ -1,4 +1,4 @@
-"""Ops in a batched region that know no batch: one element of the batch after the other.
+"""Ops in a batched region that have no batched form, computed for one element of the batch after the other.
 
 map(x) by a body with a `cholesky`   ->   for k { y[k] = cholesky(x[k]) }
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from shlo_jit.passes.regions.batched_region import BatchedRegion
 
 
-def one_by_one(region: BatchedRegion, op: Op) -> Sequence[Value]:
-    """The results of an op for every element of the batch. Where its own regions might not end for elements that take
-    another branch, it runs for the others alone."""
+def per_element(region: BatchedRegion, op: Op) -> Sequence[Value]:
+    """Returns the results of an op for every element of the batch. If its regions might not end for elements that take
+    another branch, it runs only for the other elements."""
     check_region([op])
     inner = [v for r in op.regions for block in r.blocks for v in outer_values(block)]
     read = [v for v in dict.fromkeys([*op.operands, *inner]) if v in region.values]
@@ -43,8 +43,8 @@ def each_element(
     results: Sequence[Value],
     active: Value | None = None,
 ) -> list[Value]:
-    """What some ops make, for each element of a batch in turn. `values`: what they read, and the same with the batch in
-    front. Where `active` is false nothing runs, and zeros stand for what is made."""
+    """Returns the results of some ops for each element of a batch. `values`: the values that the ops read -> the same
+    with leading batch dimensions. Where `active` is false, nothing runs and the results are zeros."""
     check_region(ops)
     count = math.prod(shape)
     types = [tensor((count, *mk.shape_of(v)), v.tensor.storage) for v in results]
@@ -52,7 +52,7 @@ def each_element(
     def flat(value: Value) -> Value:
         return mk.reshape(rw, value, (count, *mk.shape_of(value)[len(shape) :]))
 
-    def turn(number: Value, current: list[Value]) -> Sequence[Value]:
+    def iteration(number: Value, current: list[Value]) -> Sequence[Value]:
         given = {value: _row(rw, all_of_them, number) for value, all_of_them in rows.items()}
         made = _guarded(rw, ops, results, given, None if chosen is None else _row(rw, chosen, number))
         return [_with_row(rw, all_of_them, number, v) for all_of_them, v in zip(current, made, strict=True)]
@@ -61,13 +61,13 @@ def each_element(
     chosen = None if active is None else flat(active)
     found = [mk.constant(rw, t, 0) for t in types]
     if count:
-        found = mk.counted(rw, count, found, turn)
+        found = mk.counted(rw, count, found, iteration)
     return [mk.reshape(rw, v, (*shape, *mk.shape_of(v)[1:])) for v in found]
 
 
 def _made(rw: Rewriter, ops: Sequence[Op], results: Sequence[Value], given: Mapping[Value, Value]) -> list[Value]:
-    """What the ops make in the block being built, of values that are given there. The rewriter forgets them then: they
-    stand in that block alone."""
+    """Emits the ops in the block being built, with given values. The rewriter forgets their results afterwards, as they
+    are valid only in that block."""
     own = [*given, *(r for op in ops for r in op.results)]
     known = {v: rw.values[v] for v in own if v in rw.values}
     rw.values.update(given)
@@ -82,7 +82,7 @@ def _made(rw: Rewriter, ops: Sequence[Op], results: Sequence[Value], given: Mapp
 def _guarded(
     rw: Rewriter, ops: Sequence[Op], results: Sequence[Value], given: Mapping[Value, Value], chosen: Value | None
 ) -> list[Value]:
-    """What the ops make; zeros where a condition does not hold."""
+    """Emits the ops; their results are zeros if a condition does not hold."""
 
     def made() -> list[Value]:
         return _made(rw, ops, results, given)
@@ -105,24 +105,24 @@ def _region(rw: Rewriter, write: Callable[[], Sequence[Value]]) -> Region:
 
 
 def _corner(rw: Rewriter, value: Value, number: Value) -> list[Value]:
-    """Where a row begins, along every dimension."""
+    """Returns the start indices of a row, along every dimension."""
     return [number, *[mk.splat_like(rw, number, 0)] * (value.tensor.rank - 1)]
 
 
 def _row(rw: Rewriter, value: Value, number: Value) -> Value:
-    """The element of a batch that stands at an index along the first dimension."""
+    """Returns the element of a batch at an index along the first dimension."""
     shape = mk.shape_of(value)[1:]
     return mk.reshape(rw, mk.window(rw, value, _corner(rw, value, number), (1, *shape)), shape)
 
 
 def _with_row(rw: Rewriter, value: Value, number: Value, row: Value) -> Value:
-    """A batch with another element at an index."""
+    """Returns a batch with one element replaced."""
     update = mk.reshape(rw, row, (1, *mk.shape_of(row)))
     corner = _corner(rw, value, number)
     return rw.emit1("stablehlo.dynamic_update_slice", [value, update, *corner], value.type)
 
 
 def _spread(region: BatchedRegion, value: Value) -> Value:
-    """A value that is the same for all elements of the batch."""
+    """Returns a batch of equal elements."""
     shape = (*region.shape, *mk.shape_of(value))
     return mk.broadcast(region.rw, value, shape, range(region.rank, len(shape)))

@@ -1,4 +1,5 @@
-"""Loops whose elements need their neighbours: several turns on a part of the arrays before the next part, to the bit."""
+"""Temporal tiling of loops whose elements need their neighbours: several iterations run on a part of the arrays before
+the next part, with the same bits."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ State = Any
 Step = Callable[..., Any]
 
 
-def text_of(step: Step, states: tuple[np.ndarray, ...], turns: int | None = None) -> str:
-    """A program of so many turns; None: of as many as its first argument says."""
+def text_of(step: Step, states: tuple[np.ndarray, ...], iterations: int | None = None) -> str:
+    """A program of `iterations` iterations; None: their number is its first argument."""
 
     def program(n: Any, *given: Any) -> Any:
-        def turn(i: Any, s: Any) -> Any:
+        def iteration(i: Any, s: Any) -> Any:
             found = step(*s, i) if step in NUMBERED else step(*s)
             return found if isinstance(found, tuple) else (found,)
 
-        return jax.lax.fori_loop(0, n if turns is None else turns, turn, given)
+        return jax.lax.fori_loop(0, n if iterations is None else iterations, iteration, given)
 
     return jax.jit(program).lower(np.int32(0), *states).as_text()
 
 
 def laplace(u: State, shift: Callable[[State, int, int], State]) -> State:
-    """The sum over neighbours, less what they would be if all were alike."""
+    """The sum over neighbours, less their number times the element."""
     total = -2.0 * u.ndim * u
     for d in range(u.ndim):
         total = total + shift(u, 1, d) + shift(u, -1, d)
@@ -102,12 +103,12 @@ def reaction(u: State, v: State) -> tuple[State, State]:
 
 
 def staggered(u: State, v: State) -> tuple[State, State]:
-    """One state is only read where it is written."""
+    """One state is only read at the index where it is written."""
     return u + 0.5 * v, v + 0.125 * laplace(u, padded)
 
 
 def driven(u: State, i: Any) -> State:
-    """A source that depends on the turn, and a number that comes from a table."""
+    """A source that depends on the iteration, and a scalar that comes from a table."""
     strength = jnp.sqrt(1.0 + i.astype(jnp.float32)) + jnp.arange(0.0, 6.0, 0.25)[i]
     return u + 0.125 * laplace(u, padded) + strength
 
@@ -125,7 +126,7 @@ def runge_kutta(u: State) -> State:
 
 
 def two_fields(u: State, v: State) -> tuple[State, State]:
-    """One follows the other, which has been moved already."""
+    """One field is updated from the new values of the other."""
     v = v + 0.125 * laplace(u, rolled)
     return u + 0.125 * laplace(v, rolled), v
 
@@ -144,7 +145,7 @@ def alternating(u: State) -> State:
 
 
 def fields_on_parts(u: State, v: State) -> tuple[State, State]:
-    """Each is moved but for a border of its own."""
+    """Each field is updated except for a border."""
     v = v.at[..., :-1].add(0.5 * jnp.diff(u, axis=-1))
     inside = (slice(1, -1),) * u.ndim
     return u.at[inside].add((v - rolled(v, 1, u.ndim - 1))[inside]), v
@@ -157,13 +158,13 @@ def first_and_last_line(u: State) -> State:
 
 
 def fourth_order(u: State, v: State) -> tuple[State, State]:
-    """A wave whose step is two loops: the new state is made where the one before the last was."""
+    """A wave whose step is two loops: the new state overwrites the one before the last."""
     inner = jnp.sqrt(jnp.abs(laplace(u, rolled)))
     return 2 * u - v + 0.0625 * laplace(inner, rolled), u
 
 
 def driven_twice(u: State, i: Any) -> State:
-    """Nests that read other numbers of the turn."""
+    """Nests that read other scalars of the iteration."""
     u = u + 0.125 * laplace(u, rolled) + jnp.sqrt(1.0 + i.astype(jnp.float32))
     return u + 0.125 * laplace(u, rolled) + jnp.arange(0.0, 6.0, 0.25)[i]
 
@@ -171,7 +172,7 @@ def driven_twice(u: State, i: Any) -> State:
 NUMBERED = (driven, driven_twice)
 SEVERAL = (midpoint, runge_kutta, two_fields, red_and_black, alternating, fields_on_parts, first_and_last_line,
            driven_twice, fourth_order)  # fmt: skip
-"""A turn is more than one nest."""
+"""Steps with more than one nest per iteration."""
 ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
 TWO = (wave, wave_around, reaction, staggered, two_fields, fields_on_parts, fourth_order)
 SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
@@ -179,7 +180,7 @@ SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays of a test are large."""
+    """Makes arrays of a test count as large."""
     monkeypatch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
     monkeypatch.setattr(tuning, "TIME_BLOCKS_FRONT", 1024)
     monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 3)
@@ -202,11 +203,11 @@ def check(text: str, *given: Any) -> guarded.GuardedExecutable:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
 def test_the_reference_says_the_same(step: Step, shape: tuple[int, ...]) -> None:
-    """Of any number of turns that is known at the call only."""
+    """The number of iterations is known only at the call."""
     states = values(shape, 2 if step in TWO else 1)
     text = text_of(step, states)
-    for turns in (0, 1, 2, 7, 8, 17):
-        check(text, np.int32(turns), *states)
+    for iterations in (0, 1, 2, 7, 8, 17):
+        check(text, np.int32(iterations), *states)
 
 
 def blocks_of(text: str) -> list[str]:
@@ -215,8 +216,8 @@ def blocks_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
-def test_several_turns_at_a_time(step: Step) -> None:
-    """What the schedule says is what is written."""
+def test_several_iterations_at_a_time(step: Step) -> None:
+    """The code follows the schedule."""
     states = values((300, 64), 2 if step in TWO else 1)
     text = text_of(step, states)
     lines = blocks_of(text)
@@ -226,7 +227,7 @@ def test_several_turns_at_a_time(step: Step) -> None:
 
 
 def test_chunks_of_several_loops_have_one_size() -> None:
-    """Arrays of one dimension: each loop alone would have chunks of its own."""
+    """Arrays of one dimension: each loop alone would have different chunks."""
     states = values((200_000,), 1)
     text = text_of(lambda u: midpoint(u) * u, states)
     assert all("iterations at a time" in line for line in blocks_of(text)), blocks_of(text)
@@ -235,18 +236,18 @@ def test_chunks_of_several_loops_have_one_size() -> None:
 
 @pytest.mark.parametrize("step", [periodic, fixed_border, wave, midpoint, two_fields], ids=lambda f: f.__name__)
 def test_other_targets_and_profiles(step: Step) -> None:
-    """Code for processors without masks, and code that is measured."""
+    """Code for processors without masks, and profiled code."""
     states = values((97, 35), 2 if step in TWO else 1)
-    text, turns = text_of(step, states), np.int32(13)
-    wants = evaluate(shlo_jit.parse(text), turns, *states)
+    text, iterations = text_of(step, states), np.int32(13)
+    wants = evaluate(shlo_jit.parse(text), iterations, *states)
     for target in ("x86-64", "x86-64-v3"):
         there = shlo_jit.compile(text, target=target, cache=False)
-        for got, want in zip(guarded.outputs(there(turns, *states)), wants, strict=True):
+        for got, want in zip(guarded.outputs(there(iterations, *states)), wants, strict=True):
             np.testing.assert_array_equal(got, want)
     exe = shlo_jit.compile(text, cache=False)
     assert isinstance(exe, Executable)
     with exe.profile() as p:
-        exe(turns, *states)
+        exe(iterations, *states)
     assert max((s for s in p.steps if s.title == "loop"), key=lambda s: s.total_us).gigaflops is None
 
 
@@ -260,7 +261,7 @@ def test_other_targets_and_profiles(step: Step) -> None:
         (lambda u: u + jnp.roll(u, 30, 0), "iterations-exceed-cache"),
     ],
 )
-def test_what_goes_turn_by_turn(step: Step, code: str) -> None:
+def test_which_loops_are_not_tiled(step: Step, code: str) -> None:
     states = values((64, 64), 1)
     text = text_of(step, states)
     check(text, np.int32(3), *states)
@@ -281,13 +282,13 @@ def test_what_goes_turn_by_turn(step: Step, code: str) -> None:
 def test_states_without_two_places(step: Step, code: str) -> None:
     states = tuple(np.round(x) for x in values((150, 32), 3))
     text = text_of(step, states)
-    for turns in (1, 2, 5):
-        check(text, np.int32(turns), *states)
+    for iterations in (1, 2, 5):
+        check(text, np.int32(iterations), *states)
     assert not code or any(code in codes(line) for line in blocks_of(text)), blocks_of(text)
 
 
 def smooth(u: State) -> State:
-    """Two loops: what the first makes is read at neighbouring places."""
+    """Two loops: the second reads the result of the first at neighbouring places."""
     return 0.125 * laplace(jnp.sqrt(jnp.abs(laplace(u, rolled))), rolled)
 
 
@@ -307,18 +308,18 @@ def smooth(u: State) -> State:
         lambda u, v, w: (smooth(u.T.reshape(u.shape)), u, w),
     ],
 )
-def test_states_of_several_loops_that_change_places(step: Step) -> None:
-    """In a circle, two of three, all of one value, through other shapes."""
+def test_states_of_several_loops_that_are_permuted(step: Step) -> None:
+    """Cyclically, two of three, all of one value, through other shapes."""
     states = values((120, 32), 3)
     text = text_of(step, states)
-    for turns in (0, 1, 2, 7):
-        check(text, np.int32(turns), *states)
+    for iterations in (0, 1, 2, 7):
+        check(text, np.int32(iterations), *states)
 
 
 @pytest.mark.parametrize("shape", [(12,), (48,), (16, 4), (96, 3), (4001,)], ids=str)
 @pytest.mark.parametrize("step", [periodic, wave, reaction, midpoint, fourth_order], ids=lambda f: f.__name__)
-def test_what_is_printed_is_what_is_written(step: Step, shape: tuple[int, ...]) -> None:
-    """Also of states that are too small to exchange their memory, and so are copied."""
+def test_the_printed_schedule_is_the_code(step: Step, shape: tuple[int, ...]) -> None:
+    """Also for states that are too small to swap their memory, and are copied instead."""
     exe = shlo_jit.compile(text_of(step, values(shape, 2 if step in TWO else 1)), cache=False)
     lines = [line for line in exe.text("schedule").splitlines() if line.strip().startswith("temporal tiling")]
     assert lines
@@ -326,7 +327,7 @@ def test_what_is_printed_is_what_is_written(step: Step, shape: tuple[int, ...]) 
 
 
 def test_a_loop_that_is_not_blocked_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal, whenever it comes, leaves the schedule of a loop as it was."""
+    """A refusal, whenever it comes, leaves the schedule of a loop unchanged."""
     monkeypatch.setattr(tuning, "STREAM_BYTES", 1 << 10)
     monkeypatch.setattr(tuning, "EXCHANGE_BYTES", 1 << 30)
     text = text_of(periodic, values((200_000,), 1))
@@ -335,8 +336,8 @@ def test_a_loop_that_is_not_blocked_streams(monkeypatch: pytest.MonkeyPatch) -> 
     assert "[stripes]" not in schedule
 
 
-def test_small_arrays_and_few_turns() -> None:
-    """What the caches keep goes turn by turn."""
+def test_small_arrays_and_few_iterations() -> None:
+    """Arrays that fit into the caches are not tiled."""
     tuning.TIME_BLOCKS_BYTES = 1 << 20
     (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
     assert codes(line) == ["fits-in-cache"]
@@ -344,7 +345,7 @@ def test_small_arrays_and_few_turns() -> None:
 
 @pytest.mark.parametrize("step", [periodic, zeros_around, wave], ids=lambda f: f.__name__)
 def test_one_stripe(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing between stripes then, and calls for parts of the only one are for parts."""
+    """Then there is nothing between stripes, and calls for parts of the only stripe are divided."""
     monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 1)
     states = values((60, 32), 2 if step in TWO else 1)
     text = text_of(step, states)
@@ -352,13 +353,13 @@ def test_one_stripe(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     check(text, np.int32(17), *states)
 
 
-@pytest.mark.parametrize("turns", [1, 5, 6, 7, 12])
-def test_turns_that_are_known(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many at a time, as nearly as can be."""
+@pytest.mark.parametrize("iterations", [1, 5, 6, 7, 12])
+def test_known_trip_counts(iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterations are divided as evenly as possible."""
     monkeypatch.setattr(tuning, "UNROLL_TURNS", 0)
     monkeypatch.setattr(tuning, "TIME_BLOCKS_TURNS", 6)
     states = values((200, 64), 1)
-    check(text_of(periodic, states, turns), *states)
+    check(text_of(periodic, states, iterations), *states)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is computed again where it is read, and what is written because that would be dear."""
+"""Values that are recomputed where they are read, and values that are materialized because recomputing is expensive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def steps(exe: shlo_jit.Executable) -> int:
 
 
 def broadcast_exponential(dim: int) -> shlo_jit.Executable:
-    """x[i, j] + exp(b), b along one of the dimensions."""
+    """x[i, j] + exp(b), with b along one of the dimensions."""
     b = f"tensor<{(70, 90)[dim]}xf32>"
     return shlo_jit.compile(f"""func.func @main(%x: tensor<70x90xf32>, %b: {b}) -> tensor<70x90xf32> {{
     %e = stablehlo.exponential %b : {b}
@@ -23,9 +23,9 @@ def broadcast_exponential(dim: int) -> shlo_jit.Executable:
   }}""")
 
 
-def test_what_is_dear_is_not_computed_for_every_row() -> None:
+def test_an_expensive_op_is_not_recomputed_for_every_row() -> None:
     rows, columns = broadcast_exponential(0), broadcast_exponential(1)
-    assert steps(rows) == 1  # once a row in any case
+    assert steps(rows) == 1  # once per row in any case
     assert steps(columns) == 2
     assert "recomputed-in-inner-loop" in codes(columns.text("plan"))
     assert " 70 times" in columns.text("plan")
@@ -35,7 +35,7 @@ def test_what_is_dear_is_not_computed_for_every_row() -> None:
 
 
 def differences(points: str, more: str = "") -> str:
-    """Weighted sums of all differences of points, whose weights are made of the differences, too."""
+    """Weighted sums of all differences of points, with weights computed from the differences, too."""
     return f"""func.func @main({points}) -> tensor<40x3xf32> {{
     {more}
     %d = stablehlo.subtract %a, %b : tensor<40x40x3xf32>
@@ -54,7 +54,7 @@ def differences(points: str, more: str = "") -> str:
   }}"""
 
 
-def test_what_is_made_of_little_is_not_written() -> None:
+def test_values_with_small_inputs_are_recomputed() -> None:
     spread = "\n".join(
         f"%{name} = stablehlo.broadcast_in_dim %x, dims = [{dim}, 2] : (tensor<40x3xf32>) -> tensor<40x40x3xf32>"
         for name, dim in (("a", 0), ("b", 1))
@@ -71,8 +71,8 @@ def test_what_is_made_of_little_is_not_written() -> None:
     np.testing.assert_allclose(written(a, b), expected, atol=1e-5)
 
 
-def test_an_iota_is_nothing_that_is_read() -> None:
-    """How far elements are apart, for a result and for a sum."""
+def test_an_iota_is_not_counted_as_an_input() -> None:
+    """Distances of elements, for a result and for a sum."""
     exe = shlo_jit.compile("""func.func @main(%x: tensor<50xi32>) -> (tensor<50x50xi32>, tensor<50xi32>) {
     %i = stablehlo.iota dim = 0 : tensor<50x50xi32>
     %k = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<50xi32>) -> tensor<50x50xi32>

@@ -1,4 +1,4 @@
-"""Which steps run in bands of lines, and what the plan says where they do not."""
+"""Steps that run in line tiles, and the reasons that the plan prints for the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE = (1, 48, 48, 8)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small images count as large."""
+    """Makes small images count as large."""
     monkeypatch.setattr(tuning, "BANDS_BYTES", 1)
 
 
@@ -38,35 +38,35 @@ def pool(p: Program) -> None:
     p.pool(2, 2, (0, 0))
 
 
-def inside(text: str) -> int:
-    """How many tensors there are a few lines of only."""
+def line_buffers(text: str) -> int:
+    """Returns the number of tensors that are only stored in line buffers."""
     return codes(text).count("line-buffer")
 
 
 def test_three_steps() -> None:
-    """More features, a window over each, fewer features: the images between are no tensors any more."""
+    """More features, a window over each, fewer features: the images in between are never materialized."""
     text = plan(bottleneck)
-    assert text.startswith("1 step: 1 line_tiles") and inside(text) == 2
+    assert text.startswith("1 step: 1 line_tiles") and line_buffers(text) == 2
 
 
 def test_pooling() -> None:
     text = plan(pooled)
-    assert "1 line_tiles" in text.splitlines()[0] and inside(text) == 1
+    assert "1 line_tiles" in text.splitlines()[0] and line_buffers(text) == 1
 
 
-def test_what_others_read_is_written() -> None:
+def test_images_with_other_readers_are_written() -> None:
     text = plan(skipped)
-    assert "1 line_tiles" in text.splitlines()[0] and inside(text) == 0
+    assert "1 line_tiles" in text.splitlines()[0] and line_buffers(text) == 0
 
 
-def test_what_others_read_and_bands_share() -> None:
+def test_images_with_other_readers_and_shared_lines() -> None:
     """Every task would write some lines of its neighbours."""
     text = plan(dense, Program.keep, lambda p: p.pool(3, 2, (1, 1)))
     assert "1 line_tiles" not in text.splitlines()[0]
     assert codes(text, "no line tiles") == ["lines-needed-twice"]
 
 
-def test_a_product_of_what_others_read() -> None:
+def test_a_product_of_an_image_with_other_readers() -> None:
     text = plan(dense, Program.keep, lambda p: p.product(4))
     assert codes(text, "no line tiles") == ["other-readers"]
 
@@ -104,12 +104,12 @@ def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_windows_of_one_line() -> None:
-    """What goes along lines only may be a scan."""
+    """Windows along lines only may be computed as a scan."""
     assert codes(plan(dense, lambda p: p.pool(1, 1, (0, 0))), "no line tiles") == ["windows-not-spatial"]
 
 
 def test_the_schedule_says_how_each_stage_runs() -> None:
-    """Of a convolution its strategy and register tile, of a product its tile, of a pooling its windows."""
+    """For a convolution its strategy and register tile, for a product its tile, for a pooling its windows."""
     text = plan(bottleneck, pool, stage="schedule")
     _, *stages = text.split(" stage ")
     kinds = [stage.split()[0].rstrip(",") for stage in stages]
