@@ -1,13 +1,13 @@
-"""Functions of the framework's that a program on several devices calls: by which devices, and with what.
+"""Places the framework's functions in a program on several devices: which devices call them, and with which arrays.
 
-One that looks at parts (JAX's `debug.callback(..., partitioned=True)`) is called for each device, with the device's
-part. Any other is called once, with whole arrays. Where a program has computations on parts, every device runs all of
-it: there, both are written so that it does.
+A function that inspects parts (JAX's `debug.callback(..., partitioned=True)`) is called for each device, with the
+device's part. Any other is called once, with whole arrays. If a program has computations on parts, every device runs
+all of it: in that case, both are rewritten as follows.
 
     custom_call @xla_ffi_partitioned_python_cpu_callback(x)   ->   manual_computation(x) { custom_call ...(part of x) }
     y = custom_call @xla_ffi_python_cpu_callback(x)           ->   manual_computation(x) {
-                                                                     y = if first { custom_call ...(x) } else { 0 }
-                                                                     return collective_broadcast(y) }
+                                                                      y = if first { custom_call ...(x) } else { 0 }
+                                                                      return collective_broadcast(y) }
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 WHOLE, PARTS = "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"
 BUFFERS = "xla_buffer_python_cpu_callback"
 CALLBACKS = (WHOLE, PARTS, BUFFERS)
-"""The custom calls that stand for functions of the framework's; those of BUFFERS write to the results' memory."""
+"""Custom calls that call functions of the framework. Those of BUFFERS write to the results' memory."""
 INSPECT = "InspectSharding"
-"""The custom call by which a framework wants to know how its operand is cut; whom to tell is its `backend_config`."""
+"""The custom call by which a framework requests the sharding of its operand. Its `backend_config` names the receiver.
+"""
 
 
 def placed(module: Module, looks: Sequence[Look], devices: int) -> Module:
-    """The program with its callbacks as above. `looks`: what is known of their operands."""
+    """Returns the program with its callbacks rewritten as above. `looks` has the known shardings of their operands."""
     known = {look.op: look for look in looks}
     looked = any(look.op.attributes["call_target_name"] == PARTS for look in looks)
     if not looked and not (looks and any(is_manual(op) for op in walk(module.body))):
@@ -70,7 +71,7 @@ def _for_each(rw: Rewriter, op: Op, operands: list[Value], known: Sequence[Known
 
 
 def _once(rw: Rewriter, op: Op, operands: list[Value], mesh: Mesh) -> list[Value]:
-    """By device 0, which tells the others."""
+    """Emits a call by device 0, which broadcasts the results to the others."""
     given = [Value(v.type) for v in operands]
     body, types = Block(given), [r.type for r in op.results]
     rw.blocks.append(body)
@@ -100,7 +101,7 @@ def _from_first(devices: int) -> dict[str, object]:
 def _manual(
     rw: Rewriter, operands: list[Value], cut: Sequence[Sharding], body: Block, results: list[Value], mesh: Mesh
 ) -> list[Value]:
-    """A computation on parts, which gives wholes."""
+    """Emits a computation on parts that returns whole values."""
     body.ops.append(Op("sdy.return", results, [], {}, [], *rw.place()))
     attributes = {
         "in_shardings": _listed(cut),

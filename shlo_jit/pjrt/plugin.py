@@ -23,11 +23,11 @@ from shlo_jit.runtime.machine import native
 FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
 LAYOUTS, SHARDINGS = 4, 19
-"""Numbers of the extensions by which arrays and programs say how they lie in memory, and on devices."""
+"""Numbers of the extensions for memory layouts and for shardings."""
 
 
 class Plugin:
-    """What a framework gets, and what it leads to."""
+    """The plugin that a framework loads, with its table and client."""
 
     def __init__(self, device_count: Callable[[], int]) -> None:
         target = native()
@@ -37,7 +37,7 @@ class Plugin:
         assert library is not None
         ctypes.c_int64.from_address(library.addresses[LIMIT.text[1:]]).value = pool.POOL.limit
         self.view_alignment = ctypes.c_int64.from_address(library.addresses[VIEW_ALIGNMENT.text[1:]])
-        """What memory of others must be a multiple of."""
+        """Required alignment of memory that others own."""
         self.client = client = Client(library, device_count)
         self.table = table = Table(library, client.handlers())
         table.extend(
@@ -62,7 +62,8 @@ class Plugin:
         self._fork_between_blocks()
 
     def _fork_between_blocks(self) -> None:
-        """A child of a fork has only the thread that forked: no other may hold the lock of memory then."""
+        """Acquires the memory lock around a fork. The child has only the forking thread, so no other may hold the
+        lock."""
         addresses = self.client.library.addresses
         lock = ctypes.CFUNCTYPE(None)(addresses["shlo_pjrt_lock_memory"])
         word = ctypes.c_int32.from_address(addresses[LOCK.text[1:]])
@@ -73,7 +74,8 @@ class Plugin:
         os.register_at_fork(before=lock, after_in_parent=unlock, after_in_child=unlock)
 
     def _retire(self) -> None:
-        """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""
+        """Shuts down at the end of the interpreter. Programs stay in memory for threads that run them, and call no
+        Python."""
         main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
         main.value = threading.main_thread().ident or 0
         for program in list(self.client.programs.values()):
@@ -103,5 +105,5 @@ class Plugin:
 
 @functools.cache
 def plugin(device_count: Callable[[], int]) -> Plugin:
-    """One for the process: the table stays behind when Python ends."""
+    """Returns the process's only plugin: the table remains when Python ends."""
     return Plugin(device_count)

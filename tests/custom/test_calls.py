@@ -179,7 +179,7 @@ def test_functions_that_are_called_raise_as_they_were_told():
 
 
 def test_what_is_no_function():
-    with pytest.raises(TypeError, match="function of Python"):
+    with pytest.raises(TypeError, match="a Python function"):
         shlo_jit.elementwise(3)
 
 

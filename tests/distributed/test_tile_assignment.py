@@ -1,4 +1,4 @@
-"""Arrays are cut into parts and put together again."""
+"""Arrays are cut into parts and put summand_groups again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_summands_make_the_whole(seed: int) -> None:
     array = rng.integers(0, 100, tuple(2 * n for n in tiles))
     parts = [cut.part(array, d) for d in range(count)]
     np.testing.assert_array_equal(cut.assemble(parts), array)
-    groups = cut.together()
+    groups = cut.summand_groups()
     assert groups.shape == (count // summands, summands) and sorted(groups.reshape(-1)) == list(range(count))
     assert [d for d in range(count) if cut.is_first(d)] == sorted(groups[:, 0])
     for group in groups:
@@ -73,5 +73,5 @@ def test_refused() -> None:
         cut.part(np.zeros((4, 4)), 2)
     with pytest.raises(ValueError, match="2 parts.*got 1"):
         cut.assemble([np.zeros((2, 4))])
-    with pytest.raises(ValueError, match=r"float64\[2, 4\] as device 0 has, got float32\[2, 4\] of device 1"):
+    with pytest.raises(ValueError, match=r"float64\[2, 4\] as on device 0, got float32\[2, 4\] from device 1"):
         cut.assemble([np.zeros((2, 4)), np.zeros((2, 4), np.float32)])

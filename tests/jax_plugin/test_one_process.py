@@ -55,7 +55,7 @@ def test_several_processes_are_refused() -> None:
     for lines in several("shlo"):
         assert len(lines) == 2
         assert all(
-            line.startswith("RuntimeError ") and "runs in one process, and 2 are wanted" in line for line in lines
+            line.startswith("RuntimeError ") and "runs in one process, but 2 were requested" in line for line in lines
         )
 
 
@@ -63,4 +63,4 @@ def test_programs_that_do_not_ask_for_it_run_in_several_processes() -> None:
     """Where the package is installed, and nobody wants the platform, XLA's CPU does what it does without it."""
     for lines in several(""):
         assert lines[0] == "ran 2 2 5.0"
-        assert "runs in one process, and 2 are wanted" in lines[1]
+        assert "runs in one process, but 2 were requested" in lines[1]
