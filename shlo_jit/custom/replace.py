@@ -51,8 +51,7 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
     finally:
         rw.current = outside
     # Raised outside of the handler, so that the error does not keep the frames of the refusal alive. These hold LLVM
-    # objects,
-    # which have to be freed in order. The garbage collector guarantees no order.
+    # objects, which have to be freed in order. The garbage collector guarantees no order.
     name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
     raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {reason.text}", op.span, label=reason.code))
 

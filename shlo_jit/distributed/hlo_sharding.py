@@ -53,7 +53,7 @@ def _tiled(r: Reader, rank: int, devices: int) -> TileAssignment:
     ids = _iota(r, devices) if r.accept("<=") else _listed(r)
     last = _last(r)
     if len(tiles) != rank + last:
-        refuse(r.op, f"the sharding {r.text} is one of rank {len(tiles) - last}, the value's rank is {rank}")
+        refuse(r.op, f"the sharding {r.text} has rank {len(tiles) - last}, but the value has rank {rank}")
     if sorted(ids) != list(range(devices)):
         refuse(r.op, f"the sharding {r.text} should name each of {devices} devices once")
     return TileAssignment(tiles[:rank], ids)

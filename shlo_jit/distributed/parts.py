@@ -53,7 +53,7 @@ def check_parts(op: Op, what: str, whole: Type, tiles: TileAssignment, local: Ty
             _refuse_type(op, what, type_text(whole), local)
         return
     if whole.shape is not None and len(whole.shape) != len(tiles.tiles):
-        text = f"{op.name}: {what} is {type_text(whole)}, but its sharding is one of rank {len(tiles.tiles)}"
+        text = f"{op.name}: {what} is {type_text(whole)}, but its sharding has rank {len(tiles.tiles)}"
         raise VerifyError(diagnose(text, op.span, op=op.name, label="sharding", found=type_text(whole)))
     expected = whole if tiles.is_whole else tensor(_part_shape(op, what, whole, tiles), whole.dtype)
     if expected != local:

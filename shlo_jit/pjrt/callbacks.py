@@ -85,9 +85,9 @@ def _once(rw: Rewriter, op: Op, operands: list[Value], mesh: Mesh) -> list[Value
     rw.emit("stablehlo.return", [mk.constant(rw, r.tensor, 0) for r in op.results], [])
     rw.blocks.pop()
     made = rw.emit("stablehlo.if", [is_first], types, {}, [Region([b]) for b in branches])
-    told = [rw.emit1("stablehlo.collective_broadcast", [v], v.type, _from_first(mesh.size)) for v in made]
+    sent = [rw.emit1("stablehlo.collective_broadcast", [v], v.type, _from_first(mesh.size)) for v in made]
     rw.blocks.pop()
-    return _manual(rw, operands, [_whole(mesh, v) for v in operands], body, told, mesh)
+    return _manual(rw, operands, [_whole(mesh, v) for v in operands], body, sent, mesh)
 
 
 def _from_first(devices: int) -> dict[str, object]:

@@ -227,7 +227,7 @@ def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:
     """Raises PluginError if a buffer is donated and is another argument too."""
     counts = Counter(at for row in rows for at in row)
     if any(counts[row[i]] > 1 for row in rows for i in donated):
-        raise PluginError(interface.INVALID_ARGUMENT, "an array is donated, and is an argument a second time")
+        raise PluginError(interface.INVALID_ARGUMENT, "an array that is donated is passed a second time")
 
 
 @contextmanager

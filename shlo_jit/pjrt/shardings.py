@@ -45,7 +45,7 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     for what, cuts, types in (("argument", arguments, kind.inputs), ("result", wanted, kind.results)):
         for i, (cut, type) in enumerate(zip(cuts, types, strict=True)):
             if not _fits(cut, type):
-                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not cut into equal parts")
+                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not split into equal parts")
     results: list[Cut] = []
     for own, known, cut, type in zip(said, found.results, wanted, kind.results, strict=True):
         more = _cut(entry, known if own is None else opened(own, known), devices)

@@ -131,7 +131,7 @@ class ObjectCache:
         if status.st_uid not in (os.geteuid(), 0):
             self._warn(f"{what} belongs to another user")
         elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            self._warn(f"others may write to {what} (chmod go-w would help)")
+            self._warn(f"others may write to {what}; run chmod go-w on it")
         else:
             return True
         return False

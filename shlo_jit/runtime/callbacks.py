@@ -159,7 +159,7 @@ class CallbackTable:
         self.function = trampoline_address
         """Function that programs have in their instance as `callback`, together with `handle`."""
         self._raised: dict[int, BaseException] = {}
-        """By thread: the exception that stopped the thread's current call."""
+        """Exception that stopped each thread's current call."""
         targets = [_target(c, custom_calls, host) for c in callbacks]
         calls = [_handler_call(c, target, rank, threads) for c, target in zip(callbacks, targets, strict=True)]
         self._handlers = {

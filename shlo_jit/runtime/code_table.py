@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class CodeTable(Generic[K, T]):
-    """At most `tuning.SPECIALISATIONS` entries, the most recently used ones. Threads may share it: those that request
-    the same key wait for a single one to make it, and others do not wait. A failed attempt is not kept."""
+    """Cache of at most `tuning.SPECIALISATIONS` entries, the most recently used ones. Threads may share it: those that
+    request the same key wait for a single one to make it, and others do not wait. A failed attempt is not kept."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

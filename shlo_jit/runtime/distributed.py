@@ -206,7 +206,7 @@ class DistributedExecutable:
         """Runs a call with valid arrays, by rank. `alone` runs it for the ranks of this process only."""
         team, ranks = self._team, [self._ranks[rank] for rank in self._team.here]
         if not team.lock.acquire(blocking=False):
-            raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
+            raise ExecutionError("another thread is in a call; calls of several processes run one at a time")
         try:
             team.check()
             copies: list[Copy] = []
@@ -284,7 +284,7 @@ def _events_of(team: Team, rank: int) -> ProcessEvents:
 
 
 class GlobalArrays(Protocol):
-    """How the arguments and results of a program on global arrays are split over its processes."""
+    """Partition of the arguments and results of a program on global arrays over its processes."""
 
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]

@@ -188,7 +188,7 @@ class DynamicExecutable(InProcess):
 
     @property
     def specialisations(self) -> int:
-        """How many shapes there is code for."""
+        """Number of shapes that have code."""
         return len(self._table)
 
     def text(self, stage: str, shapes: Given | None = None) -> str:

@@ -135,7 +135,7 @@ class Remake(NamedTuple):
     """Functions that compile an executable's program again: it does not keep it."""
 
     texts: Mapping[str, Callable[[], str]]
-    """For each name of a stage, a function that returns the program's text there."""
+    """Functions that return the program's text at a stage, by the name of the stage."""
     timed: Callable[[Host], Executable]
     """Builds the variant that records how long its steps take, with queues that it shares."""
     planned: Callable[[], list[PlannedFunction]]
@@ -251,7 +251,7 @@ class Executable(InProcess):
     def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
         """See `InProcess.planned`."""
         if self._remake is None:
-            raise ValueError("only programs that were compiled from StableHLO here can be looked into")
+            raise ValueError("only programs that were compiled from StableHLO here can be inspected")
         return [("", self._remake.planned())]
 
     def run_instead(self, variant: Executable) -> None:

@@ -126,7 +126,7 @@ class _Writer:
         interrupted, failed = (
             b.label("interrupted"),
             b.label("failed"),
-        )  # the exception is set; or is still to be determined
+        )  # the exception is set, or not yet
         b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, failed)
         b.start(interrupted)
         b.line("ret ptr null")

@@ -130,7 +130,7 @@ def test_a_worker_that_is_stopped_is_lost_after_the_time_out(is_idle: bool) -> N
             stop.join()
         error = failing(exe, WorkerTimeoutError)
         stop.join()
-        text = r"rank [02] is at all_reduce of f32\[4\] \(line 3\), and rank 1, .*, did not get on for 1.5 s"
+        text = r"rank [02] is at all_reduce of f32\[4\] \(line 3\), and rank 1, .*, made no progress for 1.5 s"
         assert re.fullmatch(text, str(error))
         assert (error.rank, error.op, error.place) == (1, "all_reduce", "line 3")
         del exe, error, stop

@@ -113,7 +113,7 @@ def test_calls_of_two_threads_come_one_at_a_time() -> None:
             caller.start()
         for caller in callers:
             caller.join()
-        refused = "another thread is in a call; calls of several processes come one at a time"
+        refused = "another thread is in a call; calls of several processes run one at a time"
         assert len(outcomes) == 900
         assert [2.0, 2.0, 2.0] in outcomes
         assert all(o in ([2.0, 2.0, 2.0], refused) for o in outcomes)

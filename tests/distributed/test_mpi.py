@@ -91,13 +91,13 @@ def test_what_a_custom_call_raises(n: int, tmp_path: Path) -> None:
 
 @with_mpi
 def test_a_rank_that_is_late(tmp_path: Path) -> None:
-    text = "rank 0 is at all_reduce of f32[40000] (line 4), and rank 1 did not get on for 1 s"
+    text = "rank 0 is at all_reduce of f32[40000] (line 4), and rank 1 made no progress for 1 s"
     assert said("late", 2, tmp_path) == [f"WorkerTimeoutError: {text}"] * 2
 
 
 @with_mpi
 def test_a_rank_that_does_not_come(tmp_path: Path) -> None:
-    text = "rank 0 is at all_reduce of f32[4] (line 4), and rank 1 did not get on for 1 s"
+    text = "rank 0 is at all_reduce of f32[4] (line 4), and rank 1 made no progress for 1 s"
     assert said("absent", 2, tmp_path) == [f"WorkerTimeoutError: {text}", "did not come"]
 
 

@@ -65,7 +65,7 @@ def test_errors_of_threads_are_their_own(handlers: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("throws", "thrown on purpose"), ("throws_number", "an exception that is no std::exception")],
+    [("throws", "thrown on purpose"), ("throws_number", "an exception that is not a std::exception")],
 )
 def test_exceptions_of_cpp_are_errors(throwing: ctypes.CDLL, target: str, message: str) -> None:
     exe = simple(throwing, target)
@@ -109,7 +109,7 @@ def test_what_the_table_refuses(handlers: ctypes.CDLL) -> None:
         simple(handlers, "misuse")(X)
     said = str(caught.value).partition("ABORTED: ")[2].split("; ")
     expected = [
-        "arguments of XLA_FFI_DeviceMemory_Allocate are of another version", "no power of two", "no memory of that size",
+        "arguments of XLA_FFI_DeviceMemory_Allocate are of another version", "not a power of two", "no memory of that size",
         "not allocated, or is another call's", "no streams", "no run id", "is not registered", "has no state",
         "is not set", "",
     ]  # fmt: skip

@@ -107,7 +107,7 @@ class Lifting:
                 return operand.value
             return self.ops.constant(dtype_of(operand.type), operand.value)
         if operand not in self.values:
-            raise Refused("reads-non-number", "it reads a value that is not a number")
+            raise Refused("reads-non-number", "it reads a value that is not a scalar")
         return self.values[operand]
 
     def holds(self, mask: Mask) -> Value | None:

@@ -189,7 +189,7 @@ def _write_reads(module: ModuleText) -> None:
     record = buffer_of(slot)
     first, count, size = slot["offset"], slot["transfer_size"], record["nbytes"]
     with b.if_(b.or_(b.icmp("ugt", first, size), b.icmp("ugt", count, b.sub(size, first))), "outside"):
-        message = "an array of %ld bytes has no %ld bytes from byte %ld on"
+        message = "an array of %ld bytes does not contain %ld bytes from byte %ld on"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, count, first))
     with held(module, b, record):
         b.memcpy(slot["dst"], b.offset(record.pointer("data"), first), count)

@@ -81,7 +81,7 @@ class _Execute:
         b.start(self.undo_marks)
         self.unmark()
         self.let_go_all()
-        b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+        b.ret(self.wrong_argument("an array that is donated is passed a second time"))
 
     def check_call(self) -> None:
         """Returns early from a call that does not fit this program, or that Python runs."""

@@ -67,10 +67,10 @@ def _write_strides(module: ModuleText) -> None:
     layout = Args(b, "MemoryLayout", address)
     type, given, count = layout["type"], layout["minor_to_major"], layout["minor_to_major_size"]
     with b.if_(b.icmp("ugt", type, STRIDES_TYPE), "unknown"):
-        message = "a layout of the unknown type %ld"
+        message = "unknown type of layout: %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64")))
     with b.if_(b.icmp("ne", count, rank), "rank"):
-        message = "a layout of %ld dimensions, for an array of %ld"
+        message = "the layout has %ld dimensions, but the array has %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, count, rank))
     with b.if_(b.icmp("eq", type, STRIDES_TYPE), "strides"):
         b.memcpy(to, given, b.mul(rank, 8))

@@ -51,7 +51,7 @@ def checked_size(module: ModuleText, slot: Slot, type: V, dims: V, rank: V) -> V
     b = slot.b
     size = b.call("i64", "shlo_pjrt_size", [type, dims, rank], declare=False)
     with b.if_(b.icmp("slt", size, 0), "absurd"):
-        message = "there is no array of type %ld with %ld dimensions, the first of which is %ld"
+        message = "invalid array: type %ld, %ld dimensions, the first of size %ld"
         none = b.or_(b.icmp("eq", dims, NULL), b.icmp("eq", rank, 0))
         first = b.if_else(none, lambda: [i64(0)], lambda: [b.load("i64", dims)])
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64"), rank, *first))

@@ -53,7 +53,7 @@ def _take(module: ModuleText, slot: Slot, size: V) -> V:
 def _refuse_null(module: ModuleText, slot: Slot, field: str, size: V) -> None:
     b = slot.b
     with b.if_(b.and_(b.icmp("eq", slot[field], NULL), b.icmp("ne", size, 0)), "null"):
-        message = f"{field} is null, of an array of %ld bytes"
+        message = f"{field} is null, but the array has %ld bytes"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size))
 
 
@@ -141,7 +141,7 @@ def _write_view(module: ModuleText) -> None:
     address = b.cast("ptrtoint", data, "i64")
     is_odd = b.icmp("ne", b.and_(address, b.sub(b.load("i64", VIEW_ALIGNMENT), 1)), 0)
     with b.if_(b.and_(is_odd, b.icmp("ne", size, 0)), "odd"):
-        message = "the memory is expected at a multiple of %ld bytes, got %ld"
+        message = "expected memory at a multiple of %ld bytes, got address %ld"
         values = b.load("i64", VIEW_ALIGNMENT), address
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, *values))
     item, home = itemsize(b, type), _placement(module, slot)

@@ -227,11 +227,11 @@ class Functions:
         below = b.sub(alignment, 1)
         is_power = b.icmp("eq", b.and_(alignment, below), 0)
         with b.if_(b.not_(is_power)):
-            b.ret_early(self.error(b, "INVALID_ARGUMENT", "the alignment of memory is no power of two"))
+            b.ret_early(self.error(b, "INVALID_ARGUMENT", "the alignment of memory is not a power of two"))
         alignment = b.call("i64", "llvm.umax.i64", [alignment, i64(BLOCK_ALIGNMENT)])
         fits = b.and_(b.icmp("ule", size, MOST_BYTES), b.icmp("ule", alignment, MOST_BYTES))
         slack = b.add(alignment, BLOCK_HEAD)
-        asked = b.select(fits, b.add(size, slack), i64(-1))  # more than there can be
+        asked = b.select(fits, b.add(size, slack), i64(-1))  # more than can be allocated
         raw = b.call("ptr", "malloc", [asked])
         with b.if_(b.icmp("eq", raw, NULL)):
             b.ret_early(self.error(b, "RESOURCE_EXHAUSTED", "no memory of that size"))

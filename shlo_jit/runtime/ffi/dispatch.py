@@ -91,7 +91,7 @@ def _caught(b: Builder, functions: Functions) -> V:
         return [functions.error_of(b, "UNKNOWN", text)]
 
     def unknown() -> list[V]:
-        return [functions.error(b, "UNKNOWN", "an exception that is no std::exception")]
+        return [functions.error(b, "UNKNOWN", "an exception that is not a std::exception")]
 
     (error,) = b.if_else(b.icmp("eq", kind, known), what, unknown)
     b.call("void", "__cxa_end_catch", [])

@@ -65,7 +65,7 @@ class HandlerCall:
 
     @property
     def address(self) -> int:
-        """Of the structure."""
+        """Address of the structure."""
         return ctypes.addressof(self._call)
 
     def fail(self, error: int, stage: int) -> None:

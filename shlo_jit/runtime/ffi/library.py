@@ -26,7 +26,7 @@ class FfiLibrary:
         target, cache = native(), default_cache()
         with contextlib.suppress(
             OSError
-        ):  # without it, no handler can throw; global, so that our code finds its functions
+        ):  # if missing, nothing can throw; global, so that our code finds its functions
             ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
         routines.prepare([FFI], target, cache)
         library = routines.load(FFI.name, target, cache)
