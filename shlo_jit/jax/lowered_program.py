@@ -32,7 +32,9 @@ class Program:
         lowering = lowered._lowering
         arguments = lowering.compile_args
         if arguments["mut"] is not None:
-            raise NotImplementedError("the function takes or closes over mutable arrays, which executables do not support")
+            raise NotImplementedError(
+                "the function takes or closes over mutable arrays, which executables do not support"
+            )
         self.in_tree = lowered.in_tree
         self._avals = [info._aval for info in jax.tree.leaves(lowered.args_info)]
         constants = [np.asarray(c) for c in lowering.const_args]
