@@ -1,4 +1,4 @@
-"""Programs on global arrays: the local program as text, that it means the same, and what is refused, with its line."""
+"""Programs on global arrays: the local program as text, its meaning, and refusals with their line."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ SUMMANDS = {
         X[:2],
     ),
 }  # fmt: skip
-"""As CASES, with values of which the devices have summands along "x"."""
+"""Programs as in CASES, with values of which the devices have summands along "x"."""
 
 
 @pytest.mark.parametrize("name", SUMMANDS)
@@ -169,7 +169,7 @@ def test_summands(name: str) -> None:
 
 
 def test_sub_axes() -> None:
-    """Of an axis of four devices, the minor half: devices 0 and 2 have the first part."""
+    """The minor half of an axis of four devices: devices 0 and 2 have the first part."""
     text = (
         program(f"{manual('%0', '%x')}\n  return %0 : {G}")
         .replace('"x"=2, "y"=2', '"x"=4')

@@ -1,4 +1,4 @@
-"""Arrays are cut into parts and put summand_groups again."""
+"""Arrays are split into parts and assembled again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.distributed.tiles import TileAssignment
 
 @pytest.mark.parametrize("seed", range(50))
 def test_parts_make_the_whole(seed: int) -> None:
-    """Each device's part starts where `starts` says; a group's parts lie beside each other; all make up the array."""
+    """Each device's part starts where `starts` says; a group's parts are adjacent; all make up the array."""
     rng = np.random.default_rng(seed)
     rank = int(rng.integers(0, 4))
     tiles = tuple(rng.integers(1, 4, rank).tolist())
@@ -31,7 +31,7 @@ def test_parts_make_the_whole(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_summands_make_the_whole(seed: int) -> None:
-    """Whatever the summands of a tile are, they add up to it; of what is split here, one is the tile."""
+    """The summands of a tile add up to it, whatever they are. When a tile is split here, one summand is the tile."""
     rng = np.random.default_rng(seed)
     tiles = tuple(rng.integers(1, 3, int(rng.integers(0, 3))).tolist())
     summands, replicas = (int(n) for n in rng.integers(1, 4, 2))

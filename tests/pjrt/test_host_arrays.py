@@ -1,4 +1,4 @@
-"""Arrays of the host's, of any shape and any strides, are what NumPy says they are; others are refused."""
+"""Host arrays of any shape and any strides are read as NumPy does; others are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shlo_jit.pjrt import interface
 
 @st.composite
 def strided(draw: st.DrawFn) -> np.ndarray:
-    """An array that lies against an inaccessible page: cut, stepped, reversed, transposed, broadcast."""
+    """Draws an array next to an inaccessible page: sliced, stepped, reversed, transposed, broadcast."""
     dtype = draw(st.sampled_from([*NUMPY_TYPES.values()]))
     shape = draw(st.lists(st.integers(0, 6), max_size=5))
     steps = [draw(st.sampled_from((1, 1, 2, 3, -1, -2))) for _ in shape]
@@ -50,7 +50,7 @@ def test_arrays_of_any_strides(host: Host, array: np.ndarray, semantics: int, de
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
 def test_views_of_any_order(host: Host, shape: list[int], data: st.DataObject) -> None:
-    """A layout says the order of the dimensions, or their strides; both read what NumPy reads."""
+    """A layout has the order of the dimensions, or their strides; both read the same elements as NumPy."""
     order = data.draw(st.permutations(range(len(shape))))
     home = np.arange(int(np.prod(shape)) + 16, dtype=np.int32)
     flat = home[(-home.__array_interface__["data"][0] % 64) // 4 :][: int(np.prod(shape))]
