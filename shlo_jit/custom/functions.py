@@ -34,7 +34,7 @@ class CustomCode:
         return f"<{type(self).__name__} {self.name} {self.digest}>"
 
 
-class _OfPython(CustomCode):
+class _PythonCode(CustomCode):
     """A function that Numba compiles."""
 
     what = ""
@@ -57,7 +57,7 @@ class _OfPython(CustomCode):
         return f"{self.function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
-class Elementwise(_OfPython):
+class Elementwise(_PythonCode):
     """A function of scalars, applied to every element: `f(a, b)` returns a scalar or a tuple of scalars. It may be a
     function that `numba.njit` or `numba.vectorize` accepts or returns."""
 
@@ -65,7 +65,7 @@ class Elementwise(_OfPython):
     is_elementwise = True
 
 
-class ArrayFunction(_OfPython):
+class ArrayFunction(_PythonCode):
     """A function of arrays: `f(x, y, out)` writes to its last parameters, or `f(x, y)` returns arrays. It may be a
     function that `numba.njit` accepts or returns."""
 

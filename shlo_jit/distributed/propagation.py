@@ -29,7 +29,7 @@ TABLE = "sdy.sharding"
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
-class Look(NamedTuple):
+class InspectingOp(NamedTuple):
     """An op that inspects parts, with the shardings of its operands."""
 
     op: Op
@@ -39,10 +39,10 @@ class Look(NamedTuple):
 
 
 @deeply
-def propagate(module: Module, entry: Op, arguments: Sequence[Known], looking: Sequence[str]) -> Propagation:
-    """Propagates from the shardings of a function's arguments. `looking` has the targets of custom calls that inspect
-    parts. Raises StableHLOError at an op whose sharding is inconsistent."""
-    found = Propagation(module, looking)
+def propagate(module: Module, entry: Op, arguments: Sequence[Known], inspectors: Sequence[str]) -> Propagation:
+    """Propagates from the shardings of a function's arguments. `inspectors` has the targets of custom calls that
+    inspect parts. Raises StableHLOError at an op whose sharding is inconsistent."""
+    found = Propagation(module, inspectors)
     found.results = found.function(entry, tuple(arguments))
     return found
 
@@ -53,11 +53,11 @@ class Propagation:
     results: tuple[Known, ...]
     """Shardings of the entry's results."""
 
-    def __init__(self, module: Module, looking: Sequence[str]) -> None:
+    def __init__(self, module: Module, inspectors: Sequence[str]) -> None:
         self.functions = {f.attributes["sym_name"]: f for f in module.functions()}
         self.meshes = meshes_of(module)
-        self.looking = looking
-        self.looks: list[Look] = []
+        self.inspectors = inspectors
+        self.inspecting: list[InspectingOp] = []
         self._known: dict[Value, Known] = {}
         self._called: dict[tuple[str, tuple[Known, ...]], tuple[Known, ...]] = {}
         self._manual = 0
@@ -85,14 +85,14 @@ class Propagation:
     def op(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
         """Returns the shardings of an op's results. If there are fewer than results, the others have unknown
         shardings."""
-        if target_of(op) in self.looking:
-            self.looks.append(Look(op, given, self._manual > 0))
+        if target_of(op) in self.inspectors:
+            self.inspecting.append(InspectingOp(op, given, self._manual > 0))
         if TABLE in op.attributes and op.results:
-            return _said(op, shardings_of(op, TABLE, self.meshes))
+            return _splitting(op, shardings_of(op, TABLE, self.meshes))
         if op.name == "sdy.sharding_constraint":
             said = sharding_of(op, op.attributes.get("sharding"), self.meshes)
             check_rank(op, said, op.result.type)
-            return _said(op, [opened(said, given[0])])
+            return _splitting(op, [opened(said, given[0])])
         if op.name == MANUAL:
             return self.manual(op, given)
         callee = _decomposition(op) or callee_of(op)
@@ -113,10 +113,10 @@ class Propagation:
         """Returns the shardings of the values that a loop carries: those at its start, or else those after an
         iteration."""
         condition, body = op.regions
-        looks, called = len(self.looks), self._called
+        count, called = len(self.inspecting), self._called
         while True:
-            del self.looks[looks:]
-            self._called = called.copy()  # a repeated call repeats its looks
+            del self.inspecting[count:]
+            self._called = called.copy()  # a repeated call adds its ops again
             left = self.block(body.block, given)
             carried = tuple(before or after for before, after in zip(given, left, strict=True))
             if carried == given:
@@ -132,7 +132,7 @@ class Propagation:
         inside = self.block(op.block(), [_along(s, lambda axis: axis.name not in axes) for s in given])
         self._manual -= 1
         outside = shardings_of(op, "out_shardings", self.meshes)
-        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=False)])
+        return _splitting(op, [_both(out, part) for out, part in zip(outside, inside, strict=False)])
 
 
 def _decomposition(op: Op) -> str | None:
@@ -179,7 +179,7 @@ def _both(out: Sharding, part: Known) -> Sharding:
     return replace(out, dimensions=tuple(a + b for a, b in zip(out.dimensions, part.dimensions, strict=True)))
 
 
-def _said(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
+def _splitting(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
     """Returns the shardings of results. None for those that do not split a value over a mesh: it is whole, on one
     device, or a sum of summands."""
     found: list[Known] = []

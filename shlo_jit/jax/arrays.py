@@ -40,7 +40,7 @@ def taken(leaf: Any, dtype: np.dtype) -> np.ndarray:
     return np.asarray(leaf, dtype)
 
 
-def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
+def donated_argument(leaf: Any, dtype: np.dtype) -> np.ndarray:
     """Returns a donated argument as an array that may be written to; a JAX array is deleted. A NumPy array, which JAX
     does not donate, is copied."""
     if type(leaf) is not ArrayImpl:

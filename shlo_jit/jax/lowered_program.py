@@ -10,7 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from shlo_jit.api import compile
-from shlo_jit.jax.arrays import given_up, putters, taken
+from shlo_jit.jax.arrays import donated_argument, putters, taken
 from shlo_jit.jax.host_calls import host_calls
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.text.port_names import DONATED
@@ -51,7 +51,7 @@ class Program:
         dtypes = [port.dtype for port in self.executable.inputs[len(self._constants) :]]
         written = {self._kept[n - len(self._constants)] for n in self.executable.overwritten}
         self._arguments = [
-            (i, given_up if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
+            (i, donated_argument if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
         ]
         self._deleted = [i for i in (self._kept[n - len(self._constants)] for n in donate) if i not in written]
         """Donated arguments whose memory is not written to."""

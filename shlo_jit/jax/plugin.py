@@ -84,7 +84,7 @@ def _report_shardings(client: Any) -> None:
         alive[key] = callback
         return key
 
-    def tell(key: str, sharding: bytes) -> None:
+    def report(key: str, sharding: bytes) -> None:
         callback = alive.get(key.encode("utf-8", "surrogateescape"))
         if callback is not None:
             proto = xla_client.OpSharding()
@@ -92,7 +92,7 @@ def _report_shardings(client: Any) -> None:
             callback(xla_client.HloSharding.from_proto(proto))
 
     xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
-    client.tell_sharding = tell
+    client.report_sharding = report
 
 
 def _do_not_partition() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from shlo_jit.distributed.global_arrays import with_functions
 from shlo_jit.distributed.manual import is_manual
-from shlo_jit.distributed.propagation import Known, Look
+from shlo_jit.distributed.propagation import InspectingOp, Known
 from shlo_jit.distributed.shardy import Axis, Mesh, Sharding
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.ir.attributes import Dense, OpaqueAttr, StructAttr
@@ -36,20 +36,24 @@ INSPECT = "InspectSharding"
 """
 
 
-def placed(module: Module, looks: Sequence[Look], devices: int) -> Module:
-    """Returns the program with its callbacks rewritten as above. `looks` has the known shardings of their operands."""
-    known = {look.op: look for look in looks}
-    looked = any(look.op.attributes["call_target_name"] == PARTS for look in looks)
-    if not looked and not (looks and any(is_manual(op) for op in walk(module.body))):
+def placed(module: Module, inspecting: Sequence[InspectingOp], devices: int) -> Module:
+    """Returns the program with its callbacks rewritten as above. `inspecting` has their operands' known shardings."""
+    known = {one.op: one for one in inspecting}
+    has_parts = any(one.op.attributes["call_target_name"] == PARTS for one in inspecting)
+    if not has_parts and not (inspecting and any(is_manual(op) for op in walk(module.body))):
         return module
     devices_mesh = Mesh({"device": devices})
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        look = known.get(op)
-        if look is None or look.is_manual or not all(isinstance(v.type, TensorType) for v in (*operands, *op.results)):
+        found = known.get(op)
+        if (
+            found is None
+            or found.is_manual
+            or not all(isinstance(v.type, TensorType) for v in (*operands, *op.results))
+        ):
             return None
         if op.attributes["call_target_name"] == PARTS:
-            return _for_each(rw, op, operands, look.operands, devices_mesh)
+            return _for_each(rw, op, operands, found.operands, devices_mesh)
         return _once(rw, op, operands, devices_mesh)
 
     changed = {}

@@ -79,7 +79,7 @@ class Client:
         """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
         self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
         """Returns the handlers of custom calls that were registered with a framework, by name."""
-        self.tell_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
+        self.report_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
         """Reports the sharding of a value to the framework that requested it: see `Program.inspected`."""
         self.tickets: dict[int, Calls] = {}
         """Custom calls that a framework's front end passes for one compilation, by number."""

@@ -12,7 +12,7 @@ from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.several import SeveralProgram
+from shlo_jit.pjrt.several import MultiDeviceProgram
 from shlo_jit.pjrt.table import PluginError
 
 Handlers = Callable[[], Mapping[str, Any]]
@@ -34,7 +34,7 @@ def compile_program(source: Source, options: CompileOptions, own: Calls, handler
 def _compiled(module: Module, code: bytes, options: CompileOptions, calls: Calls) -> Program:
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
     if options.num_devices > 1:
-        return SeveralProgram(module, options, digest, calls)
+        return MultiDeviceProgram(module, options, digest, calls)
     return SingleProgram(module, options, digest, calls)
 
 

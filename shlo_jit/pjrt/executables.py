@@ -84,7 +84,7 @@ class Program:
         """Runs a call on several devices."""
         raise PluginError(interface.INVALID_ARGUMENT, f"the program is for one device, not {args.num_devices}")
 
-    def give_deleted(self, client: Client, args: Any) -> None:
+    def return_deleted(self, client: Client, args: Any) -> None:
         """Returns deleted results from a call on several devices that was interrupted."""
         raise NotImplementedError
 

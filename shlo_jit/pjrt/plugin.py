@@ -58,7 +58,7 @@ class Plugin:
         self._fail = FAIL(fail)
         client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0
         client.run_many = self.table.function(self._run_many, "LoadedExecutable_Execute")
-        atexit.register(self._retire)
+        atexit.register(self._shut_down)
         self._fork_between_blocks()
 
     def _fork_between_blocks(self) -> None:
@@ -73,14 +73,14 @@ class Plugin:
 
         os.register_at_fork(before=lock, after_in_parent=unlock, after_in_child=unlock)
 
-    def _retire(self) -> None:
+    def _shut_down(self) -> None:
         """Shuts down at the end of the interpreter. Programs stay in memory for threads that run them, and call no
         Python."""
         main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
         main.value = threading.main_thread().ident or 0
         for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
-        self.table.retire()
+        self.table.shut_down()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _run_many(self, args: Any) -> int | None:
@@ -90,7 +90,7 @@ class Plugin:
         except KeyboardInterrupt as error:
             if not is_interrupt(error):
                 raise
-            program.give_deleted(self.client, args)
+            program.return_deleted(self.client, args)
             self.table.raise_later(error)
             return STOPPED
         return None

@@ -27,7 +27,7 @@ def _compile(client: Client, args: Any) -> None:
     calls = client.tickets.pop(options.own.get("ticket", 0), {})
     program = compile_program(source, options, calls, client.foreign_handlers)
     for key, sharding in program.inspected:
-        client.tell_sharding(key, sharding)
+        client.report_sharding(key, sharding)
     args.executable = client.add(program)
 
 

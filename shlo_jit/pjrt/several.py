@@ -29,7 +29,7 @@ from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
-from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
+from shlo_jit.pjrt.shardings import Cut, inspected_sharding, layout_of, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
 from shlo_jit.text.port_names import donated_arguments
@@ -43,18 +43,18 @@ WAKING_SECONDS = 0.2
 """Interval at which a waiting thread wakes up, since the interpreter may be shutting down."""
 
 
-class SeveralProgram(Program):
+class MultiDeviceProgram(Program):
     """A program on several devices. Python calls it with the arrays of all devices."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
         main, devices = main_of(module), options.num_partitions
         layout = layout_of(module, main, devices, (*CALLBACKS, INSPECT))
-        callbacks = [look for look in layout.looks if look.op.attributes["call_target_name"] in CALLBACKS]
+        callbacks = [one for one in layout.inspecting if one.op.attributes["call_target_name"] in CALLBACKS]
         self.inspected = [
-            (look.op.attributes["backend_config"], look_sharding(look, devices))
-            for look in layout.looks
-            if look.op.attributes["call_target_name"] == INSPECT
+            (one.op.attributes["backend_config"], inspected_sharding(one, devices))
+            for one in layout.inspecting
+            if one.op.attributes["call_target_name"] == INSPECT
         ]
         program = placed(module, callbacks, devices)
         replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
@@ -167,7 +167,7 @@ class SeveralProgram(Program):
             lambda d, port, device: client.buffer_of(token if port.number < 0 else made[port.number][d], port, device),
         )
 
-    def give_deleted(self, client: Client, args: Any) -> None:
+    def return_deleted(self, client: Client, args: Any) -> None:
         self._fill(client, args, lambda d, port, device: client.deleted_buffer(port, device))
 
     def _fill(self, client: Client, args: Any, make: Callable[[int, Port, int], int]) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
+from shlo_jit.distributed.propagation import InspectingOp, Known, check_rank, meshes_of, opened, propagate
 from shlo_jit.distributed.shardy import refuse, sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
@@ -30,16 +30,19 @@ class Layout(NamedTuple):
 
     arguments: list[Cut]
     results: list[Cut]
-    looks: list[Look]
+    inspecting: list[InspectingOp]
     """Ops that inspect parts."""
 
 
-def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -> Layout:
-    """Returns the layout of a function: its own shardings, and those propagated from them. `looking` has the targets of
-    custom calls that inspect parts. Raises StableHLOError."""
+def layout_of(module: Module, entry: Op, devices: int, inspectors: Sequence[str]) -> Layout:
+    """Returns the layout of a function: its own shardings, and those propagated from them. `inspectors` has the targets
+    of custom calls that inspect parts. Raises StableHLOError."""
     kind, meshes = function_type(entry), meshes_of(module)
-    given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
-    found = propagate(module, entry, given, looking)
+    given, said = (
+        _declared(entry, "arg_attrs", kind.inputs, meshes),
+        _declared(entry, "res_attrs", kind.results, meshes),
+    )
+    found = propagate(module, entry, given, inspectors)
     arguments = [_cut(entry, sharding, devices) for sharding in given]
     wanted = [_cut(entry, sharding, devices) for sharding in said]
     for what, cuts, types in (("argument", arguments, kind.inputs), ("result", wanted, kind.results)):
@@ -50,7 +53,7 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     for own, known, cut, type in zip(said, found.results, wanted, kind.results, strict=True):
         more = _cut(entry, known if own is None else opened(own, known), devices)
         results.append(more if _fits(more, type) else cut)
-    return Layout(arguments, results, found.looks)
+    return Layout(arguments, results, found.inspecting)
 
 
 def _fits(cut: Cut, type: Type) -> bool:
@@ -60,7 +63,7 @@ def _fits(cut: Cut, type: Type) -> bool:
     return not any(extent % tiles for extent, tiles in zip(type.extents, cut.tiles, strict=True))
 
 
-def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
+def _declared(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
     rows = function.attributes.get(which) or (DictAttr(()),) * len(types)
     found: list[Known] = []
     for row, type in zip(rows, types, strict=True):
@@ -91,11 +94,11 @@ def op_sharding(cut: Cut) -> bytes:
     return out + (proto.write(REPLICATE_LAST, 1) if replicas > 1 else b"")
 
 
-def look_sharding(look: Look, devices: int) -> bytes:
+def inspected_sharding(one: InspectingOp, devices: int) -> bytes:
     """Returns the sharding of the operand that an op inspects: an OpSharding, as bytes."""
-    if look.is_manual:
+    if one.is_manual:
         return proto.write(TYPE, MANUAL)
-    return op_sharding(_cut(look.op, look.operands[0], devices))
+    return op_sharding(_cut(one.op, one.operands[0], devices))
 
 
 def recut(parts: Sequence[np.ndarray], given: Cut, wanted: Cut) -> list[np.ndarray]:

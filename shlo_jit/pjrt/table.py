@@ -120,11 +120,11 @@ class Table:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
             self._raised.value = id(error)
 
-    def retire(self) -> None:
+    def shut_down(self) -> None:
         """Shuts down at the end of the interpreter. Threads in machine code continue, and no Python is called. Threads
         that are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
         self._ends = True
-        self._stand_in({name: "shlo_pjrt_ended" for name in MAKING})
+        self._replace_functions({name: "shlo_pjrt_ended" for name in MAKING})
         ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
         this, deadline = threading.get_ident(), time.monotonic() + ENDING_SECONDS
         others = self._calls.value
@@ -136,9 +136,9 @@ class Table:
                 time.sleep(0.002)
         if others or threading.active_count() > 1:
             time.sleep(LAST_CALLS_SECONDS)
-        self._stand_in({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
+        self._replace_functions({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
 
-    def _stand_in(self, functions: Mapping[str, str]) -> None:
+    def _replace_functions(self, functions: Mapping[str, str]) -> None:
         """Replaces Python functions by machine code."""
         for name, own in functions.items():
             self._functions[PYTHON.index(name)] = self._library.addresses[own]

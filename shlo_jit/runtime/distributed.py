@@ -255,7 +255,7 @@ class DistributedTrace:
         exe = self._exe
         if exe._remakes is None:
             raise ValueError("only programs that were compiled from StableHLO here can be traced")
-        self._usual = exe._team
+        self._ordinary_team = exe._team
         team = TRANSPORTS[exe.transport](exe._remakes.timed())
         self._close = weakref.finalize(exe, team.close)
         exe._use(team)
@@ -266,7 +266,7 @@ class DistributedTrace:
     ) -> None:
         team = self._exe._team
         processes = [_events_of(team, rank) for rank in team.here]
-        self._exe._use(self._usual)
+        self._exe._use(self._ordinary_team)
         self._close()
         if any(process.noted for process in processes):
             with replacing(self.path) as made:

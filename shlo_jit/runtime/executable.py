@@ -254,13 +254,14 @@ class Executable(InProcess):
             raise ValueError("only programs that were compiled from StableHLO here can be inspected")
         return [("", self._remake.planned())]
 
-    def run_instead(self, variant: Executable) -> None:
-        """Makes calls run a variant of the program, until `run_itself`. Raises RuntimeError if they run one already."""
+    def run_variant(self, variant: Executable) -> None:
+        """Makes calls run a variant of the program, until `run_original`. Raises RuntimeError if they run one
+        already."""
         if self.__call__ is not self._own_call:
             raise RuntimeError("this executable is being profiled or traced already")
         self.__call__ = variant.__call__
 
-    def run_itself(self) -> None:
+    def run_original(self) -> None:
         self.__call__ = self._own_call
 
     def text(self, stage: str) -> str:

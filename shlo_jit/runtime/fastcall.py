@@ -109,7 +109,7 @@ def _growing(front: Front, record: Record, kept: list[Any]) -> Callable[..., Any
 
     def call(*args: Any, **named: Any) -> Any:
         result = front.call(*args, **named)
-        needed = front.instance.most_arena_bytes
+        needed = front.instance.max_arena_bytes
         if needed > record.arena_bytes:
             # Acquired as by a call: other threads run only at calls, and this line has none.
             taken, record.arena = record.arena, 0

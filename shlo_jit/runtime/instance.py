@@ -81,7 +81,7 @@ class Instance:
         self._functions = functions
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
-        self.most_arena_bytes = 0
+        self.max_arena_bytes = 0
         """Largest arena that a call has needed."""
         self.address = self._make_record(rank, communicator)
         """Address of the record."""
@@ -138,7 +138,7 @@ class Instance:
         """Returns a lease on memory for one call; None if it needs none."""
         if not nbytes:
             return None
-        self.most_arena_bytes = max(self.most_arena_bytes, nbytes)
+        self.max_arena_bytes = max(self.max_arena_bytes, nbytes)
         with contextlib.suppress(IndexError):
             arena = self._arenas.pop()
             if len(arena) >= nbytes:

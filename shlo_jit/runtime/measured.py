@@ -95,8 +95,8 @@ class Measured:
         with ExitStack() as stack:
             stack.enter_context(self.around())
             for part in self._parts:
-                part.executable.run_instead(part.variant)
-                stack.callback(part.executable.run_itself)
+                part.executable.run_variant(part.variant)
+                stack.callback(part.executable.run_original)
             self._stack = stack.pop_all()
         return self
 

@@ -195,7 +195,7 @@ def test_a_callback_in_a_loop_inspects_its_operand_once() -> None:
         "%t = stablehlo.custom_call @look(%y) : (tensor<4xf32>) -> tensor<4xf32>\n"
         "return %t : tensor<4xf32> }\n"
     )
-    (look,) = propagation(program(body, "8x4").replace("func.func @main", looking + "func.func @main")).looks
+    (look,) = propagation(program(body, "8x4").replace("func.func @main", looking + "func.func @main")).inspecting
     (known,) = look.operands
     assert known is not None
     assert [axis.name for axis in known.dimensions[0]] == ["a"]

@@ -146,7 +146,7 @@ class Lifting:
         block = self.function.blocks[name]
         if name != level.entry:
             for phi in block.phis:
-                self.values[phi.name] = self.meeting(level, name, phi)
+                self.values[phi.name] = self.phi_value(level, name, phi)
         self.straight(block.body)
 
     def straight(self, body: Sequence[Instruction]) -> None:
@@ -189,7 +189,7 @@ class Lifting:
             found = found[index]
         return self.value(found)
 
-    def meeting(self, level: Level, name: str, phi: Instruction) -> Value:
+    def phi_value(self, level: Level, name: str, phi: Instruction) -> Value:
         """Returns the value of a phi: that of the edge by which the block was reached."""
         incoming = dict(zip(phi.sources, phi.operands, strict=True))
         above = level.dominator[name]

@@ -19,7 +19,7 @@ Mask = frozenset[Term]
 
 NEVER: Mask = frozenset()
 ALWAYS: Mask = frozenset((frozenset(),))
-MOST_TERMS = 64
+MAX_TERMS = 64
 
 
 def any_of(masks: Iterable[Mask]) -> Mask:
@@ -35,7 +35,7 @@ def any_of(masks: Iterable[Mask]) -> Mask:
 def _merged(terms: set[Term]) -> set[Term] | None:
     """Returns the terms with two merged: a + a b = a, a b + a !b = a, a + !a b = a + b. Returns None if there are no
     such two."""
-    if len(terms) > MOST_TERMS:
+    if len(terms) > MAX_TERMS:
         raise Refused("too-many-branches", "its branches join in too many combinations")
     for a, b in itertools.permutations(terms, 2):
         if a < b:

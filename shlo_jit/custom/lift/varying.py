@@ -44,7 +44,7 @@ def _spread(function: Function, top: Level, masks: Masks, seeds: set[str], unkno
                 if node not in level.inner or node == level.entry:
                     found.names.update(i.name for i in block.body if _reads(i, found))
                     found.names.update(p.name for p in block.phis if _reads(p, found))
-                if node != level.entry and node not in level.inner and _meets(level, node, masks, found):
+                if node != level.entry and node not in level.inner and _joins_varying(level, node, masks, found):
                     found.names.update(p.name for p in block.phis if len(set(map(str, p.operands))) > 1)
                     edges = level.edges[node]
                     if any(level.node(e[0]) in found.loops for e in edges):
@@ -57,7 +57,7 @@ def _reads(instruction: Instruction, found: Varying) -> bool:
     return any(isinstance(o, str) and o in found.names for o in instruction.operands)
 
 
-def _meets(level: Level, node: str, masks: Masks, found: Varying) -> bool:
+def _joins_varying(level: Level, node: str, masks: Masks, found: Varying) -> bool:
     """Whether elements reach a block by different edges, or from a loop that they leave in different iterations."""
     above = level.dominator[node]
     deciding = {c for e in level.edges[node] for c in conditions(masks.edge(level, e, above))}

@@ -21,7 +21,7 @@ from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.function_writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import answer_of, call_python, has_to_raise, is_interrupted, stay_at_the_end
+from shlo_jit.pjrt.code.python import answer_of, block_at_shutdown, call_python, is_interrupted, must_raise
 from shlo_jit.pjrt.host_records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
@@ -86,7 +86,7 @@ class _Execute:
     def check_call(self) -> None:
         """Returns early from a call that does not fit this program, or that Python runs."""
         b, slot, exe = self.b, self.slot, self.exe
-        stay_at_the_end(b)
+        block_at_shutdown(b)
         with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
             b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
         with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("eq", exe.pointer("main"), NULL)), "many"):
@@ -109,7 +109,7 @@ class _Execute:
         self.let_go_all()
         with b.if_(b.icmp("ne", events, NULL), "events"):
             b.store(READY, events)
-        stay_at_the_end(b)
+        block_at_shutdown(b)
         b.line("ret ptr null")
 
     def write_failure(self, status: V) -> None:
@@ -349,7 +349,7 @@ class _Execute:
         def take() -> list[V]:
             return [self.take(size)]
 
-        self.leave_if(has_to_raise(b), self.stopped)
+        self.leave_if(must_raise(b), self.stopped)
         (arena,) = b.if_else(b.icmp("ne", size, 0), take, lambda: [NULL])
         arguments = [self.inputs, self.outputs, NULL, arena, exe.pointer("instance")]
         status = b.call_pointer("i32", exe.pointer("main"), arguments)

@@ -97,7 +97,7 @@ def write_python(module: ModuleText) -> None:
     b.ret()
 
 
-def stay_at_the_end(b: Builder) -> None:
+def block_at_shutdown(b: Builder) -> None:
     """Blocks other threads when the interpreter shuts down. If they request its lock, the interpreter ends them, and
     the host's frames in their stacks do not permit that."""
     main = b.load("i64", MAIN_THREAD)
@@ -131,7 +131,7 @@ def is_interrupted(b: Builder, answer: V) -> V:
     return b.or_(b.icmp("eq", answer, INTERRUPTED), nothing)
 
 
-def has_to_raise(b: Builder) -> V:
+def must_raise(b: Builder) -> V:
     """Whether this thread has yet to raise an exception that an earlier call left."""
     thread = b.load("i64", PENDING)
     (mine,) = b.if_else(
@@ -182,7 +182,7 @@ def _write_ask(module: ModuleText) -> None:
 def _write_interrupt(module: ModuleText) -> None:
     b = module.function("shlo_pjrt_interrupt", [], attributes="nounwind cold noinline")
     raised = b.cast("inttoptr", atomic(b, "xchg", RAISED, i64(0), "acq_rel"), "ptr")
-    with b.if_(has_to_raise(b), "waits"):  # one exception is enough, the first
+    with b.if_(must_raise(b), "waits"):  # one exception is enough, the first
         b.ret_early()
     kept = b.label("kept")
     unknown = b.label("unknown")

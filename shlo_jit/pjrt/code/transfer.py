@@ -9,7 +9,7 @@ from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import stay_at_the_end
+from shlo_jit.pjrt.code.python import block_at_shutdown
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
 from shlo_jit.pjrt.host_records import DEVICE, MEMORY
 
@@ -70,7 +70,7 @@ def _write_from_host(module: ModuleText) -> None:
 
     slot = Slot(module, "Client_BufferFromHostBuffer")
     b = slot.b
-    stay_at_the_end(b)
+    block_at_shutdown(b)
     type, dims, rank, given = slot["type"], slot["dims"], slot["num_dims"], slot["data"]
     size = checked_size(module, slot, type, dims, rank)
     item, strides, home = itemsize(b, type), slot["byte_strides"], _placement(module, slot)
@@ -119,7 +119,7 @@ def _write_from_host(module: ModuleText) -> None:
 
     storage, data = b.if_else(stays, in_place, copied)
     _give(slot, storage, data, size, type, dims, rank, home)
-    stay_at_the_end(b)
+    block_at_shutdown(b)
     slot.done()
 
 

@@ -27,11 +27,11 @@ BLOCK_HEAD = 16
 """Bytes before memory that a handler has allocated: the preceding block in the list, and the pointer that malloc
 returned."""
 BLOCK_ALIGNMENT = 64
-MOST_BYTES = 1 << 47
+MAX_BYTES = 1 << 47
 """Maximum size of one block."""
 PENDING, AVAILABLE, FAILED = 0, 1, 2
 """States of a future."""
-NOTHING_HERE = {
+UNAVAILABLE = {
     "Handler_Register": ("UNIMPLEMENTED", "handlers are registered by shlo_jit.register_custom_call"),
     "Stream_Get": ("UNIMPLEMENTED", "there are no streams on this platform"),
     "ExecutionContext_Get": ("NOT_FOUND", "calls have no user data of that type"),
@@ -65,7 +65,7 @@ class Functions:
     def write(self) -> None:
         self.module.define_global(TYPES.text[1:], "global ptr null, align 8")
         self._errors()
-        for name, (code, message) in NOTHING_HERE.items():
+        for name, (code, message) in UNAVAILABLE.items():
             b = function(self.module, name, [("ptr", "args")])
             b.ret(self.error(b, code, message))
         self._states()
@@ -229,7 +229,7 @@ class Functions:
         with b.if_(b.not_(is_power)):
             b.ret_early(self.error(b, "INVALID_ARGUMENT", "the alignment of memory is not a power of two"))
         alignment = b.call("i64", "llvm.umax.i64", [alignment, i64(BLOCK_ALIGNMENT)])
-        fits = b.and_(b.icmp("ule", size, MOST_BYTES), b.icmp("ule", alignment, MOST_BYTES))
+        fits = b.and_(b.icmp("ule", size, MAX_BYTES), b.icmp("ule", alignment, MAX_BYTES))
         slack = b.add(alignment, BLOCK_HEAD)
         asked = b.select(fits, b.add(size, slack), i64(-1))  # more than can be allocated
         raw = b.call("ptr", "malloc", [asked])

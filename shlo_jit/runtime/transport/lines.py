@@ -9,7 +9,7 @@ from shlo_jit.codegen.program import Callback
 from shlo_jit.runtime.host import GIVES, Host, Item, Target, fitting
 
 
-class DistantHost(Host):
+class RemoteHost(Host):
     """The queues of the process at the other end of a line."""
 
     def __init__(self, line: Connection) -> None:

@@ -22,7 +22,7 @@ from shlo_jit.runtime.transport.exchange import Exchange
 from shlo_jit.runtime.transport.layout import lay_out
 from shlo_jit.runtime.transport.shared import Segment
 from shlo_jit.runtime.transport.team import GRACE_SECONDS, Crew, Team
-from shlo_jit.runtime.transport.world import START_SECONDS, keep_for_good, world
+from shlo_jit.runtime.transport.world import START_SECONDS, keep_alive_forever, world
 from shlo_jit.schedule.collective import number_of
 
 
@@ -160,11 +160,11 @@ class Mpi(Team):
                 if some:
                     self._ends.until_done(some, rank, has_ended=True)
         except Fault as fault:
-            keep_for_good((found, requests))
+            keep_alive_forever((found, requests))
             self._known[self.number] = Outcome(fault.status, board.NONE, fault.peer, fault.peer_site)
             self._fail()
         except BaseException:
-            keep_for_good((found, requests))
+            keep_alive_forever((found, requests))
             raise
         return found
 
@@ -194,4 +194,4 @@ class Mpi(Team):
             self._report()
         left = self._exchange.abandon()
         if left:
-            keep_for_good((left, self.memory, self.held))
+            keep_alive_forever((left, self.memory, self.held))

@@ -65,7 +65,7 @@ def start(target: Callable[..., None], rank: int, needs_main: bool) -> tuple[Any
         for end in (theirs, their_queues):
             stack.callback(end.close)
         made = context.Process(target=target, args=(theirs, their_queues, rank), name=f"shlo_jit-{rank}", daemon=True)
-        stack.enter_context(_deaf())
+        stack.enter_context(_interrupts_blocked())
         if not needs_main:
             stack.enter_context(_without_main())
         made.start()
@@ -81,7 +81,7 @@ def forget(process: Any) -> None:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
+def _interrupts_blocked() -> Iterator[None]:
     """Blocks Ctrl-C while processes start, until they ignore it."""
     resource_tracker.ensure_running()  # it unblocks the signal when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

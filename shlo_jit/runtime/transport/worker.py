@@ -51,7 +51,7 @@ CALL_FAILED = 1
 def _load(work: Any, fds: list[int], queues: Connection) -> Any:
     from shlo_jit.codegen.objects import read_program
     from shlo_jit.runtime import routines
-    from shlo_jit.runtime.transport.lines import DistantHost
+    from shlo_jit.runtime.transport.lines import RemoteHost
     from shlo_jit.runtime.transport.rank import Rank
     from shlo_jit.runtime.transport.shared import Segment
 
@@ -63,7 +63,7 @@ def _load(work: Any, fds: list[int], queues: Connection) -> Any:
         routines.adopt(routine, work.target)
     place = work.place._replace(board=memory.address + work.place.board, base=memory.address)
     calls = pickle.loads(work.custom_calls)  # written by the process that started this one
-    host = DistantHost(queues)
+    host = RemoteHost(queues)
     return Rank(compiled, work.target, work.code, place, work.layout, calls, host, (memory, constants))
 
 

@@ -68,7 +68,7 @@ class World:
         return [(make(address + at, min(most, nbytes - at)), self.mpi.BYTE) for at in range(0, nbytes, most)]
 
 
-def keep_for_good(memory: object) -> None:
+def keep_alive_forever(memory: object) -> None:
     """Keeps the memory of messages that have begun, and may never end, alive beyond Python's end: MPI accesses it until
     it is finalized, which happens last."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
