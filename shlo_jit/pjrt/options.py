@@ -50,7 +50,7 @@ def read_options(data: bytes, device_count: int) -> CompileOptions:
     try:
         return _read(data, device_count)
     except (ValueError, struct.error, AttributeError, TypeError) as error:
-        what = f"expected a CompileOptionsProto as options of a compilation: {error}"
+        what = f"the options of a compilation are not a CompileOptionsProto: {error}"
         raise PluginError(interface.INVALID_ARGUMENT, what) from error
 
 

@@ -428,7 +428,7 @@ def test_custom_calls_of_a_script_without_a_guard_are_an_error_that_says_so() ->
     last = errors.strip().rpartition("\n")[2]
     assert "rank 1" in last and "exit code 1" in last
     assert "under `if __name__ == '__main__':`" in last
-    assert "just starting" in errors
+    assert "still starting" in errors
 
 
 @pytest.mark.parametrize("how", ["stdin", "argument"])

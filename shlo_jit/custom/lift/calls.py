@@ -66,7 +66,7 @@ def _copysign(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 
 def _with_sign(ops: Ops, x: Value, sign: Value) -> Value:
-    x, sign = ops.together((x, sign))
+    x, sign = ops.same_rank((x, sign))
     dtype = x.tensor.storage
     bits = DTYPES[f"i{dtype.bits}"]
     mask = 1 << (dtype.bits - 1)
@@ -77,7 +77,7 @@ def _with_sign(ops: Ops, x: Value, sign: Value) -> Value:
 
 def _number(name: str, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     """Returns the maximum or minimum of two values; of a NaN and a number, the number."""
-    x, y = ops.together(operands)
+    x, y = ops.same_rank(operands)
     return ops.select(ops.is_nan(x), y, ops.select(ops.is_nan(y), x, ops.apply(name, x, y)))
 
 

@@ -47,7 +47,7 @@ def _finished(lifting: Lifting, found: Operand, dtype: DType) -> Value:
     """Returns a result in its type."""
     ops, value = lifting.ops, lifting.value(found)
     if isinstance(value, tuple):
-        parts = ops.together([*map(lifting.value, value)])
+        parts = ops.same_rank([*map(lifting.value, value)])
         return ops.rw.emit1("stablehlo.complex", parts, mk.with_dtype(parts[0], dtype))
     return ops.bits(value, dtype)
 
