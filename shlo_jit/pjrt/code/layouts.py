@@ -67,7 +67,7 @@ def _write_strides(module: ModuleText) -> None:
     layout = Args(b, "MemoryLayout", address)
     type, given, count = layout["type"], layout["minor_to_major"], layout["minor_to_major_size"]
     with b.if_(b.icmp("ugt", type, STRIDES_TYPE), "unknown"):
-        message = "unknown type of layout: %ld"
+        message = "the layout has the unknown type %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64")))
     with b.if_(b.icmp("ne", count, rank), "rank"):
         message = "the layout has %ld dimensions, but the array has %ld"
