@@ -105,7 +105,7 @@ def _numpy_value(value: Any) -> Iterator[str]:
         if array.dtype.hasobject:
             raise _Unknown
         yield f"{array.dtype.descr} {array.shape} {array.strides} {array.tobytes().hex()}"
-    elif " at 0x" not in repr(value):  # types of Numba and of NumPy, and functions of NumPy's
+    elif " at 0x" not in repr(value):  # types of Numba and of NumPy, and NumPy functions
         yield repr(value)
     else:
         raise _Unknown

@@ -44,7 +44,7 @@ def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[
 
 
 class Functions:
-    """Machine code that Python calls."""
+    """Machine-code functions that Python calls."""
 
     def __init__(self, library: Library) -> None:
         p, i = ctypes.c_void_p, ctypes.c_int64
@@ -76,7 +76,7 @@ class Client:
         """Programs by number."""
         self._numbers = itertools.count(1)
         self.fail, self.run_many = 0, 0
-        """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
+        """Addresses of the functions that programs call: see `host_records.EXECUTABLE`."""
         self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
         """Returns the handlers of custom calls that were registered with a framework, by name."""
         self.report_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
