@@ -1,4 +1,4 @@
-"""Custom code as a routine: an object of its own, which programs call and exported libraries contain."""
+"""Custom code as a routine: a separate object file that programs call and exported libraries contain."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 
 
 def routine_of(text: str, target: Target) -> Routine:
-    """The routine of a text that defines KERNEL. Raises Refused for what the target cannot have."""
+    """Returns the routine of a text that defines KERNEL. Raises Refused if the target does not support the text."""
     name = f"shlo_custom_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     _optimized(text, name, target)
     return Routine(name, (name,), partial(_build, text, name))
 
 
 _optimized = lru_cache(maxsize=256)(machine_text)
-"""`machine_text` of what has been asked for lately."""
+"""`machine_text`, with its most recent results cached."""
 
 
 def _build(text: str, symbol: str, module: ModuleText, target: Target) -> None:
@@ -31,14 +31,15 @@ def _build(text: str, symbol: str, module: ModuleText, target: Target) -> None:
 
 
 def llvm_type(dtype: DType) -> str:
-    """Of an element as a number: a complex number is a structure of its parts."""
+    """Returns the LLVM type of an element as a scalar. A complex number is a structure of its two parts."""
     if dtype.is_complex:
         return f"{{ {_LLVM[dtype.part.name]}, {_LLVM[dtype.part.name]} }}"
     return _LLVM.get(dtype.name) or f"i{dtype.bits}"
 
 
 def scalar_loop(operands: Sequence[tuple[DType, bool]], results: Sequence[DType]) -> str:
-    """KERNEL as a loop over elements that calls SCALAR. Of each operand, whether it is one number for all elements."""
+    """Returns the text of KERNEL as a loop over elements that calls SCALAR. The flag of an operand says whether it is
+    one scalar for all elements."""
     params = [f"ptr noalias %{side}{i}" for side, n in (("a", len(operands)), ("r", len(results))) for i in range(n)]
     names = [p.rpartition(" ")[2] for p in params]
     made = "{ " + ", ".join(["i64", *map(llvm_type, results)]) + " }"
@@ -83,13 +84,13 @@ define i64 @{KERNEL}(ptr %operands, ptr %results, i64 %first, i64 %last) {{
 
 
 def _places(names: Sequence[str], operands: int) -> list[tuple[str, str, int]]:
-    """Of each pointer its table and its place in it."""
+    """Returns the name of each pointer, the table that holds it and its index in that table."""
     before = [(name, "operands", i) for i, name in enumerate(names[:operands])]
     return before + [(name, "results", i) for i, name in enumerate(names[operands:])]
 
 
 def _load(dtype: DType, name: str, index: str) -> tuple[list[str], str]:
-    """Lines that load an element, and its value."""
+    """Returns the lines that load an element, and the name of its value."""
     memory = "i8" if dtype.bits < 8 else llvm_type(dtype)
     at = f"%{name}"
     lines = []

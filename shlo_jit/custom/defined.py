@@ -1,12 +1,13 @@
-"""LLVM text of numbers whose results are as the documentation says where LLVM leaves them open: LLVM concludes from
-what is open that it does not happen, and a division that cannot be done ends the process.
+"""Defines the cases that LLVM leaves undefined in integer and float arithmetic, as the documentation describes.
+
+LLVM assumes that undefined cases never happen, and a division without a result ends the process. Rewrites:
 
     add nsw i64 %x, %y              add i64 %x, %y                                     integers wrap
     fptosi double %x to i64         call i64 @llvm.fptosi.sat.i64.f64(double %x)       saturates; 0 of NaN
     shl i64 %x, %n                  call i64 @shlo_defined_shl.i64(i64 %x, i64 %n)     0, or the sign, past the width
     sdiv i64 %x, %y                 call i64 @shlo_defined_sdiv.i64(i64 %x, i64 %y)    x / 0 = -1; least / -1 = least
 
-A number that is known to be no such case leaves the instruction as it is.
+An instruction whose second operand is a constant for which it is defined stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 
 PREFIX = "shlo_defined_"
 _FLAGS = re.compile(r"^( +%[^\n=]* = \w+)(?: (?:nsw|nuw|exact|disjoint|nneg|samesign))+ ", re.MULTILINE)
-"""What is said of arithmetic on integers: that it does not wrap, and the like."""
+"""Flags of integer arithmetic that promise no overflow and the like."""
 _TO_INTEGER = re.compile(r"^( +%[^\n=]* = )fpto([su])i (half|bfloat|float|double) (\S+) to (i\d+)", re.MULTILINE)
 _OPEN = re.compile(r"^( +%[^\n=]* = )(shl|lshr|ashr|sdiv|srem|udiv|urem) (i\d+) ([^\s,]+), ([^\s,]+)", re.MULTILINE)
 _DIVISIONS = re.compile(_OPEN.pattern.replace("shl|lshr|ashr|", ""), re.MULTILINE)
@@ -46,11 +47,11 @@ _BODIES = {
     "udiv": _UNSIGNED.replace("{of_zero}", "-1"),
     "urem": _UNSIGNED.replace("{of_zero}", "%x"),
 }
-"""Of x and y, with the result %r."""
+"""Bodies of the functions: %r is computed from %x and %y."""
 
 
 def defined(text: str) -> str:
-    """A module with all of it defined."""
+    """Returns the module with all of its undefined cases defined."""
     declared: dict[str, None] = {}
 
     def converted(found: re.Match[str]) -> str:
@@ -65,7 +66,7 @@ def defined(text: str) -> str:
 
 
 def divisions_defined(text: str) -> str:
-    """A module in which no division ends the process."""
+    """Returns the module with divisions that cannot end the process."""
     return _with_functions(_DIVISIONS, text)
 
 
@@ -74,7 +75,7 @@ def _declarations(text: str) -> str:
 
 
 def _with_functions(pattern: re.Pattern[str], text: str) -> str:
-    """The text with calls in the place of instructions, and what they call."""
+    """Returns the text with calls in place of the undefined instructions, and with the functions that they call."""
     wanted: dict[tuple[str, str], None] = {}
 
     def called(found: re.Match[str]) -> str:
@@ -88,7 +89,7 @@ def _with_functions(pattern: re.Pattern[str], text: str) -> str:
 
 
 def _is_closed(op: str, bits: int, y: str) -> bool:
-    """Whether the second operand is a number for which the instruction is defined."""
+    """Whether the second operand is a constant for which the instruction is defined."""
     if not re.fullmatch(r"-?\d+", y):
         return False
     return 0 <= int(y) < bits if op in ("shl", "lshr", "ashr") else int(y) not in (0, -1)

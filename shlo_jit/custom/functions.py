@@ -1,4 +1,4 @@
-"""What users hand over as the code of a custom call. Nothing here imports Numba or LLVM."""
+"""Values that users pass as the code of a custom call. Nothing here imports Numba or LLVM."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 
 class CustomCode:
-    """Code that is compiled into programs. Two that are equal make the same code."""
+    """Code that is compiled into programs. Two equal values produce the same code."""
 
     is_elementwise = False
 
     @property
     def digest(self) -> str:
-        """What the code is known by in the object cache; empty where that cannot be said."""
+        """Identity of the code in the object cache; empty if it has none."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """The function and where it is, for people: `wave (model.py:12)`."""
+        """Name of the function and its location, for people: `wave (model.py:12)`."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -34,7 +34,7 @@ class CustomCode:
         return f"<{type(self).__name__} {self.name} {self.digest}>"
 
 
-class _OfPython(CustomCode):
+class _PythonCode(CustomCode):
     """A function that Numba compiles."""
 
     what = ""
@@ -42,7 +42,7 @@ class _OfPython(CustomCode):
     def __init__(self, function: Any) -> None:
         self.function = _python_function(function, self.what)
         self.made: dict[Any, Any] = {}
-        """What has been compiled, by types."""
+        """Compiled results, by types."""
 
     @property
     def digest(self) -> str:
@@ -57,17 +57,17 @@ class _OfPython(CustomCode):
         return f"{self.function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
-class Elementwise(_OfPython):
-    """A function of numbers, applied to every element: `f(a, b)` returns a number, or a tuple of them, and is what
-    `numba.njit` or `numba.vectorize` takes or gives."""
+class Elementwise(_PythonCode):
+    """A function of scalars, applied to every element: `f(a, b)` returns a scalar or a tuple of scalars. It may be a
+    function that `numba.njit` or `numba.vectorize` accepts or returns."""
 
     what = "elementwise"
     is_elementwise = True
 
 
-class ArrayFunction(_OfPython):
-    """A function of arrays: `f(x, y, out)` writes to its last parameters, or `f(x, y)` returns arrays, and is what
-    `numba.njit` takes or gives."""
+class ArrayFunction(_PythonCode):
+    """A function of arrays: `f(x, y, out)` writes to its last parameters, or `f(x, y)` returns arrays. It may be a
+    function that `numba.njit` accepts or returns."""
 
     what = "array_function"
 
@@ -75,8 +75,9 @@ class ArrayFunction(_OfPython):
 class LLVMFunction(CustomCode):
     """A function in LLVM's language: text, or the bytes of bitcode, and the name of the function in it.
 
-    It has the signature of C custom calls, `void f(ptr operands, ptr results)` or `i32 f(ptr operands, ptr results)`;
-    or, where it is `elementwise`, that of numbers: `double f(double, i32)`, or a structure of several results."""
+    It has the signature of C custom calls, `void f(ptr operands, ptr results)` or `i32 f(ptr operands, ptr results)`.
+    If it is `elementwise`, it takes scalars instead: `double f(double, i32)`. Several results are a structure.
+    """
 
     def __init__(self, source: str | bytes, symbol: str, *, elementwise: bool = False) -> None:
         if not isinstance(source, str | bytes):
@@ -102,19 +103,19 @@ class LLVMFunction(CustomCode):
 
 
 def elementwise(function: Any) -> Elementwise:
-    """The code of a custom call that applies a Numba function of numbers to every element; see `Elementwise`. Also a
-    decorator. Raises TypeError for what is no Python function."""
+    """Returns the code of a custom call that applies a Numba function of scalars to every element; see `Elementwise`.
+    Also a decorator. Raises TypeError if `function` is not a Python function."""
     return Elementwise(function)
 
 
 def array_function(function: Any) -> ArrayFunction:
-    """The code of a custom call that hands its arrays to a Numba function; see `ArrayFunction`. Also a decorator.
-    Raises TypeError for what is no Python function."""
+    """Returns the code of a custom call that passes its arrays to a Numba function; see `ArrayFunction`. Also a
+    decorator. Raises TypeError if `function` is not a Python function."""
     return ArrayFunction(function)
 
 
 def as_code(target: Any) -> CustomCode | None:
-    """The code that a target of a custom call is: what `numba.vectorize` makes says by itself that it is
+    """Returns the code that the target of a custom call is, or None. Results of `numba.vectorize` are recognized as
     elementwise."""
     if isinstance(target, CustomCode):
         return target
@@ -124,9 +125,9 @@ def as_code(target: Any) -> CustomCode | None:
 
 
 def _python_function(given: Any, what: str) -> Any:
-    """The Python function in what Numba's decorators give, or a plain one."""
-    given = getattr(given, "_dispatcher", given)  # of what numba.vectorize makes
+    """Returns the Python function inside the result of one of Numba's decorators, or a plain function itself."""
+    given = getattr(given, "_dispatcher", given)  # the result of numba.vectorize
     function = getattr(given, "py_func", given)
     if not hasattr(function, "__code__") or not hasattr(function, "__globals__"):
-        raise TypeError(f"{what}: expected a function of Python, or what numba.njit makes of one, got {given!r}")
+        raise TypeError(f"{what}: expected a Python function or the result of numba.njit, got {given!r}")
     return function

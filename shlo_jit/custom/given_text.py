@@ -1,5 +1,5 @@
-"""Code that is given in LLVM's language: read in a process of its own, held against the target, and called by a wrapper
-in the form that `llvm_text.py` describes."""
+"""Code that is given in LLVM's language. A separate process reads it; it is checked against the target and called by a
+wrapper in the form that `llvm_text.py` describes."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from shlo_jit.kernels.compiler_helpers import HELPERS
 from shlo_jit.kernels.target import Target
 
 SECONDS = 60
-"""That reading the code may take."""
+"""Time limit for reading the code."""
 _READER = Path(__file__).with_name("reader_process.py")
 _TRIPLE = re.compile(r'^target triple = "([^"]*)"', re.MULTILINE)
 _LAYOUT = re.compile(r'^target datalayout = "([^"]*)"', re.MULTILINE)
-_OF_LIBRARIES = frozenset(("__truncsfbf2", "__truncdfbf2"))
-"""Helpers that exported libraries bring, and processes need not have."""
+_LIBRARY_HELPERS = frozenset(("__truncsfbf2", "__truncdfbf2"))
+"""Helpers that exported libraries contain and that processes may lack."""
 _STRING = re.compile(r'\bc"[^"]*"')
 _REFUSED = {
     "module asm": re.compile(r"^module asm ", re.MULTILINE),
-    "variables of threads": re.compile(r"^@[^\n]* thread_local", re.MULTILINE),
+    "thread-local variables": re.compile(r"^@[^\n]* thread_local", re.MULTILINE),
     "aliases": re.compile(r"^@[^\n]* (?:alias|ifunc) ", re.MULTILINE),
     "constructors": re.compile(r"^@llvm\.global_(?:c|d)tors ", re.MULTILINE),
-    "vectors without a length": re.compile(r"<vscale x "),
+    "scalable vectors": re.compile(r"<vscale x "),
 }
-"""What no program has, by what is said of it."""
+"""Features that programs do not support, by description."""
 
 
 def scalar_text(code: LLVMFunction, operands: Sequence[DType], results: Sequence[DType], target: Target) -> str:
-    """The text of elementwise code, with SCALAR. Raises Refused."""
+    """Returns the text of elementwise code, with SCALAR. Raises Refused."""
     text = _checked(code.source, target)
     returned, params = _signature(text, code.symbol)
     wanted = [llvm_type(d) for d in operands]
@@ -66,7 +66,7 @@ def scalar_text(code: LLVMFunction, operands: Sequence[DType], results: Sequence
 
 
 def kernel_text(code: LLVMFunction, target: Target) -> str:
-    """The text of code with the signature of C custom calls, with KERNEL. Raises Refused."""
+    """Returns the text of code that has the signature of C custom calls, with KERNEL. Raises Refused."""
     text = _checked(code.source, target)
     returned, params = _signature(text, code.symbol)
     if params != ["ptr", "ptr"] or returned not in ("void", "i32"):
@@ -83,7 +83,7 @@ def kernel_text(code: LLVMFunction, target: Target) -> str:
 
 @lru_cache(maxsize=64)
 def _checked(source: str | bytes, target: Target) -> str:
-    """The code as text, once another process has compiled it. Raises Refused."""
+    """Returns the code as text, after a separate process has compiled it. Raises Refused."""
     form = "text" if isinstance(source, str) else "bitcode"
     data = source.encode(errors="surrogatepass") if isinstance(source, str) else source
     command = [sys.executable, "-P", str(_READER), form, target.triple, target.cpu, target.features]
@@ -104,15 +104,15 @@ def _checked(source: str | bytes, target: Target) -> str:
 
 
 def _check_helpers(made: bytes) -> None:
-    """Raise Refused for what LLVM itself calls in an object, where no program has it."""
+    """Raises Refused for calls in the object that LLVM inserted and that programs do not have."""
     try:
         read = read_object(made)
-    except ValueError:  # of another system than those whose objects we read
+    except ValueError:  # an object format that we do not read
         return
     undefined = [
         n for n, section in zip(read.names, read.symbols["section"].tolist(), strict=True) if n and not section
     ]
-    check_calls(name for name in undefined if name.startswith("__") and name not in HELPERS - _OF_LIBRARIES)
+    check_calls(name for name in undefined if name.startswith("__") and name not in HELPERS - _LIBRARY_HELPERS)
 
 
 def _last_line(errors: bytes) -> str:
@@ -121,7 +121,7 @@ def _last_line(errors: bytes) -> str:
 
 
 def _check(text: str, target: Target) -> None:
-    """Raise Refused for what a program cannot have, and for code of another machine."""
+    """Raises Refused for features that programs do not support, and for code of another machine."""
     plain = _STRING.sub('c""', text)
     for what, pattern in _REFUSED.items():
         if pattern.search(plain):
@@ -144,7 +144,7 @@ def _check(text: str, target: Target) -> None:
 
 
 def _parts(layout: str) -> dict[str, str]:
-    """What a data layout says, by what it says it of."""
+    """Returns the settings of a data layout, by what they describe."""
     found = {}
     for part in layout.split("-"):
         if part in ("e", "E"):
@@ -156,14 +156,15 @@ def _parts(layout: str) -> dict[str, str]:
 
 
 def _convention(text: str, symbol: str) -> str:
-    """How the function is called, where that is not as in C: a call that says otherwise may do anything."""
+    """Returns the calling convention of the function, empty for that of C: a call with another one is undefined
+    behavior."""
     name = re.escape(symbol)
     found = re.search(rf'^define [^@\n]*?\b(\w*cc|cc ?\d+|\w+_kernel) [^@\n]*@"?{name}"?\(', text, re.MULTILINE)
     return "" if found is None or found[1] == "ccc" else f"{found[1]} "
 
 
 def _signature(text: str, symbol: str) -> tuple[str, list[str]]:
-    """Result and parameters of a function that a text defines. Raises Refused."""
+    """Returns the result type and parameter types of a function that the text defines. Raises Refused."""
     module = parse(text)
     try:
         function = module.get_function(symbol)

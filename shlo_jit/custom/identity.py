@@ -1,4 +1,4 @@
-"""What a Python function is known by: its code and all that its code refers to, so that a program with it can be found
+"""Identity of a Python function: its code and everything that its code refers to. It finds a program with the function
 in the object cache without asking Numba for its code."""
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 KNOWN_PACKAGES = frozenset(("math", "cmath", "operator", "builtins", "numpy", "numba"))
-"""Packages whose functions are the same where their versions are."""
+"""Packages whose functions are the same if their versions are."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 
 
 def identity_of(function: Any) -> str | None:
-    """A text that changes with whatever Numba's code for the function may depend on; None where the function refers to
-    something that has none."""
+    """Returns a text that changes with everything that Numba's code for the function may depend on. Returns None if the
+    function refers to an object without an identity."""
     try:
         return f"{_versions()} {'; '.join(_function(function, set()))}"
     except _Unknown:
@@ -25,7 +25,7 @@ def identity_of(function: Any) -> str | None:
 
 
 class _Unknown(Exception):
-    """Something that is known by nothing but itself."""
+    """An object that has no identity beyond itself."""
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def _versions() -> str:
 
 
 def _function(function: Any, seen: set[int]) -> Iterator[str]:
-    """What the function is, and then each thing it refers to."""
+    """Yields the function's own code, and then each object that it refers to."""
     if id(function) in seen:
         yield "again"
         return
@@ -56,7 +56,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """Names of globals, and of attributes, which do no harm."""
+    """Yields the names of globals. Names of attributes are among them and do no harm."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -74,7 +74,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _value(value: Any, seen: set[int]) -> Iterator[str]:
-    """What a global or a cell holds."""
+    """Yields the identity of the value of a global or a cell."""
     package = (getattr(value, "__module__", None) or "").partition(".")[0]
     if isinstance(value, PLAIN):
         yield f"{type(value).__name__} {value!r}"
@@ -92,12 +92,12 @@ def _value(value: Any, seen: set[int]) -> Iterator[str]:
     elif package in KNOWN_PACKAGES and hasattr(value, "__name__"):
         yield f"{value.__module__}.{value.__name__}"
     elif package in KNOWN_PACKAGES or type(value).__module__ == "numpy":
-        yield from _of_numpy(value)
+        yield from _numpy_value(value)
     else:
         raise _Unknown
 
 
-def _of_numpy(value: Any) -> Iterator[str]:
+def _numpy_value(value: Any) -> Iterator[str]:
     import numpy as np
 
     if isinstance(value, np.generic | np.ndarray):
@@ -105,7 +105,7 @@ def _of_numpy(value: Any) -> Iterator[str]:
         if array.dtype.hasobject:
             raise _Unknown
         yield f"{array.dtype.descr} {array.shape} {array.strides} {array.tobytes().hex()}"
-    elif " at 0x" not in repr(value):  # types of Numba and of NumPy, and functions of NumPy's
+    elif " at 0x" not in repr(value):  # types of Numba and of NumPy, and NumPy functions
         yield repr(value)
     else:
         raise _Unknown

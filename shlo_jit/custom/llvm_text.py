@@ -1,11 +1,11 @@
-"""LLVM text of custom code: what it may refer to, and how it becomes the text of a routine.
+"""LLVM text of custom code: the functions that it may call, and its conversion to the text of a routine.
 
-Code comes as a module with one function that we call, in one of two forms, whoever wrote it:
+Code is a module with one function that we call, in one of two forms, whatever its origin:
 
-    {i64, results...} @shlo_custom_scalar(operands...)         of numbers
+    {i64, results...} @shlo_custom_scalar(operands...)         of scalars
     i64 @shlo_custom_kernel(ptr operands, ptr results)         of arrays: two arrays of pointers to dense buffers
 
-The i64 is 0 where all went well.
+The i64 is 0 on success.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMDAT = re.compile(r"^\$[^\n]* = comdat [^\n]*\n|(?<=[\w}\]]), comdat(?:\(\$[^
 
 
 class Refused(Exception):
-    """Code that cannot be compiled, or lifted to ops: the reason, in words that follow the code's name."""
+    """Code that cannot be compiled, or lifted to ops. The reason is a phrase that follows the code's name."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 def parse(text: str, context: llvm.ContextRef | None = None) -> llvm.ModuleRef:
-    """The verified module of a text, in a context of its own. Raises Refused."""
+    """Returns the verified module of a text, in a separate context. Raises Refused."""
     try:
         module = llvm.parse_assembly(text, context or llvm.create_context())
         module.verify()
@@ -61,12 +61,13 @@ def _first_line(error: Exception) -> str:
 
 
 def called(module: llvm.ModuleRef) -> list[str]:
-    """Functions that a module calls and does not have, but for LLVM's own."""
+    """Returns the functions that a module calls and does not define, except LLVM's intrinsics."""
     return [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
 
 
 def check_calls(names: Iterable[str], target: Target | None = None) -> None:
-    """Raise Refused for a function that no program has, or (with a target) none on that system."""
+    """Raises Refused for a function that no program has or, if a target is given, that no program has on that
+    system."""
     has_libc = target is None or target.system != "none"
     for name in names:
         if name not in LIBRARY and not (has_libc and name in MEMORY):
@@ -74,8 +75,7 @@ def check_calls(names: Iterable[str], target: Target | None = None) -> None:
 
 
 def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) -> str:
-    """The text optimized for a target, with nothing to be seen of it but `entry`, which is called `symbol`. Raises
-    Refused."""
+    """Returns the text optimized for a target, with only `entry` visible and renamed to `symbol`. Raises Refused."""
     if target.pointer_bits != 64:
         raise Refused(
             "pointer-width", f"array code needs pointers of 64 bits, and {target.name} has {target.pointer_bits}"
@@ -109,6 +109,6 @@ def _context_of(module: llvm.ModuleRef) -> llvm.ContextRef:
 
 
 def _without_module_lines(text: str) -> str:
-    """The text without what says which file and machine it is of."""
+    """Returns the text without the lines that name its file and target."""
     kept = [line for line in text.splitlines() if not line.startswith(("source_filename", "target "))]
     return "\n".join([*kept, ""])

@@ -1,8 +1,8 @@
-"""Numba's code for a function, as LLVM text: before Numba has optimized it, so that its loops are as they were written.
+"""Numba's code for a function as LLVM text, taken before Numba's optimizer so that its loops are as they were written.
 
-What Numba gives is a function of its own calling convention, which returns a status and writes the result; a wrapper
-beside it has the arguments and results that we want (`SCALAR`, or `KERNEL` in `llvm_text.py`). The exceptions that the
-function may raise are numbered: the status is 0, or the number of one, from 1.
+Numba emits a function with its own calling convention: it returns a status and writes the result through a pointer. A
+wrapper has the arguments and results that we want (`SCALAR`, or `KERNEL` in `llvm_text.py`). The exceptions that the
+function may raise are numbered from 1: the status is 0, or the number of an exception.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from shlo_jit.ir.dtypes import DType
 
 
 class Typed(NamedTuple):
-    """An operand or result of a call as Numba sees it: of rank 0 in elementwise functions."""
+    """An operand or result of a call as Numba sees it. Its rank is 0 in elementwise functions."""
 
     dtype: DType
     shape: tuple[int, ...] = ()
 
 
 class NumbaText(NamedTuple):
-    """LLVM text of the function and of all that it needs, with the wrapper."""
+    """LLVM text of the function and of everything that it needs, with the wrapper."""
 
     text: str
     errors: tuple[str, ...]
-    """What each status from 1 on means."""
+    """Meaning of each status from 1 on."""
 
 
 NAMES = {
@@ -37,23 +37,24 @@ NAMES = {
     "ui32": "uint32", "ui64": "uint64", "f32": "float32", "f64": "float64", "complex<f32>": "complex64",
     "complex<f64>": "complex128",
 }  # fmt: skip
-"""Element types to Numba's."""
+"""Numba's names of the element types."""
 _EXCEPTION = re.compile(r"^(@\.const\.picklebuf\.[\w.]+) = .*\{ ptr (@[\w.]+),", re.MULTILINE)
 _PICKLED = re.compile(r'^(@[\w.]+) = .*constant \[\d+ x i8\] c"((?:[^"\\]|\\[0-9A-F]{2}|\\\\)*)"', re.MULTILINE)
 _INLINE = re.compile(r"\bnoinline\b")
-"""Numba keeps what counts references apart until it has dropped the pairs of them that cancel."""
+"""Numba marks the functions that count references `noinline` until it has removed the pairs that cancel."""
 _ADDRESSES = re.compile(r"^(@numba\.dynamic\.globals[\w.]*) = .*?\b(?:global|constant) (\S+) .*$", re.MULTILINE)
-"""Variables with the addresses of objects of this process. Whatever needs one is refused, as it has no definition."""
+"""Variables that hold addresses of objects of this process. They have no definition, so code that needs one is refused.
+"""
 _ADVICE = ("This error may", "During:", "File ", "Failed in", "<source missing")
-"""What lines of Numba's messages begin with that say nothing of the function."""
+"""Starts of the lines of Numba's messages that say nothing about the function."""
 UNNAMED = "an exception"
-"""What is said of an exception that is made when it is raised."""
+"""Description of an exception that is created when it is raised."""
 
 
 def scalar_text(
     function: Any, operands: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]
 ) -> NumbaText:
-    """The function of numbers, called with the operands and then the literals. Raises Refused."""
+    """Returns the text of the function of scalars, called with the operands and then the literals. Raises Refused."""
     types = _numba_types()
     arguments = [_type(d) for d in operands]
     returned = [_type(d) for d in results]
@@ -64,8 +65,8 @@ def scalar_text(
 def kernel_text(
     function: Any, operands: Sequence[Typed], results: Sequence[Typed], literals: Sequence[Any]
 ) -> NumbaText:
-    """The function of arrays, called with the operands, then the results' memory and then the literals; where it takes
-    no more parameters than operands and literals, it returns the results. Raises Refused."""
+    """Returns the text of the function of arrays. It is called with the operands, the memory of the results and the
+    literals. If it has parameters only for operands and literals, it returns the results instead. Raises Refused."""
     types = _numba_types()
     given = [types.Array(_type(t.dtype), len(t.shape), "C", readonly=True) for t in operands]
     into = [types.Array(_type(t.dtype), len(t.shape), "C") for t in results]
@@ -77,12 +78,12 @@ def kernel_text(
 
 
 def returns(function: Any, operands: int) -> bool:
-    """Whether a function of arrays returns its results: it takes the operands and what has a default."""
+    """Whether a function of arrays returns its results: its parameters are the operands and ones with defaults."""
     return function.__code__.co_argcount - len(function.__defaults__ or ()) <= operands
 
 
 def _numba_types() -> Any:
-    """Numba's types. Raises Refused where there is no Numba."""
+    """Returns Numba's types. Raises Refused if Numba is not installed."""
     try:
         from numba.core import types
     except ImportError as error:
@@ -100,7 +101,7 @@ def _type(dtype: DType) -> Any:
 def _compile(
     function: Any, arguments: Sequence[Any], literals: Sequence[Any], returned: Any, write: Callable[..., None]
 ) -> NumbaText:
-    """The text with a wrapper that `write` fills. Raises Refused for what Numba refuses."""
+    """Returns the text with a wrapper that `write` fills. Raises Refused if Numba rejects the function."""
     from numba import typeof
     from numba.core import compiler, registry
     from numba.core.compiler_lock import global_compiler_lock
@@ -124,18 +125,19 @@ def _compile(
             library.finalize()
         except (NumbaError, NotImplementedError) as error:
             raise Refused("numba-rejects", f"Numba rejects it: {_short(error)}") from None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # in partially supported code
             raise Refused("numba-fails", f"Numba crashed on it: {_short(error)}") from error
         text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
         return _numbered(_INLINE.sub("nounwind", text))
 
 
 def _own_flags() -> Any:
-    """Flags whose error model functions that are called do not inherit: they stay as they were told, for others too."""
+    """Returns a class of flags whose error model is not inherited by the functions that are called. They keep their
+    own, because other callers use them too."""
     from numba.core.compiler import Flags
 
     class Own(Flags):
-        def copy(self) -> Any:  # what Numba hands on
+        def copy(self) -> Any:  # Numba passes this copy on
             made = super().copy()
             made.error_model = "python"
             return made
@@ -144,7 +146,7 @@ def _own_flags() -> Any:
 
 
 def _plain_library() -> Any:
-    """A library of Numba's that is neither optimized nor loaded."""
+    """Returns a class of Numba libraries that are neither optimized nor loaded."""
     from numba.core.codegen import JITCodeLibrary
 
     class Plain(JITCodeLibrary):
@@ -161,22 +163,22 @@ def _plain_library() -> Any:
 
 
 def _short(error: Exception) -> str:
-    """What Numba says, without its advice."""
+    """Returns Numba's message without its advice."""
     text = re.sub(r"\x1b\[[\d;]*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(_ADVICE)]
-    return " ".join(told[:4]) or type(error).__name__
+    kept = [line for line in lines if not line.startswith(_ADVICE)]
+    return " ".join(kept[:4]) or type(error).__name__
 
 
 def _write_wrapper(
     context: Any, library: Any, fndesc: Any, literals: Sequence[Any], write: Callable[..., None]
 ) -> None:
-    """A module with the wrapper, in the library."""
+    """Adds a module with the wrapper to the library."""
     module = library.create_ir_module("wrapper")
     callee = context.declare_function(module, fndesc)
 
     def call(builder: Any, arguments: Sequence[Any]) -> tuple[Any, Any]:
-        """Status and result of the function, called with the arguments and the literals."""
+        """Calls the function with the arguments and the literals. Returns its status and result."""
         constants = [context.get_constant_generic(builder, type, value) for type, value in literals]
         given = [*arguments, *constants]
         return context.call_conv.call_function(builder, callee, fndesc.restype, fndesc.argtypes, given)
@@ -186,8 +188,8 @@ def _write_wrapper(
 
 
 def _code_of(builder: Any, status: Any) -> Any:
-    """The status as an i64: 0, or the address of what describes the exception, or 1 where that is not known. The
-    numbers come in the place of addresses once all is in one module."""
+    """Returns the status as an i64: 0, the address of the record that describes the exception, or 1 if that is unknown.
+    Numbers replace the addresses when all code is in one module."""
     from llvmlite import ir
 
     i64 = ir.IntType(64)
@@ -198,7 +200,7 @@ def _code_of(builder: Any, status: Any) -> Any:
 
 
 def _write_scalar(context: Any, module: Any, fndesc: Any, call: Callable[..., Any], count: int) -> None:
-    """{i64, results...} @SCALAR(operands...), of so many operands."""
+    """Writes {i64, results...} @SCALAR(operands...) with `count` operands."""
     from llvmlite import ir
     from numba.core import types
 
@@ -219,7 +221,7 @@ def _write_kernel(
     context: Any, module: Any, fndesc: Any, call: Callable[..., Any],
     given: tuple[Sequence[Typed], int], returned: Sequence[Typed],
 ) -> None:  # fmt: skip
-    """i64 @KERNEL(ptr operands, ptr results)"""
+    """Writes i64 @KERNEL(ptr operands, ptr results)."""
     from llvmlite import ir
 
     pointer, i64 = ir.PointerType(), ir.IntType(64)
@@ -247,7 +249,7 @@ def _load_pointer(builder: Any, table: Any, index: int) -> Any:
 
 
 def _array(context: Any, builder: Any, type: Any, shape: Sequence[int], data: Any) -> Any:
-    """An array of Numba's over memory: its extents and strides are constants."""
+    """Returns a Numba array over memory. Its extents and strides are constants."""
     from llvmlite import ir
     from numba.np.arrayobj import make_array, populate_array
 
@@ -263,8 +265,8 @@ def _array(context: Any, builder: Any, type: Any, shape: Sequence[int], data: An
 
 
 def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Sequence[Typed], table: Any) -> Any:
-    """Copy the arrays that the function returned to where the program wants them, and free them. The status: not 0
-    where one has another shape."""
+    """Copies the arrays that the function returned into the program's buffers, and frees them. Returns a status, which
+    is not 0 if an array has another shape."""
     from llvmlite import ir
     from numba.core import types
     from numba.np.arrayobj import make_array
@@ -301,7 +303,7 @@ def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Se
 
 
 def _numbered(text: str) -> NumbaText:
-    """The text with the numbers of exceptions in the place of what describes them."""
+    """Returns the text with the numbers of exceptions in place of the records that describe them."""
     pickled = {name: _bytes(data) for name, data in _PICKLED.findall(text)}
     errors = [UNNAMED, "it returned an array of another shape"]
     for name, data in _EXCEPTION.findall(text):
@@ -313,18 +315,18 @@ def _numbered(text: str) -> NumbaText:
 
 
 def _bytes(escaped: str) -> bytes:
-    """The bytes of a string in LLVM text."""
+    """Returns the bytes of a string in LLVM text."""
     found = re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), escaped.replace("\\\\", "\\5C"))
     return found.encode("latin-1")
 
 
 def _exception(data: bytes) -> str:
-    """What Numba would raise: `ValueError: no (in f, model.py:12)`."""
+    """Returns a description of the exception that Numba would raise: `ValueError: no (in f, model.py:12)`."""
     try:
         kind, arguments, place = pickle.loads(data)
-    except Exception:  # of an exception that is no name in a module
+    except Exception:  # the exception is not a name in a module
         return UNNAMED
     name = getattr(kind, "__name__", "Exception") if kind is not None else "AssertionError"
-    told = ", ".join(map(str, arguments or ()))
+    kept = ", ".join(map(str, arguments or ()))
     where = f" (in {place[0]}, {str(place[1]).rpartition('/')[2]}:{place[2]})" if place else ""
-    return f"{name}{f': {told}' if told else ''}{where}"
+    return f"{name}{f': {kept}' if kept else ''}{where}"

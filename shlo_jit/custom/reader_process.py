@@ -1,9 +1,9 @@
-"""A process of its own that reads the LLVM code of a user's and compiles it for a target once: LLVM ends the process
-for some code that is damaged, or that a target has no instructions for, and that shall not be the user's.
+"""Reads a user's LLVM code and compiles it once for a target, in a separate process. LLVM aborts the process on damaged
+code and on code that a target has no instructions for; the user's process must survive that.
 
     python reader_process.py text|bitcode TRIPLE CPU FEATURES  < code  > text, a zero, object
 
-Nothing of the package is imported here.
+Imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import llvmlite.binding as llvm
 _TARGET_ATTRIBUTES = re.compile(r' ?"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _GROUP = re.compile(r"^attributes #\d+ = \{[^\n]*", re.MULTILINE)
 _GUARDS = re.compile(r" (?:ssp|sspstrong|sspreq)\b(?!\")")
-"""Of the stack, with a function of libc's that libraries do not have."""
+"""Attributes of stack protectors. They call a function of libc that libraries do not have."""
 _EMPTY_GROUP = re.compile(r"^(attributes #\d+ = \{) *\}", re.MULTILINE)
 
 
 def without_target(text: str) -> str:
-    """The text without what functions say of the machine that they are for, which is the program's."""
+    """Returns the text without the target attributes of functions; the program's target applies."""
     text = _GROUP.sub(lambda found: _GUARDS.sub("", found[0]), _TARGET_ATTRIBUTES.sub("", text))
     return _EMPTY_GROUP.sub(r'\1 "empty" }', text)
 

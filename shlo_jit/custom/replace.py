@@ -1,6 +1,6 @@
-"""What becomes of a custom call whose target is code: ops in its place, or a call of machine code.
+"""Replaces a custom call whose target is code by ops, or by a call of machine code.
 
-custom_call @wave(%x, %y)   ->   multiply, sine, add ...                          what can be lifted
+custom_call @wave(%x, %y)   ->   multiply, sine, add ...                          if it can be lifted
 custom_call @wave(%x, %y)   ->   custom_call @shlo_jit.machine_code(%x, %y)       a loop over elements, or arrays
 """
 
@@ -34,7 +34,7 @@ ALIASES = "output_operand_aliases"
 
 
 def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """The values that stand for a call's results. Raises UnsupportedError for code that cannot be compiled."""
+    """Returns the values that replace a call's results. Raises UnsupportedError for code that cannot be compiled."""
     outside = rw.current
     rw.current = _within(op, code)
     try:
@@ -50,8 +50,8 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
         reason = refusal.reason
     finally:
         rw.current = outside
-    # Outside of the handler, so that the error does not keep the frames of the refusal: these have objects of LLVM's,
-    # which have to be freed in order, and the garbage collector has none.
+    # Raised outside of the handler, so that the error does not keep the frames of the refusal alive. These hold LLVM
+    # objects, which have to be freed in order. The garbage collector guarantees no order.
     name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
     raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {reason.text}", op.span, label=reason.code))
 
@@ -68,14 +68,14 @@ def _check_types(op: Op, operands: Sequence[Value]) -> None:
 
 # ---------------------------------------------------------------------- elements
 class _Scalars(NamedTuple):
-    """Code of numbers."""
+    """Code of a function of scalars."""
 
     text: str
     errors: tuple[str, ...] = ()
 
 
 def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """Ops, or a loop over elements."""
+    """Lifts the code to ops; if that fails, emits a loop over elements."""
     shape = op.result.tensor.extents
     for value in (*operands, *op.results):
         number = value.tensor.rank == 0 and value in operands
@@ -89,7 +89,7 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
         function = read(made.text)
         return lift(rw, function, [_parts(rw, v) for v in operands], shape, results)
     except Refused as refusal:
-        del rw.blocks[depth:]  # the regions of loops that it was in
+        del rw.blocks[depth:]  # the regions of loops that were being written
         del rw.block.ops[before:]
         why = refusal.reason
     numbers = [v.tensor.rank == 0 for v in operands]
@@ -100,13 +100,13 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
 
 
 def _within(op: Op, code: CustomCode) -> Op:
-    """The call as the place of the ops that are written for it: they name the function, too."""
+    """Returns the call as the location of the ops that are written for it. They name the function too."""
     source = op.source if op.span is None else op.source.within(code.name)
     return Op(op.name, [], [], op.attributes, None, source, op.start, op.end)
 
 
 def _parts(rw: Rewriter, value: Value) -> Any:
-    """A complex number as its parts."""
+    """Returns a complex value as its parts."""
     if not value.tensor.storage.is_complex:
         return value
     from shlo_jit.passes import build as mk
@@ -121,10 +121,10 @@ def _scalars(code: CustomCode, target: Target, op: Op, types: Sequence[DType], r
     assert isinstance(code, Elementwise)
     literals = _literals(code.function, op, len(types))
     key = code.digest, tuple(d.name for d in (*types, *results)), len(types), tuple(map(repr, literals))
-    return _once(code, key, lambda: _of_numba(code.function, types, results, literals))
+    return _once(code, key, lambda: _from_numba(code.function, types, results, literals))
 
 
-def _of_numba(function: Any, types: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]) -> _Scalars:
+def _from_numba(function: Any, types: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]) -> _Scalars:
     made = numba_text.scalar_text(function, types, results, literals)
     return _Scalars(defined(made.text), made.errors)
 
@@ -163,7 +163,8 @@ def _without(op: Op, names: Sequence[str]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------- both
 def _literals(function: Any, op: Op, taken: int) -> list[Any]:
-    """Values of the parameters behind those that are taken: attributes of the call of their names, or defaults."""
+    """Returns the values of the parameters after the first `taken`: attributes of the call with their names, or
+    defaults."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     if len(names) < taken:
@@ -185,7 +186,7 @@ def _literals(function: Any, op: Op, taken: int) -> list[Any]:
 
 
 def _once(code: Any, key: Any, make: Callable[[], Any]) -> Any:
-    """What was made of the code for a key; nothing is kept of code that is known by nothing but itself."""
+    """Returns the result of `make`, cached by key. Nothing is cached for code that has no digest."""
     if not code.digest:
         return make()
     if key not in code.made:
@@ -210,7 +211,7 @@ def _machine_code(
 
 
 def _call(rw: Rewriter, op: Op, operands: list[Value], code: MachineCode) -> Sequence[Value]:
-    """The call of machine code; buffers lie as the call says."""
+    """Emits the call of machine code. The layouts of its buffers are those of the original call."""
     kept = {k: op.attributes[k] for k in (*LAYOUTS, "has_side_effect") if k in op.attributes}
     attributes = {"call_target_name": CODE, "code": code, **kept}
     return rw.emit(op.name, operands, [r.type for r in op.results], attributes)

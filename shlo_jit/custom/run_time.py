@@ -1,7 +1,7 @@
-"""What Numba's code expects of Numba's run time, as LLVM text: memory for arrays, and the strides of a reshaped array
-where it is dense (else Numba raises that it would have to be copied). References are counted by the code itself.
+"""Functions of Numba's run time that Numba's code calls, as LLVM text. They allocate memory for arrays, and compute the
+strides of a reshaped dense array (for others, Numba raises that a copy is needed). The code itself counts references.
 
-Memory has a head, as Numba knows it: {references, destructor, its argument, data, size, allocator}.
+Memory starts with the header that Numba defines: {references, destructor, its argument, data, size, allocator}.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ RUN_TIME = frozenset(_FUNCTIONS)
 
 
 def run_time_text(names: Iterable[str]) -> str:
-    """A module with those of the functions that there are, and what they call, to be linked with what calls them."""
+    """Returns a module with the named functions that exist here and everything they call, to be linked with the
+    callers."""
     wanted: dict[str, None] = {}
     todo = [name for name in names if name in RUN_TIME]
     while todo:

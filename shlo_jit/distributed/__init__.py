@@ -1,1 +1,1 @@
-"""Programs for grids of processes, before they are compiled and while that is arranged."""
+"""Programs for grids of processes: their partitioning and compilation."""

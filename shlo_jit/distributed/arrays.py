@@ -1,4 +1,4 @@
-"""Global arrays cut over processes, and put together again."""
+"""Splits global arrays over processes, and joins them again."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from shlo_jit.runtime.distributed import signature
 
 
 class GlobalArrays:
-    """The arguments and results of a program on global arrays, which `num_partitions` processes share in each of
+    """Arguments and results of a program on global arrays. `num_partitions` processes share them in each of
     `num_replicas` rows."""
 
     def __init__(
         self, ports: tuple[Sequence[Port], Sequence[Port]], cuts: tuple[Cuts, Cuts], grid: tuple[int, int]
     ) -> None:
-        """`ports` and `cuts`: of the whole arguments and results."""
+        """`ports` and `cuts` describe the global arguments and results."""
         self._inputs = tuple(ports[0])
         self.inputs, self.outputs = (tuple(map(signature, side)) for side in ports)
         self._cut_inputs, self._cut_outputs = cuts
         self._replicas, self._partitions = grid
 
     def split(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[list[np.ndarray]]:
-        """The arrays of each process: parts are views. Raises TypeError and ValueError for arguments that do not
-        fit."""
+        """Returns the arrays of each process; parts are views. Raises TypeError and ValueError for arguments that do
+        not fit."""
         if named:
             arguments = arranged(arguments, named, self._inputs)
         check_count(len(arguments), self._inputs)
@@ -40,7 +40,7 @@ class GlobalArrays:
         return row * self._replicas
 
     def joined(self, results: list[Any]) -> Any:
-        """The results of the whole, from those of each process: of replicas, which agree, the first's."""
+        """Returns the global results, joined from those of each process. Replicas agree, so the first one is used."""
         rows = [r if isinstance(r, tuple) else (r,) for r in results[: self._partitions]]
         out = tuple(
             rows[0][i] if cut is None else cut.assemble([row[i] for row in rows])

@@ -1,4 +1,4 @@
-"""Shardings of a valid module that make no sense, found by making the program that each process runs."""
+"""Finds inconsistent shardings of a valid module by deriving the program that each process runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from shlo_jit.ir.core import Module, walk
 
 
 def sharding_errors(module: Module) -> list[Diagnostic]:
-    """What compiling would refuse as invalid about the computations on parts of a valid module: the first such error.
-    What is valid and not supported is no error here."""
+    """Returns the first error that compiling a valid module would report about its computations on parts. Valid but
+    unsupported programs have no errors here."""
     if not any(is_manual(op) for op in walk(module.body)):
         return []
     from shlo_jit.distributed.global_arrays import grid_of, local_program

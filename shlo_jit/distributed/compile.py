@@ -1,4 +1,4 @@
-"""Compilation for a grid of processes: the options of each program, and who is at the other end of its channels."""
+"""Compilation for a grid of processes: the options of each program, and the endpoints of its channels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shlo_jit.lower.planned import PlannedFunction
 
 Programs = Sequence[Sequence[str]]
-"""Of each replica, the entry of each of its partitions."""
+"""Entries of the partitions of each replica."""
 
 
 def compile_distributed(
@@ -42,8 +42,9 @@ def compile_distributed(
     time_out: float,
     threads: int | None,
 ) -> DistributedExecutable:
-    """`options.num_replicas` x `options.num_partitions` processes run `options.entry`, or what `programs` names.
-    `threads`: of each process, by default as many as there are CPUs for. Raises as `api.compile`."""
+    """Compiles a program that `options.num_replicas` x `options.num_partitions` processes run: `options.entry`, or the
+    entries that `programs` names. `threads` is the number per process; by default, the CPUs are divided among the
+    processes. Raises as `api.compile`."""
     near = options.processes
     if transport == "mpi":
         processes = world()
@@ -98,7 +99,7 @@ def compile_distributed(
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:
-    """Of the tensors among arguments and results; tokens are nobody's."""
+    """Returns the global arrays of the tensors among arguments and results. Tokens belong to no array."""
     block = function.block()
     inputs = _ports(argument_names(function), block.arguments, local.inputs)
     outputs = _ports(result_names(function), block.terminator.operands, local.outputs)
@@ -112,8 +113,8 @@ def _ports(names: Sequence[str], values: Sequence[Value], cuts: Cuts) -> tuple[l
 
 
 def _channels(module: Module, entries: Sequence[str]) -> Mapping[int, tuple[tuple[int, int], ...]]:
-    """Who sends to whom over the channels that say nothing of it: where one process's program sends and another's
-    receives, these two."""
+    """Returns sender and receiver of the channels whose ops do not name them. If the program of one process sends and
+    that of one other process receives, these two are the endpoints."""
     ends: dict[int, tuple[set[int], set[int]]] = {}
     for rank, entry in enumerate(entries):
         for op in _ops_of(module, entry):
@@ -127,7 +128,7 @@ def _channels(module: Module, entries: Sequence[str]) -> Mapping[int, tuple[tupl
 
 
 def _ops_of(module: Module, entry: str) -> Iterator[Op]:
-    """The ops of a function and of those it calls."""
+    """Yields the ops of a function and of those it calls."""
     left, seen = [entry], set()
     while left:
         name = left.pop()

@@ -1,11 +1,10 @@
-"""Which dimension of an op's results each dimension of its operands becomes: what is cut along one is cut along the
-other.
+"""Maps each dimension of an op's operands to a dimension of its results: if one is split, so is the other.
 
     transpose %x, permutation = [1, 0]        %x: (1, 0)
     dot_general %x: 8x4, %y: 4x2              %x: (0, None), %y: (None, 1)
     reshape %x: 2x3x4 to 6x4                  %x: (0, None, 1)
 
-All results of an op are alike in this. Of an op that is not here, nothing is known.
+All results of an op have the same map. Nothing is known about an op that is not here.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from shlo_jit.ops import OPS
 from shlo_jit.ops.contract import dims_of
 
 DimensionMap = tuple[int | None, ...]
-"""For each dimension of an operand, that of the results, or None."""
+"""Result dimension of each dimension of an operand, or None."""
 Rule = Callable[[Op], Sequence[DimensionMap]]
-"""A map for each of the first operands, those that matter."""
+"""Returns a map for each of the first operands, those that matter."""
 
 
 def dimension_maps(op: Op) -> Sequence[DimensionMap]:
-    """Of an op on tensors of known ranks; of the operands that are left out, no dimension is one of the results'."""
+    """Returns the maps of an op on tensors of known ranks. An operand without a map shares no dimension with the
+    results."""
     record = OPS.get(op.name)
     if record is not None and record.has("elementwise"):
         return [_same(v) if _rank(v) == _rank(op.result) else (None,) * _rank(v) for v in op.operands]
@@ -45,7 +45,7 @@ def _same(value: Value) -> DimensionMap:
 
 
 def _first(op: Op) -> Sequence[DimensionMap]:
-    """The first operand's; where an extent differs, only part of it is there, which is not cut."""
+    """Returns the map of the first operand. A dimension whose extent changes is not split."""
     return [_same(op.operands[0])]
 
 
@@ -54,18 +54,18 @@ def _all(op: Op) -> Sequence[DimensionMap]:
 
 
 def _solve(op: Op) -> Sequence[DimensionMap]:
-    """The right-hand sides'."""
+    """Returns the map of the right-hand sides."""
     a, b = op.operands
     return [(None,) * _rank(a), _same(b)]
 
 
 def _updated(op: Op) -> Sequence[DimensionMap]:
-    """The operand's, and those of the update that are whole dimensions."""
+    """Returns the maps of the operand and of the update. Only dimensions that the update covers are split."""
     return [_same(v) for v in op.operands[:2]]
 
 
 def _but(rank: int, gone: Sequence[int]) -> DimensionMap:
-    """Dimensions in order, but those that are gone."""
+    """Returns the map of dimensions in order, except those in `gone`."""
     left = [d for d in range(rank) if d not in gone]
     return tuple(None if d in gone else left.index(d) for d in range(rank))
 
@@ -85,7 +85,8 @@ def _transpose(op: Op) -> Sequence[DimensionMap]:
 
 
 def _reshape(op: Op) -> Sequence[DimensionMap]:
-    """Where as many elements lie before a dimension of both, parts along the one are parts along the other."""
+    """Returns the map of a reshape. If equally many elements precede two dimensions, parts along one are parts along
+    the other."""
     before, after = _shape(op.operands[0]), _shape(op.result)
     starts: dict[int, int] = {}
     count = 1
@@ -128,7 +129,7 @@ def _convolution(op: Op) -> Sequence[DimensionMap]:
 
 
 def _gather(op: Op) -> Sequence[DimensionMap]:
-    """Whole dimensions of the operand, and those of the indices that are batches."""
+    """Returns the maps of the operand's whole dimensions and of the batch dimensions of the indices."""
     numbers = op.attributes["dimension_numbers"]
     offsets = dims_of(numbers, "offset_dims")
     gone = (*dims_of(numbers, "collapsed_slice_dims"), *dims_of(numbers, "operand_batching_dims"))

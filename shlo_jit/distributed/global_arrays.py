@@ -1,13 +1,13 @@
-"""Programs on global arrays, with computations on parts of them, as one process of several runs them.
+"""Derives, from a program on global arrays with computations on parts, the program that each process runs.
 
-What is outside of the computations on parts, every process computes, on whole arrays. Before such a computation each
-process takes its parts of the operands, and behind it the parts of the results are put together, but where that is for
-nothing: what the program's arguments, or functions' arguments, are only cut into comes as parts, and results that are
-put together leave as parts.
+Every process computes the ops outside of the computations on parts, on whole arrays. Before such a computation, each
+process takes its parts of the operands; after it, the parts of the results are assembled. Both are avoided where they
+are unnecessary. An argument of the program, or of a function, that is only split arrives as a part. A result that is
+assembled at the end leaves as a part.
 
     func @main(%x: 8x4)                                       func @main(%x: 4x4)
       %0 = manual_computation(%x) in [{"d"}] out [{"d"}]  ->    %0 = negate %x
-        (%y: 4x4) { return negate %y }                          return %0
+             (%y: 4x4) { return negate %y }                     return %0
       return %0
 """
 
@@ -34,19 +34,19 @@ Cuts = tuple[TileAssignment | None, ...]
 
 @dataclass(frozen=True)
 class LocalProgram:
-    """A program as each process of a grid runs it, and what the caller's arrays are cut into."""
+    """A program as each process of a grid runs it, and how the caller's arrays are split."""
 
     module: Module
-    """In ordinary ops; what a process does that others do not follows from its `partition_id`."""
+    """Program in ordinary ops. A process differs from the others only by its `partition_id`."""
     inputs: Cuts
-    """How each argument of the entry is cut; None where every process takes the whole array."""
+    """Tile assignment of each argument of the entry; None if every process takes the whole array."""
     outputs: Cuts
-    """How each result is cut; None where every process gives the whole array."""
+    """Tile assignment of each result; None if every process returns the whole array."""
 
 
 def grid_of(module: Module) -> tuple[int, int]:
-    """`mhlo.num_replicas` and `mhlo.num_partitions` of a module; 1 where it does not say. Raises VerifyError for what
-    is not a positive number."""
+    """Returns `mhlo.num_replicas` and `mhlo.num_partitions` of a module; 1 if an attribute is missing. Raises
+    VerifyError if one is not a positive number."""
     return _count(module, "mhlo.num_replicas"), _count(module, "mhlo.num_partitions")
 
 
@@ -61,10 +61,10 @@ def _count(module: Module, name: str) -> int:
 
 @deeply
 def local_program(module: Module, entry: str, num_partitions: int) -> LocalProgram | None:
-    """The program as each of `num_partitions` processes runs it; None where it has no computations on parts.
+    """Returns the program as each of `num_partitions` processes runs it; None if it has no computations on parts.
 
-    The module is a valid one. Raises StableHLOError at an op whose shardings make no sense (VerifyError, ParseError),
-    or whose meaning is not supported (UnsupportedError).
+    The module is valid. Raises StableHLOError at an op whose shardings are inconsistent (VerifyError, ParseError), or
+    whose meaning is not supported (UnsupportedError).
     """
     functions = [f for f in module.functions() if not is_declaration(f)]
     if not any(is_manual(op) for f in functions for op in walk(f.block())):
@@ -80,7 +80,7 @@ def local_program(module: Module, entry: str, num_partitions: int) -> LocalProgr
 
 
 def with_functions(module: Op, functions: dict[int, Op]) -> Op:
-    """The module with other functions in place of those (by id)."""
+    """Returns the module with functions replaced (by the id of the old one)."""
     ops: list[Op] = []
     for op in module.block().ops:
         if op.name == "builtin.module":
@@ -93,13 +93,13 @@ def with_functions(module: Op, functions: dict[int, Op]) -> Op:
 
 @dataclass
 class _Function:
-    """A function made local, with what its callers have to know."""
+    """A function made local, with the facts that its callers need."""
 
     op: Op
     inputs: Cuts
     outputs: Cuts
     axes: set[str] = field(default_factory=set)
-    """Along which it, or what it calls, computes on parts."""
+    """Axes along which the function, or one that it calls, computes on parts."""
 
 
 class _Maker:
@@ -114,7 +114,7 @@ class _Maker:
         for op in walk(module.body):
             calls[callee_of(op) or ""] += 1
             self.named |= set(_names(op))
-        if calls[entry]:  # its arguments are the caller's, and those of calls
+        if calls[entry]:  # its arguments come both from the caller and from calls
             self.named.add(entry)
 
     def function(self, name: str) -> _Function:
@@ -123,8 +123,9 @@ class _Maker:
         return self.made[name]
 
     def local(self, function: Op, is_named: bool) -> _Function:
-        """A function whose arguments are parts where all that is made of them are the same parts, and whose results
-        are parts where they are put together at its end; not one whose type is named by other ops than calls."""
+        """Makes a function local. An argument becomes a part if all its uses take the same part; a result becomes a
+        part if it is assembled at the end. Neither happens if other ops than calls name the function, since its type
+        must not change."""
         manual = ManualOps(function, self.meshes, self.devices)
 
         def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -147,13 +148,13 @@ class _Maker:
 
 
 def callee_of(op: Op) -> str | None:
-    """The function that an op calls."""
+    """Returns the name of the function that an op calls."""
     callee = op.attributes.get("callee") if op.name in CALLS else None
     return callee.name if isinstance(callee, SymbolRef) else None
 
 
 def _names(op: Op) -> Iterator[str]:
-    """Functions that an op refers to, but for the one that it calls."""
+    """Yields the functions that an op refers to, except the one that it calls."""
     todo: list[Any] = [value for key, value in op.attributes.items() if key not in ("callee", "sym_name")]
     while todo:
         value = todo.pop()
@@ -166,7 +167,7 @@ def _names(op: Op) -> Iterator[str]:
 
 
 def _call(rw: Rewriter, op: Op, operands: list[Value], callee: _Function) -> list[Value]:
-    """The call, with parts of operands and wholes of results where the callee takes and gives parts."""
+    """Emits the call, with parts of operands and whole results where the callee takes and returns parts."""
     arguments, results = callee.op.block().arguments, callee.op.block().terminator.operands
     given = [
         value if tiles is None else emit_part(rw, value, tiles, argument.type)
@@ -181,7 +182,8 @@ def _call(rw: Rewriter, op: Op, operands: list[Value], callee: _Function) -> lis
 
 # ---------------------------------------------------------------------------- the edge of a function
 def _parts_of_arguments(block: Block) -> Cuts:
-    """How each argument is cut of which only parts are read; it becomes an argument that is the part."""
+    """Returns the tile assignments of the arguments of which only parts are read. Such an argument is replaced by its
+    part."""
     uses: dict[Value, list[Op]] = {argument: [] for argument in block.arguments}
     for op in walk(block):
         for value in op.operands:
@@ -199,7 +201,7 @@ def _parts_of_arguments(block: Block) -> Cuts:
 
 
 def _parts_of_results(block: Block) -> Cuts:
-    """How each result is cut that is put together; the part is returned in its place."""
+    """Returns the tile assignments of the results that are assembled at the end. The part is returned instead."""
     found: list[TileAssignment | None] = []
     returned = block.terminator.operands
     for i, value in enumerate(returned):
@@ -211,7 +213,7 @@ def _parts_of_results(block: Block) -> Cuts:
 
 
 def _trimmed(function: Op, inputs: Cuts, outputs: Cuts) -> Op:
-    """Without parts of arguments that are the part already, and without what nobody reads."""
+    """Removes `part` ops of arguments that are parts already, and unused ops."""
     used: set[Value] = set()
     for op in reversed(list(walk(function.block()))):
         if op.name not in (PART, WHOLE) or op.result in used:
@@ -234,5 +236,5 @@ def _trimmed(function: Op, inputs: Cuts, outputs: Cuts) -> Op:
 
 
 def _without_sharding(attributes: DictAttr) -> DictAttr:
-    """Attributes of an argument or result that has become a part."""
+    """Returns the attributes of an argument or result that has become a part."""
     return DictAttr(tuple((key, value) for key, value in attributes.items if key not in SHARDINGS))

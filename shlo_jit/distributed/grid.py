@@ -1,4 +1,4 @@
-"""How many processes a program is for, found out at little cost: most are for one."""
+"""Cheap detection of the number of processes that a program is for. Most programs are for one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from shlo_jit import pipeline
 from shlo_jit.sources import Artifact, ProgramSource, Text
 
 MARKS = ("sdy.manual_computation", "SPMDFullToShardShape", "SPMDShardToFullShape")
-"""What programs on global arrays have somewhere in their texts."""
+"""Marks in the text of programs on global arrays."""
 
 
 def wanted_grid(source: ProgramSource, given: tuple[int | None, int | None], partitions: int = 1) -> tuple[int, int]:
-    """Replicas and partitions: those asked for, or of a program on global arrays those that its module says, or so many
-    partitions. Raises StableHLOError for a module that says nonsense."""
+    """Returns replicas and partitions: the requested ones, else, for a program on global arrays, those that its module
+    names. Otherwise returns 1 replica and `partitions`. Raises StableHLOError if the module's numbers are invalid."""
     if given == (None, None) and _may_be_global(source):
         from shlo_jit.distributed.global_arrays import grid_of
 
@@ -20,7 +20,7 @@ def wanted_grid(source: ProgramSource, given: tuple[int | None, int | None], par
 
 
 def mpi_processes() -> int:
-    """How many mpiexec has started. Raises as `runtime.transport.world.world`."""
+    """Returns the number of processes that mpiexec started. Raises as `runtime.transport.world.world`."""
     from shlo_jit.runtime.transport.world import world
 
     return world().size
@@ -29,7 +29,7 @@ def mpi_processes() -> int:
 def _may_be_global(source: ProgramSource) -> bool:
     if isinstance(source, Text):
         return any(mark in source.text for mark in MARKS)
-    if isinstance(source, Artifact):  # where an op's name stands without its dialect
+    if isinstance(source, Artifact):  # names of ops have no dialect there
         return any(mark.removeprefix("sdy.").encode() in source.rest for mark in MARKS)
     from shlo_jit.distributed.manual import is_manual
     from shlo_jit.ir.core import walk

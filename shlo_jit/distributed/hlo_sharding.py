@@ -1,4 +1,4 @@
-"""Shardings as XLA writes them in strings, `mhlo.sharding` of an op, to tile assignments.
+"""Converts shardings in XLA's string form, the `mhlo.sharding` of an op, to tile assignments.
 
 sharding  ::= `{` (`replicated` | tiled) `}`
 tiled     ::= `devices` `=` `[` integers `]` (`<=` `[` integers `]` (`T` `(` integers `)`)? | integers) last?
@@ -18,12 +18,13 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op
 
 SUBGROUPS = ("manual", "replicated")
-"""Kinds of devices that have one tile."""
+"""Kinds of device subgroups whose devices share a tile."""
 
 
 def hlo_tile_assignment(op: Op, text: str, rank: int, devices: int) -> TileAssignment:
-    """How a value of some rank is cut. Raises ParseError for another text, VerifyError for one that makes no sense,
-    UnsupportedError for a sharding that gives a device no part, or of another number of devices."""
+    """Returns how a value of some rank is split. Raises ParseError for another text, and VerifyError for an
+    inconsistent one. Raises UnsupportedError for a sharding that gives a device no part, or that is for another number
+    of devices."""
     r = Reader(op, text)
     r.expect("{")
     if r.accept("replicated"):
@@ -39,7 +40,7 @@ def hlo_tile_assignment(op: Op, text: str, rank: int, devices: int) -> TileAssig
 
 
 def _tiled(r: Reader, rank: int, devices: int) -> TileAssignment:
-    """tiled"""
+    """Parses tiled."""
     for token in ("devices", "=", "["):
         r.expect(token)
     tiles = r.integers("]")
@@ -52,14 +53,14 @@ def _tiled(r: Reader, rank: int, devices: int) -> TileAssignment:
     ids = _iota(r, devices) if r.accept("<=") else _listed(r)
     last = _last(r)
     if len(tiles) != rank + last:
-        refuse(r.op, f"the sharding {r.text} is one of rank {len(tiles) - last}, the value's rank is {rank}")
+        refuse(r.op, f"the sharding {r.text} has rank {len(tiles) - last}, but the value has rank {rank}")
     if sorted(ids) != list(range(devices)):
         refuse(r.op, f"the sharding {r.text} should name each of {devices} devices once")
     return TileAssignment(tiles[:rank], ids)
 
 
 def _iota(r: Reader, devices: int) -> tuple[int, ...]:
-    """`[` integers `]` (`T` `(` integers `)`)?"""
+    """Parses `[` integers `]` (`T` `(` integers `)`)?"""
     r.expect("[")
     shape = r.integers("]")
     order = tuple(range(len(shape)))
@@ -72,7 +73,7 @@ def _iota(r: Reader, devices: int) -> tuple[int, ...]:
 
 
 def _listed(r: Reader) -> tuple[int, ...]:
-    """integers"""
+    """Parses integers."""
     found = [r.integer()]
     while r.accept(","):
         found.append(r.integer())
@@ -80,7 +81,7 @@ def _listed(r: Reader) -> tuple[int, ...]:
 
 
 def _last(r: Reader) -> int:
-    """last; how many of the tile dimensions are none of the value's"""
+    """Parses last. Returns the number of trailing tile dimensions that are not dimensions of the value."""
     if r.accept("last_tile_dim_replicate"):
         return 1
     if not r.accept("last_tile_dims"):

@@ -1,11 +1,11 @@
-"""Computations on parts, in either spelling, to their bodies between parts of operands and wholes of results.
+"""Replaces computations on parts, in either spelling, by their bodies between `part` and `whole` ops.
 
     manual_computation(x) { body }                ->   whole(body(part(x)))
     custom_call @SPMDFullToShardShape(x)          ->   part(x)
     custom_call @SPMDShardToFullShape(x)          ->   whole(x)
     sharding_constraint(x), @Sharding(x) ...      ->   x
 
-A computation on parts may be inside another, along axes that the outer one leaves alone.
+A computation on parts may be nested in another, along axes that the outer one does not use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TO_PART, TO_WHOLE, ANNOTATION = "SPMDFullToShardShape", "SPMDShardToFullShape", 
 
 
 def target_of(op: Op) -> str:
-    """The target of a custom call; "" of another op."""
+    """Returns the target of a custom call; "" for another op."""
     return op.attributes["call_target_name"] if op.name == "stablehlo.custom_call" else ""
 
 
@@ -37,14 +37,14 @@ def is_manual(op: Op) -> bool:
 
 
 class ManualOps:
-    """Replaces them in one function."""
+    """Replaces the computations on parts of one function."""
 
     def __init__(self, function: Op, meshes: Mapping[str, Op], devices: int):
         self.function = function
         self.meshes = meshes
         self.devices = devices
         self.bound: list[str] = []
-        """The manual axes of the computations around the op at hand."""
+        """Manual axes of the computations that enclose the current op."""
         self.axes: set[str] = set()
         """All manual axes of the function."""
 
@@ -62,7 +62,7 @@ class ManualOps:
 
     # ------------------------------------------------------------------ Shardy's spelling
     def computation(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
-        """The body in place, of parts of the operands; the wholes of what it gives."""
+        """Writes the body in place, on parts of the operands. Returns the whole results."""
         if len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
             refuse(op, "should have one region of one block")
         axes, body = manual_axes(op), op.block()
@@ -86,7 +86,7 @@ class ManualOps:
     def assignments(
         self, op: Op, attribute: str, axes: Sequence[str], wholes: Sequence[Value], parts: Sequence[Value]
     ) -> list[TileAssignment]:
-        """How the operands, or the results, are cut."""
+        """Returns how the operands, or the results, are split."""
         shardings = shardings_of(op, attribute, self.meshes)
         word = "operand" if attribute == "in_shardings" else "result"
         if not len(shardings) == len(wholes) == len(parts):
@@ -106,7 +106,7 @@ class ManualOps:
 
     # ------------------------------------------------------------------ the spelling with custom calls
     def to_part(self, rw: Rewriter, op: Op, value: Value) -> Value:
-        """The operand is cut as its own sharding says."""
+        """Returns the part of the operand, split by its own sharding."""
         text = self.sharding_of(op.operands[0])
         if text is None:
             refuse(op, "its operand has no mhlo.sharding, which says how it is cut into parts")
@@ -114,7 +114,7 @@ class ManualOps:
         return emit_part(rw, value, tiles, op.result.type)
 
     def to_whole(self, rw: Rewriter, op: Op, value: Value) -> Value:
-        """The result is cut as the op's sharding says."""
+        """Returns the whole of the operand, split by the op's sharding."""
         text = op.attributes.get("mhlo.sharding")
         if not isinstance(text, str):
             refuse(op, "has no mhlo.sharding, which says how the result is cut into parts")
@@ -130,7 +130,7 @@ class ManualOps:
         return tiles
 
     def sharding_of(self, value: Value) -> str | None:
-        """`mhlo.sharding` of the op that makes a value, or of the function's argument."""
+        """Returns `mhlo.sharding` of the op that defines a value, or of the function's argument."""
         every = self.function.attributes.get("arg_attrs")
         if value.op is not None:
             found = value.op.attributes.get("mhlo.sharding")
@@ -140,7 +140,7 @@ class ManualOps:
 
 
 def refuse_call(op: Op, callee: str, axis: str) -> None:
-    """Raises VerifyError at a call from a computation on parts of a function with one along the same axis."""
+    """Raises VerifyError at a call in a computation on parts, if the callee computes on parts along the same axis."""
     text = (
         f"{op.name}: @{callee} computes on parts along axis {axis!r}, which is manual in a computation around the call"
     )

@@ -1,9 +1,9 @@
-"""Two ops of our own, that stand in a program while it is made local: a value's part, and the whole of parts.
+"""Two internal ops that exist while a program is made local: the part of a value, and the whole of parts.
 
     part(x)    this process's part of a value that every process has
-    whole(x)   the value, of which each process has a part
+    whole(x)   the value of which each process has a part
 
-Both have the tile assignment as an attribute. `written_out` replaces them by ops of StableHLO.
+Both have the tile assignment as an attribute. `written_out` replaces them by StableHLO ops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PART, WHOLE = "distributed.part", "distributed.whole"
 
 
 def emit_part(rw: Rewriter, value: Value, tiles: TileAssignment, local: Type) -> Value:
-    """This process's part of a value; of what was put together of such parts, the part that there was."""
+    """Emits this process's part of a value. If the value was assembled from such parts, returns the existing part."""
     if value.type == local and tiles.summands == 1:
         return value
     made = value.op
@@ -36,24 +36,24 @@ def emit_part(rw: Rewriter, value: Value, tiles: TileAssignment, local: Type) ->
 
 
 def emit_whole(rw: Rewriter, value: Value, tiles: TileAssignment, whole: Type) -> Value:
-    """The value that the processes have the parts of."""
+    """Emits the value of which the processes have parts."""
     return value if value.type == whole and tiles.summands == 1 else rw.emit1(WHOLE, [value], whole, {"tiles": tiles})
 
 
 def assignment(op: Op) -> TileAssignment:
-    """How the whole of a part, or of parts, is cut."""
+    """Returns the tile assignment of a `part` or `whole` op."""
     return op.attributes["tiles"]
 
 
 def check_parts(op: Op, what: str, whole: Type, tiles: TileAssignment, local: Type) -> None:
-    """Raises VerifyError where `local` is not the type of a part of a `whole`, UnsupportedError where that cannot be
-    cut into equal parts."""
+    """Checks the type of a part. Raises VerifyError if `local` is not the type of a part of a `whole`, and
+    UnsupportedError if the whole cannot be split into equal parts."""
     if not isinstance(whole, TensorType):
         if tiles.tiles or local != whole:
             _refuse_type(op, what, type_text(whole), local)
         return
     if whole.shape is not None and len(whole.shape) != len(tiles.tiles):
-        text = f"{op.name}: {what} is {type_text(whole)}, but its sharding is one of rank {len(tiles.tiles)}"
+        text = f"{op.name}: {what} is {type_text(whole)}, but its sharding has rank {len(tiles.tiles)}"
         raise VerifyError(diagnose(text, op.span, op=op.name, label="sharding", found=type_text(whole)))
     expected = whole if tiles.is_whole else tensor(_part_shape(op, what, whole, tiles), whole.dtype)
     if expected != local:
@@ -79,7 +79,7 @@ def _refuse_type(op: Op, what: str, expected: str, local: Type) -> NoReturn:
 
 # ---------------------------------------------------------------------------- in ops of StableHLO
 def written_out(function: Op) -> Op:
-    """The function with parts and wholes in ops of StableHLO."""
+    """Returns the function with `part` and `whole` ops expressed in StableHLO ops."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == PART:
@@ -90,7 +90,8 @@ def written_out(function: Op) -> Op:
 
 
 def _slice(rw: Rewriter, op: Op, value: Value) -> Value:
-    """dynamic_slice from where this process's part starts; nothing but zeros where another has the first summand."""
+    """Emits a dynamic_slice from the start of this process's part. The result is zero if another process has the first
+    summand."""
     tiles, local = assignment(op), op.result.tensor
     process = rw.emit1("stablehlo.partition_id", [], tensor((), UI32))
     starts = []
@@ -112,19 +113,19 @@ def _slice(rw: Rewriter, op: Op, value: Value) -> Value:
 
 
 def _gather(rw: Rewriter, op: Op, value: Value) -> Value:
-    """An all_reduce of summands; then an all_gather for each dimension that is cut, the first dimension, whose parts
-    are contiguous, last."""
+    """Emits an all_reduce of summands, then an all_gather for each dimension that is split. The first dimension, whose
+    parts are contiguous, comes last."""
     tiles = assignment(op)
     if tiles.summands > 1:
         scalar = tensor((), value.tensor.dtype)
         sides = [Value(scalar), Value(scalar)]
         total = Op("stablehlo.add", sides, [scalar], {}, [], *rw.place())
         body = Block(sides, [total, Op("stablehlo.return", [total.result], [], {}, [], *rw.place())])
-        attributes = _among(tiles.together())
+        attributes = _among(tiles.summand_groups())
         (value,) = rw.emit("stablehlo.all_reduce", [value], [value.type], attributes, [Region([body])])
     for dimension in reversed(range(len(tiles.tiles))):
         shape = list(mk.shape_of(value))
-        if tiles.tiles[dimension] == 1 or shape[dimension] == 0:  # of nothing, the whole is nothing too
+        if tiles.tiles[dimension] == 1 or shape[dimension] == 0:  # the whole of empty parts is empty
             continue
         shape[dimension] *= tiles.tiles[dimension]
         attributes = {"all_gather_dim": IntegerAttr(dimension), **_among(tiles.groups(dimension))}
@@ -133,7 +134,7 @@ def _gather(rw: Rewriter, op: Op, value: Value) -> Value:
 
 
 def _among(groups: np.ndarray) -> dict[str, object]:
-    """Attributes of a collective op of groups of devices."""
+    """Returns the attributes of a collective op among groups of devices."""
     return {
         "channel_handle": StructAttr("stablehlo.channel_handle", (("handle", 1), ("type", 1))),
         "replica_groups": Dense(tensor(groups.shape, I64), groups.astype(np.int64)),

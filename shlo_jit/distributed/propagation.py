@@ -1,8 +1,9 @@
-"""How the values of a program on global arrays are cut where it does not say: as what they are computed from.
+"""Propagates shardings to the values of a program on global arrays that have none: they are split as their operands
+are.
 
-Any choice gives the same values, since such programs are computed on whole arrays; but a caller sees how results are
-cut, and so do functions that look at parts. Shardings go from arguments to results, through calls, loops and branches;
-where operands disagree, the first goes before.
+Any choice gives the same values, since such programs are computed on whole arrays. But the caller sees how results are
+split, and so do functions that inspect parts. Shardings flow from arguments to results, through calls, loops and
+branches. If operands disagree, the first one wins.
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.type_algebra import type_text
 
 Known = Sharding | None
-"""None: every device has the whole."""
+"""Sharding of a value; None if every device has the whole."""
 TABLE = "sdy.sharding"
 RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
-class Look(NamedTuple):
-    """An op that looks at parts, with how its operands are cut."""
+class InspectingOp(NamedTuple):
+    """An op that inspects parts, with the shardings of its operands."""
 
     op: Op
     operands: tuple[Known, ...]
     is_manual: bool
-    """Whether it is in a computation on parts, so that its operands are parts already."""
+    """Whether the op is in a computation on parts, so that its operands are parts already."""
 
 
 @deeply
-def propagate(module: Module, entry: Op, arguments: Sequence[Known], looking: Sequence[str]) -> Propagation:
-    """From shardings of a function's arguments. `looking`: targets of custom calls that look at parts. Raises
-    StableHLOError at an op whose sharding makes no sense."""
-    found = Propagation(module, looking)
+def propagate(module: Module, entry: Op, arguments: Sequence[Known], inspectors: Sequence[str]) -> Propagation:
+    """Propagates from the shardings of a function's arguments. `inspectors` has the targets of custom calls that
+    inspect parts. Raises StableHLOError at an op whose sharding is inconsistent."""
+    found = Propagation(module, inspectors)
     found.results = found.function(entry, tuple(arguments))
     return found
 
 
 class Propagation:
-    """What is known of the values of a program."""
+    """Known shardings of the values of a program."""
 
     results: tuple[Known, ...]
-    """Of the entry."""
+    """Shardings of the entry's results."""
 
-    def __init__(self, module: Module, looking: Sequence[str]) -> None:
+    def __init__(self, module: Module, inspectors: Sequence[str]) -> None:
         self.functions = {f.attributes["sym_name"]: f for f in module.functions()}
         self.meshes = meshes_of(module)
-        self.looking = looking
-        self.looks: list[Look] = []
+        self.inspectors = inspectors
+        self.inspecting: list[InspectingOp] = []
         self._known: dict[Value, Known] = {}
         self._called: dict[tuple[str, tuple[Known, ...]], tuple[Known, ...]] = {}
         self._manual = 0
-        """How many computations on parts are around the op at hand."""
+        """Number of computations on parts that enclose the current op."""
 
     def function(self, function: Op, arguments: tuple[Known, ...]) -> tuple[Known, ...]:
-        """The results', from the arguments'."""
+        """Returns the shardings of a function's results, computed from those of its arguments."""
         key = function.attributes["sym_name"], arguments
         if key not in self._called:
             before, self._known = self._known, {}
@@ -72,7 +73,7 @@ class Propagation:
         return self._called[key]
 
     def block(self, block: Block, arguments: Sequence[Known]) -> tuple[Known, ...]:
-        """What its terminator gives."""
+        """Returns the shardings of the terminator's operands."""
         self._known.update(zip(block.arguments, arguments, strict=False))
         for op in block.ops:
             given = tuple(self._known.get(v) for v in op.operands)
@@ -82,15 +83,16 @@ class Propagation:
         return ()
 
     def op(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
-        """Of an op's results; where there are too few, nothing is known of the others."""
-        if target_of(op) in self.looking:
-            self.looks.append(Look(op, given, self._manual > 0))
+        """Returns the shardings of an op's results. If there are fewer than results, the others have unknown
+        shardings."""
+        if target_of(op) in self.inspectors:
+            self.inspecting.append(InspectingOp(op, given, self._manual > 0))
         if TABLE in op.attributes and op.results:
-            return _said(op, shardings_of(op, TABLE, self.meshes))
+            return _splitting(op, shardings_of(op, TABLE, self.meshes))
         if op.name == "sdy.sharding_constraint":
             said = sharding_of(op, op.attributes.get("sharding"), self.meshes)
             check_rank(op, said, op.result.type)
-            return _said(op, [opened(said, given[0])])
+            return _splitting(op, [opened(said, given[0])])
         if op.name == MANUAL:
             return self.manual(op, given)
         callee = _decomposition(op) or callee_of(op)
@@ -108,12 +110,13 @@ class Propagation:
         return [_cut_along(op, given, result) for result in op.results]
 
     def loop(self, op: Op, given: tuple[Known, ...]) -> tuple[Known, ...]:
-        """A value that a loop carries is cut as at its beginning, or else as a turn leaves it."""
+        """Returns the shardings of the values that a loop carries: those at its start, or else those after an
+        iteration."""
         condition, body = op.regions
-        looks, called = len(self.looks), self._called
+        count, called = len(self.inspecting), self._called
         while True:
-            del self.looks[looks:]
-            self._called = called.copy()  # a call that comes again has its looks again
+            del self.inspecting[count:]
+            self._called = called.copy()  # a repeated call adds its ops again
             left = self.block(body.block, given)
             carried = tuple(before or after for before, after in zip(given, left, strict=True))
             if carried == given:
@@ -122,35 +125,35 @@ class Propagation:
             given = carried
 
     def manual(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
-        """Inside, parts are cut along the other axes only; the results are cut along both. What does not fit together
-        here is refused when the computation is written out."""
+        """Returns the results' shardings. Inside, parts are split along the other axes only; results are split along
+        both. Inconsistencies are reported later, when the computation is written out."""
         axes = set(manual_axes(op))
         self._manual += 1
         inside = self.block(op.block(), [_along(s, lambda axis: axis.name not in axes) for s in given])
         self._manual -= 1
         outside = shardings_of(op, "out_shardings", self.meshes)
-        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=False)])
+        return _splitting(op, [_both(out, part) for out, part in zip(outside, inside, strict=False)])
 
 
 def _decomposition(op: Op) -> str | None:
-    """The function that a composite stands for."""
+    """Returns the name of the decomposition of a composite."""
     symbol = op.attributes.get("decomposition")
     return symbol.name if isinstance(symbol, SymbolRef) else symbol
 
 
 def meshes_of(module: Module) -> Mapping[str, Op]:
-    """The ops that define meshes, by name."""
+    """Returns the ops that define meshes, by name."""
     return {op.attributes["sym_name"]: op for op in walk(module.body) if op.name == "sdy.mesh"}
 
 
 def check_rank(op: Op, sharding: Sharding, type: Type) -> None:
-    """Raises VerifyError where a sharding is for another rank than a tensor's."""
+    """Raises VerifyError if the rank of a sharding differs from that of the tensor."""
     if isinstance(type, TensorType) and type.shape is not None and len(type.shape) != len(sharding.dimensions):
         refuse(op, f"a sharding of {len(sharding.dimensions)} dimensions is given for {type_text(type)}")
 
 
 def opened(said: Sharding, known: Known) -> Sharding:
-    """What is said, with the dimensions that are left open cut as is known."""
+    """Returns the sharding `said`, with its open dimensions split as in `known`."""
     if known is None or known.mesh != said.mesh:
         return said
     used = {axis.name for axes in said.dimensions for axis in axes}
@@ -162,7 +165,7 @@ def opened(said: Sharding, known: Known) -> Sharding:
 
 
 def _along(sharding: Known, wanted: Callable[[Axis], bool]) -> Known:
-    """A sharding with some of its axes."""
+    """Returns a sharding with some of its axes."""
     if sharding is None:
         return None
     dimensions = tuple(axes if all(map(wanted, axes)) else () for axes in sharding.dimensions)
@@ -170,15 +173,15 @@ def _along(sharding: Known, wanted: Callable[[Axis], bool]) -> Known:
 
 
 def _both(out: Sharding, part: Known) -> Sharding:
-    """Cut along the axes of the one, and each part along those of the other."""
+    """Returns a sharding that splits along the axes of `out`, and each part along those of `part`."""
     if part is None or part.mesh != out.mesh or len(part.dimensions) != len(out.dimensions):
         return out
     return replace(out, dimensions=tuple(a + b for a, b in zip(out.dimensions, part.dimensions, strict=True)))
 
 
-def _said(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
-    """Of results; None for those that do not cut a value over a mesh: it is whole, on one device, or there are summands
-    of it."""
+def _splitting(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
+    """Returns the shardings of results. None for those that do not split a value over a mesh: it is whole, on one
+    device, or a sum of summands."""
     found: list[Known] = []
     for sharding, result in zip(shardings, op.results, strict=False):
         is_cut = sharding.mesh.axes and any(sharding.dimensions) and not sharding.unreduced
@@ -189,7 +192,7 @@ def _said(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
 
 
 def _cut_along(op: Op, given: Sequence[Known], result: Value) -> Known:
-    """A result, cut along the dimensions along which operands are."""
+    """Returns the sharding of a result, split along the dimensions along which operands are."""
     if not all(isinstance(v.type, TensorType) and v.type.is_fixed for v in (*op.operands, result)):
         return None
     shape = result.tensor.extents

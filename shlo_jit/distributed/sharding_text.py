@@ -1,4 +1,4 @@
-"""Reads the texts of shardings, Shardy's attributes and XLA's strings; what is wrong is said with its place."""
+"""Reads the texts of shardings, Shardy's attributes and XLA's strings. Errors name their location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKEN = re.compile(
 
 
 class Reader:
-    """The tokens of a text that stands in an op, and a cursor."""
+    """Tokens of a text in an op, and a cursor."""
 
     def __init__(self, op: Op, text: str):
         self.op = op
@@ -29,7 +29,7 @@ class Reader:
         self.next()
 
     def next(self) -> str:
-        """The current token, and on to the next one; "" at the end."""
+        """Returns the current token and advances to the next one; "" at the end."""
         before = self.token
         found = _TOKEN.match(self.text, self.at)
         if found is None:
@@ -66,7 +66,7 @@ class Reader:
             self.fail(f"'{token}'")
 
     def done(self) -> None:
-        """Nothing is left."""
+        """Raises ParseError unless all tokens are consumed."""
         if self.token:
             self.fail("the end")
 
@@ -88,7 +88,7 @@ class Reader:
         return self.next()
 
     def integers(self, end: str) -> tuple[int, ...]:
-        """integer (`,` integer)* end"""
+        """Parses integer (`,` integer)* end."""
         found = [self.integer()]
         while self.accept(","):
             found.append(self.integer())
@@ -97,5 +97,5 @@ class Reader:
 
 
 def _bare(name: str) -> str:
-    """A name without its quotes."""
+    """Returns a name without its quotes."""
     return unescape(name) if name[:1] == '"' else name

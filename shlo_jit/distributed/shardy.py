@@ -1,4 +1,4 @@
-"""Shardings as Shardy's dialect writes them, whose attributes the parser keeps as texts.
+"""Parses shardings of the Shardy dialect, whose attributes the parser keeps as texts.
 
 mesh        ::= `<` `[` (string `=` integer (`,` ...)*)? `]` (`,` `device_ids` `=` `[` integers `]`)? `>`
 shardings   ::= `[` (sharding (`,` sharding)*)? `]`
@@ -29,7 +29,7 @@ class Mesh:
     axes: Mapping[str, int]
     """Sizes by name, in order."""
     device_ids: tuple[int, ...] = ()
-    """Device numbers, row by row; empty where they are in order."""
+    """Device numbers, row by row; empty if they are in order."""
 
     @property
     def size(self) -> int:
@@ -41,28 +41,28 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a mesh; or, cut into `pre_size` pieces of which each is cut into `size`, which one of those."""
+    """An axis of a mesh, or a sub-axis: the axis is split into `pre_size` parts, and each of these into `size`."""
 
     name: str
     pre_size: int = 1
     size: int | None = None
-    """None: the whole axis."""
+    """Size of the sub-axis; None for the whole axis."""
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """How the dimensions of one value are cut: along which axes each, the first of which is major."""
+    """Sharding of one value: the axes along which each dimension is split. The first axis is major."""
 
     mesh: Mesh
     dimensions: tuple[tuple[Axis, ...], ...]
     unreduced: tuple[Axis, ...] = ()
     """Axes along which the devices have summands of the value."""
     open: frozenset[int] = frozenset()
-    """Dimensions that may be cut along more axes."""
+    """Dimensions that may be split along more axes."""
 
 
 def mesh_of(op: Op) -> Mesh:
-    """The mesh that an `sdy.mesh` defines. Raises ParseError, VerifyError."""
+    """Returns the mesh that an `sdy.mesh` defines. Raises ParseError, VerifyError."""
     r = Reader(op, _text(op, "mesh", "#sdy.mesh", ""))
     found = _mesh(r)
     r.done()
@@ -70,8 +70,8 @@ def mesh_of(op: Op) -> Mesh:
 
 
 def shardings_of(op: Op, attribute: str, meshes: Mapping[str, Op]) -> list[Sharding]:
-    """The shardings in a list that an op has: `in_shardings` or `out_shardings`; `meshes` are the `sdy.mesh` ops by
-    name. Raises ParseError, VerifyError."""
+    """Returns the shardings in a list attribute of an op, `in_shardings` or `out_shardings`. `meshes` has the
+    `sdy.mesh` ops by name. Raises ParseError, VerifyError."""
     r = Reader(op, _text(op, attribute, "#sdy.sharding_per_value<", ">"))
     found: list[Sharding] = []
     r.expect("[")
@@ -84,8 +84,8 @@ def shardings_of(op: Op, attribute: str, meshes: Mapping[str, Op]) -> list[Shard
 
 
 def sharding_of(op: Op, value: object, meshes: Mapping[str, Op]) -> Sharding:
-    """Of one value, as functions have it at their arguments and results: `#sdy.sharding<...>`. Raises ParseError,
-    VerifyError at `op`."""
+    """Returns the sharding of one value, in the form of function arguments and results: `#sdy.sharding<...>`. Raises
+    ParseError, VerifyError at `op`."""
     r = Reader(op, _inside(op, "sdy.sharding", value, "#sdy.sharding", ""))
     found = _sharding(r, meshes)
     r.done()
@@ -93,7 +93,7 @@ def sharding_of(op: Op, value: object, meshes: Mapping[str, Op]) -> Sharding:
 
 
 def manual_axes(op: Op) -> tuple[str, ...]:
-    """The axes along which an op's body is written for parts. Raises ParseError."""
+    """Returns the axes along which an op's body is written for parts. Raises ParseError."""
     r = Reader(op, _text(op, "manual_axes", "#sdy<manual_axes", ">"))
     found: list[str] = []
     r.expect("{")
@@ -106,7 +106,7 @@ def manual_axes(op: Op) -> tuple[str, ...]:
 
 
 def _text(op: Op, attribute: str, prefix: str, suffix: str) -> str:
-    """What stands between the prefix and the suffix of an attribute."""
+    """Returns the text between the prefix and the suffix of an attribute."""
     return _inside(op, attribute, op.attributes.get(attribute), prefix, suffix)
 
 
@@ -120,7 +120,7 @@ def _inside(op: Op, attribute: str, value: object, prefix: str, suffix: str) -> 
 
 
 def _mesh(r: Reader) -> Mesh:
-    """mesh"""
+    """Parses mesh."""
     axes: dict[str, int] = {}
     ids: tuple[int, ...] = ()
     r.expect("<")
@@ -146,7 +146,7 @@ def _mesh(r: Reader) -> Mesh:
 
 
 def _sharding(r: Reader, meshes: Mapping[str, Op]) -> Sharding:
-    """sharding"""
+    """Parses sharding."""
     r.expect("<")
     if r.accept("mesh"):
         mesh = _mesh(r)
@@ -181,7 +181,7 @@ def _sharding(r: Reader, meshes: Mapping[str, Op]) -> Sharding:
 
 
 def _dimension(r: Reader) -> tuple[tuple[Axis, ...], bool]:
-    """dimension; its priority is a word to who chooses shardings"""
+    """Parses dimension. Its priority is a hint for sharding propagation, and ignored."""
     found = _axes(r)
     if r.kind == "word" and r.token[:1] == "p" and r.token[1:].isdecimal():
         r.next()
@@ -189,7 +189,7 @@ def _dimension(r: Reader) -> tuple[tuple[Axis, ...], bool]:
 
 
 def _axes(r: Reader) -> tuple[tuple[Axis, ...], bool]:
-    """axes, also those of a dimension, and whether more may come"""
+    """Parses axes, also those of a dimension, and whether more may follow."""
     found: list[Axis] = []
     r.expect("{")
     while not r.accept("}"):
@@ -203,7 +203,7 @@ def _axes(r: Reader) -> tuple[tuple[Axis, ...], bool]:
 
 
 def _axis(r: Reader) -> Axis:
-    """axis"""
+    """Parses axis."""
     name = r.string()
     if not r.accept(":"):
         return Axis(name)
@@ -224,5 +224,5 @@ def _check_axis(op: Op, mesh: Mesh, axis: Axis) -> None:
 
 
 def refuse(op: Op, what: str) -> NoReturn:
-    """Raises VerifyError at an op whose sharding makes no sense."""
+    """Raises VerifyError at an op whose sharding is inconsistent."""
     raise VerifyError(diagnose(f"{op.name}: {what}", op.span, op=op.name, label="sharding"))

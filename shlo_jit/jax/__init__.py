@@ -1,7 +1,7 @@
 """JAX functions and exported programs, compiled by shlo_jit: `shlo_jit.jax.jit(f)`, `shlo_jit.jax.from_exported(e)`.
 
-Needs JAX (the extra `jax`), which nothing else of the package imports. The functions are imported when
-they are asked for: JAX imports this package wherever it is installed, for the platform in `plugin.py`.
+Needs JAX (the extra `jax`), which nothing else in the package imports. The functions are imported on first use: JAX
+imports this package wherever it is installed, for the platform in `plugin.py`.
 """
 
 from importlib import import_module

@@ -1,11 +1,11 @@
-"""JAX's arrays to NumPy's and back. Memory is shared, but for what is said here.
+"""Converts JAX arrays to NumPy arrays and back. Memory is shared, with the exceptions below.
 
-An argument is a view of the JAX array's memory. A result's memory becomes a JAX array where it lies at a multiple of 64
-bytes, as results from the pool do (`runtime/pool.py`, from 128 KiB on); JAX copies smaller ones, which takes less time
-than handing them over (2 us for 64 KiB, of some 4 us).
+An argument is a view of the JAX array's memory. A result's memory becomes a JAX array if its alignment is 64 bytes, as
+for results from the pool (`runtime/pool.py`, from 128 KiB on). JAX copies smaller ones, which takes less time than
+passing them on (2 us for 64 KiB, of some 4 us).
 
-A donated JAX array is deleted, and its memory is written to where it is surely ours alone: it was a result of ours, and
-nobody else has a view of it. Everything else is copied once: JAX does not say whether memory is its own or, say, a
+A donated JAX array is deleted. Its memory is reused if it certainly belongs to us alone: it was one of our results, and
+no one else has a view of it. Everything else is copied once: JAX does not say whether memory is its own or, say, a
 NumPy array's.
 """
 
@@ -25,13 +25,14 @@ from jaxlib import _jax  # type: ignore[attr-defined]
 from shlo_jit.runtime import pool
 
 Put = Callable[[np.ndarray], Any]
-"""Makes what the caller gets of a result."""
+"""Converts a result to the array that the caller receives."""
 _OURS = "_shlo_jit_memory"
-"""Attribute of a JAX array that is a result of ours: the NumPy array that its memory is."""
+"""Attribute of a JAX array that is one of our results: the NumPy array that owns its memory."""
 
 
 def taken(leaf: Any, dtype: np.dtype) -> np.ndarray:
-    """An argument as an array. Dtypes that JAX would canonicalize are converted; the caller has compared the others."""
+    """Returns an argument as an array. Dtypes that JAX would canonicalize are converted; the caller has compared the
+    others."""
     if type(leaf) is ArrayImpl:
         return np.asarray(leaf)
     if isinstance(leaf, PRNGKeyArray):
@@ -39,9 +40,9 @@ def taken(leaf: Any, dtype: np.dtype) -> np.ndarray:
     return np.asarray(leaf, dtype)
 
 
-def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
-    """A donated argument as an array that may be written to; a JAX array is deleted. A NumPy array, which JAX does not
-    donate, is copied."""
+def donated_argument(leaf: Any, dtype: np.dtype) -> np.ndarray:
+    """Returns a donated argument as an array that may be written to; a JAX array is deleted. A NumPy array, which JAX
+    does not donate, is copied."""
     if type(leaf) is not ArrayImpl:
         return _copy(taken(leaf, dtype))
     array: np.ndarray | None = leaf.__dict__.pop(_OURS, None)
@@ -50,12 +51,12 @@ def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
         leaf.delete()
         return found
     leaf.delete()
-    _jax.collect_garbage()  # JAX's reference to the array, which it gives up when it comes to it
+    _jax.collect_garbage()  # drops JAX's reference to the array, which it otherwise releases later
     return array if _references(array) == _ALONE else _copy(array)
 
 
 def _references(array: np.ndarray) -> int:
-    """How many there are to it."""
+    """Returns the number of references to an array."""
     return sys.getrefcount(array)
 
 
@@ -65,7 +66,7 @@ def _references_of_one_variable() -> int:
 
 
 _ALONE = _references_of_one_variable()
-"""To an array that only a variable of the caller refers to: what is counted besides is up to the interpreter."""
+"""Reference count of an array that only one variable of the caller refers to. The rest depends on the interpreter."""
 
 
 def _copy(array: np.ndarray) -> np.ndarray:
@@ -75,7 +76,7 @@ def _copy(array: np.ndarray) -> np.ndarray:
 
 
 def putters(avals: Sequence[Any]) -> list[Put]:
-    """What makes the caller's results of those of a program; JAX's device is its first CPU."""
+    """Returns a function for each result that converts it to the caller's array. JAX's device is its first CPU."""
     device = jax.local_devices(backend="cpu")[0]
     return [_putter(aval, device) for aval in avals]
 

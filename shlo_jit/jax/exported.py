@@ -1,4 +1,4 @@
-"""Programs that `jax.export` wrote, compiled: `from_exported`."""
+"""Compiles programs that `jax.export` wrote: `from_exported`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _VALUES = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
 def from_exported(exported: Any, **options: Any) -> Exported:
-    """What is called with trees of arrays, as `exported.call`, and runs as our machine code.
+    """Returns a callable that takes trees of arrays, as `exported.call` does, and runs our machine code.
 
-    exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. Of a program with
-    symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. Raises
+    exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. A program with
+    symbolic shapes is compiled for the shapes of each call, or with `dynamic="symbolic"` for any batch. Raises
     ValueError for a program that was not exported for the CPU (among others), or for several devices, and for bytes
-    that are none; StableHLOError for a program that is damaged or wrong.
+    that are not an exported program; StableHLOError for a program that is damaged or wrong.
     """
     if isinstance(exported, bytes | bytearray | memoryview):
         exported = _deserialized(bytes(exported))
@@ -39,7 +39,7 @@ def _deserialized(data: bytes) -> ReadExported:
     try:
         return read_exported(data)
     except Damaged as damage:
-        message = f"these bytes are no program of jax.export, or damaged: byte {damage.at}: {damage.message}"
+        message = f"these bytes are not a jax.export program, or are damaged: byte {damage.at}: {damage.message}"
         raise ValueError(message) from None
 
 
@@ -47,7 +47,7 @@ class Exported:
     """A compiled program with the structure of arguments and results that it was exported with."""
 
     def __init__(self, exported: Any, options: dict[str, Any]) -> None:
-        """Raises as `from_exported`, and StableHLOError where the program is refused."""
+        """Raises as `from_exported`, and StableHLOError if the program is refused."""
         if "cpu" not in exported.platforms:
             where = ", ".join(exported.platforms)
             raise ValueError(f"{exported.fun_name} was exported for {where}: export it with platforms=['cpu']")
@@ -65,8 +65,8 @@ class Exported:
         self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Raises TypeError for arguments of another structure or dtype, and as a call of an Executable does. What is no
-        value of JAX's, such as a tensor of torch's, is handed on to the executable."""
+        """Calls the program. Raises TypeError for arguments of another structure or dtype, and as a call of an
+        Executable does. Values that JAX does not know, such as torch tensors, are passed on to the executable."""
         leaves, tree = jax.tree.flatten((args, named))
         if tree != self.in_tree:
             raise TypeError(f"{self._name} was exported for arguments {self.in_tree}, got {tree}")
@@ -85,7 +85,7 @@ class Exported:
 
 
 def _check_ports(name: str, what: str, avals: Sequence[Any], ports: Sequence[Any]) -> None:
-    """Raises ValueError where the program has other arguments or results than its description says."""
+    """Raises ValueError if the program's arguments or results differ from its description."""
     if len(avals) != len(ports):
         raise ValueError(f"{name} is described with {len(avals)} {what}s, and its program has {len(ports)}")
     for i, (aval, port) in enumerate(zip(avals, ports, strict=True)):
@@ -97,7 +97,8 @@ def _check_ports(name: str, what: str, avals: Sequence[Any], ports: Sequence[Any
 
 
 def _for_cpu(exported: Any) -> Any:
-    """The program; of several platforms, with a note of the CPU's number, where that is not the first."""
+    """Returns the program. If it is for several platforms and the CPU is not the first, the platform index is noted in
+    it."""
     number, program = exported.platforms.index("cpu"), exported.mlir_module_serialized
     if number == 0:
         return program

@@ -1,7 +1,7 @@
-"""What `jax.export.Exported.serialize` writes, read without JAX's own reader, which trusts what it reads.
+"""Reads the format of `jax.export.Exported.serialize` without JAX's own reader, which trusts its input.
 
-The fields are those of JAX's `serialization.fbs`. Those that only other devices need (shardings, meshes), gradients and
-effects are not read.
+The fields are those of JAX's `serialization.fbs`. Fields that only other devices need (shardings, meshes), gradients
+and effects are not read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shlo_jit.bytecode.flatbuffer import Buffer, Table
 from shlo_jit.bytecode.stream import Damaged
 
 NESTING_LIMIT = 1000
-"""Of trees: JAX's own functions for these recurse, in machine code too."""
+"""Limit of the nesting of trees: JAX's own functions for these recurse, in machine code too."""
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)
 """Kinds of a node."""
 FUNCTION_NAME, IN_TREE, IN_AVALS, OUT_TREE, OUT_AVALS, FEW_DEVICES = range(1, 7)
 PLATFORMS, MODULE, CALLING_CONVENTION, KEPT_ARGUMENTS = 9, 13, 14, 15
 DEVICES, AVALS, IN_NUMBERS, OUT_NUMBERS = 18, 19, 22, 23
-"""Fields of the root table; `IN_NUMBERS` and `OUT_NUMBERS` stand for types in AVALS."""
+"""Fields of the root table; `IN_NUMBERS` and `OUT_NUMBERS` are indices of types in AVALS."""
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 "
     "bfloat16 int4 uint4 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float0 "
@@ -41,7 +41,7 @@ DIGITS = 18
 
 
 class ReadExported(NamedTuple):
-    """As much of a `jax.export.Exported` as running it on one device needs, by the same names."""
+    """The fields of a `jax.export.Exported` that running it on one device needs, with the same names."""
 
     fun_name: str
     platforms: tuple[str, ...]
@@ -56,14 +56,14 @@ class ReadExported(NamedTuple):
 
 
 def read_exported(data: bytes) -> ReadExported:
-    """Raises Damaged with the byte, and ValueError for what the damage is not to be blamed for, such as an unregistered
-    type of node."""
+    """Reads an exported program. Raises Damaged with the byte, and ValueError for problems other than damage, such as
+    an unregistered node type."""
     root = Buffer(data).root()
     known = [_aval(table) for table in root.tables(AVALS)]
     inputs, outputs = (_avals(root, known, *fields) for fields in ((IN_NUMBERS, IN_AVALS), (OUT_NUMBERS, OUT_AVALS)))
     kept = root.numbers(KEPT_ARGUMENTS, "H")
     if any(a >= b for a, b in itertools.pairwise((*kept, len(inputs)))):
-        raise Damaged(f"the arguments {kept} are not in the order of {len(inputs)}", root.at)
+        raise Damaged(f"expected increasing indices of the {len(inputs)} arguments, got {kept}", root.at)
     module = root.bytes(MODULE)
     if module is None:
         raise Damaged("there is no program", root.at)
@@ -92,28 +92,28 @@ def _calling_convention(root: Table) -> int:
 
 # ---------------------------------------------------------------------- types
 def _avals(root: Table, known: list[Any], numbers: int, written: int) -> tuple[Any, ...]:
-    """Types of arguments or results: numbers of those that are known, or, in older files, the types themselves."""
+    """Returns the types of arguments or results: indices of known types or, in older files, the types themselves."""
     chosen = root.numbers(numbers, "I")
     if any(i >= len(known) for i in chosen):
-        raise Damaged(f"there are {len(known)} types, and one is number {max(chosen)}", root.at)
+        raise Damaged(f"expected an index below {len(known)}, the number of types, got {max(chosen)}", root.at)
     return tuple(known[i] for i in chosen) if chosen else tuple(map(_aval, root.tables(written)))
 
 
 def _aval(table: Table) -> Any:
     kind = table.number(0, "<b")
     if kind != SHAPED:
-        raise Damaged(f"there is no kind of types {kind}", table.at)
+        raise Damaged(f"unknown kind of type {kind}", table.at)
     return jax.core.ShapedArray(tuple(map(_extent, table.texts(1))), _dtype(table.number(2, "<b"), table.at))
 
 
 def _extent(text: str) -> int:
-    """A dimension; 0 for one that is an expression of symbols. Only the program says how large it is then."""
+    """Returns a dimension; 0 for an expression of symbols, whose size only the program knows."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else 0
 
 
 def _dtype(number: int, at: int) -> Any:
     if not 0 <= number < len(DTYPES) + len(KEYS):
-        raise Damaged(f"there is no dtype {number}", at)
+        raise Damaged(f"unknown dtype {number}", at)
     if number >= len(DTYPES):
         return _key_dtype(KEYS[number - len(DTYPES)])
     name = DTYPES[number]
@@ -129,7 +129,7 @@ def _key_dtype(implementation: str) -> Any:
 
 # ---------------------------------------------------------------------- trees
 def _tree(table: Table, leaves: tuple[Any, ...]) -> Any:
-    """The structure of a tree that has these leaves. Containers of users may look at them."""
+    """Returns the structure of a tree that has these leaves. Containers of users may inspect the leaves."""
     left = iter(leaves)
     found = jax.tree.structure(_node(table, left, 0))
     if next(left, None) is not None or found.num_leaves != len(leaves):
@@ -143,7 +143,7 @@ def _node(table: Table, leaves: Iterator[Any], depth: int) -> Any:
     kind = table.number(0, "<b")
     children = [_node(child, leaves, depth + 1) for child in table.tables(1)]
     if kind in (LEAF, NONE) and children:
-        raise Damaged("what has no parts has some", table.at)
+        raise Damaged("a leaf or None has children", table.at)
     if kind == LEAF:
         try:
             return next(leaves)
@@ -158,12 +158,12 @@ def _node(table: Table, leaves: Iterator[Any], depth: int) -> Any:
         return _custom(table, children)
     make: dict[int, Callable[[list[Any]], Any]] = {NONE: lambda _: None, TUPLE: tuple, LIST: list}
     if kind not in make:
-        raise Damaged(f"there is no kind of tree {kind}", table.at)
+        raise Damaged(f"unknown kind of tree node {kind}", table.at)
     return make[kind](children)
 
 
 def _custom(table: Table, children: list[Any]) -> Any:
-    """A container that is registered with `jax.export`."""
+    """Returns a container that is registered with `jax.export`."""
     from jax._src.export import _export
 
     name = table.text(3)
@@ -177,4 +177,4 @@ def _custom(table: Table, children: list[Any]) -> Any:
     try:
         return make(read(table.bytes(4) or b""), children)
     except Exception as error:  # the functions are the user's
-        raise ValueError(f"the type {name!r} of a tree cannot be made: {error}") from error
+        raise ValueError(f"the type {name!r} of a tree cannot be constructed: {error}") from error

@@ -1,8 +1,8 @@
-"""Functions of JAX that shlo_jit compiles: `jit`.
+"""JAX functions that shlo_jit compiles: `jit`.
 
-JAX traces a function, once for each signature, and lowers it to StableHLO for the CPU; shlo_jit compiles that and runs
-it. A call finds the code by what JAX makes code for: the structure of the arguments, of each its shape, dtype and
-whether its type is weak, the static arguments, and JAX's settings.
+JAX traces a function once for each signature and lowers it to StableHLO for the CPU; shlo_jit compiles and runs that. A
+call looks up the code by the key for which JAX generates code: the structure of the arguments, the shape, dtype and
+weak type of each, the static arguments, and JAX's settings.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from jax._src.tree_util import default_registry
 from shlo_jit.jax.lowered_program import Program, lower
 
 OPTIONS = frozenset("threads target custom_calls composites cache fold_scales".split())
-"""Of `shlo_jit.compile`, that functions may have."""
+"""Options of `shlo_jit.compile` that functions may have."""
 Signature = tuple[Hashable, ...]
 _AS_THEY_ARE = frozenset(np.dtype(t) for t in "? i1 i2 i4 u1 u2 u4 f2 f4 c8".split())
-"""Dtypes of NumPy that JAX takes with any of its settings, and does not convert."""
+"""NumPy dtypes that JAX accepts with any of its settings, and does not convert."""
 _NUMPY = frozenset((np.ndarray, *(t.type for t in _AS_THEY_ARE)))
 _flatten = default_registry.flatten
 _tracing = threading.local()
-"""`depth`: how many functions of ours JAX is tracing in this thread."""
+"""`depth` is the number of our functions that JAX is tracing in this thread."""
 
 
 def jit(
@@ -42,16 +42,16 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None,
     **options: Any,
 ) -> Any:
-    """The function, compiled by shlo_jit for each signature that it is called with; also a decorator. It takes and
-    returns what `jax.jit(f)` does: trees of JAX's arrays, NumPy's and Python's numbers in, JAX's arrays out.
+    """Returns the function, compiled by shlo_jit for each signature that it is called with; also a decorator. Arguments
+    and results are those of `jax.jit(f)`: trees of JAX arrays, NumPy arrays and Python numbers in, JAX arrays out.
 
-    static_argnums, static_argnames, donate_argnums, donate_argnames: as of `jax.jit`. `options`: of
-    `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`.
+    static_argnums, static_argnames, donate_argnums, donate_argnames: as in `jax.jit`. `options`: of `shlo_jit.compile`:
+    `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`.
 
-    Inside another function that `shlo_jit.jax.jit` traces it is a part of that. Raises TypeError within other
-    transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), what JAX raises when it traces,
-    StableHLOError where the program is refused, NotImplementedError for effects that an executable does not have, and
-    what a call of an Executable raises.
+    Inside another function that `shlo_jit.jax.jit` traces, it becomes a part of that function. Raises TypeError within
+    other transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), the errors that JAX raises when it
+    traces, StableHLOError if the program is refused, NotImplementedError for effects that an executable does not
+    support, and the errors of a call of an Executable.
     """
     unknown = sorted(options.keys() - OPTIONS)
     if unknown:
@@ -79,7 +79,7 @@ class Jitted:
     """A function that is compiled for the signatures that it is called with. Threads may share it."""
 
     def __init__(self, f: Callable[..., Any], traced: Any, options: dict[str, Any]) -> None:
-        """`traced`: what `jax.jit` makes of it; `options`: of `shlo_jit.compile`."""
+        """`traced` is the result of `jax.jit`; `options` are those of `shlo_jit.compile`."""
         functools.update_wrapper(self, f)
         self._jax = traced
         self._options = options
@@ -87,9 +87,9 @@ class Jitted:
         self._static_argnums, self._static_argnames = info.static_argnums, frozenset(info.static_argnames)
         self._has_static = bool(self._static_argnums or self._static_argnames)
         self._tables: dict[Any, dict[Signature, Program]] = {}
-        """By JAX's settings."""
+        """Programs by JAX's settings, and then by signature."""
         self._latest: tuple[Any, dict[Signature, Program]] = (None, {})
-        """The settings of the last call, whose hash takes longer than all else here, and their table."""
+        """Settings of the last call, and their table. Hashing the settings takes longer than everything else here."""
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -105,7 +105,7 @@ class Jitted:
         return self if instance is None else types.MethodType(self, instance)
 
     def _leaves(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], Any, Hashable]:
-        """The leaves of the arguments that are not static, their structure, and the static ones."""
+        """Returns the leaves of the arguments that are not static, their structure, and the static ones."""
         if not self._has_static:
             return *_flatten((args, named)), None
         nums, names = self._static(args, named)
@@ -114,28 +114,29 @@ class Jitted:
         try:
             hash(static)
         except TypeError:
-            self._jax.trace(*args, **named)  # JAX says which
+            self._jax.trace(*args, **named)  # JAX says which one
             raise
         dynamic = tuple(a for n, a in enumerate(args) if n not in nums)
         return *_flatten((dynamic, {n: a for n, a in named.items() if n not in names})), static
 
     def _static(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[set[int], set[str]]:
-        """Which arguments are static."""
+        """Returns which arguments are static."""
         nums = {n % len(args) for n in self._static_argnums if -len(args) <= n < len(args)}
         return nums, set(self._static_argnames.intersection(named))
 
     def _call(
         self, leaves: list[Any], tree: Any, static: Hashable, context: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        """A call that may be the first with its signature."""
+        """Runs a call that may be the first with its signature."""
         depth = getattr(_tracing, "depth", 0)
         if any(isinstance(leaf, core.Tracer) for leaf in leaves):
             if depth:
                 return self._jax(*args, **named)
             hint = "write shlo_jit.jax.jit(jax.grad(f)), not jax.grad(shlo_jit.jax.jit(f))"
-            raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}, and so for others")
+            raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}")
         key = (tree, static, *map(signature, leaves))
-        # Functions that are traced may call each other: a thread waits for one at most, which waits for nobody.
+        # Functions that are traced may call each other. A thread waits for at most one lock, whose owner waits for
+        # none.
         with nullcontext() if depth else self._lock:
             table = self._tables.setdefault(context, {})
             found = table.get(key)
@@ -145,7 +146,7 @@ class Jitted:
         return found(leaves)
 
     def lower(self, *args: Any, **named: Any) -> Lowered:
-        """The function for arguments like these (or `jax.ShapeDtypeStruct`), as StableHLO."""
+        """Returns the function for arguments like these (or `jax.ShapeDtypeStruct`), as StableHLO."""
         nums, names = self._static(args, named)
         args = tuple(a if n in nums else jax.tree.map(_abstract, a) for n, a in enumerate(args))
         named = {n: a if n in names else jax.tree.map(_abstract, a) for n, a in named.items()}
@@ -157,11 +158,11 @@ class Jitted:
 
     @property
     def signatures(self) -> int:
-        """How many there is code for."""
+        """Number of signatures that have code."""
         return sum(map(len, list(self._tables.values())))
 
     def clear_cache(self) -> None:
-        """Forget all code, which is kept otherwise for as long as the function is."""
+        """Deletes all code, which otherwise lives as long as the function."""
         with self._lock:
             self._tables, self._latest = {}, (None, {})
             self._jax.clear_cache()
@@ -178,18 +179,18 @@ class Lowered:
     """A function for certain arguments, as StableHLO."""
 
     def __init__(self, lowered: Any, options: dict[str, Any], name: str) -> None:
-        """`lowered`: a `jax.stages.Lowered`."""
+        """`lowered` is a `jax.stages.Lowered`."""
         self._lowered = lowered
         self._options = options
         self._name = name
 
     def as_text(self, *, debug_info: bool = False) -> str:
-        """StableHLO text; with `debug_info`, with locations and the arguments' names."""
+        """Returns StableHLO text; with `debug_info`, with locations and the arguments' names."""
         return self._lowered.as_text(debug_info=debug_info)
 
     def compile(self) -> Compiled:
-        """Machine code. Raises StableHLOError where the program is refused, and NotImplementedError for effects that an
-        executable does not have."""
+        """Returns machine code. Raises StableHLOError if the program is refused, and NotImplementedError for effects
+        that an executable does not support."""
         return Compiled(Program(self._lowered, self._options), self._name)
 
 
@@ -206,7 +207,7 @@ class Compiled:
         return self.program.executable
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Raises TypeError for arguments of another structure, shape or dtype."""
+        """Calls the function. Raises TypeError for arguments of another structure, shape or dtype."""
         leaves, tree = _flatten((args, named))
         if tree != self.program.in_tree:
             raise TypeError(f"{self._name} was compiled for arguments {self.program.in_tree}, got {tree}")
@@ -215,21 +216,21 @@ class Compiled:
 
 
 def signature(leaf: Any) -> tuple[Hashable, ...]:
-    """Of a leaf, what code is made for: shape, dtype, whether the type is weak; nothing of what JAX traces. Raises
-    TypeError for what is none of JAX's values."""
+    """Returns the properties of a leaf that code depends on: shape, dtype, weak type. A leaf that JAX traces has none.
+    Raises TypeError for a value that JAX does not know."""
     if type(leaf) is ArrayImpl:
         aval = leaf.aval
         return aval.shape, aval.dtype, aval.weak_type
     if type(leaf) in _NUMPY and leaf.dtype in _AS_THEY_ARE:  # `typeof` takes 1.5 to 3 us
         return leaf.shape, leaf.dtype, False
     if isinstance(leaf, core.Tracer):
-        return ()  # there is never code for it
+        return ()  # there is never code for a tracer
     aval = jax.typeof(leaf)
     return aval.shape, aval.dtype, aval.weak_type
 
 
 def _abstract(leaf: Any) -> Any:
-    """What is traced in the place of an array: nothing is said of the device it is on."""
+    """Returns the value that is traced in place of an array, without its device."""
     if isinstance(leaf, jax.Array) and not isinstance(leaf, core.Tracer):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.aval.weak_type)
     return leaf

@@ -1,7 +1,7 @@
-"""The custom calls by which JAX's programs reach functions of Python's.
+"""Custom calls by which JAX programs call Python functions.
 
-JAX keeps the functions in a list, and each call has an `index` into it. Those of `buffer_callback` get JAX's own words
-for what they are called with, `ExecutionContext` and `Buffer`; here these stand for memory of a program of ours.
+JAX keeps the functions in a list, and each call has an `index` into it. Functions of `buffer_callback` receive
+instances of JAX's `ExecutionContext` and `Buffer`. Here, these represent memory of one of our programs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shlo_jit.runtime.dlpack import CPU, to_dlpack
 
 
 def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
-    """Implementations of these custom calls, by name."""
-    # Those with an order take and return a token first, and a compiled program has none.
+    """Returns implementations of these custom calls, by name."""
+    # Ordered ones take and return a token first, and a compiled program has none.
     ordered = [next(iter(inspect.signature(c).parameters), "") == "token" for c in callbacks]
 
     def call(*operands: np.ndarray, index: int) -> Sequence[Any]:
@@ -49,13 +49,14 @@ def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
 
 @contextmanager
 def _no_mesh() -> Iterator[None]:
-    """The thread that calls may be the user's, with a mesh set for the program; its arrays are whole, on one device."""
+    """Removes the caller's mesh. The calling thread may be the user's, with a mesh set for the program, but its arrays
+    are whole, on one device."""
     with use_abstract_mesh(mesh.empty_abstract_mesh), _internal_use_concrete_mesh(mesh.empty_concrete_mesh):
         yield
 
 
 class CallContext(names.ExecutionContext):
-    """What a call knows of its surroundings."""
+    """Execution context of a call."""
 
     @property
     def stage(self) -> Any:
@@ -67,14 +68,14 @@ class CallContext(names.ExecutionContext):
 
 
 class MemoryBuffer(names.Buffer):
-    """An operand or result, until the function returns; RuntimeError after that."""
+    """An operand or result, valid until the function returns; raises RuntimeError after that."""
 
     _memory: np.ndarray | None
     _writeable: bool
 
     @classmethod
     def of(cls, memory: np.ndarray, writeable: bool) -> MemoryBuffer:
-        made = cls.__new__(cls)  # JAX's class has no other way to make one
+        made = cls.__new__(cls)  # JAX's class has no public constructor
         made._memory, made._writeable = memory, writeable
         return made
 
@@ -84,7 +85,7 @@ class MemoryBuffer(names.Buffer):
     @property
     def memory(self) -> np.ndarray:
         if self._memory is None:
-            raise RuntimeError("a buffer of a callback is there until the callback returns")
+            raise RuntimeError("a callback's buffer can only be used until the callback returns")
         return self._memory
 
     @property

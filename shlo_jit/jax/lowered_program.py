@@ -1,4 +1,4 @@
-"""A program that JAX has lowered, compiled: from leaves of arguments to a tree of results."""
+"""A compiled program that JAX has lowered: from leaves of arguments to a tree of results."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from shlo_jit.api import compile
-from shlo_jit.jax.arrays import given_up, putters, taken
+from shlo_jit.jax.arrays import donated_argument, putters, taken
 from shlo_jit.jax.host_calls import host_calls
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.text.port_names import DONATED
 
 
 def lower(traced: Any) -> Any:
-    """A `jax.stages.Traced` to a `jax.stages.Lowered`, for the CPU."""
+    """Lowers a `jax.stages.Traced` to a `jax.stages.Lowered`, for the CPU."""
     if traced._consts:
         raise NotImplementedError("the function closes over a value that JAX is tracing, or a mutable array")
     return traced.lower(lowering_platforms=("cpu",))
 
 
 class Program:
-    """Called with the leaves of the arguments. Threads may share it."""
+    """A program that is called with the leaves of the arguments. Threads may share it."""
 
     def __init__(self, lowered: Any, options: dict[str, Any]) -> None:
-        """`lowered`: a `jax.stages.Lowered`; `options`: of `shlo_jit.compile`. Raises as that does, and
-        NotImplementedError."""
+        """Compiles `lowered`, a `jax.stages.Lowered`. `options` are those of `shlo_jit.compile`. Raises as that does,
+        and NotImplementedError."""
         lowering = lowered._lowering
         arguments = lowering.compile_args
         if arguments["mut"] is not None:
-            raise NotImplementedError("the function takes or closes over mutable arrays, which executables do not have")
+            raise NotImplementedError(
+                "the function takes or closes over mutable arrays, which executables do not support"
+            )
         self.in_tree = lowered.in_tree
         self._avals = [info._aval for info in jax.tree.leaves(lowered.args_info)]
         constants = [np.asarray(c) for c in lowering.const_args]
@@ -49,10 +51,10 @@ class Program:
         dtypes = [port.dtype for port in self.executable.inputs[len(self._constants) :]]
         written = {self._kept[n - len(self._constants)] for n in self.executable.overwritten}
         self._arguments = [
-            (i, given_up if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
+            (i, donated_argument if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
         ]
         self._deleted = [i for i in (self._kept[n - len(self._constants)] for n in donate) if i not in written]
-        """Donated arguments whose memory nothing is written to."""
+        """Donated arguments whose memory is not written to."""
         self._put = putters(arguments["global_out_avals"])
         self._unflatten = lowered.out_tree.unflatten
 
@@ -69,7 +71,7 @@ class Program:
         return self._unflatten([p(r) for p, r in zip(put, results, strict=True)])
 
     def check(self, signatures: Sequence[tuple[Hashable, ...]]) -> None:
-        """Raise TypeError where arguments are of other shapes or dtypes."""
+        """Raises TypeError if arguments have other shapes or dtypes."""
         if () in signatures:
             raise TypeError("JAX cannot transform compiled code")
         for i, ((shape, dtype, *_), aval) in enumerate(zip(signatures, self._avals, strict=True)):
@@ -80,7 +82,7 @@ class Program:
 
 
 def _donated(lowering: Any) -> list[int]:
-    """Those of the program's arguments that are donated. JAX donates what may have the memory of a result."""
+    """Returns the program's arguments that are donated. JAX donates those whose memory a result can use."""
     main: Any = ir.SymbolTable(lowering.stablehlo().operation)["main"]
     tokens = len(lowering.compile_args["ordered_effects"])
     return [i - tokens for i, said in enumerate(main.arg_attrs) if any(name in said for name in DONATED)]

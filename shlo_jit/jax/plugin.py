@@ -1,7 +1,7 @@
-"""JAX's platform `shlo`: `JAX_PLATFORMS=shlo python script.py` runs a JAX program on shlo_jit.
+"""JAX platform `shlo`: `JAX_PLATFORMS=shlo python script.py` runs a JAX program on shlo_jit.
 
-Installed, it waits with a lower priority than the CPU's. Where the user asks for it, it takes the CPU's place under
-both names, and XLA's is `xla_cpu`: host callbacks and some of JAX's functions want a backend that is called `cpu`.
+Once installed, it has a lower priority than the CPU platform. If the user requests it, it replaces the CPU platform
+under both names, and XLA's is `xla_cpu`: host callbacks and some JAX functions need a backend named `cpu`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _tickets = itertools.count(1)
 
 
 def initialize() -> None:
-    """Register the platform. JAX calls this for every plugin that is installed, of one that it finds twice twice."""
+    """Registers the platform. JAX calls this for every installed plugin, and twice for one that it finds twice."""
     from jax._src import compiler
     from jax._src import xla_bridge as bridge
 
     if NAME in bridge._backend_factories or CPU in bridge._alias_to_platforms.get(NAME, ()):
         return
-    asked = _asked()
-    if asked and NAME not in asked:  # then JAX would not use it, and starts sooner without
+    asked = _requested_platforms()
+    if asked and NAME not in asked:  # JAX would not use it, and starts faster without
         return
     made = plugin(_device_count)
     bridge._nonexperimental_plugins.add(NAME)
@@ -42,18 +42,18 @@ def initialize() -> None:
         factories[XLA_CPU] = factories[CPU]
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
-    else:  # a program that does not want it, such as one in several processes, runs without it where it cannot start
+    else:  # a program that did not request it, such as one in several processes, runs without it if it fails to start
         factories[NAME] = dataclasses.replace(factories[NAME], fail_quietly=True)
     _take_handlers(made.client)
-    _tell_shardings(made.client)
-    _hand_over_callbacks(compiler)
+    _report_shardings(made.client)
+    _pass_callbacks(compiler)
     _do_not_partition()
     _copy_from_others(made.view_alignment)
 
 
 def _take_handlers(client: Any) -> None:
-    """Let programs call what `jax.ffi.register_ffi_target` was given for the CPU. JAX keeps that back until there is
-    somebody to tell."""
+    """Makes the handlers callable that `jax.ffi.register_ffi_target` was given for the CPU. JAX holds them back until a
+    receiver is registered."""
     from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
     def register_type(name: str, ids: Any) -> None:
@@ -64,16 +64,16 @@ def _take_handlers(client: Any) -> None:
     xla_client.register_custom_type_handler(CPU, register_type)
 
     def handlers() -> dict[str, Any]:
-        """But those that only XLA's own programs can call."""
+        """Returns the handlers, except those that only XLA's own programs can call."""
         found = xla_client.custom_call_targets("Host")
         return {name: found[name] for name in found if name not in CALLBACKS}
 
     client.foreign_handlers = handlers
 
 
-def _tell_shardings(client: Any) -> None:
-    """`jax.debug.inspect_array_sharding` leaves with the program where its function is; we look it up among those that
-    are alive."""
+def _report_shardings(client: Any) -> None:
+    """Reports shardings to `jax.debug.inspect_array_sharding`, which leaves the address of its function in the program.
+    We look it up among the functions that are alive."""
     from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
     alive: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
@@ -84,7 +84,7 @@ def _tell_shardings(client: Any) -> None:
         alive[key] = callback
         return key
 
-    def tell(key: str, sharding: bytes) -> None:
+    def report(key: str, sharding: bytes) -> None:
         callback = alive.get(key.encode("utf-8", "surrogateescape"))
         if callback is not None:
             proto = xla_client.OpSharding()
@@ -92,12 +92,12 @@ def _tell_shardings(client: Any) -> None:
             callback(xla_client.HloSharding.from_proto(proto))
 
     xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
-    client.tell_sharding = tell
+    client.report_sharding = report
 
 
 def _do_not_partition() -> None:
-    """What `custom_partitioning` says of parts is for XLA's partitioner, which asks for it as it works. Here the
-    function is part of the program as it is written for whole arrays."""
+    """Lowers `custom_partitioning` without partitioning. Its rules are for XLA's partitioner, which asks for them as it
+    works. Here, the function is part of the program as it is written for whole arrays."""
     from jax._src import core, custom_partitioning
     from jax._src.interpreters import mlir
 
@@ -112,8 +112,8 @@ def _do_not_partition() -> None:
     mlir.register_lowering(custom_partitioning.custom_partitioning_p, lower, platform=CPU)
 
 
-def _asked() -> list[str]:
-    """The platforms that the user wants; none: whatever there is."""
+def _requested_platforms() -> list[str]:
+    """Returns the platforms that the user requests; empty for any."""
     import jax
 
     config: Any = jax.config
@@ -121,7 +121,7 @@ def _asked() -> list[str]:
 
 
 def _device_count() -> int:
-    """As many as JAX would make of the CPU."""
+    """Returns the number of devices that JAX would create for the CPU."""
     import jax
 
     config: Any = jax.config
@@ -134,8 +134,8 @@ def _device_count() -> int:
 
 
 def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
-    """JAX makes its own copy of another library's array, where one is wanted, in a way that no plugin can offer: a view
-    of it is made, wherever it lies, and copied. So is an array that lies where no program may read it."""
+    """Makes JAX copy another library's array when a copy is requested. JAX's own way is not open to plugins: here, a
+    view of any alignment is made and copied. An array at an address that no program may read from is also copied."""
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
     original, lock = _jax.dlpack_managed_tensor_to_buffer, threading.Lock()
@@ -156,9 +156,9 @@ def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
     _jax.dlpack_managed_tensor_to_buffer = dlpack_managed_tensor_to_buffer
 
 
-def _hand_over_callbacks(compiler: Any) -> None:
-    """JAX compiles a program with the Python functions that it calls, which the C interface has no place for: they are
-    left where the plugin finds them, under a number that goes along as an option."""
+def _pass_callbacks(compiler: Any) -> None:
+    """Passes Python callbacks to the plugin. JAX compiles a program with the Python functions that it calls, but the C
+    interface has no parameter for them. They are stored under a number, which is passed as an option."""
     original = compiler.backend_compile_and_load
 
     def backend_compile_and_load(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:

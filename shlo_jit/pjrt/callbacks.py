@@ -1,13 +1,13 @@
-"""Functions of the framework's that a program on several devices calls: by which devices, and with what.
+"""Places the framework's functions in a program on several devices: which devices call them, and with which arrays.
 
-One that looks at parts (JAX's `debug.callback(..., partitioned=True)`) is called for each device, with the device's
-part. Any other is called once, with whole arrays. Where a program has computations on parts, every device runs all of
-it: there, both are written so that it does.
+A function that inspects parts (JAX's `debug.callback(..., partitioned=True)`) is called for each device, with the
+device's part. Any other is called once, with whole arrays. If a program has computations on parts, every device runs
+all of it: in that case, both are rewritten as follows.
 
     custom_call @xla_ffi_partitioned_python_cpu_callback(x)   ->   manual_computation(x) { custom_call ...(part of x) }
     y = custom_call @xla_ffi_python_cpu_callback(x)           ->   manual_computation(x) {
-                                                                     y = if first { custom_call ...(x) } else { 0 }
-                                                                     return collective_broadcast(y) }
+                                                                      y = if first { custom_call ...(x) } else { 0 }
+                                                                      return collective_broadcast(y) }
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from shlo_jit.distributed.global_arrays import with_functions
 from shlo_jit.distributed.manual import is_manual
-from shlo_jit.distributed.propagation import Known, Look
+from shlo_jit.distributed.propagation import InspectingOp, Known
 from shlo_jit.distributed.shardy import Axis, Mesh, Sharding
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.ir.attributes import Dense, OpaqueAttr, StructAttr
@@ -30,25 +30,30 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 WHOLE, PARTS = "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"
 BUFFERS = "xla_buffer_python_cpu_callback"
 CALLBACKS = (WHOLE, PARTS, BUFFERS)
-"""The custom calls that stand for functions of the framework's; those of BUFFERS write to the results' memory."""
+"""Custom calls that call functions of the framework. Those of BUFFERS write to the results' memory."""
 INSPECT = "InspectSharding"
-"""The custom call by which a framework wants to know how its operand is cut; whom to tell is its `backend_config`."""
+"""The custom call by which a framework requests the sharding of its operand. Its `backend_config` names the receiver.
+"""
 
 
-def placed(module: Module, looks: Sequence[Look], devices: int) -> Module:
-    """The program with its callbacks as above. `looks`: what is known of their operands."""
-    known = {look.op: look for look in looks}
-    looked = any(look.op.attributes["call_target_name"] == PARTS for look in looks)
-    if not looked and not (looks and any(is_manual(op) for op in walk(module.body))):
+def placed(module: Module, inspecting: Sequence[InspectingOp], devices: int) -> Module:
+    """Returns the program with its callbacks rewritten as above. `inspecting` has their operands' known shardings."""
+    known = {one.op: one for one in inspecting}
+    has_parts = any(one.op.attributes["call_target_name"] == PARTS for one in inspecting)
+    if not has_parts and not (inspecting and any(is_manual(op) for op in walk(module.body))):
         return module
     devices_mesh = Mesh({"device": devices})
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        look = known.get(op)
-        if look is None or look.is_manual or not all(isinstance(v.type, TensorType) for v in (*operands, *op.results)):
+        found = known.get(op)
+        if (
+            found is None
+            or found.is_manual
+            or not all(isinstance(v.type, TensorType) for v in (*operands, *op.results))
+        ):
             return None
         if op.attributes["call_target_name"] == PARTS:
-            return _for_each(rw, op, operands, look.operands, devices_mesh)
+            return _for_each(rw, op, operands, found.operands, devices_mesh)
         return _once(rw, op, operands, devices_mesh)
 
     changed = {}
@@ -70,7 +75,7 @@ def _for_each(rw: Rewriter, op: Op, operands: list[Value], known: Sequence[Known
 
 
 def _once(rw: Rewriter, op: Op, operands: list[Value], mesh: Mesh) -> list[Value]:
-    """By device 0, which tells the others."""
+    """Emits a call by device 0, which broadcasts the results to the others."""
     given = [Value(v.type) for v in operands]
     body, types = Block(given), [r.type for r in op.results]
     rw.blocks.append(body)
@@ -84,9 +89,9 @@ def _once(rw: Rewriter, op: Op, operands: list[Value], mesh: Mesh) -> list[Value
     rw.emit("stablehlo.return", [mk.constant(rw, r.tensor, 0) for r in op.results], [])
     rw.blocks.pop()
     made = rw.emit("stablehlo.if", [is_first], types, {}, [Region([b]) for b in branches])
-    told = [rw.emit1("stablehlo.collective_broadcast", [v], v.type, _from_first(mesh.size)) for v in made]
+    sent = [rw.emit1("stablehlo.collective_broadcast", [v], v.type, _from_first(mesh.size)) for v in made]
     rw.blocks.pop()
-    return _manual(rw, operands, [_whole(mesh, v) for v in operands], body, told, mesh)
+    return _manual(rw, operands, [_whole(mesh, v) for v in operands], body, sent, mesh)
 
 
 def _from_first(devices: int) -> dict[str, object]:
@@ -100,7 +105,7 @@ def _from_first(devices: int) -> dict[str, object]:
 def _manual(
     rw: Rewriter, operands: list[Value], cut: Sequence[Sharding], body: Block, results: list[Value], mesh: Mesh
 ) -> list[Value]:
-    """A computation on parts, which gives wholes."""
+    """Emits a computation on parts that returns whole values."""
     body.ops.append(Op("sdy.return", results, [], {}, [], *rw.place()))
     attributes = {
         "in_shardings": _listed(cut),

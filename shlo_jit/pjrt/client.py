@@ -1,4 +1,4 @@
-"""The client of the interface: its devices and their memories, what is known of them, and its programs by number."""
+"""The PJRT client: its devices and their memories, their properties, and its programs by number."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
-"""What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
+"""Platform that a framework lowers programs for: JAX supports LAPACK functions, callbacks and donation for this name.
+"""
 SEVERAL_PROCESSES = (
-    "the platform of shlo_jit runs in one process, and {} are wanted: use the devices of one process "
+    "the platform of shlo_jit runs in one process, but {} were requested: use the devices of one process "
     "(jax_num_cpu_devices), or compile the program with shlo_jit.compile, which can start processes"
 )
 DEVICE_KIND = "cpu"
@@ -30,7 +31,7 @@ DEVICE_KIND = "cpu"
 _DEVICE, _MEMORY = host_records.structure(host_records.DEVICE), host_records.structure(host_records.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
-"""Functions of the interface that Python has, by name."""
+"""Functions of the interface that are implemented in Python, by name."""
 
 
 def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[Client, Any], None]]:
@@ -43,7 +44,7 @@ def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[
 
 
 class Functions:
-    """Machine code that Python calls."""
+    """Machine-code functions that Python calls."""
 
     def __init__(self, library: Library) -> None:
         p, i = ctypes.c_void_p, ctypes.c_int64
@@ -61,10 +62,10 @@ class Functions:
 
 
 class Client:
-    """Devices that share the memory of this process, one of each for a program that runs on several."""
+    """Devices that share the memory of this process. A program on several devices uses one of each."""
 
     def __init__(self, library: Library, count: Callable[[], int]) -> None:
-        """`count`: how many devices there are, asked for when the client is made."""
+        """`count` returns the number of devices. It is called when the client is created."""
         self.library = library
         self.functions = Functions(library)
         self.kept = Kept()
@@ -72,16 +73,16 @@ class Client:
         self.devices: list[Any] = []
         self.memories: list[Any] = []
         self.programs: dict[int, Program] = {}
-        """By number."""
+        """Programs by number."""
         self._numbers = itertools.count(1)
         self.fail, self.run_many = 0, 0
-        """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
+        """Addresses of the functions that programs call: see `host_records.EXECUTABLE`."""
         self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
-        """Gives the handlers of custom calls that were registered with a framework, by name."""
-        self.tell_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
-        """Tells the framework how a value lies that it wants to know it of: see `Program.inspected`."""
+        """Returns the handlers of custom calls that were registered with a framework, by name."""
+        self.report_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
+        """Reports the sharding of a value to the framework that requested it: see `Program.inspected`."""
         self.tickets: dict[int, Calls] = {}
-        """What a framework's front end hands over beside a compilation, by number: custom calls of that program."""
+        """Custom calls that a framework's front end passes for one compilation, by number."""
 
     def handlers(self) -> dict[str, Handler]:
         return {name: function.__get__(self) for name, function in HANDLERS.items()}
@@ -108,23 +109,23 @@ class Client:
         self.memory_table = self.kept.numbers([ctypes.addressof(x) for x in self.memories])
 
     def device_address(self, number: int) -> int:
-        """Raises PluginError."""
+        """Returns the address of a device. Raises PluginError if there is none of this number."""
         if not 0 <= number < len(self.devices):
             raise PluginError(interface.INVALID_ARGUMENT, f"there is no device {number} of {len(self.devices)}")
         return ctypes.addressof(self.devices[number])
 
     def memory_address(self, device: int, kind: int) -> int:
-        """Of a memory of a device that there is."""
+        """Returns the address of a memory of an existing device."""
         return ctypes.addressof(self.memories[len(MEMORY_KINDS) * device + kind])
 
     def layout_address(self, rank: int) -> int:
-        """Of the layout that arrays of a rank have. Raises PluginError."""
+        """Returns the address of the layout that arrays of a rank have. Raises PluginError."""
         if not 0 <= rank <= MOST_DIMENSIONS:
             raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_DIMENSIONS} dimensions, not {rank}")
         return self.library.addresses[LAYOUTS.text[1:]] + host_records.nbytes(host_records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:
-        """Give a program a number, and its record's address."""
+        """Registers a program under a new number. Returns the address of its record."""
         self.forget_dead()
         number = next(self._numbers)
         address = program.record_for(number, self)
@@ -132,7 +133,7 @@ class Client:
         return address
 
     def forget_dead(self) -> None:
-        """Let go of programs whose records were destroyed."""
+        """Removes programs whose records were destroyed."""
         address = self.functions.take_dead()
         while address:
             record = host_records.structure(host_records.EXECUTABLE).from_address(address)
@@ -140,26 +141,27 @@ class Client:
             self.programs.pop(record.number, None)
 
     def buffer_of(self, array: np.ndarray, port: Port, device: int) -> int:
-        """Address of a new buffer with a copy of an array."""
+        """Returns the address of a new buffer with a copy of an array."""
         functions = self.functions
         size = array.nbytes if port.number >= 0 else 0
         data = functions.take(size)
         if not data:
-            raise MemoryError(f"there is not enough memory: {size} bytes are wanted")
+            raise MemoryError(f"out of memory: {size} bytes were requested")
         memory = (ctypes.c_char * max(1, size)).from_address(data)
         if size:
             np.ndarray(array.shape, array.dtype, memory)[...] = array  # type: ignore[call-overload]
         return self._buffer(data, size, size, port, device)
 
     def deleted_buffer(self, port: Port, device: int) -> int:
-        """Address of a new buffer that is deleted already; of a token, which has no contents, one that is not."""
+        """Returns the address of a new buffer that is already deleted. A token has no contents; its buffer is not
+        deleted."""
         made = self._buffer(self.functions.take(0), 0, port.nbytes, port, device)
         if port.number >= 0:
             self.delete(made)
         return made
 
     def _buffer(self, data: int, nbytes: int, size: int, port: Port, device: int) -> int:
-        """`nbytes`: of the block of memory; `size`: of the array."""
+        """Creates a buffer. `nbytes` is the size of the block of memory; `size` that of the array."""
         functions = self.functions
         storage = functions.storage(data, nbytes, None, None, 1)
         dims = (ctypes.c_int64 * max(1, len(port.shape)))(*port.shape)
@@ -241,10 +243,12 @@ def _default_assignment(client: Client, args: Any) -> None:
     count, room = replicas * partitions, args.default_assignment_size
     if min(replicas, partitions) < 1 or count > len(client.devices):
         wanted = f"{replicas} replicas of {partitions} partitions"
-        raise PluginError(interface.INVALID_ARGUMENT, f"{wanted} are wanted of {len(client.devices)} devices")
+        raise PluginError(
+            interface.INVALID_ARGUMENT, f"{wanted} were requested, but there are {len(client.devices)} devices"
+        )
     if count > room:
         raise PluginError(
-            interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}"
+            interface.INVALID_ARGUMENT, f"there are {count} devices in the assignment, but room for {room}"
         )
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 
@@ -272,7 +276,7 @@ def _topology_fingerprint(client: Client, args: Any) -> None:
 # ---------------------------------------------------------------------- devices and memories
 @handles("Device_GetDescription")
 def _description(client: Client, args: Any) -> None:
-    args.device_description = args.device  # one record is both
+    args.device_description = args.device  # one record serves as both
 
 
 @handles("DeviceDescription_Id")

@@ -1,4 +1,4 @@
-"""From what a framework hands over, an artifact and options, to a program that it can run."""
+"""Compiles an artifact and options, passed by a framework, to a program that it can run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.several import SeveralProgram
+from shlo_jit.pjrt.several import MultiDeviceProgram
 from shlo_jit.pjrt.table import PluginError
 
 Handlers = Callable[[], Mapping[str, Any]]
-"""Gives the handlers of custom calls (see `register_custom_call`) by name."""
+"""Returns the handlers of custom calls (see `register_custom_call`) by name."""
 MAGIC = b"shlo_jit program 1\0"
-"""That serialized programs begin with."""
+"""Start of serialized programs."""
 
 
 def compile_program(source: Source, options: CompileOptions, own: Calls, handlers: Handlers) -> Program:
-    """`options`: those of the source, as they were read; `own`: custom calls of this program's; `handlers`: what a user
-    has registered with the framework. Raises StableHLOError, UnsupportedError and PluginError."""
+    """Compiles a program. `options` are those of the source, parsed; `own` has custom calls of this program; `handlers`
+    returns those that a user registered with the framework. Raises StableHLOError, UnsupportedError and PluginError."""
     module = parse(source.code)
     calls = _handlers_of(module, handlers) | own
     program = _compiled(module, source.code, options, calls)
@@ -34,13 +34,13 @@ def compile_program(source: Source, options: CompileOptions, own: Calls, handler
 def _compiled(module: Module, code: bytes, options: CompileOptions, calls: Calls) -> Program:
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
     if options.num_devices > 1:
-        return SeveralProgram(module, options, digest, calls)
+        return MultiDeviceProgram(module, options, digest, calls)
     return SingleProgram(module, options, digest, calls)
 
 
 def write_program(program: Program) -> bytes:
-    """What `read_program` makes the program of again, in another process too: it is compiled anew, but for what the
-    object cache has. Raises PluginError for a program that calls functions of this process."""
+    """Returns bytes from which `read_program` restores the program, in another process too. It is then compiled again,
+    except for the parts in the object cache. Raises PluginError for a program that calls functions of this process."""
     if program.is_bound:
         raise PluginError(interface.UNIMPLEMENTED, "a program that calls Python functions cannot be serialized")
     code, options = program.source
@@ -48,16 +48,18 @@ def write_program(program: Program) -> bytes:
 
 
 def read_program(data: bytes) -> Source:
-    """Raises PluginError for other bytes."""
+    """Raises PluginError for bytes that are not a serialized program."""
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
     start = len(MAGIC) + 8
     if data[: len(MAGIC)] != MAGIC or start + size > len(data):
-        raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
+        raise PluginError(
+            interface.INVALID_ARGUMENT, "expected a program that shlo_jit has serialized, got other bytes"
+        )
     return Source(data[start + size :], data[start : start + size])
 
 
 def _handlers_of(module: Module, handlers: Handlers) -> Calls:
-    """Those that the program calls and that stand for nothing we know."""
+    """Returns the handlers that the program calls and that are not custom calls we know."""
     names = {
         op.attributes["call_target_name"]
         for op in walk(module.body)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """What a program was compiled from: an artifact, and a CompileOptionsProto."""
+    """Source of a program: an artifact, and a CompileOptionsProto."""
 
     code: bytes
     options: bytes
@@ -36,19 +36,19 @@ Calls = dict[str, Any]
 
 
 class Program:
-    """Compiled, with what there is to know of it. `record_for` gives what the interface knows it by."""
+    """A compiled program with its properties. `record_for` returns its record in the interface."""
 
     arguments: list[Port]
     results: list[Port]
     donated: set[int]
     """Arguments that the program may take."""
     argument_shardings: Sequence[bytes] = ()
-    """How they lie on several devices, an OpSharding each."""
+    """Shardings of the arguments on several devices, an OpSharding each."""
     result_shardings: Sequence[bytes] = ()
     inspected: Sequence[tuple[str, bytes]] = ()
-    """How values lie that the framework wants to know it of: whom to tell, and an OpSharding."""
+    """Shardings that the framework requested: the receiver, and an OpSharding."""
     source: Source
-    """What it was compiled from, beside custom calls."""
+    """Source of the program, apart from custom calls."""
     calls: frozenset[str]
     """Names of the custom calls that it was compiled with."""
     is_bound: bool
@@ -65,7 +65,7 @@ class Program:
         return MemoryAnalysis(0, arguments, results, 0, 0)
 
     def record_for(self, number: int, client: Client) -> int:
-        """Address of the record; it lives as long as the program."""
+        """Returns the address of the record; it lives as long as the program."""
         device = client.device_address(self.options.devices[0][0])
         self.record = host_records.structure(host_records.EXECUTABLE)(
             device=device,
@@ -81,29 +81,29 @@ class Program:
         return ctypes.addressof(self.record)
 
     def run(self, client: Client, args: Any) -> None:
-        """A call on several devices."""
+        """Runs a call on several devices."""
         raise PluginError(interface.INVALID_ARGUMENT, f"the program is for one device, not {args.num_devices}")
 
-    def give_deleted(self, client: Client, args: Any) -> None:
-        """Give results that are deleted, of a call on several devices that was interrupted."""
+    def return_deleted(self, client: Client, args: Any) -> None:
+        """Returns deleted results from a call on several devices that was interrupted."""
         raise NotImplementedError
 
     def failure(self, status: int) -> BaseException:
-        """Why this thread's last call stopped."""
+        """Returns the reason why this thread's last call stopped."""
         raise NotImplementedError
 
     @cached_property
     def shown(self) -> bytes:
-        """What a device runs, as an artifact of StableHLO for people."""
+        """Program that a device runs, as a StableHLO artifact for people."""
         return shown(parse(self.source.code), self.options.num_partitions) or self.source.code
 
     def costs(self) -> dict[str, float]:
-        """What the program computes and moves at least on each device, by JAX's names."""
+        """Returns lower bounds of the program's computations and memory traffic per device, by JAX's names."""
         raise NotImplementedError
 
 
 class SingleProgram(Program):
-    """On one device: machine code calls it."""
+    """A program on one device: machine code calls it."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
@@ -124,7 +124,7 @@ class SingleProgram(Program):
         return self.exe.cost_analysis()
 
     def record_for(self, number: int, client: Client) -> int:
-        """Address of the record; it lives as long as the program."""
+        """Returns the address of the record; it lives as long as the program."""
         aliases = dict(self.compiled.output_aliases)
         place_of = {p.number: i for i, p in enumerate(self.arguments) if p.number >= 0}
         taking = {argument: output for output, argument in aliases.items()}
@@ -148,5 +148,5 @@ class SingleProgram(Program):
         return address
 
     def failure(self, status: int) -> BaseException:
-        """Why this thread's last call stopped."""
+        """Returns the reason why this thread's last call stopped."""
         return self.instance.failure(status)

@@ -1,6 +1,7 @@
-"""The objects that a framework holds pointers to, as records: machine code and Python both read and write them.
+"""Records of the objects that a framework holds pointers to. Machine code and Python both read and write them.
 
-All fields are 64 bits. A record of an object that jaxlib looks into begins with what the interface says of it.
+All fields have 64 bits. The record of an object that jaxlib reads directly begins with the fields that the interface
+defines.
 """
 
 from __future__ import annotations
@@ -16,42 +17,42 @@ def _record(*names: str) -> RecordFields:
 
 
 ERROR = _record("vtable", "code", "message", "message_size")
-"""The text lies behind it."""
+"""An error. Its text follows the record."""
 EVENT = _record("references", "is_ready", "waiting")
-"""Something that will have happened; `waiting`: a list of WAITER."""
+"""An event that will happen; `waiting` is a list of WAITER."""
 WAITER = _record("next", "callback", "argument")
 STORAGE = _record("references", "data", "nbytes", "release", "argument", "is_own")
-"""Memory that buffers refer to. With the last reference `release(data, argument)` is called, if it is not null; else it
-is a block of ours. `is_own`: it may be written to, since nobody else knows it."""
+"""Memory that buffers refer to. When the last reference is dropped, `release(data, argument)` is called if it is not
+null; otherwise the memory is one of our blocks. `is_own`: it may be written to, since there are no other users."""
 BUFFER = _record(
     *("storage", "data", "nbytes", "type", "rank", "dims", "device", "memory"),
     *("external", "state"),  # references of others to its memory; see `code/holds.py`
 )
-"""An array; its dimensions lie behind the record."""
+"""An array; its dimensions follow the record."""
 DEVICE = _record("memory", "number")
 MEMORY = _record("vtable", "device", "kind", "kind_size", "user_data", "number")
-"""`user_data`: a list of USER_DATA, which the framework keeps with it."""
+"""A memory. `user_data` is a list of USER_DATA, which the framework attaches to it."""
 USER_DATA = _record("next", "key", "data")
 LAYOUT = _record("text", "text_size")
 EXECUTABLE = _record(
     *("main", "instance", "arena_bytes", "device"),
-    *("arguments", "argument_count", "inputs"),  # ARGUMENT each; how many of the interface's, and of the program's
+    *("arguments", "argument_count", "inputs"),  # ARGUMENT each; counts of the interface and of the program
     *("results", "result_count"),  # RESULT each
     *("num_replicas", "num_partitions"),
     *("references", "is_deleted"),
-    *("number", "next"),  # what Python knows it by; of those that were destroyed
-    *("fail", "run_many"),  # Python: why a call failed; a call of several devices
+    *("number", "next"),  # number in Python; next in the list of destroyed ones
+    *("fail", "run_many"),  # Python functions: reason of a failed call; a call on several devices
     *("input_count", "output_count"),
 )
-"""A loaded program: the interface's Executable and LoadedExecutable both."""
+"""A loaded program: both the Executable and the LoadedExecutable of the interface."""
 ARGUMENT = _record("input", "nbytes", "is_donated", "result", "type", "rank", "dims")
-"""`input`: the program's, or -1 for a token; `result`: that takes its memory over, or -1."""
+"""An argument. `input` is the program's, or -1 for a token; `result` is the one that takes over its memory, or -1."""
 RESULT = _record("output", "nbytes", "type", "rank", "dims", "argument", "memory")
-"""`output`: the program's, or -1 for a token; `argument`: whose memory it takes over, or -1."""
+"""A result. `output` is the program's, or -1 for a token; `argument` is the one whose memory it takes over, or -1."""
 
 
 def structure(fields: RecordFields) -> type[ctypes.Structure]:
-    """The record for ctypes."""
+    """Returns the record as a ctypes structure."""
     return type("Record", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_int64) for name in fields]})
 
 

@@ -1,9 +1,10 @@
-"""The C interface between a framework and a plugin for a device, PJRT, as data: version 0.114; hosts of 0.112 take it.
+"""PJRT, the C interface between a framework and a plugin for a device, as data: version 0.114; hosts of 0.112 accept
+it.
 
-A plugin is a table of functions `Error *f(Args *)`. Every record of arguments begins with its size and a list of
-extensions, 16 bytes; then the fields stand here, by the name of the function: `name` is a pointer, `name:i64` a number.
-What follows a `|` came later than the rest, and records of older hosts end before it. Of functions that we do not have,
-the fields are left out.
+A plugin is a table of functions `Error *f(Args *)`. Every argument record begins with its size and a list of
+extensions, 16 bytes. The other fields are listed here, by the name of the function: `name` is a pointer, `name:i64` a
+number. Fields after a `|` were added later, and records of older hosts end before them. Functions that we do not
+implement have no fields here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 MAJOR_VERSION, MINOR_VERSION = 0, 114
 API_HEAD_BYTES = 40
-"""Of the table: its size, extensions, and the version."""
+"""Bytes before the functions in the table: its size, extensions, and the version."""
 
 FUNCTIONS: dict[str, str | None] = {
     "Error_Destroy": "error",
@@ -191,7 +192,7 @@ FUNCTIONS: dict[str, str | None] = {
     "TopologyDescription_MakeCanonicalShapeForMemorySpace": None,
     "TopologyDescription_GetMemorySpaceKindIds": None,
 }
-"""In the order of the table."""
+"""Functions in the order of the table."""
 
 RECORDS = {
     "NamedValue": "extension_start name name_size:i64 type:i32 value:i64 value_size:i64",
@@ -227,7 +228,7 @@ RECORDS = {
 
 
 class Kind(NamedTuple):
-    """Of a field."""
+    """Kind of a field."""
 
     nbytes: int
     ctype: type
@@ -242,7 +243,7 @@ KINDS = {
 
 
 class Field(NamedTuple):
-    """Byte offset in its record, and type in LLVM's words."""
+    """Byte offset of a field in its record, and its LLVM type."""
 
     offset: int
     type: str
@@ -259,7 +260,8 @@ def _fields_text(name: str) -> str:
 
 @functools.cache
 def fields_of(name: str) -> dict[str, Field]:
-    """Of the arguments of a function, or of another record, behind the size. Raises KeyError for those left out."""
+    """Returns the fields of a function's arguments, or of another record, without the size. Raises KeyError for
+    functions that are left out."""
     found, at = {}, 8
     for word in _fields_text(name).replace("|", "").split():
         field, _, type = word.partition(":")
@@ -271,7 +273,8 @@ def fields_of(name: str) -> dict[str, Field]:
 
 
 def needed_bytes(name: str) -> int:
-    """Of a record from the oldest host: up to the last field that all hosts have. Raises KeyError as `fields_of`."""
+    """Returns the size of a record from the oldest host: up to the last field that all hosts have. Raises KeyError as
+    `fields_of`."""
     count = len(_fields_text(name).partition("|")[0].split())
     offset, type = [*fields_of(name).values()][count - 1]
     return offset + KINDS[type].nbytes
@@ -279,7 +282,7 @@ def needed_bytes(name: str) -> int:
 
 @functools.cache
 def structure(name: str) -> type[ctypes.Structure]:
-    """The record for ctypes, with `struct_size` in front."""
+    """Returns the record as a ctypes structure that begins with `struct_size`."""
     fields = [(field, KINDS[type].ctype) for field, (_, type) in fields_of(name).items()]
     return type(name, (ctypes.Structure,), {"_fields_": [("struct_size", ctypes.c_size_t), *fields]})
 
@@ -294,10 +297,10 @@ ELEMENT_TYPES = {
 """Numbers of dtypes, by our names."""
 CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 8, 9
 UNIMPLEMENTED, INTERNAL = 12, 13
-"""Codes of errors."""
+"""Error codes."""
 INT64, INT64_LIST, FLOAT = 1, 2, 3
-"""Types of a NamedValue: those that ours have."""
+"""Types of a NamedValue that we use."""
 TILED, STRIDES = 0, 1
-"""Types of a MemoryLayout: its dimensions stand in some order, or it has strides, where `minor_to_major` is."""
+"""Types of a MemoryLayout: an order of its dimensions, or strides, in the field `minor_to_major`."""
 IMMUTABLE_ZERO_COPY, MUTABLE_ZERO_COPY = 2, 3
-"""Of `host_buffer_semantics`: a host's array may be used where it is. It is copied for the others, 0 and 1."""
+"""Values of `host_buffer_semantics` that permit the use of a host's array in place. For 0 and 1, it is copied."""

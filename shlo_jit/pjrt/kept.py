@@ -1,4 +1,4 @@
-"""Memory that a framework is given pointers to, kept as long as whoever holds this; named values that it gives us."""
+"""Keeps memory alive that a framework has pointers to; reads named values that it passes."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from shlo_jit.pjrt.table import record_at
 
 
 class Kept:
-    """Texts, arrays and named values. What is asked for again is where it was."""
+    """Texts, arrays and named values that live as long as this object. Equal requests return the same address."""
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
         self._places: dict[Any, int] = {}
 
     def keep(self, thing: Any) -> int:
-        """A ctypes object; its address."""
+        """Keeps a ctypes object. Returns its address."""
         self._objects.append(thing)
         return ctypes.addressof(thing)
 
     def text(self, text: str | bytes) -> tuple[int, int]:
-        """Address and size."""
+        """Returns address and size of a text."""
         data = text.encode() if isinstance(text, str) else text
         if data not in self._places:
             self._places[data] = self.keep(ctypes.create_string_buffer(data))
         return self._places[data], len(data)
 
     def numbers(self, values: Sequence[int], kind: type = ctypes.c_int64) -> int:
-        """Address of an array."""
+        """Returns the address of an array."""
         key = (kind, *values)
         if key not in self._places:
             self._places[key] = self.keep((kind * max(1, len(values)))(*values))  # type: ignore[operator]  a ctypes type
         return self._places[key]
 
     def texts(self, texts: Sequence[str | bytes]) -> tuple[int, int]:
-        """Addresses of an array of texts, and of their sizes."""
+        """Returns the addresses of an array of texts, and of their sizes."""
         pairs = [self.text(text) for text in texts]
         return self.numbers([at for at, _ in pairs]), self.numbers([size for _, size in pairs])
 
     def named_values(self, values: Mapping[str, int | float | Sequence[int]]) -> int:
-        """Address of an array of NamedValue."""
+        """Returns the address of an array of NamedValue."""
         key = ("values", repr(values))
         if key not in self._places:
             self._places[key] = self.keep(self._named_values(values))
@@ -66,8 +66,8 @@ class Kept:
 
 
 def named_value(address: int | None, count: int, name: str) -> int | None:
-    """The integer of that name in a framework's array of NamedValue; None where it has none. Elements are as large as
-    the framework says, which may be of another version. Raises PluginError for elements that are too small."""
+    """Returns the integer of that name in a framework's array of NamedValue; None if it has none. The element size is
+    that of the framework, which may have another version. Raises PluginError for elements that are too small."""
     for _ in range(count):
         row = record_at("NamedValue", address)
         assert address is not None

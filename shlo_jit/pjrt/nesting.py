@@ -1,4 +1,4 @@
-"""Threads that are in functions of the framework's language, which programs call."""
+"""Tracks the threads that run functions of the framework's language, which programs call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _this_thread = threading.local()
 
 
 def in_callback() -> bool:
-    """Whether this thread is."""
+    """Whether this thread runs such a function."""
     return getattr(_this_thread, "depth", 0) > 0
 
 

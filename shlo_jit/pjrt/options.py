@@ -1,4 +1,4 @@
-"""What a framework says about a compilation: the fields of CompileOptionsProto that mean something here."""
+"""Options of a compilation by a framework: the fields of CompileOptionsProto that matter here."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from shlo_jit.pjrt.table import PluginError
 
 BUILD_OPTIONS, OVERRIDES = 3, 7
 NUM_REPLICAS, NUM_PARTITIONS, DEVICE_ASSIGNMENT = 4, 5, 9
-"""In the build options."""
+"""Fields of the build options."""
 REPLICA_COUNT, COMPUTATION_COUNT, COMPUTATION_DEVICES = 1, 2, 3
-"""In the assignment; then for each computation field 1, the devices of its replicas."""
+"""Fields of the assignment. Field 1 of each computation has the devices of its replicas."""
 OWN_PREFIX = "shlo_jit_"
 TEXTS = frozenset(
     "as dir dump file filter flags isa kind level name options passes path re regex strategy to type".split()
 )
-"""Words in the names of those of XLA's options whose values are texts; of all others they are numbers."""
+"""Words in the names of XLA options whose values are texts; the values of all others are numbers."""
 
 
 class CompileOptions(NamedTuple):
-    """How many replicas and partitions there are, and on which devices."""
+    """Numbers of replicas and partitions, and their devices."""
 
     num_replicas: int
     num_partitions: int
     devices: tuple[tuple[int, ...], ...]
-    """Ids, by replica and partition."""
+    """Device ids by replica and partition."""
     own: dict[str, Any]
-    """Options that are ours, by name without the prefix."""
+    """Options of shlo_jit, by name without the prefix."""
 
     @property
     def num_devices(self) -> int:
@@ -45,12 +45,12 @@ class CompileOptions(NamedTuple):
 
 
 def read_options(data: bytes, device_count: int) -> CompileOptions:
-    """Raises PluginError for options that nobody knows, for devices that there are not, and for bytes that are no
-    CompileOptionsProto."""
+    """Parses the options. Raises PluginError for unknown options, for devices that do not exist, and for bytes that are
+    not a CompileOptionsProto."""
     try:
         return _read(data, device_count)
     except (ValueError, struct.error, AttributeError, TypeError) as error:
-        what = f"the options of a compilation are no CompileOptionsProto: {error}"
+        what = f"the options of a compilation are not a CompileOptionsProto: {error}"
         raise PluginError(interface.INVALID_ARGUMENT, what) from error
 
 
@@ -59,7 +59,7 @@ def _read(data: bytes, device_count: int) -> CompileOptions:
     build = proto.last(proto.message(top, BUILD_OPTIONS))
     replicas, partitions = (max(1, _number(build, n)) for n in (NUM_REPLICAS, NUM_PARTITIONS))
     if replicas * partitions > device_count:
-        what = f"a program of {replicas} replicas of {partitions} partitions, for {device_count} devices"
+        what = f"a program of {replicas} replicas of {partitions} partitions was compiled for {device_count} devices"
         raise PluginError(interface.INVALID_ARGUMENT, what)
     own: dict[str, Any] = {}
     for number, value in proto.fields(data):
@@ -72,13 +72,13 @@ def _read(data: bytes, device_count: int) -> CompileOptions:
     devices = _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions)
     last = max(id for row in devices for id in row)
     if last >= device_count:
-        what = f"a program is for device {last}, and there are {device_count}"
+        what = f"a program is for device {last}, but there are {device_count} devices"
         raise PluginError(interface.INVALID_ARGUMENT, what)
     return CompileOptions(replicas, partitions, devices, own)
 
 
 def _number(data: dict[int, int | bytes], number: int) -> int:
-    """A field that is a number; one that is not there is 0. Raises ValueError for bytes."""
+    """Returns a numeric field; 0 if it is missing. Raises ValueError for bytes."""
     value = data.get(number, 0)
     if not isinstance(value, int):
         raise ValueError(f"field {number} is expected to be a number")
@@ -86,7 +86,8 @@ def _number(data: dict[int, int | bytes], number: int) -> int:
 
 
 def _check_foreign(name: str, value: Any) -> None:
-    """XLA's own options change how XLA compiles, not what a program means: they are taken, if they can be XLA's."""
+    """Checks an option of another owner. XLA's own options change how XLA compiles, not what a program means, so they
+    are accepted and ignored if they can be XLA's."""
     if not name.startswith("xla_"):
         raise PluginError(interface.INVALID_ARGUMENT, f"No such compile option: '{name}'")
     is_number = isinstance(value, str) and (
@@ -115,7 +116,7 @@ def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ..
 
 
 def _override(data: bytes) -> tuple[str, Any]:
-    """Name and value of an option; a value is a message of which one field is set."""
+    """Returns name and value of an option; a value is a message with one field set."""
     entry = proto.last(data)
     name = proto.message(entry, 1).decode()
     for number, value in proto.fields(proto.message(entry, 2)):

@@ -23,11 +23,11 @@ from shlo_jit.runtime.machine import native
 FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
 LAYOUTS, SHARDINGS = 4, 19
-"""Numbers of the extensions by which arrays and programs say how they lie in memory, and on devices."""
+"""Numbers of the extensions for memory layouts and for shardings."""
 
 
 class Plugin:
-    """What a framework gets, and what it leads to."""
+    """The plugin that a framework loads, with its table and client."""
 
     def __init__(self, device_count: Callable[[], int]) -> None:
         target = native()
@@ -37,7 +37,7 @@ class Plugin:
         assert library is not None
         ctypes.c_int64.from_address(library.addresses[LIMIT.text[1:]]).value = pool.POOL.limit
         self.view_alignment = ctypes.c_int64.from_address(library.addresses[VIEW_ALIGNMENT.text[1:]])
-        """What memory of others must be a multiple of."""
+        """Required alignment of memory that others own."""
         self.client = client = Client(library, device_count)
         self.table = table = Table(library, client.handlers())
         table.extend(
@@ -58,11 +58,12 @@ class Plugin:
         self._fail = FAIL(fail)
         client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0
         client.run_many = self.table.function(self._run_many, "LoadedExecutable_Execute")
-        atexit.register(self._retire)
+        atexit.register(self._shut_down)
         self._fork_between_blocks()
 
     def _fork_between_blocks(self) -> None:
-        """A child of a fork has only the thread that forked: no other may hold the lock of memory then."""
+        """Acquires the memory lock around a fork. The child has only the forking thread, so no other may hold the
+        lock."""
         addresses = self.client.library.addresses
         lock = ctypes.CFUNCTYPE(None)(addresses["shlo_pjrt_lock_memory"])
         word = ctypes.c_int32.from_address(addresses[LOCK.text[1:]])
@@ -72,13 +73,14 @@ class Plugin:
 
         os.register_at_fork(before=lock, after_in_parent=unlock, after_in_child=unlock)
 
-    def _retire(self) -> None:
-        """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""
+    def _shut_down(self) -> None:
+        """Shuts down at the end of the interpreter. Programs stay in memory for threads that run them, and call no
+        Python."""
         main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
         main.value = threading.main_thread().ident or 0
         for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
-        self.table.retire()
+        self.table.shut_down()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _run_many(self, args: Any) -> int | None:
@@ -88,7 +90,7 @@ class Plugin:
         except KeyboardInterrupt as error:
             if not is_interrupt(error):
                 raise
-            program.give_deleted(self.client, args)
+            program.return_deleted(self.client, args)
             self.table.raise_later(error)
             return STOPPED
         return None
@@ -103,5 +105,5 @@ class Plugin:
 
 @functools.cache
 def plugin(device_count: Callable[[], int]) -> Plugin:
-    """One for the process: the table stays behind when Python ends."""
+    """Returns the process's only plugin: the table remains when Python ends."""
     return Plugin(device_count)

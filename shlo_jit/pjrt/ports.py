@@ -1,4 +1,4 @@
-"""The arguments and results of a program, as a framework sees them."""
+"""Arguments and results of a program, as a framework sees them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.front import Signature
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""Of the memories of each device, as XLA's CPU has them: all are this process's. The first is the default."""
+"""Kinds of the memories of each device, as on XLA's CPU: all are memory of this process. The first is the default."""
 
 
 PLACEMENT = "annotate_device_placement"
 
 
 class Port(NamedTuple):
-    """An argument or result of the interface's."""
+    """An argument or result in the interface."""
 
     type: int
     shape: tuple[int, ...]
     nbytes: int
     number: int
-    """Among the program's; -1 for a token, of which those have none."""
+    """Index among the program's own; -1 for a token, since programs have no tokens."""
     memory_kind: int = 0
-    """Where it is wanted, an index into MEMORY_KINDS."""
+    """Requested memory, an index into MEMORY_KINDS."""
 
 
 def main_of(module: Module) -> Op:
@@ -42,12 +42,13 @@ def main_of(module: Module) -> Op:
 
 
 def arguments_of(main: Op, own: Sequence[Signature]) -> list[Port]:
-    """`own`: of the tensors among them. Raises PluginError."""
+    """Returns the arguments. `own` has the signatures of the tensors among them. Raises PluginError."""
     return _ports(main, "arg_attrs", function_type(main).inputs, own)
 
 
 def results_of(main: Op, own: Sequence[Signature]) -> list[Port]:
-    """As `arguments_of`. A result that the program moves last of all is where it moves it."""
+    """Returns the results; see `arguments_of`. A result that the program's last op moves has the memory kind of that
+    op."""
     found = _ports(main, "res_attrs", function_type(main).results, own)
     for i, value in enumerate(main.block().terminator.operands):
         op = value.op
@@ -58,7 +59,7 @@ def results_of(main: Op, own: Sequence[Signature]) -> list[Port]:
 
 
 def names_of_memories(ports: Sequence[Port]) -> list[str]:
-    """The kind of each."""
+    """Returns the memory kind of each port."""
     return [MEMORY_KINDS[port.memory_kind] for port in ports]
 
 
@@ -73,7 +74,7 @@ def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]
             nbytes = math.prod(port.shape) * dtype.itemsize
             kind = _memory_kind(row.get("mhlo.memory_kind"))
             found.append(Port(interface.ELEMENT_TYPES[dtype.name], port.shape, nbytes, number, kind))
-        else:  # tokens have no counterpart of our own
+        else:  # tokens have no counterpart in our programs
             found.append(Port(interface.ELEMENT_TYPES["token"], (), 0, -1))
     return found
 
@@ -81,7 +82,7 @@ def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]
 def _check_layout(what: str, row: DictAttr, rank: int) -> None:
     wanted = row.get("mhlo.layout_mode")
     if wanted not in (None, "default", "auto", layout_text(rank)):
-        text = f"{what} should lie as {wanted}, but arrays are row-major here"
+        text = f"{what} should have the layout {wanted}, but arrays are row-major here"
         raise PluginError(interface.UNIMPLEMENTED, text)
 
 

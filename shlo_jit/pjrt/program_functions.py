@@ -1,4 +1,4 @@
-"""Functions of the interface that make programs, and that say what is known of them."""
+"""Functions of the interface that create programs, and that return their properties."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ def _compile(client: Client, args: Any) -> None:
     calls = client.tickets.pop(options.own.get("ticket", 0), {})
     program = compile_program(source, options, calls, client.foreign_handlers)
     for key, sharding in program.inspected:
-        client.tell_sharding(key, sharding)
+        client.report_sharding(key, sharding)
     args.executable = client.add(program)
 
 
 @handles("Executable_Serialize")
 def _serialize(client: Client, args: Any) -> None:
-    _hand_over(args, "serialized_executable", write_program(client.program(args.executable)))
+    _return_bytes(args, "serialized_executable", write_program(client.program(args.executable)))
 
 
 @handles("Executable_DeserializeAndLoad")
 def _deserialize(client: Client, args: Any) -> None:
-    """Options that a host gives beside it are not looked at: those that it was compiled with are in it."""
+    """Deserializes a program. Options that a host passes beside it are ignored: it contains the options of its
+    compilation."""
     data = _bytes_at(args.serialized_executable, args.serialized_executable_size)
     source = read_program(data)
     options = read_options(source.options, len(client.devices))
@@ -54,17 +55,17 @@ def _cost(client: Client, args: Any) -> None:
 
 @handles("Executable_GetCompileOptions")
 def _compile_options(client: Client, args: Any) -> None:
-    _hand_over(args, "serialized_compile_options", client.program(args.executable).source.options)
+    _return_bytes(args, "serialized_compile_options", client.program(args.executable).source.options)
 
 
 @handles("Executable_OptimizedProgram")
 def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first."""
+    """Returns the optimized program. The host asks for the size first."""
     shown = client.program(args.executable).shown
     record, size = record_at("Program", args.program), len(shown)
     if record.code:
         if record.code_size < size:
-            what = f"the program has {size} bytes, the host's memory for it {record.code_size}"
+            what = f"the program has {size} bytes, but the host's buffer only {record.code_size}"
             raise PluginError(interface.INVALID_ARGUMENT, what)
         ctypes.memmove(record.code, shown, size)
     record.code_size = size
@@ -162,10 +163,10 @@ def _logical_ids(client: Client, args: Any) -> None:
 @handles("LoadedExecutable_GetDeviceAssignment")
 def _assignment(client: Client, args: Any) -> None:
     data = client.program(args.executable).options.device_assignment
-    _hand_over(args, "serialized_device_assignment", data)
+    _return_bytes(args, "serialized_device_assignment", data)
 
 
-# ---------------------------------------------------------------------- what hosts hand over and get
+# ---------------------------------------------------------------------- data passed by and to hosts
 def _bytes_at(address: int | None, size: int) -> bytes:
     if not size:
         return b""
@@ -174,13 +175,13 @@ def _bytes_at(address: int | None, size: int) -> bytes:
     return ctypes.string_at(address, size)
 
 
-def _hand_over(args: Any, owner: str, data: bytes) -> None:
-    """Bytes that are the host's, until it calls the deleter."""
+def _return_bytes(args: Any, owner: str, data: bytes) -> None:
+    """Returns bytes that belong to the host until it calls the deleter."""
     allocate = ctypes.pythonapi.PyMem_RawMalloc
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     address = allocate(len(data))
     if address is None:
-        raise MemoryError(f"there is no memory for {len(data)} bytes")
+        raise MemoryError(f"out of memory: {len(data)} bytes were requested")
     ctypes.memmove(address, data, len(data))
     args.serialized_bytes, args.serialized_bytes_size = address, len(data)
     setattr(args, owner, address)

@@ -1,4 +1,4 @@
-"""Protocol buffers as far as the interface hands them over: fields by number, without a schema."""
+"""Protocol buffers as far as the interface uses them: fields by number, without a schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field, in order. Raises ValueError for what is none."""
+    """Yields number and value of each field, in order. Raises ValueError for bytes that are not a message."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -25,26 +25,26 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (FIXED32, FIXED64):
             size = 4 if kind == FIXED32 else 8
         else:
-            raise ValueError(f"a field of the unknown kind {kind} at byte {at}")
+            raise ValueError(f"a field has the unknown kind {kind} at byte {at}")
         if at + size > len(data):
-            raise ValueError(f"a field ends behind the last byte, {len(data)}")
+            raise ValueError(f"a field ends after the last byte, {len(data)}")
         yield key >> 3, data[at : at + size]
         at += size
 
 
 def last(data: bytes) -> dict[int, int | bytes]:
-    """The last value of each field."""
+    """Returns the last value of each field."""
     return dict(fields(data))
 
 
 def message(data: dict[int, int | bytes], number: int) -> bytes:
-    """A field that is a message; one that is not there is empty."""
+    """Returns a field that is a message; empty if it is missing."""
     value = data.get(number, b"")
     return value if isinstance(value, bytes) else b""
 
 
 def packed(data: bytes) -> list[int]:
-    """Numbers of a packed field."""
+    """Returns the numbers of a packed field."""
     found, at = [], 0
     while at < len(data):
         value, at = _varint(data, at)
@@ -53,7 +53,7 @@ def packed(data: bytes) -> list[int]:
 
 
 def write(number: int, value: int | bytes) -> bytes:
-    """One field."""
+    """Returns the encoding of one field."""
     if isinstance(value, int):
         return _written(number << 3 | VARINT) + _written(value)
     return _written(number << 3 | BYTES) + _written(len(value)) + value
@@ -71,7 +71,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise ValueError(f"a number without an end at byte {at}")
+    raise ValueError(f"an unterminated number at byte {at}")
 
 
 def _written(value: int) -> bytes:

@@ -1,8 +1,8 @@
-"""Programs on several devices, which are threads of this process that see each other's memory.
+"""Programs on several devices, which are threads of this process that share its memory.
 
-What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
-about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
-the program says, or every device has them whole. Replicas of a program have arrays of their own; shardings are for one.
+A program on parts (shard_map) runs as one program per device, with collectives between them. Any other program is on
+whole arrays: these are assembled, the program runs once, with all threads, and its results are split again as the
+program specifies, or every device has them whole. Replicas of a program have separate arrays; shardings are for one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
-from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
+from shlo_jit.pjrt.shardings import Cut, inspected_sharding, layout_of, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
 from shlo_jit.text.port_names import donated_arguments
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 NESTED_SECONDS = 10.0
 WAKING_SECONDS = 0.2
-"""A thread that waits looks up so often: the end of the interpreter may have something for it."""
+"""Interval at which a waiting thread wakes up, since the interpreter may be shutting down."""
 
 
-class SeveralProgram(Program):
-    """Called by Python, with the arrays of all devices."""
+class MultiDeviceProgram(Program):
+    """A program on several devices. Python calls it with the arrays of all devices."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
         main, devices = main_of(module), options.num_partitions
         layout = layout_of(module, main, devices, (*CALLBACKS, INSPECT))
-        callbacks = [look for look in layout.looks if look.op.attributes["call_target_name"] in CALLBACKS]
+        callbacks = [one for one in layout.inspecting if one.op.attributes["call_target_name"] in CALLBACKS]
         self.inspected = [
-            (look.op.attributes["backend_config"], look_sharding(look, devices))
-            for look in layout.looks
-            if look.op.attributes["call_target_name"] == INSPECT
+            (one.op.attributes["backend_config"], inspected_sharding(one, devices))
+            for one in layout.inspecting
+            if one.op.attributes["call_target_name"] == INSPECT
         ]
         program = placed(module, callbacks, devices)
         replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
@@ -90,7 +90,7 @@ class SeveralProgram(Program):
         self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
 
     def run(self, client: Client, args: Any) -> None:
-        """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
+        """Runs one call. `args` is the argument record of LoadedExecutable_Execute. Raises the program's errors."""
         devices, count = args.num_devices, args.num_args
         if devices != self.options.num_devices or count != len(self.arguments):
             expected = f"{len(self.arguments)} arguments on {self.options.num_devices} devices"
@@ -106,15 +106,15 @@ class SeveralProgram(Program):
                 client.delete(row[i])
 
     def _call_alone(self, client: Client, rows: list[list[int]]) -> list[list[np.ndarray]]:
-        """Calls of several ranks come one at a time. One from within another, by a function that the program calls,
-        waits for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one
-        makes new ones."""
+        """Runs a call exclusively. Calls of several ranks run one at a time. A nested call, by a function that the
+        program calls, waits only for a limited time, since it may wait for its own caller. A call that fails ends the
+        ranks, and the next call creates new ones."""
         views = self._views(client, rows)
         if not self._has_ranks:
             return self._call(*views)
         this = object()
         try:
-            self._wait_for_turn(this)
+            self._wait_for_other_calls(this)
             if self.exe is None:
                 self.exe = self._compile()
             return self._call(*views)
@@ -122,13 +122,13 @@ class SeveralProgram(Program):
             if self._in_call is this:
                 self.exe = None
             raise
-        finally:  # whatever Ctrl-C has left undone
+        finally:  # covers all that Ctrl-C may leave undone
             with self._changed:
                 if self._in_call is this:
                     self._in_call = None
                     self._changed.notify()
 
-    def _wait_for_turn(self, call: object) -> None:
+    def _wait_for_other_calls(self, call: object) -> None:
         deadline = time.monotonic() + NESTED_SECONDS if in_callback() else math.inf
         with self._changed:
             while not self._changed.wait_for(lambda: self._in_call is None, timeout=WAKING_SECONDS):
@@ -138,12 +138,15 @@ class SeveralProgram(Program):
             self._in_call = call
 
     def _views(self, client: Client, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
-        """The arguments' arrays, by argument and device, and how they are cut. Raises PluginError if any is wrong."""
-        homes = self._homes(client)
+        """Returns the arguments' arrays, by argument and device, and how they are split. Raises PluginError if any is
+        wrong."""
+        devices_in_order = self._device_addresses(client)
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
         for d, row in enumerate(buffers):
-            if any(buffer.device != homes[d] for buffer in row):
-                raise PluginError(interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than that")
+            if any(buffer.device != devices_in_order[d] for buffer in row):
+                raise PluginError(
+                    interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than the part"
+                )
         columns = [
             [_view(row[i], i, port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
@@ -152,39 +155,40 @@ class SeveralProgram(Program):
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
         return columns, cuts
 
-    def _homes(self, client: Client) -> list[int]:
+    def _device_addresses(self, client: Client) -> list[int]:
         return [client.device_address(number) for row in self.options.devices for number in row]
 
     def _give(self, client: Client, args: Any, made: list[list[np.ndarray]]) -> None:
-        """Make buffers of the results' arrays."""
+        """Creates buffers of the results' arrays."""
         token = np.zeros((), np.uint8)
         self._fill(
             client,
             args,
-            lambda d, port, home: client.buffer_of(token if port.number < 0 else made[port.number][d], port, home),
+            lambda d, port, device: client.buffer_of(token if port.number < 0 else made[port.number][d], port, device),
         )
 
-    def give_deleted(self, client: Client, args: Any) -> None:
-        self._fill(client, args, lambda d, port, home: client.deleted_buffer(port, home))
+    def return_deleted(self, client: Client, args: Any) -> None:
+        self._fill(client, args, lambda d, port, device: client.deleted_buffer(port, device))
 
     def _fill(self, client: Client, args: Any, make: Callable[[int, Port, int], int]) -> None:
-        """Give the host the results' buffers. `make`: the address of one, by device number, port and device."""
-        homes = self._homes(client)
-        devices = len(homes)
-        for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
+        """Passes the results' buffers to the host. `make` returns the address of one, by device number, port and
+        device."""
+        devices_in_order = self._device_addresses(client)
+        devices = len(devices_in_order)
+        for d, (device, place) in enumerate(zip(devices_in_order, _pointers(args.output_lists, devices), strict=True)):
             out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
-                out[i] = make(d, port, home)
+                out[i] = make(d, port, device)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
 
     def costs(self) -> dict[str, float]:
-        """Of each device."""
+        """Returns the costs of each device."""
         return (self.exe or self._compile()).cost_analysis()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
-        """The arguments' arrays, by argument and device, to those of the results."""
+        """Runs the program on the arguments' arrays, by argument and device. Returns those of the results."""
         wanted = [cut for cut, port in zip(self.wanted_cuts, self.results, strict=True) if port.number >= 0]
         devices = self.options.num_partitions
         if isinstance(self.exe, DistributedExecutable):
@@ -202,13 +206,13 @@ class SeveralProgram(Program):
         return [recut([array] * devices, None, cut) for array, cut in zip(results, wanted, strict=True)]
 
     def _donated(self, args: Any) -> set[int]:
-        """Arguments that this call takes."""
+        """Returns the arguments that this call takes."""
         options = record_at("ExecuteOptions", args.options)
         return self.donated - {*_pointers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)}
 
 
 def _is_for_parts(module: Module) -> bool:
-    """Whether a program says what one device of several does."""
+    """Whether a program describes what one device of several does."""
     for op in walk(module.body):
         record = OPS.get(op.name)
         if is_manual(op) or (record is not None and record.has("collective")):
@@ -220,15 +224,15 @@ _BUFFER = host_records.structure(host_records.BUFFER)
 
 
 def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:
-    """Raises PluginError where a buffer is donated and is another argument too."""
+    """Raises PluginError if a buffer is donated and is another argument too."""
     counts = Counter(at for row in rows for at in row)
     if any(counts[row[i]] > 1 for row in rows for i in donated):
-        raise PluginError(interface.INVALID_ARGUMENT, "an array is donated, and is an argument a second time")
+        raise PluginError(interface.INVALID_ARGUMENT, "an array that is donated is passed a second time")
 
 
 @contextmanager
 def _held(client: Client, buffers: Sequence[int]) -> Iterator[None]:
-    """While their memory is looked at."""
+    """Holds buffers while their memory is accessed."""
     held: list[int] = []
     try:
         for buffer in buffers:
@@ -246,7 +250,7 @@ def _pointers(address: int, count: int) -> list[int]:
 
 
 def _part(port: Port, cut: Cut) -> Port:
-    """A port of the whole program, on one device."""
+    """Returns a port of the whole program as it is on one device."""
     if cut is None or port.number < 0:
         return port
     shape, count = cut.part_shape(port.shape), math.prod(port.shape)
@@ -254,7 +258,7 @@ def _part(port: Port, cut: Cut) -> Port:
 
 
 def _view(buffer: Any, index: int, port: Port, dtype: np.dtype) -> np.ndarray:
-    """A buffer's memory as an array. Raises PluginError where it is not what the program expects."""
+    """Returns a buffer's memory as an array. Raises PluginError if it is not what the program expects."""
     shape = tuple(_pointers(buffer.dims, buffer.rank))
     if (buffer.type, shape) != (port.type, port.shape):
         what = f"the program expects {_shown(port.type, port.shape)}, got {_shown(buffer.type, shape)}"

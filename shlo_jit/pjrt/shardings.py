@@ -1,4 +1,4 @@
-"""How arguments and results lie on several devices: read from the program, and told to the framework."""
+"""Shardings of arguments and results on several devices: read from the program, and reported to the framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
+from shlo_jit.distributed.propagation import InspectingOp, Known, check_rank, meshes_of, opened, propagate
 from shlo_jit.distributed.shardy import refuse, sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
@@ -19,48 +19,51 @@ from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
-"""None: every device has the whole, or the program does not say."""
+"""Tile assignment; None if every device has the whole, or the program does not say."""
 REPLICATED, OTHER, MANUAL, UNREDUCED = 0, 3, 4, 6
-"""Types of an OpSharding; of one that is cut, its fields."""
+"""Types of an OpSharding."""
 TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST, LAST_TYPES = 1, 3, 4, 6, 8
 
 
 class Layout(NamedTuple):
-    """How the arguments and results of a program lie on the devices."""
+    """Shardings of the arguments and results of a program."""
 
     arguments: list[Cut]
     results: list[Cut]
-    looks: list[Look]
-    """Ops that look at parts."""
+    inspecting: list[InspectingOp]
+    """Ops that inspect parts."""
 
 
-def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -> Layout:
-    """Of a function: what it says, and what follows from that. `looking`: targets of custom calls that look at parts.
-    Raises StableHLOError."""
+def layout_of(module: Module, entry: Op, devices: int, inspectors: Sequence[str]) -> Layout:
+    """Returns the layout of a function: its own shardings, and those propagated from them. `inspectors` has the targets
+    of custom calls that inspect parts. Raises StableHLOError."""
     kind, meshes = function_type(entry), meshes_of(module)
-    given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
-    found = propagate(module, entry, given, looking)
+    given, said = (
+        _declared(entry, "arg_attrs", kind.inputs, meshes),
+        _declared(entry, "res_attrs", kind.results, meshes),
+    )
+    found = propagate(module, entry, given, inspectors)
     arguments = [_cut(entry, sharding, devices) for sharding in given]
     wanted = [_cut(entry, sharding, devices) for sharding in said]
     for what, cuts, types in (("argument", arguments, kind.inputs), ("result", wanted, kind.results)):
         for i, (cut, type) in enumerate(zip(cuts, types, strict=True)):
             if not _fits(cut, type):
-                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not cut into equal parts")
+                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not split into equal parts")
     results: list[Cut] = []
     for own, known, cut, type in zip(said, found.results, wanted, kind.results, strict=True):
         more = _cut(entry, known if own is None else opened(own, known), devices)
         results.append(more if _fits(more, type) else cut)
-    return Layout(arguments, results, found.looks)
+    return Layout(arguments, results, found.inspecting)
 
 
 def _fits(cut: Cut, type: Type) -> bool:
-    """Whether a value can be cut so: into equal parts."""
+    """Whether a value can be split like this, into equal parts."""
     if cut is None or not isinstance(type, TensorType):
         return True
     return not any(extent % tiles for extent, tiles in zip(type.extents, cut.tiles, strict=True))
 
 
-def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
+def _declared(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
     rows = function.attributes.get(which) or (DictAttr(()),) * len(types)
     found: list[Known] = []
     for row, type in zip(rows, types, strict=True):
@@ -77,7 +80,7 @@ def _cut(function: Op, sharding: Known, devices: int) -> Cut:
 
 
 def op_sharding(cut: Cut) -> bytes:
-    """An OpSharding, as bytes."""
+    """Returns an OpSharding, as bytes."""
     if cut is None or cut.is_whole:
         return proto.write(TYPE, REPLICATED)
     if cut.summands == len(cut.devices):
@@ -91,15 +94,15 @@ def op_sharding(cut: Cut) -> bytes:
     return out + (proto.write(REPLICATE_LAST, 1) if replicas > 1 else b"")
 
 
-def look_sharding(look: Look, devices: int) -> bytes:
-    """Of the operand that an op looks at: an OpSharding, as bytes."""
-    if look.is_manual:
+def inspected_sharding(one: InspectingOp, devices: int) -> bytes:
+    """Returns the sharding of the operand that an op inspects: an OpSharding, as bytes."""
+    if one.is_manual:
         return proto.write(TYPE, MANUAL)
-    return op_sharding(_cut(look.op, look.operands[0], devices))
+    return op_sharding(_cut(one.op, one.operands[0], devices))
 
 
 def recut(parts: Sequence[np.ndarray], given: Cut, wanted: Cut) -> list[np.ndarray]:
-    """Each device's part under another cut: views where that is possible."""
+    """Returns each device's part under another assignment: views where that is possible."""
     if _same(given, wanted):
         return [*parts]
     whole = parts[0] if given is None or given.is_whole else given.assemble(parts)

@@ -1,4 +1,4 @@
-"""A program as a framework shows it to people: it prints StableHLO, but not Shardy's ops."""
+"""The program that a framework shows to people. A framework can print StableHLO, but not Shardy's ops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlo_jit.passes.frontend.without_shardings import without_shardings
 
 
 def shown(module: Module, num_partitions: int) -> bytes | None:
-    """What each device runs, as an artifact; None where that is the program as it was given."""
+    """Returns the program of each device, as an artifact; None if that is the program as it was given."""
     if not any(op.dialect == "sdy" and op.name != "sdy.mesh" for op in walk(module.body)):
         return None
     local = local_program(module, "main", num_partitions)

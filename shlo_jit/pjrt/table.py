@@ -1,4 +1,4 @@
-"""The table of functions that a framework calls: machine code, which calls Python where it does not do all itself."""
+"""The table of functions that a framework calls. They are machine code, some of which calls Python."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, INTERRUPTED, MAKI
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
-"""Of the table: its size, extensions, and the version's size, extensions and numbers."""
+"""Words before the functions in the table: its size, extensions, and the version's size, extensions and numbers."""
 ENDING_SECONDS = 30.0
-"""How long the end of the interpreter waits for LLVM in other threads."""
+"""Time for which the end of the interpreter waits for LLVM in other threads."""
 TELLING_SECONDS = 0.3
 LAST_CALLS_SECONDS = 0.05
-"""How long threads that wait for the interpreter's lock have to come to where they stay, or are ended by it."""
+"""Time that threads which wait for the interpreter's lock have to block themselves, before the interpreter ends
+them."""
 
 Handler = Callable[[Any], int | None]
-"""Reads and writes the record of arguments, or raises. Its answer, or None for DONE."""
+"""Reads and writes the argument record, or raises. Returns its answer, or None for DONE."""
 
 
 class InterpreterEnds(BaseException):
-    """Raised in threads that compile when the interpreter ends: it would end them, and hosts wait for theirs."""
+    """Raised in compiling threads when the interpreter ends: it would end them, but hosts wait for their threads."""
 
 
 class PluginError(Exception):
@@ -41,7 +42,7 @@ class PluginError(Exception):
 
 
 def record_at(name: str, address: int | None) -> Any:
-    """A record of the interface that arguments point to. Raises PluginError where it is missing or too small."""
+    """Returns a record of the interface that arguments point to. Raises PluginError if it is missing or too small."""
     if not address:
         raise PluginError(interface.INVALID_ARGUMENT, f"{name} is null")
     record, needed = interface.structure(name).from_address(address), interface.needed_bytes(name)
@@ -52,7 +53,7 @@ def record_at(name: str, address: int | None) -> Any:
 
 
 class Table:
-    """Lives as long as the process: frameworks keep pointers to it beyond the interpreter's end."""
+    """The table. It lives as long as the process: frameworks keep pointers to it beyond the interpreter's end."""
 
     def __init__(self, library: Library, handlers: Mapping[str, Handler]) -> None:
         self._library = library
@@ -73,7 +74,7 @@ class Table:
         self.address = ctypes.addressof(self._memory)
 
     def function(self, handler: Handler, name: str) -> int:
-        """Address of a function that calls the handler of a function of the interface."""
+        """Returns the address of a function that calls the handler of a function of the interface."""
         kind = interface.structure(name)
 
         def call(answer: int, address: int) -> None:
@@ -94,7 +95,7 @@ class Table:
         return ctypes.cast(made, ctypes.c_void_p).value or 0
 
     def extend(self, number: int, name: str, *functions: str) -> None:
-        """Put an extension into the list: a record of that name, and the functions that are its fields."""
+        """Adds an extension to the list: a record of that name, with the functions as its fields."""
         kind = interface.structure(name)
         addresses = [self._library.addresses[symbol(f)] for f in functions]
         record = kind(ctypes.sizeof(kind), number, self._memory[1], *addresses)
@@ -102,7 +103,8 @@ class Table:
         self._memory[1] = ctypes.addressof(record)
 
     def answer(self, place: int, error: BaseException) -> None:
-        """Answer a call with an error that says what was raised; an interrupt of the main thread is none."""
+        """Answers a call with an error that describes the exception. An interrupt of the main thread is not an
+        error."""
         if is_interrupt(error):
             self.raise_later(error)
             ctypes.c_int64.from_address(place).value = INTERRUPTED
@@ -113,42 +115,42 @@ class Table:
         ctypes.c_int64.from_address(place).value = made
 
     def raise_later(self, error: BaseException) -> None:
-        """Let the main thread raise it, as soon as the host is back in Python."""
+        """Makes the main thread raise the exception as soon as the host is back in Python."""
         if not self._raised.value:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
             self._raised.value = id(error)
 
-    def retire(self) -> None:
-        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Others that
-        are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
+    def shut_down(self) -> None:
+        """Shuts down at the end of the interpreter. Threads in machine code continue, and no Python is called. Threads
+        that are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
         self._ends = True
-        self._stand_in({name: "shlo_pjrt_ended" for name in MAKING})
+        self._replace_functions({name: "shlo_pjrt_ended" for name in MAKING})
         ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
         this, deadline = threading.get_ident(), time.monotonic() + ENDING_SECONDS
         others = self._calls.value
         while self._calls.value and time.monotonic() < deadline:
             for thread in {*self._inside} - {this}:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
-            pause = time.monotonic() + TELLING_SECONDS  # some code takes no notice of an exception
+            pause = time.monotonic() + TELLING_SECONDS  # some code ignores an exception
             while self._calls.value and time.monotonic() < pause:
                 time.sleep(0.002)
         if others or threading.active_count() > 1:
             time.sleep(LAST_CALLS_SECONDS)
-        self._stand_in({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
+        self._replace_functions({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
 
-    def _stand_in(self, functions: Mapping[str, str]) -> None:
-        """Let machine code stand for functions of Python's."""
+    def _replace_functions(self, functions: Mapping[str, str]) -> None:
+        """Replaces Python functions by machine code."""
         for name, own in functions.items():
             self._functions[PYTHON.index(name)] = self._library.addresses[own]
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C, which the main thread has to raise."""
+    """Whether the error is Ctrl-C, which the main thread has to raise."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def describe(error: BaseException) -> tuple[int, str]:
-    """Code and text of what was raised."""
+    """Returns code and text of an exception."""
     from shlo_jit.errors import StableHLOError, UnsupportedError
 
     if isinstance(error, PluginError):

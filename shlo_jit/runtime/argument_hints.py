@@ -1,4 +1,4 @@
-"""What to write for an argument that does not fit the program: hints at the end of the messages of `arguments.py`."""
+"""Hints for arguments that do not fit the program, which end the messages of `arguments.py`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def dtype_name(dtype: np.dtype) -> str:
-    """An element type as Python writes it."""
+    """Returns an element type as Python writes it."""
     if dtype == np.bool_:
         return "bool"
     return f"{'np' if hasattr(np, dtype.name) else 'ml_dtypes'}.{dtype.name}"
 
 
 def cast_hint(array: np.ndarray, wanted: np.dtype) -> str:
-    """What to do about an array of another element type. Arrays are not cast on their own."""
-    if array.dtype.kind in "biufc" or (array.dtype.kind == "V" and array.dtype.isbuiltin == 2):  # 2: as of ml_dtypes
+    """Returns a hint for an array of another element type. Arrays are never cast automatically."""
+    if array.dtype.kind in "biufc" or (array.dtype.kind == "V" and array.dtype.isbuiltin == 2):  # 2: ml_dtypes
         return f"cast it with .astype({dtype_name(wanted)})"
     return "convert it to an array of numbers" if array.dtype.kind in "OSUVT" else ""
 
 
 def shape_hint(array: np.ndarray, port: Port | DynamicPort) -> str:
-    """What to do about an array of another shape."""
+    """Returns a hint for an array of another shape."""
     wanted, found = port.shape, array.shape
     if wanted is None or not all(isinstance(n, int) and n >= 0 for n in wanted):
         return ""
@@ -50,7 +50,7 @@ def shape_hint(array: np.ndarray, port: Port | DynamicPort) -> str:
 
 
 def kind_hint(value: object, port: Port | DynamicPort) -> str:
-    """What to do about an object that is no array."""
+    """Returns a hint for an object that is not an array."""
     dtype = dtype_name(port.dtype.numpy)
     if isinstance(value, list | tuple) and any(getattr(item, "ndim", 0) for item in value):
         return "use numpy.stack for one array of them, or pass them one by one: exe(*arguments)"
@@ -66,7 +66,7 @@ def kind_hint(value: object, port: Port | DynamicPort) -> str:
 
 
 def number_hint(value: complex, port: Port | DynamicPort) -> str:
-    """How to make an array of one number."""
+    """Returns a hint that makes an array of one number."""
     if port.shape is None or not all(isinstance(n, int) and n >= 0 for n in port.shape):
         return ""
     if isinstance(value, int) and value.bit_length() > 64:
@@ -75,7 +75,7 @@ def number_hint(value: complex, port: Port | DynamicPort) -> str:
 
 
 def order_hint(args: Sequence[Any], ports: Sequence[Port | DynamicPort], names: Sequence[str]) -> str:
-    """Says so where the arrays fit the program in another order, and in one only."""
+    """Returns a hint if the arrays fit the program in exactly one other order."""
     fits = [[i for i, port in enumerate(ports) if _fits(value, port)] for value in args]
     if len(args) != len(ports) or any(len(places) != 1 for places in fits):
         return ""

@@ -1,6 +1,6 @@
-"""What a caller passes to what a program reads: C-contiguous, aligned arrays of exactly the port's shape and dtype.
+"""Converts a caller's arguments to C-contiguous, aligned arrays of exactly the port's shape and dtype.
 
-Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype can hold them, floats after rounding.
+Arrays are never cast. Python numbers become rank-0 arrays if the port's dtype can hold them, floats after rounding.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """An argument."""
+    """An object with a name, such as a port."""
 
     @property
     def name(self) -> str: ...
 
 
 def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
-    """Raise TypeError unless there is an argument for every port."""
+    """Raises TypeError unless there is an argument for every port."""
     if given != len(ports):
         names = ", ".join(describe(port) for port in ports)
         expected = f"{len(ports)} argument{'' if len(ports) == 1 else 's'}"
@@ -44,19 +44,19 @@ def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
 
 
 MOST_NAMES = 8
-"""Arguments that a message names."""
+"""Maximum number of arguments that a message names."""
 
 
 def port_names(ports: Sequence[Named]) -> list[str]:
-    """Names for arguments, as Python takes them: the program's own where it has such for all."""
+    """Returns names for arguments, as Python accepts them: the program's own if all of them are usable."""
     names = [port.name for port in ports]
     usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)
     return names if usable else [f"arg{i}" for i in range(len(ports))]
 
 
 def arranged(args: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port | DynamicPort]) -> tuple[Any, ...]:
-    """A call's arguments in the order of the ports. A name is the port's own, or the one of `port_names`. Raises
-    TypeError for a name that there is none of, an argument that is given twice and one that is missing."""
+    """Returns a call's arguments in the order of the ports. A name is the port's own, or the one of `port_names`.
+    Raises TypeError for an unknown name, an argument that is given twice and a missing one."""
     if len(args) > len(ports):
         check_count(len(args) + len(named), ports)
     often = Counter(port.name for port in ports)
@@ -79,8 +79,8 @@ def arranged(args: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port
 
 
 def convert(value: Any, index: int, port: Port) -> np.ndarray:
-    """The array a program can read for argument `index`. It is `value` itself, or a copy, or a view of it: not to be
-    written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
+    """Returns the array that a program can read for argument `index`. It is `value` itself, a copy, or a view: do not
+    write to it. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
     array = take_checked(value, index, port)
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
@@ -89,7 +89,7 @@ def convert(value: Any, index: int, port: Port) -> np.ndarray:
 
 
 def take_checked(value: Any, index: int, port: Port) -> np.ndarray:
-    """An array of the port's dtype and shape, of whatever strides. Raises as `convert`."""
+    """Returns an array of the port's dtype and shape, with any strides. Raises as `convert`."""
     array = take(value, index, port)
     if array.shape != port.shape:
         message = f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}"
@@ -98,7 +98,8 @@ def take_checked(value: Any, index: int, port: Port) -> np.ndarray:
 
 
 def take(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
-    """An array of the port's dtype, of whatever shape and strides. Raises TypeError and ValueError as `convert`."""
+    """Returns an array of the port's dtype, with any shape and strides. Raises TypeError and ValueError as
+    `convert`."""
     dtype = port.dtype.numpy
     if isinstance(value, np.ndarray | np.generic):
         _refuse_masked(value, index, port)
@@ -116,7 +117,7 @@ def take(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
 
 
 def in_order(error: UsageError, args: Sequence[Any], ports: Sequence[Port | DynamicPort]) -> UsageError:
-    """The error of an argument; where the arrays are merely in another order, one that says so."""
+    """Returns the error of an argument. If the arrays are only in another order, returns an error that says so."""
     hint = order_hint(args, ports, [port.name or f"argument {i}" for i, port in enumerate(ports)])
     if not hint:
         return error
@@ -125,18 +126,18 @@ def in_order(error: UsageError, args: Sequence[Any], ports: Sequence[Port | Dyna
 
 
 def name_of(index: int, port: Port | DynamicPort) -> str:
-    """Of an argument, for messages."""
+    """Returns the name of an argument, for messages."""
     return f"argument {index} ({port.name})" if port.name else f"argument {index}"
 
 
 def describe(port: Port | DynamicPort) -> str:
-    """Dtype and shape that are expected, for messages."""
+    """Returns the expected dtype and shape, for messages."""
     return f"{port.dtype.numpy.name}[{shape_text(port.shape, getattr(port, 'bounds', None))}]"
 
 
 def shape_text(shape: Sequence[int | None] | None, bounds: Sequence[int | None] | None = None) -> str:
-    """`8,3`; `?,3` where a dimension is not known, or at the call only; `<=4,3` where there is a most that it can be;
-    `*` for any rank."""
+    """Returns a shape as text: `8,3`; `?,3` if a dimension is unknown, or known only at the call; `<=4,3` if it has an
+    upper bound; `*` for any rank."""
     if shape is None:
         return "*"
     limits = bounds or [None] * len(shape)
@@ -145,14 +146,14 @@ def shape_text(shape: Sequence[int | None] | None, bounds: Sequence[int | None] 
 
 
 def describe_array(array: np.ndarray) -> str:
-    """Dtype and shape, for messages."""
+    """Returns dtype and shape, for messages."""
     dtype = array.dtype
     name = dtype.name if dtype.isnative else f"byte-swapped {dtype.name}"
     return f"{name}[{','.join(map(str, array.shape))}]"
 
 
 def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
-    """Masked elements have no value. (Where there is a masked array, its module has been imported.)"""
+    """Raises for masked elements, which have no value. If there is a masked array, its module has been imported."""
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray) and masked.is_masked(value):
         message = f"{name_of(index, port)}: expected {describe(port)}, got a masked array with masked elements"
@@ -160,7 +161,7 @@ def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
 
 
 def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
-    """An array of another library."""
+    """Returns an array of another library."""
     try:
         found = foreign_array(value)
     except TypeError as error:
@@ -172,7 +173,7 @@ def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
 
 
 def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
-    """A Python number as a rank-0 array."""
+    """Returns a Python number as a rank-0 array."""
     dtype, kind = port.dtype.numpy, port.dtype.kind
     if port.shape not in ((), None):
         message = f"{name_of(index, port)}: expected {describe(port)}, got the number {_shown(value)}"
@@ -194,15 +195,15 @@ def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
 
 
 def _shown(value: complex) -> str:
-    """A number for a message, where Python may refuse to write a long one."""
+    """Returns a number for a message, even if Python refuses to print a long one."""
     if isinstance(value, int) and value.bit_length() > 4096:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)
 
 
 def _holds(array: np.ndarray, value: complex) -> bool:
-    """Whether a number is the other one rounded: types without infinity or NaN turn those, and whatever is too large,
-    into numbers of their own."""
+    """Whether a number is the other one, rounded. Types without infinity or NaN convert those, and numbers that are too
+    large, to numbers of their own."""
     rounded = complex(array)
     if array.dtype.kind == "c" or array.dtype.itemsize > 1:
         return _finite(rounded) or not _finite(value)
@@ -226,7 +227,7 @@ def _finite(value: complex) -> bool:
 
 
 def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
-    """An exactly representable number as an integer or boolean."""
+    """Returns an exactly representable number as an integer or boolean."""
     dtype = port.dtype.numpy
     if isinstance(value, float) and not value.is_integer():
         message = f"{name_of(index, port)}: expected {describe(port)}, got the float {value!r}"

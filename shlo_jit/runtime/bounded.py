@@ -1,4 +1,4 @@
-"""Programs with bounded tensors: the code gives results as large as their bounds, and how much of them counts."""
+"""Programs with bounded tensors: the code returns results as large as their bounds, and their valid sizes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class BoundedExecutable(InProcess):
-    """Runs code whose last result has a fault (which check failed, or 0, and two sizes) and the sizes of the others,
-    and cuts those to them. Threads may share it. A call raises VerifyError where a size that the program computes
-    cannot be."""
+    """Runs code whose last result has a fault (the number of the failed check, or 0, and two sizes) and the sizes of
+    the other results, and cuts those to them. Threads may share it. A call raises VerifyError if a size that the
+    program computes is invalid."""
 
     __slots__ = ("_code", "_faults", "_unknown")
 
@@ -34,8 +34,8 @@ class BoundedExecutable(InProcess):
         unknown: Sequence[Sequence[int]],
         faults: Sequence[Diagnostic],
     ) -> None:
-        """`unknown`: of each result the dimensions whose sizes are computed; `faults`: what is wrong when a check
-        fails, with `{0}` and `{1}` for two sizes."""
+        """`unknown` has, for each result, the dimensions whose sizes are computed. `faults` has the diagnostic of each
+        check, with `{0}` and `{1}` for two sizes."""
         self._code = code
         self._unknown = tuple(map(tuple, unknown))
         self._faults = tuple(faults)
@@ -58,45 +58,45 @@ class BoundedExecutable(InProcess):
 
     @property
     def threads(self) -> int:
-        """How many threads a call may use."""
+        """Maximum number of threads of a call."""
         return self._code.threads
 
     @property
     def memory(self) -> Memory:
-        """Results as large as their bounds."""
+        """Memory of a call, with results as large as their bounds."""
         return self._code.memory
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """Results as large as their bounds; see `Executable.memory_analysis`."""
+        """Returns the memory analysis, with results as large as their bounds; see `Executable.memory_analysis`."""
         return self._code.memory_analysis()
 
     def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
-        """Of the code, whose results are as large as their bounds."""
+        """Returns the plan of the code, whose results are as large as their bounds."""
         return self._code.planned()
 
     def text(self, stage: str) -> str:
-        """Of the code, whose results are as large as their bounds; see `Executable.text`."""
+        """Returns a stage of the code, whose results are as large as their bounds; see `Executable.text`."""
         return self._code.text(stage)
 
     def profile(self) -> Profile:
-        """As of an `Executable`."""
+        """Returns a profile; see `Executable`."""
         from shlo_jit.runtime.profile import Profile
 
         return Profile(self.parts())
 
     def trace(self, path: str | os.PathLike[str]) -> Trace:
-        """As of an `Executable`."""
+        """Returns a trace; see `Executable`."""
         from shlo_jit.runtime.trace import Trace
 
         return Trace(self.parts(), path)
 
     def parts(self) -> list[tuple[str, Executable, Executable]]:
-        """What profiles and traces are made of."""
+        """Returns the parts that profiles and traces consist of."""
         return self._code.parts()
 
 
 def _cut(array: np.ndarray, sizes: dict[int, int]) -> np.ndarray:
-    """The part that counts: a view where that is one run of memory."""
+    """Returns the valid part: a view if that is contiguous memory."""
     if not sizes:
         return array
     found = array[tuple(slice(sizes.get(d)) for d in range(array.ndim))]

@@ -1,4 +1,4 @@
-"""From a lowered program, or the object cache, to an `Executable`. What the pipeline calls.
+"""Builds an `Executable` from a lowered program, or from the object cache. The pipeline calls this.
 
 key = cache.program_key(text, options)
 exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
@@ -35,8 +35,8 @@ def generate(
     verify: bool = True,
     starting: routines.Starting | None = None,
 ) -> Compiled:
-    """Generate code for `program` and have its routines at hand. `starting` has begun with those. With a `key` (see
-    `cache.program_key`) the result goes into the object cache. Raises InternalError when LLVM refuses the text."""
+    """Generates code for `program` and prepares its routines, which `starting` has begun with. With a `key` (see
+    `cache.program_key`) the result goes into the object cache. Raises InternalError if LLVM rejects the text."""
     store = resolve_cache(cache)
     parts, background = (1, None) if starting is None else (starting.parts, starting.background)
     with stage("optimize and emit"):
@@ -64,10 +64,10 @@ def build(
     verify: bool = True,
     starting: routines.Starting | None = None,
 ) -> Executable:
-    """`generate` code for a program, load it and make it callable.
+    """Generates code for a program, loads it and makes it callable.
 
-    `target` must be this machine's. `threads` as in `thread_count`. Raises InternalError when LLVM refuses the text,
-    ExecutionError when a custom call is not registered.
+    `target` must be this machine's. `threads` as in `thread_count`. Raises InternalError if LLVM rejects the text,
+    ExecutionError if a custom call is not registered.
     """
     compiled = generate(program, target, key=key, cache=cache, level=level, verify=verify, starting=starting)
     executable = load(
@@ -86,8 +86,8 @@ def build(
 def find(
     key: str, target: Target, cache: ObjectCache | bool | None = True, literals: Sequence[Literal] = ()
 ) -> Compiled | None:
-    """What is stored under `key`, or None. Needs neither the program's text nor any stage of the compiler. `literals`:
-    of the program; those that its code does not read give their memory up."""
+    """Returns the code stored under `key`, or None. Needs neither the program's text nor any stage of the compiler.
+    `literals` are the program's; those that its code does not read release their memory."""
     store = resolve_cache(cache)
     if store is None:
         return None
@@ -117,7 +117,7 @@ def from_cache(
     remake: Remake | None = None,
     literals: Sequence[Literal] = (),
 ) -> Executable | None:
-    """The executable stored under `key`, or None; `literals` as in `find`."""
+    """Returns the executable stored under `key`, or None; `literals` as in `find`."""
     store = resolve_cache(cache)
     compiled = find(key, target, store, literals)
     if compiled is None:
@@ -135,7 +135,7 @@ def load(
     cache: ObjectCache | None = None,
     remake: Remake | None = None,
 ) -> Executable | None:
-    """Load object code; None when a routine it needs is neither in this process nor in the cache."""
+    """Loads object code. Returns None if a routine that it needs is neither in this process nor in the cache."""
     from shlo_jit.codegen import jit
 
     libraries = []
@@ -153,7 +153,7 @@ def load(
 
 
 def resolve_cache(cache: ObjectCache | bool | None) -> ObjectCache | None:
-    """The cache an option names: a cache itself, the user's (True), or none."""
+    """Returns the cache that an option names: a cache itself, the user's (True), or none."""
     if cache is True:
         return default_cache()
     return cache or None

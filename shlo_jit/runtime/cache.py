@@ -1,4 +1,4 @@
-"""The object cache on disk: what was compiled once starts in milliseconds in every later process.
+"""Object cache on disk: a compiled program starts in milliseconds in every later process.
 
 One entry is one file, named by its key:
 
@@ -10,15 +10,15 @@ One entry is one file, named by its key:
     blobs     object code and raw constants, each at a multiple of 64
 
 An entry is written to a temporary file and renamed, so readers see all of it or nothing and writers in several
-processes need no lock. Temporary files of processes that died (`unfinished.py`) count until they are deleted. What does
-not check out (damaged, truncated, foreign) is deleted and counts as absent. Nothing is ever unpickled. A folder that
-cannot be used means no cache, with one warning.
+processes need no lock. Temporary files of processes that died (`unfinished.py`) count until they are deleted. An entry
+that fails a check (damaged, truncated, foreign) is deleted and counts as absent. Nothing is ever unpickled. A folder
+that cannot be used means no cache, with one warning.
 
-Object code runs, so it is read only from regular files, and folders, that belong to this user (or root) and that nobody
-else may write. Entries are copied into memory: whatever happens to a file afterwards does not reach the program.
+Object code runs, so it is read only from regular files and folders that belong to this user (or root) and that no one
+else may write to. Entries are copied into memory: later changes of a file do not reach the program.
 
-`SHLO_JIT_CACHE_DIR` moves the folder, `SHLO_JIT_CACHE_BYTES` sets its size (default 1 GiB). The entries that were not
-used for the longest time go first.
+`SHLO_JIT_CACHE_DIR` moves the folder, `SHLO_JIT_CACHE_BYTES` sets its size (default 1 GiB). The least recently used
+entries are evicted first.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ ALIGNMENT = 64
 DEFAULT_BYTES = 1 << 30
 SUFFIX = ".shlo"
 CHUNK = 1 << 20
-"""What is read and checked in one go, while it is in a core's cache."""
+"""Size of the chunks that are read and checked together, while they are in a core's cache."""
 THREADED_CHUNKS = 8
-"""From this many on, several threads read: most of the time goes into the first touch of memory."""
+"""Number of chunks from which on several threads read: most of the time goes into the first touch of memory."""
 _DAMAGED = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, struct.error)
-"""What reading an entry raises that is none of ours, or damaged."""
+"""Exceptions from reading an entry that is foreign or damaged."""
 EVICT_TO = 0.8
-"""Eviction goes down to this part of the limit, so that it does not run at every store."""
+"""Part of the limit down to which eviction goes, so that it does not run at every store."""
 
 
 class CacheInfo(NamedTuple):
-    """What a cache's folder holds."""
+    """Contents of a cache's folder."""
 
     folder: str
     entries: int
@@ -75,7 +75,7 @@ class CacheInfo(NamedTuple):
     """Bytes of all files: of entries and of unfinished ones."""
     limit: int
     unfinished: int = 0
-    """Temporary files: those of processes that are writing, or died while they were."""
+    """Number of temporary files of processes that are writing, or died while they were."""
 
 
 class ObjectCache:
@@ -84,15 +84,15 @@ class ObjectCache:
     def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
         self.folder = Path(folder)
         self.limit = limit
-        """Bytes all entries may take together."""
+        """Maximum total size of the entries, in bytes."""
         self._warned = False
         self._written = 0
-        """Bytes stored since the folder's size was last looked at."""
+        """Bytes stored since the folder's size was last computed."""
         self._checked = False
 
     # ------------------------------------------------------------------ reading
     def read(self, key: str, decode: Callable[[Mapping[str, Any], Sequence[memoryview]], T]) -> T | None:
-        """The decoded entry of a key; None when there is none. An entry that `decode` cannot read is deleted."""
+        """Returns the decoded entry of a key; None if there is none. An entry that `decode` cannot read is deleted."""
         entry = self.lookup(key)
         if entry is None:
             return None
@@ -103,13 +103,13 @@ class ObjectCache:
             return None
 
     def lookup(self, key: str) -> tuple[dict[str, Any], list[memoryview]] | None:
-        """Header and blobs of a key, checksums verified; None when there is none. The blobs are a copy."""
+        """Returns header and blobs of a key, checksums verified; None if there is none. The blobs are a copy."""
         path = self._path(key)
         try:
             if not self._is_trusted(os.stat(self.folder), str(self.folder)):
                 return None
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-        except OSError:  # there is none, or something else has its name
+        except OSError:  # there is none, or a file of another kind has its name
             return None
         try:
             status = os.fstat(file)
@@ -127,11 +127,11 @@ class ObjectCache:
         return entry
 
     def _is_trusted(self, status: os.stat_result, what: str) -> bool:
-        """Whether nobody else can have put code there."""
+        """Whether no one else can have put code there."""
         if status.st_uid not in (os.geteuid(), 0):
             self._warn(f"{what} belongs to another user")
         elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            self._warn(f"others may write to {what} (chmod go-w would help)")
+            self._warn(f"others may write to {what}; run chmod go-w on it")
         else:
             return True
         return False
@@ -144,30 +144,30 @@ class ObjectCache:
             return False
 
     def nbytes(self, key: str) -> int:
-        """Of the key's file; 0 where there is none."""
+        """Returns the size of the key's file; 0 if there is none."""
         try:
             return os.lstat(self._path(key)).st_size
         except OSError:
             return 0
 
     def touch(self, key: str) -> None:
-        """Note that an entry is used."""
+        """Records the use of an entry."""
         with contextlib.suppress(OSError):
-            os.utime(self._path(key))  # the time of use is what eviction goes by
+            os.utime(self._path(key))  # eviction goes by the time of use
 
     # ------------------------------------------------------------------ writing
     def make_folder(self) -> None:
-        """See to it that the folder exists. Raises OSError."""
+        """Ensures that the folder exists. Raises OSError."""
         if not self.folder.is_dir():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
 
     def claim_path(self, key: str) -> str:
-        """Of the file that says who is writing an entry (`claims.py`)."""
+        """Returns the path of the file that marks an entry as being written (`claims.py`)."""
         return f"{self.folder}/.{key}{SUFFIX}.claim"
 
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
-        """Write an entry. False when it could not be written; a cache that fails is no error."""
+        """Writes an entry. Returns False if that failed; a failing cache is not an error."""
         path = self._path(key)
         temporary: Path | None = None
         try:
@@ -208,7 +208,7 @@ class ObjectCache:
             path.unlink()
 
     def _files(self) -> tuple[list[_File], list[_File]]:
-        """Entries, and what is unfinished: temporary files, and notes of who is writing an entry."""
+        """Returns entries and unfinished files: temporary files, and claims of processes that write an entry."""
         entries: list[_File] = []
         others: list[_File] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as found:
@@ -223,7 +223,7 @@ class ObjectCache:
         return entries, others
 
     def _evict(self) -> None:
-        """Bring the folder under its limit. One process at a time; the others leave it to that one."""
+        """Brings the folder under its limit. One process at a time does this; the others skip it."""
         self._checked, self._written = True, 0
         if _total(*self._files()) <= self.limit:
             return
@@ -244,7 +244,7 @@ class ObjectCache:
             return
 
     def clear(self) -> None:
-        """Delete every entry, and what processes that died have left unfinished."""
+        """Deletes every entry, and files that dead processes have left unfinished."""
         entries, others = self._files()
         for file in entries:
             self._delete(Path(file.path))
@@ -257,7 +257,7 @@ class ObjectCache:
 
 
 class _File(NamedTuple):
-    """A file of the folder; the oldest come first."""
+    """A file of the folder; files sort by time of use, oldest first."""
 
     used: float
     nbytes: int
@@ -271,7 +271,7 @@ def _total(*groups: Sequence[_File]) -> int:
 # ---------------------------------------------------------------------- the format
 def _encode(key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
     views = [memoryview(cast(bytes, blob)).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
-    # The table has the blobs' offsets from the end of the header, whose length is not known yet.
+    # The table has the blobs' offsets from the end of the header, since the header's length is not known yet.
     table, checks, offset = [], [], 0
     for view in views:
         table.append([offset, len(view)])
@@ -290,7 +290,7 @@ def _size(blob: Blob) -> int:
 
 
 def _read_entry(file: int, size: int, key: str) -> tuple[dict[str, Any], list[memoryview]]:
-    """Raises what is in `_DAMAGED` for what is not the undamaged entry of that key."""
+    """Reads an entry. Raises an exception of `_DAMAGED` for a file that is not the undamaged entry of that key."""
     prefix = os.pread(file, PREFIX.size, 0)
     magic, length, checksum = PREFIX.unpack(prefix)
     start = PREFIX.size + length
@@ -311,14 +311,14 @@ def _read_entry(file: int, size: int, key: str) -> tuple[dict[str, Any], list[me
     if start + end != size:
         raise ValueError("wrong length")
     data = _memory(end)
-    pieces = [
+    chunks = [
         (offset + at, min(CHUNK, nbytes - at), check)
         for (offset, nbytes), found in zip(table, checks, strict=True)
         for at, check in zip(range(0, nbytes, CHUNK), found, strict=True)
     ]
 
-    def read(piece: tuple[int, int, int]) -> None:
-        at, nbytes, check = piece
+    def read(chunk: tuple[int, int, int]) -> None:
+        at, nbytes, check = chunk
         place = data[at : at + nbytes]
         done = 0
         while done < nbytes:
@@ -329,31 +329,31 @@ def _read_entry(file: int, size: int, key: str) -> tuple[dict[str, Any], list[me
         if zlib.crc32(place) != check:
             raise ValueError("damaged blob")
 
-    _for_each(read, pieces)
+    _for_each(read, chunks)
     return header, [data[offset : offset + nbytes].toreadonly() for offset, nbytes in table]
 
 
 def _memory(nbytes: int) -> memoryview:
-    """Memory for blobs, aligned as they are when it is large."""
+    """Returns memory for blobs. If it is large, it is aligned as they are."""
     if nbytes < pool.POOLED_BYTES:
         return memoryview(bytearray(nbytes))
     return memoryview(pool.lease(nbytes)).cast("B")[:nbytes]
 
 
-def _for_each(work: Callable[[tuple[int, int, int]], None], pieces: Sequence[tuple[int, int, int]]) -> None:
-    """Do the work for all pieces, of many in several threads. Raises what it raises."""
-    if len(pieces) < THREADED_CHUNKS:
-        for piece in pieces:
-            work(piece)
+def _for_each(work: Callable[[tuple[int, int, int]], None], chunks: Sequence[tuple[int, int, int]]) -> None:
+    """Does the work for all chunks; if there are many, in several threads. Raises the errors of `work`."""
+    if len(chunks) < THREADED_CHUNKS:
+        for chunk in chunks:
+            work(chunk)
         return
     with thread_pool(usable_cpus(), "shlo_jit cache") as executor:
-        for _ in executor.map(work, pieces):
+        for _ in executor.map(work, chunks):
             pass
 
 
 # ---------------------------------------------------------------------- the user's cache
 def default_cache() -> ObjectCache:
-    """The user's cache, where the environment says now."""
+    """Returns the user's cache, in the folder that the environment names at this moment."""
     return _cache_in(os.environ.get("SHLO_JIT_CACHE_DIR", ""), os.environ.get("SHLO_JIT_CACHE_BYTES", ""))
 
 
@@ -363,7 +363,7 @@ def _cache_in(folder: str, limit: str) -> ObjectCache:
         import platformdirs
 
         folder = platformdirs.user_cache_dir("shlo_jit")
-        if not os.path.isabs(folder):  # a user without a home
+        if not os.path.isabs(folder):  # a user without a home directory
             import tempfile
 
             folder = os.path.join(tempfile.gettempdir(), f"shlo_jit-{os.geteuid()}")
@@ -371,29 +371,29 @@ def _cache_in(folder: str, limit: str) -> ObjectCache:
 
 
 def clear() -> None:
-    """Delete every entry of the user's cache."""
+    """Deletes every entry of the user's cache."""
     default_cache().clear()
 
 
 def info() -> CacheInfo:
-    """Of the user's cache."""
+    """Returns information on the user's cache."""
     return default_cache().info()
 
 
 # ---------------------------------------------------------------------- keys
 def program_key(text: str | bytes, options: CompileOptions) -> str:
-    """The key of a program: its artifact, or its text without what does not matter (see `text/normal.py`), the options
-    that change its code, and the versions of everything that took part."""
+    """Returns the key of a program. It covers its artifact or normalized text (see `text/normal.py`), the options that
+    change its code, and the versions of everything involved."""
     return _key("program", options.identity().encode(), _normal_bytes(text))
 
 
 def text_digest(text: str | bytes) -> bytes:
-    """What a program's artifact or text is known by, the latter without what does not matter in it."""
+    """Returns the digest of a program's artifact or normalized text."""
     return hashlib.sha256(_normal_bytes(text)).digest()
 
 
 def derived_key(identity: bytes, options: CompileOptions) -> str:
-    """The key of a program that is made of another one, by what says how."""
+    """Returns the key of a program that is derived from another one. `identity` says how."""
     return _key("derived", options.identity().encode(), identity)
 
 
@@ -404,27 +404,28 @@ def _normal_bytes(text: str | bytes) -> bytes:
 
 
 def routine_key(name: str, target: Target) -> str:
-    """The key of a routine."""
+    """Returns the key of a routine."""
     return _key("routine", repr(target.identity).encode(), name.encode())
 
 
 def host_key(processor: bytes) -> str:
-    """The key of what LLVM says of such a processor."""
+    """Returns the key of LLVM's description of a processor."""
     return _key("host", processor)
 
 
 def limits_key(processor: bytes, threads: int) -> str:
-    """The key of how fast such a processor is with so many threads."""
+    """Returns the key of the measured speed of a processor with a number of threads."""
     return _key("limits", b"%d " % threads + processor)
 
 
 def file_key(identity: bytes) -> str:
-    """The key of what is known of a file."""
+    """Returns the key of the facts known about a file."""
     return _key("file", identity)
 
 
 def constant_key(digest: str) -> str:
-    """The key of a constant: of whatever programs and versions, where its content says all."""
+    """Returns the key of a constant. It covers programs and versions only if the content does not determine the
+    constant."""
     if is_made(digest):
         digest = _key("constant", digest.encode())
     return f"constant-{digest}"
@@ -440,9 +441,9 @@ def _key(kind: str, *parts: bytes) -> str:
 
 @functools.cache
 def fingerprint() -> bytes:
-    """Identifies the compiler: versions of llvmlite and numpy, and size and time of change of LLVM and of each of our
-    source files, so that work on the compiler never meets code of yesterday's."""
-    import llvmlite  # that is not LLVM, which is slow to load: its library is known by size and time
+    """Identifies the compiler: versions of llvmlite and numpy, and size and modification time of LLVM and of each of
+    our source files, so that a changed compiler never uses code of an older one."""
+    import llvmlite  # This does not load LLVM, which is slow: its library is identified by size and time.
 
     rows = [llvmlite.__version__, np.__version__]
     rows += sorted(_files(str(Path(llvmlite.__path__[0]) / "binding"), (".so", ".dylib", ".dll")))
@@ -451,7 +452,7 @@ def fingerprint() -> bytes:
 
 
 def _files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
-    """Path, size and time of the files in a folder and those below it."""
+    """Returns path, size and time of the files in a folder and below it."""
     rows = []
     with os.scandir(folder) as found:
         for entry in found:

@@ -1,23 +1,23 @@
-"""Custom calls: how a running program reaches Python callables and C functions.
+"""Custom calls: how a running program calls Python callables and C functions.
 
-A Python callable gets the operands as arrays of its own (copies, which it may keep or change), and the attributes as
-keywords where its signature has room for them; it returns an array, a sequence of arrays, or None for no results. An
-operand that a result aliases (`output_operand_aliases`) is the result's own memory instead: what is written to it is
-the result, and where every result aliases an operand the callable may return None.
+A Python callable receives copies of the operands as arrays, which it may keep or change. It receives the attributes as
+keywords if its signature has parameters for them. It returns an array, a sequence of arrays, or None for no results. An
+operand that a result aliases (`output_operand_aliases`) is the result's own memory instead: data written to it are the
+result, and if every result aliases an operand the callable may return None.
 
-A Python callable within `InPlace` gets the memory of operands and results instead, and writes the results there.
+A Python callable within `InPlace` receives the memory of operands and results instead, and writes the results there.
 
-A C function gets pointers to row-major dense buffers,
+A C function receives pointers to row-major dense buffers,
 
     void    f(void **operands, void **results);
     int32_t f(void **operands, void **results);     // status: 0, or the program stops with ExecutionError
 
-and writes the results in place; operands are read-only, but for those that a result aliases: both pointers are the
-same then. Buffers lie as the call's `operand_layouts` and `result_layouts` say. It is given as a ctypes function object
-(whose `restype` tells which of the two it is: None or an integer type), as an address (int, the first form), or as a
-PyCapsule (the second form when its name ends in "status"). C functions are called with the GIL held.
+and writes the results in place. Operands are read-only, except those that a result aliases: both pointers are then the
+same. The layouts of buffers are the call's `operand_layouts` and `result_layouts`. The function is given as a ctypes
+function object (whose `restype` distinguishes the two forms: None or an integer type), as an address (int, the first
+form), or as a PyCapsule (the second form if its name ends in "status"). C functions are called with the GIL held.
 
-In calls of API version 4 (API_VERSION_TYPED_FFI) such a function is a handler of XLA's FFI, and a dictionary has the
+In calls of API version 4 (API_VERSION_TYPED_FFI) such a function is an XLA FFI handler, and a dictionary has the
 handlers of several stages; see `runtime/ffi/`. These are called without the GIL.
 """
 
@@ -53,20 +53,21 @@ _registry: dict[str, Any] = {}
 
 
 class InPlace(NamedTuple):
-    """A target that is called as `function(operands, results, **attributes)`, two sequences of arrays that are the
-    program's memory, until it returns. Operands that no result aliases cannot be written to."""
+    """A target that is called as `function(operands, results, **attributes)`: two sequences of arrays that are the
+    program's memory, valid until it returns. Operands that no result aliases cannot be written to."""
 
     function: Callable[..., None]
 
 
 def register_custom_call(name: str, target: Any) -> None:
-    """Make `target` the custom call `name` of every program compiled or loaded from now on in this process; `compile`'s
-    own `custom_calls` come first. None removes the name.
+    """Registers `target` as the custom call `name` of every program compiled or loaded from now on in this process;
+    `compile`'s own `custom_calls` take precedence. None removes the name.
 
     `target` is a Python callable; code that is compiled into programs (`elementwise`, `array_function`,
-    `LLVMFunction`); a C function (a ctypes function, a PyCapsule or an address), which in calls of API version 4 is a
-    handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
-    `initialize` and `execute`, as `jax.ffi.register_ffi_target` takes it. Raises TypeError for anything else."""
+    `LLVMFunction`); a C function (a ctypes function, a PyCapsule or an address), which in calls of API version 4 is an
+    XLA FFI handler; or a dictionary of such handlers, of the stages `instantiate`, `prepare`, `initialize` and
+    `execute`, as `jax.ffi.register_ffi_target` takes it. Raises TypeError for anything else.
+    """
     check_name("custom call", name)
     if target is None:
         _registry.pop(name, None)
@@ -76,31 +77,31 @@ def register_custom_call(name: str, target: Any) -> None:
 
 
 def find_custom_call(name: str, custom_calls: Mapping[str, Any] | None = None) -> Any:
-    """The target registered under `name`, or one of the run time's own, or None."""
+    """Returns the target registered under `name`, or a built-in one, or None."""
     found = (custom_calls or {}).get(name)
     found = _registry.get(name) if found is None else found
     return _OWN.get(name) if found is None else found
 
 
 def is_known(name: str, calls: Container[str]) -> bool:
-    """Whether programs can make the custom call: one of `calls`, which users have implemented, or of the run time's."""
+    """Whether programs can make the custom call: one of `calls`, which users have implemented, or a built-in one."""
     return name in calls or name in _OWN or name in HOST_CALLS
 
 
 def registered(custom_calls: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """Names that the user has given targets."""
+    """Returns the names that the user has given targets."""
     return frozenset((*(custom_calls or ()), *_registry))
 
 
 def registered_code(custom_calls: Mapping[str, Any] | None = None) -> tuple[tuple[str, CustomCode], ...]:
-    """Those targets that are code which is compiled into programs, by name."""
+    """Returns the targets that are compiled into programs as code, by name."""
     targets = {**_registry, **(custom_calls or {})}
     found = ((name, as_code(target)) for name, target in sorted(targets.items()))
     return tuple((name, code) for name, code in found if code is not None)
 
 
 def _shape_assertion(holds: np.ndarray, *values: np.ndarray, error_message: str = "") -> None:
-    """What JAX's exported programs check their arguments' shapes with; `{0}` in the message is the first value."""
+    """Checks the shapes of the arguments of JAX's exported programs; `{0}` in the message is the first value."""
     if not holds:
         for i, value in enumerate(values):
             error_message = error_message.replace(f"{{{i}}}", str(value))
@@ -108,17 +109,18 @@ def _shape_assertion(holds: np.ndarray, *values: np.ndarray, error_message: str 
 
 
 _OWN: dict[str, Any] = {"shape_assertion": _shape_assertion}
-"""Targets the run time has itself."""
+"""Built-in targets."""
 
 
 def check_name(what: str, name: object) -> None:
-    """Raise TypeError unless a custom call, or `what` else it is, can have that name."""
+    """Raises TypeError unless a custom call, or another object described by `what`, can have that name."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"{what}: expected its name, got {name!r}")
 
 
 def check_target(what: str, name: str, target: Any) -> None:
-    """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
+    """Raises TypeError unless the implementation of a custom call, or of another object described by `what`, can be
+    called."""
     if isinstance(target, CustomCode):
         return
     if isinstance(target, Mapping) and target:
@@ -151,13 +153,13 @@ class CallbackTable:
         rank: int = 0,
         threads: int = 1,
     ) -> None:
-        """`first`: the number of the first of `callbacks`; `rank`: of the process in its grid; `threads`: how
-        many a call may use."""
+        """`first` is the number of the first of `callbacks`; `rank` that of the process in its grid; `threads` the
+        maximum number of threads of a call."""
         self._number = self.handle = next(_handles)
         self.function = trampoline_address
-        """What programs have in their instance as `callback`, beside `handle`."""
+        """Function that programs have in their instance as `callback`, together with `handle`."""
         self._raised: dict[int, BaseException] = {}
-        """By thread: what stopped the call that the thread is making."""
+        """Exception that stopped each thread's current call."""
         targets = [_target(c, custom_calls, host) for c in callbacks]
         calls = [_handler_call(c, target, rank, threads) for c, target in zip(callbacks, targets, strict=True)]
         self._handlers = {
@@ -175,20 +177,20 @@ class CallbackTable:
         _tables.pop(self._number, None)
 
     def take_exception(self) -> BaseException | None:
-        """What stopped this thread's call, if that was one of ours."""
+        """Returns the exception that stopped this thread's call, if a callback raised one."""
         return self._raised.pop(threading.get_ident(), None)
 
 
 _handles = itertools.count(1)
 _tables: dict[int, tuple[dict[int, Handler], dict[int, BaseException]]] = {}
-"""Handle (what the trampoline is handed) -> handlers and exceptions of a table."""
+"""Handlers and exceptions of each table, by the handle that is passed to the trampoline."""
 
 
 def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
     handlers, raised = _tables[handle]
     try:
         handlers[index](operands, results)
-    except BaseException as error:  # it goes on after the machine code has returned
+    except BaseException as error:  # raised again after the machine code has returned
         raised[threading.get_ident()] = error
         return Status.CALL_FAILED
     return Status.OK
@@ -205,7 +207,7 @@ def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Ho
 
 
 def _handler_call(callback: Callback, target: Any, rank: int, threads: int) -> HandlerCall | None:
-    """What makes a call of handlers of XLA's FFI; None where it is another call."""
+    """Returns the call of XLA FFI handlers; None if it is another kind of call."""
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
     check_target("custom call", callback.target, target)
@@ -274,17 +276,18 @@ def _in_place_handler(callback: Callback, function: Callable[..., None]) -> Hand
 
 
 def _views(ports: Sequence[Port], pointers: int, orders: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """The buffers behind an array of pointers, as arrays of the program's dimensions (no copies)."""
+    """Returns the buffers of an array of pointers, as arrays with the program's dimensions (no copies)."""
     return [_logical(_buffer(port, pointers, i), orders, i) for i, port in enumerate(ports)]
 
 
 def _logical(buffer: np.ndarray, orders: Sequence[tuple[int, ...]], index: int) -> np.ndarray:
-    """A view of a buffer whose dimensions lie in the given order, with the dimensions as the program has them."""
+    """Returns a view of a buffer, whose dimensions are stored in the given order, with the dimensions of the
+    program."""
     return buffer.transpose(np.argsort(orders[index])) if orders and orders[index] else buffer
 
 
 def _accepted(target: Callable[..., Any], callback: Callback) -> dict[str, Any]:
-    """The attributes the callable has parameters for (all, when it has `**`)."""
+    """Returns the attributes that the callable has parameters for (all, if it has `**`)."""
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):  # some builtins have no signature
@@ -298,7 +301,7 @@ def _accepted(target: Callable[..., Any], callback: Callback) -> dict[str, Any]:
 
 
 def _buffer(port: Port, pointers: int, index: int) -> np.ndarray:
-    """The program's buffer behind a pointer in an array of pointers, as an array (not a copy)."""
+    """Returns the program's buffer at an index of an array of pointers, as an array (not a copy)."""
     address = ctypes.c_void_p.from_address(pointers + 8 * index).value or 0
     if not port.nbytes:
         return np.empty(port.shape, port.dtype.numpy)
@@ -320,7 +323,7 @@ def _sequence(returned: Any, callback: Callback) -> Sequence[Any]:
 
 
 def _checked(value: Any, index: int, port: Port, callback: Callback) -> np.ndarray:
-    """A result of a callback: of the right dtype and shape, or a Python number for rank 0."""
+    """Returns a result of a callback: of the right dtype and shape, or a Python number for rank 0."""
     array = np.asarray(value)
     dtype = port.dtype.numpy
     where = f"result {index} of custom call {callback.target!r}"

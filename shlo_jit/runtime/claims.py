@@ -1,8 +1,9 @@
-"""Large entries of the object cache take a second and more to write. The process that does it claims the key meanwhile,
-and others that look for the entry wait for that one instead of compiling, and writing, the same again.
+"""Claims of entries that are being written. Large entries of the object cache take a second and more to write. The
+writing process claims the key meanwhile. Others that look for the entry wait for it instead of compiling and writing
+the same.
 
-A claim is a lock (`flock`) on a file beside the entry; the system lets go of it when the process dies. It only saves
-work: an entry is as safe without.
+A claim is a lock (`flock`) on a file next to the entry; the system releases it when the process dies. It only saves
+work: an entry is equally safe without one.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from shlo_jit import tuning
 from shlo_jit.runtime.cache import ObjectCache
 
 POLL_SECONDS = 0.01
-"""Between two looks at a lock: there is no way to wait for one with an end."""
+"""Interval between two attempts to lock: `flock` has no timeout."""
 
 
 class Claim:
-    """That this process is writing an entry, until `release`, which any thread may call."""
+    """Marks an entry as being written by this process until `release`, which any thread may call."""
 
     def __init__(self, file: int, path: str) -> None:
         self._file, self._path = file, path
@@ -28,14 +29,14 @@ class Claim:
     def release(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
-        # Not left to closing: a child of fork may have the file open, too.
+        # Closing is not enough: a child of fork may have the file open, too.
         with contextlib.suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
 
 def claim(key: str, cache: ObjectCache) -> Claim | None:
-    """None where another process is writing the entry, or the cache cannot be written."""
+    """Claims a key. Returns None if another process is writing the entry, or the cache cannot be written."""
     path = cache.claim_path(key)
     try:
         cache.make_folder()
@@ -49,7 +50,7 @@ def claim(key: str, cache: ObjectCache) -> Claim | None:
 
 
 def wait_for_others(key: str, cache: ObjectCache) -> bool:
-    """Whether another process was writing the entry. It no longer is, or `tuning.CACHE_WAIT_SECONDS` are over."""
+    """Whether another process was writing the entry. It no longer is, or `tuning.CACHE_WAIT_SECONDS` have passed."""
     path = cache.claim_path(key)
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -70,7 +71,7 @@ def wait_for_others(key: str, cache: ObjectCache) -> bool:
 
 
 def _locked(file: int) -> bool:
-    """Whether the lock was free. It is ours now. A file system without locks has nobody who can be waited for."""
+    """Takes the lock. Returns whether it was free. On a file system without locks, there is no process to wait for."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

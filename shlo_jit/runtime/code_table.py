@@ -1,4 +1,4 @@
-"""Code by what it is made for: made when it is first asked for, and kept as long as it is among the last used."""
+"""Least recently used cache of generated code: made on first request, evicted by use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class CodeTable(Generic[K, T]):
-    """At most `tuning.SPECIALISATIONS` entries, those that were used last. Threads may share it: those that ask for one
-    key wait for one making, and others do not wait. What could not be made is not kept."""
+    """Cache of at most `tuning.SPECIALISATIONS` entries, the most recently used ones. Threads may share it: those that
+    request the same key wait for a single one to make it, and others do not wait. A failed attempt is not kept."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -30,13 +30,13 @@ class CodeTable(Generic[K, T]):
         return len(self._entries)
 
     def find(self, key: K, make: Callable[[], T]) -> T:
-        """What there is for the key, or what `make` makes. Raises what that raises, here and in the threads that wait
-        for it; where another thread was interrupted, this one makes it."""
+        """Returns the entry of the key, or the result of `make`. Raises the errors of `make`, here and in the threads
+        that wait for it. If another thread was interrupted, this one makes the entry."""
         while True:
             future, maker = self._entry(key)
             if maker is None:
                 return self._made(key, future, make)
-            if maker == threading.get_ident() and not future.done():  # a signal's handler, in the midst of it
+            if maker == threading.get_ident() and not future.done():  # a signal handler, during `make`
                 return make()
             try:
                 with GATE.outside():
@@ -45,10 +45,11 @@ class CodeTable(Generic[K, T]):
                 raise
             except BaseException as error:
                 if not future.done() or future.exception() is not error:
-                    raise  # this thread was interrupted, not the one that is at it
+                    raise  # this thread was interrupted, not the one that makes it
 
     def _entry(self, key: K) -> tuple[Future[T], int | None]:
-        """The entry of a key, now the last used one, and the thread that makes it; None: this one has to."""
+        """Returns the entry of a key, now the most recently used one, and the thread that makes it; None if this one
+        has to."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -73,7 +74,7 @@ class CodeTable(Generic[K, T]):
         return made
 
     def after_fork(self) -> None:
-        """In a new process, where no other thread is at it any more."""
+        """Repairs the table in a new process, in which no other thread continues its work."""
         self._lock = threading.RLock()
         self._entries = OrderedDict((key, entry) for key, entry in self._entries.items() if entry[0].done())
 

@@ -1,5 +1,5 @@
-"""Constants in memory. Those that have a digest are there once by content, however many programs, or targets of one
-program, read them, and are files of their own in the object cache."""
+"""Constants in memory. Those with a digest exist once per content, however many programs, or targets of one program,
+read them, and are separate files in the object cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shlo_jit.text.literals import Literal
 
 
 class Resident:
-    """A constant at an address that does not change, for as long as somebody refers to it."""
+    """A constant at an address that does not change as long as the object is referenced."""
 
     __slots__ = ("__weakref__", "address", "data")
 
@@ -31,20 +31,20 @@ class Resident:
 
 
 _residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()
-"""By digest."""
+"""Resident constants by digest."""
 _brought: WeakValueDictionary[str, Literal] = WeakValueDictionary()
-"""By digest, what programs have in their texts: whoever asks the object cache for one brings these."""
+"""Literals in the texts of programs, by digest. A request to the object cache for one of these returns the literal."""
 
 
 def bring(literals: Iterable[Literal]) -> None:
-    """Have the literals of a text at hand, as long as somebody refers to them."""
+    """Registers the literals of a text, as long as they are referenced."""
     for literal in literals:
         if literal.nbytes >= tuning.SHARED_CONSTANT_BYTES:
             _brought.setdefault(literal.digest, literal)
 
 
 def resident(constant: Constant) -> Resident:
-    """The constant in memory: the one that is there, or a new one."""
+    """Returns the constant in memory: the existing one, or a new one."""
     if not constant.digest:
         return Resident(constant.data)
     found = _residents.get(constant.digest)
@@ -52,7 +52,7 @@ def resident(constant: Constant) -> Resident:
 
 
 def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
-    """The bytes of a constant that is in memory or in the cache."""
+    """Returns the bytes of a constant that is in memory or in the cache."""
     key, found = constant_key(digest), _residents.get(digest) or _brought.get(digest)
     if found is None:
         return cache.read(key, read_constant)
@@ -61,8 +61,8 @@ def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
 
 
 def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]:
-    """Those of the constants that are in memory or in the cache. Most of the time goes into the first touch of memory
-    and into checksums, which need no Python."""
+    """Returns those of the constants that are in memory or in the cache. Most of the time goes into the first touch of
+    memory and into checksums, which do not hold the GIL."""
     digests = [*dict.fromkeys(wanted)]
     threads = min(usable_cpus(), len(digests))
     if threads < 2 or sum(cache.nbytes(constant_key(digest)) for digest in digests) < tuning.THREADED_READ_BYTES:
@@ -74,12 +74,12 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
 
 
 def to_store(compiled: Compiled) -> list[Constant]:
-    """A program's constants that are files of their own, and that its text does not bring."""
+    """Returns a program's constants that are separate files and that its text does not contain."""
     return [*{c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}.values()]
 
 
 def store(shared: Sequence[Constant], cache: ObjectCache) -> bool:
-    """See to it that a cache has the constants; whether it does."""
+    """Ensures that a cache has the constants. Returns whether it does."""
     if sum(c.data.nbytes for c in shared) > cache.limit:
         return False
     return all(_store(constant, cache) for constant in shared)
@@ -94,7 +94,7 @@ def _store(constant: Constant, cache: ObjectCache) -> bool:
 
 
 def _aligned(data: np.ndarray) -> np.ndarray:
-    """The bytes at a multiple of ALIGNMENT; a copy if need be."""
+    """Returns the bytes at a multiple of ALIGNMENT, as a copy if necessary."""
     if data_address(data) % ALIGNMENT == 0:
         return data
     if data.nbytes >= pool.POOLED_BYTES:

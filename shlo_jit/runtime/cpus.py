@@ -1,4 +1,4 @@
-"""How many threads a call may use."""
+"""Number of threads that a call may use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MOST_THREADS = MAX_WORKERS + 1
 
 
 def thread_count(threads: int | None = None) -> int:
-    """`threads` if given, else `SHLO_JIT_NUM_THREADS`, else the CPUs this process may use. Raises ValueError for what
-    is no count, and for more than the thread pool can have."""
+    """Returns `threads` if given, else `SHLO_JIT_NUM_THREADS`, else the number of CPUs this process may use. Raises
+    ValueError for an invalid count, and for more threads than the thread pool can have."""
     if threads is None:
         name, count = VARIABLE, environment.count(VARIABLE)
         if count is None:
@@ -35,7 +35,7 @@ def thread_count(threads: int | None = None) -> int:
 
 
 def _integer(value: object) -> int:
-    """0 for what is no integer."""
+    """Returns the value as an integer; 0 if it is not one."""
     if isinstance(value, bool):
         return 0
     try:
@@ -46,7 +46,7 @@ def _integer(value: object) -> int:
 
 @functools.cache
 def usable_cpus() -> int:
-    """CPUs in this process's affinity mask, or fewer where a cgroup's quota is smaller."""
+    """Returns the number of CPUs in this process's affinity mask, or fewer if a cgroup's quota is smaller."""
     try:
         count = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -56,7 +56,7 @@ def usable_cpus() -> int:
 
 
 def _cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
-    """The smallest CPU quota of this process's cgroup and those above it, in CPUs; None where there is none."""
+    """Returns the smallest CPU quota of this process's cgroup and those above it, in CPUs; None if there is none."""
     quotas = []
     for line in _read(own).splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]

@@ -1,4 +1,4 @@
-"""A program that runs in several processes, as one object that is called."""
+"""A program that runs in several processes, as one callable object."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from shlo_jit.lower.planned import PlannedFunction
 
 KEPT_FROM_BYTES = 16 << 10
-"""Results from this size on stay in shared memory; smaller ones are copied."""
+"""Minimum size of results that stay in shared memory; smaller ones are copied."""
 COPIED_TOGETHER_BYTES = 128 << 10
-"""Arguments from this size on are copied by several threads."""
+"""Minimum size of arguments that several threads copy."""
 TRANSPORTS: dict[str, Callable[[Crew], Team]] = {"processes": Processes, "threads": Threads, "mpi": Mpi}
 
 
@@ -52,37 +52,38 @@ class Process(NamedTuple):
 
     @property
     def infeed(self) -> Infeed:
-        """What its infeeds take: `exe.processes[0].infeed.put(x)`; see `runtime/host.py`."""
+        """Queue of its infeeds: `exe.processes[0].infeed.put(x)`; see `runtime/host.py`."""
         return self.host.infeed
 
     @property
     def outfeed(self) -> Outfeed:
-        """What its outfeeds leave."""
+        """Queue of its outfeeds."""
         return self.host.outfeed
 
     def channel(self, handle: int) -> Channel:
-        """The channel of its host transfers with that handle."""
+        """Returns the channel of its host transfers with that handle."""
         return self.host.channel(handle)
 
 
 class Remakes(NamedTuple):
-    """How an executable's programs are made again: it does not keep them."""
+    """Functions that compile an executable's programs again: it does not keep them."""
 
     texts: Callable[[int], Mapping[str, Callable[[], str]]]
-    """Of a rank: name of a stage -> a function that gives the program's text there."""
+    """Returns the texts of a rank: for each name of a stage, a function that returns the program's text there."""
     timed: Callable[[], Crew]
-    """Makes the programs that note when their steps run."""
+    """Builds the programs that record when their steps run."""
     planned: Callable[[int], list[PlannedFunction]]
-    """Everything that was decided of a rank's program before lowering, callees first."""
+    """Returns all decisions on a rank's program before lowering, callees first."""
 
 
 class DistributedExecutable:
     """A compiled program for a grid of processes. Call it with a sequence that has the arguments of each process, in
-    the order of their numbers (replica_id * num_partitions + partition_id); what comes back is a list with the results
-    of each. Of a program on global arrays, call it with those, as any executable.
+    the order of their numbers (replica_id * num_partitions + partition_id). It returns a list with the results of each
+    process. A program on global arrays is called with these, as any executable.
 
-    Use it in a `with`, or `close` it: its processes end then, else with the last reference to it. Calls come one at a
-    time. After a WorkerError there are no processes any more, and every call says so; compile the program again.
+    Use it in a `with`, or `close` it to end its processes; otherwise, they end with the last reference to it. Calls run
+    one at a time. After a WorkerError there are no processes any more, and every call says so; compile the program
+    again.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class DistributedExecutable:
         self._finalizer = weakref.finalize(self, team.close)
 
     def _use(self, team: Team) -> None:
-        """Let a team make the calls from now on."""
+        """Makes a team run the calls from now on."""
         self._team = team
         self._ranks = [
             _RankFront(team, rank, program.inputs, program.outputs, program.output_aliases)
@@ -114,25 +115,26 @@ class DistributedExecutable:
         ]
 
     def trace(self, path: str | os.PathLike[str]) -> DistributedTrace:
-        """When each step ran in each process, as a file for trace viewers: `with exe.trace("t.json"):` and calls. They
-        run a variant of the programs, in processes of its own. See `runtime/trace.py`. With `mpi`, each process writes
-        a file of its own steps."""
+        """Traces when each step ran in each process, to a file for trace viewers: `with exe.trace("t.json"):` and
+        calls. They run a variant of the programs, in separate processes. See `runtime/trace.py`. With `mpi`, each
+        process writes a file of its own steps."""
         return DistributedTrace(self, path)
 
     def text(self, stage: str, rank: int = 0) -> str:
-        """The program of a process at a stage of its compilation: one of `shlo_jit.stages.STAGES`. Raises ValueError
-        for another name or rank."""
+        """Returns the program of a process at a stage of its compilation: one of `shlo_jit.stages.STAGES`. Raises
+        ValueError for another name or rank."""
         texts = self._remakes_of(rank).texts(rank)
         if not isinstance(stage, str) or stage not in texts:
             raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
         return texts[stage]()
 
     def planned(self, rank: int = 0) -> list[PlannedFunction]:
-        """Everything that was decided of a process's program, callees first. Raises ValueError for another rank."""
+        """Returns all decisions on a process's program, callees first. Raises ValueError for another rank."""
         return self._remakes_of(rank).planned(rank)
 
     def cost_analysis(self, rank: int = 0, *, per_step: bool = False) -> Any:
-        """What a process computes and moves in a call, what others send it aside; see `Executable.cost_analysis`."""
+        """Returns the computations and memory traffic of a process in a call, without communication; see
+        `Executable.cost_analysis`."""
         from shlo_jit.lower.costs import cost_analysis, step_analysis
 
         return (step_analysis if per_step else cost_analysis)(self.planned(rank))
@@ -146,7 +148,7 @@ class DistributedExecutable:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the workers; none of a transport that has none."""
+        """Process ids of the workers; empty for a transport without workers."""
         return self._team.pids if isinstance(self._team, Processes) else ()
 
     @property
@@ -156,23 +158,24 @@ class DistributedExecutable:
 
     @property
     def inputs(self) -> tuple[Signature, ...]:
-        """The arguments of each process, or of a program on global arrays; of programs that differ, those of the
-        first."""
+        """Arguments of each process, or of a program on global arrays. If programs differ, these are the first
+        one's."""
         return self.processes[0].inputs if self._arrays is None else self._arrays.inputs
 
     @property
     def outputs(self) -> tuple[Signature, ...]:
-        """The results, likewise."""
+        """Results of each process, or of a program on global arrays. If programs differ, these are the first one's."""
         return self.processes[0].outputs if self._arrays is None else self._arrays.outputs
 
     @property
     def threads(self) -> int:
-        """How many threads each process may use."""
+        """Maximum number of threads of each process."""
         return self._crew.threads
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Raises TypeError or ValueError for arguments that do not fit, WorkerError when a process fails (its subclass
-        WorkerTimeoutError when one does not get on), and ExecutionError when one has failed before."""
+        """Runs the program. Raises TypeError or ValueError for arguments that do not fit, WorkerError if a process
+        fails (its subclass WorkerTimeoutError if one makes no progress), and ExecutionError if one has failed before.
+        """
         if self._arrays is not None:
             return self._arrays.joined(self._run(self._arrays.split(arguments, named)))
         if named or len(arguments) != 1 or not isinstance(arguments[0], Sequence):
@@ -186,9 +189,9 @@ class DistributedExecutable:
         return self._run([front.converted(given) for front, given in zip(self._ranks, arguments[0], strict=True)])
 
     def local(self, *arguments: Any, **named: Any) -> Any:
-        """With the transport `mpi`: a call with the arguments of this process, which gives its results, while all
-        others do the same. Nothing is exchanged besides what the program exchanges. Raises ExecutionError with other
-        transports, else as a call."""
+        """Runs a call with the arguments of this process and returns its results, while all others do the same. Only
+        for the transport `mpi`. No data are exchanged beyond those that the program exchanges. Raises ExecutionError
+        with other transports, and else as a call."""
         team = self._team
         if not isinstance(team, Mpi):
             how = "every process of mpi has arguments of its own; here, call the executable with those of all"
@@ -200,10 +203,10 @@ class DistributedExecutable:
     def _run(
         self, arrays: Sequence[list[np.ndarray]] | dict[int, list[np.ndarray]], alone: Callable[..., None] | None = None
     ) -> list[Any]:
-        """A call with arrays that fit, by rank; `alone`: makes it, for the ranks here."""
+        """Runs a call with valid arrays, by rank. `alone` runs it for the ranks of this process only."""
         team, ranks = self._team, [self._ranks[rank] for rank in self._team.here]
         if not team.lock.acquire(blocking=False):
-            raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
+            raise ExecutionError("another thread is in a call; calls of several processes run one at a time")
         try:
             team.check()
             copies: list[Copy] = []
@@ -218,7 +221,7 @@ class DistributedExecutable:
             team.lock.release()
 
     def close(self) -> None:
-        """End the processes. May be called again; a call that another thread is in raises ExecutionError."""
+        """Ends the processes. May be called again; a call that another thread is in raises ExecutionError."""
         self._finalizer()
 
     def __enter__(self) -> DistributedExecutable:
@@ -230,7 +233,7 @@ class DistributedExecutable:
         self.close()
 
     def _repr_html_(self) -> str:
-        """What notebooks show, drawn by a package above this one."""
+        """Returns the representation in notebooks, drawn by a package above this one."""
         return import_module("shlo_jit.pictures.summary").distributed_html(self)
 
     def __repr__(self) -> str:
@@ -240,8 +243,8 @@ class DistributedExecutable:
 
 
 class DistributedTrace:
-    """Within its `with`, calls of an executable are traced; the file is written at the end. Entering it raises OSError
-    where that is not possible, leaving it ValueError where no call was made."""
+    """A context in which calls of an executable are traced; the file is written at the end. Entering it raises OSError
+    if the file cannot be written, leaving it raises ValueError if no call was made."""
 
     def __init__(self, exe: DistributedExecutable, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
@@ -252,7 +255,7 @@ class DistributedTrace:
         exe = self._exe
         if exe._remakes is None:
             raise ValueError("only programs that were compiled from StableHLO here can be traced")
-        self._usual = exe._team
+        self._ordinary_team = exe._team
         team = TRANSPORTS[exe.transport](exe._remakes.timed())
         self._close = weakref.finalize(exe, team.close)
         exe._use(team)
@@ -263,7 +266,7 @@ class DistributedTrace:
     ) -> None:
         team = self._exe._team
         processes = [_events_of(team, rank) for rank in team.here]
-        self._exe._use(self._usual)
+        self._exe._use(self._ordinary_team)
         self._close()
         if any(process.noted for process in processes):
             with replacing(self.path) as made:
@@ -273,7 +276,7 @@ class DistributedTrace:
 
 
 def _events_of(team: Team, rank: int) -> ProcessEvents:
-    """What a rank has noted."""
+    """Returns the events that a rank has recorded."""
     at, steps, room = team.layout.ranks[rank].profile
     noted = ProfileMemory(steps, room, team.memory.view(*at), is_own=False)
     recording = Recording("", team.crew.programs[rank].timed, noted.events, noted.missed)
@@ -281,35 +284,35 @@ def _events_of(team: Team, rank: int) -> ProcessEvents:
 
 
 class GlobalArrays(Protocol):
-    """How the arguments and results of a program on global arrays are cut over its processes."""
+    """Partition of the arguments and results of a program on global arrays over its processes."""
 
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
 
     def split(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[list[np.ndarray]]:
-        """The arrays of each process, of whatever strides. Raises TypeError and ValueError for arguments that do not
-        fit."""
+        """Returns the arrays of each process, with any strides. Raises TypeError and ValueError for arguments that do
+        not fit."""
         ...
 
     def joined(self, results: list[Any]) -> Any:
-        """The results of the whole."""
+        """Returns the global results."""
         ...
 
 
 Copy = tuple[int, int, int]
-"""To an address, from one, of so many bytes."""
+"""Destination address, source address and size in bytes."""
 
 
 class _Result(NamedTuple):
-    """Where a result comes to be."""
+    """Memory of a result."""
 
     array: np.ndarray
     is_borrowed: bool
-    """The memory is the rank's own, and for this call only."""
+    """Whether the memory is the rank's own, and valid for this call only."""
 
 
 class _RankFront:
-    """Arrays to and from the memory of one rank."""
+    """Moves arrays to and from the memory of one rank."""
 
     def __init__(self, team: Team, rank: int, inputs: Sequence[Port], outputs: Sequence[Port], aliases: Any) -> None:
         self.rank, self.inputs, self.outputs = rank, inputs, outputs
@@ -320,7 +323,7 @@ class _RankFront:
         self._kept = team.kept
         self._donated = {*aliases.values(), *team.crew.programs[rank].overwritten}
         self._staying = _staying(team, rank)
-        self._homes = [self._view(b.offset, p) for b, p in zip(self._layout.inputs, inputs, strict=True)]
+        self._input_buffers = [self._view(b.offset, p) for b, p in zip(self._layout.inputs, inputs, strict=True)]
         self._borrowed = [self._view(b.offset, p) for b, p in zip(self._layout.outputs, outputs, strict=True)]
         """Arrays over the rank's own memory for arguments and results."""
         self._tables = [
@@ -329,7 +332,7 @@ class _RankFront:
         ]
 
     def converted(self, given: Any) -> list[np.ndarray]:
-        """The arrays of a call, checked."""
+        """Returns the arrays of a call, checked."""
         if not isinstance(given, Sequence):
             raise TypeError(f"rank {self.rank}: expected a sequence of arguments, got {type(given).__name__}")
         try:
@@ -339,7 +342,7 @@ class _RankFront:
             raise at_place(error, f"rank {self.rank}") from None
 
     def prepare(self, arrays: list[np.ndarray], copies: list[Copy]) -> list[_Result]:
-        """Put arguments where the rank finds them, or note in `copies` which are to be put where, and make arrays for
+        """Puts arguments into the rank's memory, or appends the copies that do so to `copies`, and creates arrays for
         its results. `arrays` must live until the call has ended."""
         inputs, outputs = self._tables
         for i, array in enumerate(arrays):
@@ -352,19 +355,19 @@ class _RankFront:
         return made
 
     def finish(self, made: list[_Result]) -> list[np.ndarray]:
-        """The results of a call that has ended well."""
+        """Returns the results of a successful call."""
         return [r.array.copy() if r.is_borrowed else r.array for r in made]
 
     def _place(self, i: int, array: np.ndarray, copies: list[Copy]) -> int:
-        """Where the rank finds an argument: an offset."""
+        """Returns the offset at which the rank finds an argument."""
         if array.flags.c_contiguous:
             address = data_address(array)
             if i not in self._donated and (self._kept is None or i in self._staying or address in self._memory):
                 return address - self._base
             if array.nbytes >= COPIED_TOGETHER_BYTES:
-                copies.append((data_address(self._homes[i]), address, array.nbytes))
+                copies.append((data_address(self._input_buffers[i]), address, array.nbytes))
                 return self._layout.inputs[i].offset
-        self._homes[i][...] = array
+        self._input_buffers[i][...] = array
         return self._layout.inputs[i].offset
 
     def _result(self, i: int, port: Port) -> _Result:
@@ -379,13 +382,13 @@ class _RankFront:
         return _Result(np.ndarray(port.shape, dtype, lease), False)  # type: ignore[arg-type]  ctypes arrays are buffers
 
     def _view(self, offset: int, port: Port) -> np.ndarray:
-        """Memory of the rank's as an array, for this call."""
+        """Returns memory of the rank as an array, for this call."""
         memory = (ctypes.c_char * max(1, port.nbytes)).from_address(self._base + offset)
         return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]
 
 
 def _staying(team: Team, rank: int) -> set[int]:
-    """The arguments of a rank that need not be in shared memory: who wants them, fetches them."""
+    """Returns the arguments of a rank that need not be in shared memory, since their readers fetch them."""
     if not team.can_fetch:
         return set()
     enough = Reader.RANK if rank == team.number else Reader.NOBODY
@@ -393,5 +396,5 @@ def _staying(team: Team, rank: int) -> set[int]:
 
 
 def signature(port: Port) -> Signature:
-    """Of a port, as users see it."""
+    """Returns the signature of a port, as users see it."""
     return Signature(port.name, port.shape, port.dtype.numpy)

@@ -1,7 +1,7 @@
-"""Arrays from and to other libraries by DLPack, where numpy does not know the element type: bf16 and the 8-bit floats.
+"""Exchanges arrays with other libraries by DLPack if numpy does not know the element type: bf16 and the 8-bit floats.
 
-The capsule that `__dlpack__` gives has a DLManagedTensor, which begins with a DLTensor; the memory stays for as long as
-the capsule does. From version 1 on it is another structure with flags, of which one says that nobody may write.
+The capsule that `__dlpack__` returns has a DLManagedTensor, which begins with a DLTensor; the memory lives as long as
+the capsule does. From version 1 on, it is another structure with flags, one of which marks read-only memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TYPES = {
     (13, 8): "f8E5M2FNUZ",
     (14, 8): "f8E8M0FNU",
 }
-"""DLDataType's code and bits -> element type."""
+"""Element types by DLDataType's code and bits."""
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor."""
+    """The structure DLTensor."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -54,7 +54,7 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 class _Memory:
-    """What numpy makes an array of, and keeps."""
+    """Array interface that numpy converts to an array, and keeps."""
 
     def __init__(self, capsule: Any, tensor: _Tensor, itemsize: int) -> None:
         self._capsule = capsule
@@ -71,11 +71,11 @@ class _Memory:
 
 
 def foreign_array(value: Any) -> np.ndarray | None:
-    """An array of another library, by DLPack when it offers that, else by `__array__`; None where it offers neither.
-    Raises TypeError with what the library says where it refuses."""
+    """Returns an array of another library, by DLPack if it supports that, else by `__array__`; None if it supports
+    neither. Raises TypeError with the library's message if it refuses."""
     failure: Exception | None = None
     if hasattr(value, "__dlpack__"):
-        for take_from in (np.from_dlpack, from_dlpack):  # numpy's has no bfloat16, say
+        for take_from in (np.from_dlpack, from_dlpack):  # numpy's does not support bfloat16, for example
             try:
                 found = take_from(value)
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -95,7 +95,7 @@ def foreign_array(value: Any) -> np.ndarray | None:
 
 
 def from_dlpack(value: Any) -> np.ndarray | None:
-    """The value's memory as an array, read-only; None where it is elsewhere, or of another element type."""
+    """Returns the value's memory as a read-only array; None if it is on another device, or of another element type."""
     capsule = value.__dlpack__()
     tensor = _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
     name = _TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 and tensor.device == CPU else None
@@ -106,14 +106,14 @@ def from_dlpack(value: Any) -> np.ndarray | None:
 
 
 def to_dlpack(array: np.ndarray, max_version: tuple[int, int] | None) -> object:
-    """A capsule with an array's memory, for readers of DLPack up to a version, or of that before versions. Raises
-    BufferError for an element type that DLPack does not have, and ValueError for memory that nobody may write to where
-    there is no word for that."""
+    """Returns a capsule with an array's memory, for readers of DLPack up to a version, or (None) of unversioned DLPack.
+    Raises BufferError for an element type that DLPack does not have, and ValueError for read-only memory if DLPack has
+    no flag for it."""
     dtype = by_numpy().get(array.dtype)
     key = next((key for key, name in _TYPES.items() if dtype is not None and name == dtype.name), None)
     given = array if key is None else array.view(f"u{array.dtype.itemsize}")
     is_versioned = max_version is not None and max_version >= (1, 0)
-    if not is_versioned and not given.flags.writeable:  # there is no word for that
+    if not is_versioned and not given.flags.writeable:  # unversioned DLPack has no flag for it
         given = given.view()
         given.flags.writeable = True
     capsule = given.__dlpack__(max_version=max_version) if is_versioned else given.__dlpack__()

@@ -1,7 +1,7 @@
-"""Programs with unknown dimensions: code for the shapes that arguments have, made when they are first seen.
+"""Programs with unknown dimensions: code is specialized for the shapes of arguments when they are first seen.
 
-A call looks up the shapes of the arguments whose dimensions are not all known, and the values of those that the
-program computes shapes from; what is found is an ordinary executable.
+A call looks up the shapes of the arguments whose dimensions are not all known, and the values of the arguments that the
+program computes shapes from. The result is an ordinary executable.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 Given = Sequence["Sequence[int] | str | np.ndarray"]
-"""A call's shapes: of each argument its extents, its type as text (`8x16xf32`), or an array that has them."""
+"""Shapes of a call: for each argument its extents, its type as text (`8x16xf32`), or an array that has them."""
 
 
 class Key(NamedTuple):
-    """What code is made for."""
+    """Key of specialized code."""
 
     shapes: tuple[Shape, ...]
-    """Of all arguments."""
+    """Shapes of all arguments."""
     values: tuple[bytes | None, ...]
-    """Of the arguments that shapes are computed from, and None for the others."""
+    """Values of the arguments that shapes are computed from, and None for the others."""
 
 
 Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Runnable]
-"""Makes the executable for shapes, and values of some arguments."""
+"""Builds the executable for shapes, and values of some arguments."""
 
 
 _CALL = """
@@ -65,7 +65,7 @@ def call(*args, **named):
 
 
 class NeedsValues(Exception):
-    """Shapes follow from the values of these arguments too."""
+    """Shapes also depend on the values of these arguments."""
 
     def __init__(self, arguments: AbstractSet[int]) -> None:
         self.arguments = frozenset(arguments)
@@ -73,11 +73,12 @@ class NeedsValues(Exception):
 
 class DynamicExecutable(InProcess):
     """A compiled program with unknown dimensions. Call it with arrays, as an `Executable`; results have the shapes that
-    follow. At most `tuning.SPECIALISATIONS` shapes are kept, those that were used last. Threads may share it; copies
+    follow. At most `tuning.SPECIALISATIONS` shapes are kept, the most recently used ones. Threads may share it; copies
     are the executable itself, and other processes compile their own.
 
-    What is asked of the code for certain shapes is asked with `shapes`, one for each argument (see `Given`), or of the
-    code that was used last."""
+    Properties that depend on shapes are requested with `shapes`, one for each argument (see `Given`). Without them,
+    they are those of the code that was used last.
+    """
 
     __slots__ = (
         "__call__",
@@ -106,9 +107,9 @@ class DynamicExecutable(InProcess):
         host: Host,
         symbolic: SymbolicCode | None = None,
     ) -> None:
-        """`known`: arguments that shapes follow from the values of; where `make` raises NeedsValues, more are.
-        `threads`: how many a call may use; `host`: the queues of the executables that are made; `symbolic`: where code
-        for any batch size is wanted."""
+        """`known` has the arguments whose values shapes depend on; if `make` raises NeedsValues, more are added.
+        `threads` is the maximum number of threads of a call. `host` has the queues of the executables. `symbolic` is
+        given if code for any batch size is requested."""
         self._ports = tuple(inputs)
         self._known = known
         self._make = make
@@ -116,11 +117,11 @@ class DynamicExecutable(InProcess):
         self._symbolic = symbolic
         self._table: CodeTable[Key, Runnable] = CodeTable()
         self._hot: dict[Any, Runnable] = {}
-        """What is unknown of the arguments' shapes (`_hot_key`) -> executable. Forgotten whenever code is made, so
+        """Executable by the unknown parts of the arguments' shapes (`_hot_key`). Cleared whenever code is generated, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
         self._looks_up = 0
-        """How many measurements want calls to look their code up."""
+        """Number of measurements that require calls to look up their code."""
         self._tried: list[Executable] = []
         """Code that a call tries before it looks anything up: that for any size, and for the sizes it leaves out."""
         self.threads = threads
@@ -130,8 +131,8 @@ class DynamicExecutable(InProcess):
 
     # ------------------------------------------------------------------ calls
     def _lookup(self) -> Callable[..., Any]:
-        """The call, written for these arguments: a shape that was seen costs a look into a dictionary. Where only the
-        first extent is unknown, that is the key: the code that is found checks the rest, and all dtypes."""
+        """Returns the call function, generated for these arguments: a known shape costs one dictionary lookup. If only
+        the first extent is unknown, that is the key: the code that is found checks the rest, and all dtypes."""
         names: dict[str, Any] = {"self": self, "hot": self._hot.get, "slow": self._call}
         names |= {"arranged": arranged, "ports": self._ports}
         exec(_CALL.format(key=self._hot_key), names)
@@ -158,17 +159,17 @@ class DynamicExecutable(InProcess):
 
     # ------------------------------------------------------------------ code for shapes
     def specialize(self, *calls: Given) -> None:
-        """Have code ready for calls: for each the shapes of all arguments; where shapes follow from the values of an
-        argument too, an array. Several are compiled at the same time. Raises ValueError and TypeError for shapes that
-        the program cannot have, and what compiling raises."""
+        """Compiles code for calls. Each call is given by the shapes of all arguments; if shapes depend on an argument's
+        value, give an array. Several are compiled at the same time. Raises ValueError and TypeError for shapes that the
+        program cannot have, and the errors of compiling."""
         with thread_pool(max(1, len(calls)), "shlo_jit shapes") as pool:
             made = [pool.submit(self.executable, shapes) for shapes in calls]
         for future in made:
             future.result()
 
     def executable(self, shapes: Given | None = None) -> Runnable:
-        """What runs calls of these shapes, compiled if need be. Raises as `specialize`, and ValueError without shapes
-        where nothing was called yet."""
+        """Returns the executable for calls of these shapes, compiled if necessary. Raises as `specialize`, and
+        ValueError without shapes if there was no call yet."""
         if shapes is None:
             if self._last is None:
                 wanted = ", ".join(map(str, self.inputs))
@@ -187,12 +188,12 @@ class DynamicExecutable(InProcess):
 
     @property
     def specialisations(self) -> int:
-        """How many shapes there is code for."""
+        """Number of shapes that have code."""
         return len(self._table)
 
     def text(self, stage: str, shapes: Given | None = None) -> str:
-        """The program for these shapes at a stage of its compilation; see `Executable.text`. Where code for any batch
-        size was asked for, the plan of given shapes says whether it is that, or why not."""
+        """Returns the program for these shapes at a stage of its compilation; see `Executable.text`. If code for any
+        batch size was requested, the plan of given shapes says whether it applies, or why not."""
         code = self.executable(shapes)
         text = code.text(stage)
         if stage != "plan" or self._symbolic is None:
@@ -202,37 +203,38 @@ class DynamicExecutable(InProcess):
         return text if shapes is None else f"{_plan_head(self._symbolic.find(self._extents(shapes)))}\n{text}"
 
     def profile(self, shapes: Given | None = None) -> Profile:
-        """Where the time of calls of these shapes goes; see `Executable.profile`."""
+        """Profiles calls of these shapes; see `Executable.profile`."""
         profile = self.executable(shapes).profile()
         profile.around = self._looking_up
         return profile
 
     def trace(self, path: str | os.PathLike[str], shapes: Given | None = None) -> Trace:
-        """When each step of calls of these shapes ran; see `Executable.trace`."""
+        """Traces each step of calls of these shapes; see `Executable.trace`."""
         trace = self.executable(shapes).trace(path)
         trace.around = self._looking_up
         return trace
 
     def planned(self, shapes: Given | None = None) -> list[tuple[str, list[PlannedFunction]]]:
-        """What was decided of the code for these shapes."""
+        """Returns the decisions on the code for these shapes."""
         return self.executable(shapes).planned()
 
     def cost_analysis(self, shapes: Given | None = None, *, per_step: bool = False) -> Any:
-        """What calls of these shapes compute and move; see `Executable.cost_analysis`."""
+        """Returns the computations and memory traffic of calls of these shapes; see `Executable.cost_analysis`."""
         return self.executable(shapes).cost_analysis(per_step=per_step)
 
     def memory_analysis(self, shapes: Given | None = None) -> MemoryAnalysis:
-        """What memory calls of these shapes take; see `Executable.memory_analysis`."""
+        """Returns the memory use of calls of these shapes; see `Executable.memory_analysis`."""
         return self.executable(shapes).memory_analysis()
 
     @property
     def memory(self) -> Memory:
-        """Of the code used last; `executable(shapes).memory` is that for other shapes. Raises ValueError before."""
+        """Memory of the code used last; `executable(shapes).memory` is that for other shapes. Raises ValueError before
+        a call."""
         return self.executable().memory
 
     @property
     def infeed(self) -> Infeed:
-        """As of an `Executable`; it is the same for all shapes."""
+        """See `Executable`; it is the same for all shapes."""
         return self._host.infeed
 
     @property
@@ -244,7 +246,7 @@ class DynamicExecutable(InProcess):
 
     # ------------------------------------------------------------------ keys
     def _for(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
-        """The executable for shapes, and the values of those arguments that they follow from."""
+        """Returns the executable for shapes, and the values of the arguments that they depend on."""
         self._check(shapes)
         if self._symbolic is not None:
             found = self._symbolic.find(shapes)
@@ -267,8 +269,8 @@ class DynamicExecutable(InProcess):
             _check_shape(i, port, shape)
 
     def _prefer(self, code: Executable) -> None:
-        """Let calls try this code first: it looks at the arguments itself, in machine code. Only of few is that quicker
-        than looking the shapes up."""
+        """Makes calls try this code first: it checks the arguments itself, in machine code. This is faster than looking
+        the shapes up only for a few executables."""
         if code in self._tried or len(self._tried) == tuning.TRIED_FIRST:
             return
         self._try(sorted([*self._tried, code], key=lambda c: c.symbol is None))
@@ -282,7 +284,7 @@ class DynamicExecutable(InProcess):
 
     @contextmanager
     def _looking_up(self) -> Iterator[None]:
-        """Calls inside look their code up, and call that: a measurement may have put another in its place."""
+        """Makes calls inside look up their code, and call that: a measurement may have replaced it by another."""
         self._looks_up += 1
         self._try(self._tried)
         try:
@@ -317,7 +319,7 @@ def _is_symbolic(code: Runnable) -> bool:
 
 
 def _plan_head(found: Executable | str) -> str:
-    """What `SymbolicCode.find` says, for people."""
+    """Returns the result of `SymbolicCode.find` as text."""
     if isinstance(found, str):
         return f"code for these shapes alone: {found}"
     symbol = found.symbol
@@ -326,7 +328,7 @@ def _plan_head(found: Executable | str) -> str:
 
 
 def _extents(index: int, port: DynamicPort, given: object) -> Shape:
-    """The extents that a user gives for an argument. Raises TypeError and ValueError."""
+    """Returns the extents that a user gives for an argument. Raises TypeError and ValueError."""
     what = f"shape of {name_of(index, port)}"
     type = type_given(what, port.dtype, port.dtype, given)
     if type.storage != port.dtype:
@@ -335,7 +337,7 @@ def _extents(index: int, port: DynamicPort, given: object) -> Shape:
 
 
 def _check_shape(index: int, port: DynamicPort, shape: Shape) -> None:
-    """Raise ValueError for a shape that the port does not have."""
+    """Raises ValueError for a shape that does not fit the port."""
     if port.shape is None:
         return
     expected = f"{name_of(index, port)}: expected {port.signature}, got {port.dtype.numpy.name}[{shape_text(shape)}]"

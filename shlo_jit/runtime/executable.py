@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 
 
 class Memory(NamedTuple):
-    """What an executable holds and needs, in bytes."""
+    """Memory that an executable holds and needs, in bytes."""
 
     arena: int
     """Scratch memory of one call."""
     constants: int
     outputs: int
-    """Of the results of one call."""
+    """Memory of the results of one call."""
 
 
 class MemoryAnalysis(NamedTuple):
     """The memory of a program, in bytes, by the names of `jax.stages.Compiled.memory_analysis`."""
 
     generated_code_size_in_bytes: int
-    """Machine code and its tables; routines that programs share are not in it."""
+    """Machine code and its tables; excludes routines that programs share."""
     argument_size_in_bytes: int
     output_size_in_bytes: int
     alias_size_in_bytes: int
-    """Of the results that are computed in donated arguments' memory; counted among arguments and results too."""
+    """Results that are computed in donated arguments' memory; counted among arguments and results too."""
     temp_size_in_bytes: int
     """Scratch memory of one call."""
     constant_size_in_bytes: int = 0
     """Weights in the text, as they are kept for calls."""
     host_generated_code_size_in_bytes: int = 0
-    """Of a host beside the device, as all that begin so: here the host is the device."""
+    """Memory of a host besides the device, like all fields with this prefix. Here the host is the device."""
     host_argument_size_in_bytes: int = 0
     host_output_size_in_bytes: int = 0
     host_alias_size_in_bytes: int = 0
@@ -59,7 +59,7 @@ class MemoryAnalysis(NamedTuple):
 
     @property
     def peak_memory_in_bytes(self) -> int:
-        """Of one call, without code and constants."""
+        """Peak memory of one call, without code and constants."""
         passed = self.argument_size_in_bytes + self.output_size_in_bytes - self.alias_size_in_bytes
         return passed + self.temp_size_in_bytes
 
@@ -82,7 +82,7 @@ class _CallSignature:
 
 
 class InProcess:
-    """What is called with arrays, and is machine code in this process."""
+    """An object that is called with arrays, and is machine code in this process."""
 
     __signature__ = _CallSignature()
     __slots__ = ("__weakref__", "inputs", "outputs")
@@ -90,14 +90,15 @@ class InProcess:
     outputs: tuple[Any, ...]
 
     def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
-        """What was decided of the programs that run one after the other in a call: what labels of steps begin with, and
-        the functions, callees first. The stages are made again for that. Raises ValueError for a loaded library."""
+        """Returns the decisions on the programs that run one after the other in a call: the prefix of the labels of
+        steps, and the functions, callees first. The stages run again for that. Raises ValueError for a loaded library.
+        """
         raise NotImplementedError
 
     def cost_analysis(self, *, per_step: bool = False) -> Any:
-        """What a call computes and moves at least: a dictionary by the names that JAX has for it (`flops`,
-        `transcendentals`, `bytes accessed`, ...); or with `per_step` a list of those, of each step as in the printed
-        plan. See `lower/costs.py`. Raises ValueError for a loaded library, whose steps are not known."""
+        """Returns lower bounds of a call's computations and memory traffic: a dictionary by JAX's names (`flops`,
+        `transcendentals`, `bytes accessed`, ...). With `per_step`, returns a list of those, for each step as in the
+        printed plan. See `lower/costs.py`. Raises ValueError for a loaded library, whose steps are not known."""
         from shlo_jit.lower.costs import added, cost_analysis, step_analysis
 
         programs = self.planned()
@@ -106,7 +107,7 @@ class InProcess:
         return added([cost_analysis(functions) for _, functions in programs])
 
     def _repr_html_(self) -> str:
-        """What notebooks show, drawn by a package above this one."""
+        """Returns the representation in notebooks, drawn by a package above this one."""
         return import_module("shlo_jit.pictures.summary").executable_html(self)
 
     def __copy__(self) -> InProcess:
@@ -131,14 +132,14 @@ def _with_article(name: str) -> str:
 
 
 class Remake(NamedTuple):
-    """How an executable's program is made again: it does not keep it."""
+    """Functions that compile an executable's program again: it does not keep it."""
 
     texts: Mapping[str, Callable[[], str]]
-    """Name of a stage -> a function that gives the program's text there."""
+    """Functions that return the program's text at a stage, by the name of the stage."""
     timed: Callable[[Host], Executable]
-    """Makes the variant that notes how long its steps take, with queues that it shares."""
+    """Builds the variant that records how long its steps take, with queues that it shares."""
     planned: Callable[[], list[PlannedFunction]]
-    """Gives everything that was decided before lowering, callees first."""
+    """Returns all decisions before lowering, callees first."""
 
 
 class Executable(InProcess):
@@ -165,12 +166,13 @@ class Executable(InProcess):
         self.__call__ = self._own_call = front.call if self._fast is None else self._fast.function()
 
     def before(self, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, but what its machine code does not take, `otherwise` takes."""
+        """Returns a call function that tries this code, and calls `otherwise` for arguments that its machine code
+        rejects."""
         return otherwise if self._fast is None else self._fast.function(otherwise)
 
     @property
     def memory(self) -> Memory:
-        """Of a program for any batch size, that of the size it was tuned for."""
+        """Memory of the executable. A program for any batch size has that of the size it was tuned for."""
         instance = self._front.instance
         symbol, outputs = self.symbol, self._front.program.outputs
         if symbol is not None:
@@ -179,8 +181,8 @@ class Executable(InProcess):
         return Memory(instance.memory_bytes, instance.loaded.constant_bytes, sum(port.nbytes for port in outputs))
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """What memory the program takes, by the names that JAX has for it; of a program for any batch size, that of the
-        size it was tuned for."""
+        """Returns the memory use of the program, by JAX's names. A program for any batch size has that of the size it
+        was tuned for."""
         instance, program = self._front.instance, self._front.program
         symbol, memory = self.symbol, self.memory
         inputs = [port if symbol is None else port.at(symbol.hint) for port in program.inputs]
@@ -195,7 +197,7 @@ class Executable(InProcess):
 
     @property
     def symbol(self) -> Symbol | None:
-        """The sizes that the program's batch may have, where that is known at the call only."""
+        """Range of the program's batch size if that is known only at the call."""
         return self._front.program.symbol
 
     @property
@@ -206,41 +208,42 @@ class Executable(InProcess):
 
     @property
     def threads(self) -> int:
-        """How many threads a call may use."""
+        """Maximum number of threads of a call."""
         return self._front.instance.threads
 
     @property
     def infeed(self) -> Infeed:
-        """What the program's infeeds take: `exe.infeed.put(x)`; see `runtime/host.py`."""
+        """Queue of the program's infeeds: `exe.infeed.put(x)`; see `runtime/host.py`."""
         return self._front.instance.host.infeed
 
     @property
     def outfeed(self) -> Outfeed:
-        """What the program's outfeeds leave: `exe.outfeed.get(time_out=5)`."""
+        """Queue of the program's outfeeds: `exe.outfeed.get(time_out=5)`."""
         return self._front.instance.host.outfeed
 
     def channel(self, handle: int) -> Channel:
-        """The channel of host transfers with that handle: `put` for the program's recv, `get` from its send."""
+        """Returns the channel of host transfers with that handle: `put` for the program's recv, `get` from its send."""
         return self._front.instance.host.channel(handle)
 
     def profile(self) -> Profile:
-        """Where the time goes, step by step: `with exe.profile() as p:`, calls of the executable, and `print(p)`. The
-        program is compiled anew for it, with looks at the clock; see `runtime/profile.py`. Raises ValueError for a
-        loaded library; the `with` raises RuntimeError within another profile or trace."""
+        """Profiles where the time goes, step by step: `with exe.profile() as p:`, calls of the executable, and
+        `print(p)`. The program is compiled again for it, with clock reads; see `runtime/profile.py`. Raises ValueError
+        for a loaded library; the `with` raises RuntimeError within another profile or trace."""
         from shlo_jit.runtime.profile import Profile
 
         return Profile(self.parts())
 
     def trace(self, path: str | os.PathLike[str]) -> Trace:
-        """When each step ran, in a file for trace viewers: `with exe.trace("t.json"):` and calls of the executable; see
-        `runtime/trace.py`. Raises as `profile`, and the `with` raises OSError before it begins where the file cannot be
-        written, and ValueError at its end where no call was made."""
+        """Traces when each step ran, to a file for trace viewers: `with exe.trace("t.json"):` and calls of the
+        executable; see `runtime/trace.py`. Raises as `profile`. The `with` raises OSError before it begins if the file
+        cannot be written, and ValueError at its end if no call was made."""
         from shlo_jit.runtime.trace import Trace
 
         return Trace(self.parts(), path)
 
     def parts(self) -> list[tuple[str, Executable, Executable]]:
-        """What profiles and traces are made of: see `runtime/measured.py`. Raises ValueError for a loaded library."""
+        """Returns the parts that profiles and traces consist of: see `runtime/measured.py`. Raises ValueError for a
+        loaded library."""
         if self._remake is None:
             raise ValueError("only programs that were compiled from StableHLO here can be profiled or traced")
         return [("", self, self._remake.timed(self._front.instance.host))]
@@ -248,21 +251,22 @@ class Executable(InProcess):
     def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
         """See `InProcess.planned`."""
         if self._remake is None:
-            raise ValueError("only programs that were compiled from StableHLO here can be looked into")
+            raise ValueError("only programs that were compiled from StableHLO here can be inspected")
         return [("", self._remake.planned())]
 
-    def run_instead(self, variant: Executable) -> None:
-        """Let calls run a variant of the program, until `run_itself`. Raises RuntimeError where they run one."""
+    def run_variant(self, variant: Executable) -> None:
+        """Makes calls run a variant of the program, until `run_original`. Raises RuntimeError if they run one
+        already."""
         if self.__call__ is not self._own_call:
             raise RuntimeError("this executable is being profiled or traced already")
         self.__call__ = variant.__call__
 
-    def run_itself(self) -> None:
+    def run_original(self) -> None:
         self.__call__ = self._own_call
 
     def text(self, stage: str) -> str:
-        """The program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`. Raises
-        ValueError for another name, and for a loaded library, which has no text."""
+        """Returns the program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`.
+        Raises ValueError for another name, and for a loaded library, which has no text."""
         if self._remake is None:
             raise ValueError("only programs that were compiled from StableHLO here have texts")
         texts = self._remake.texts

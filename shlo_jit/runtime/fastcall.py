@@ -1,6 +1,6 @@
-"""Calling a program without Python in between: `exe(x, y)` enters machine code that checks the arguments itself.
+"""Calls a program without Python in between: `exe(x, y)` enters machine code that checks the arguments itself.
 
-That is `fastcall_code.py`; here is what makes a built-in function of it. Measured with two inputs of four floats: 0.2
+That code is `fastcall_code.py`; this file makes a built-in function of it. Measured with two inputs of four floats: 0.2
 us, where the same through ctypes takes 0.7 us and through Python conversions 14 us.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _MethodDef(ctypes.Structure):
-    """PyMethodDef."""
+    """The structure PyMethodDef."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -41,8 +41,8 @@ class _MethodDef(ctypes.Structure):
 
 
 def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCall | None:
-    """A built-in function that calls the program, or None where that cannot be: another interpreter, donated
-    arguments, scratch memory that cannot be had (the call will say so)."""
+    """Returns a built-in function that calls the program, or None if that is impossible: another interpreter, donated
+    arguments, scratch memory that cannot be allocated (the call will report this)."""
     instance, program = front.instance, front.program
     donated = program.output_aliases or program.overwritten
     if donated or not layout.as_expected():
@@ -85,32 +85,33 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
 
 
 def _fail(front: Front, status: int) -> NoReturn:
-    """Raise what has stopped a call of the program, which may have had effects and is not made again."""
+    """Raises the error that stopped a call of the program. The call may have had effects and is not repeated."""
     raise front.instance.failure(status)
 
 
 class FastCall(NamedTuple):
-    """A built-in function that calls a program, in the making."""
+    """A built-in function that calls a program, under construction."""
 
     method: _MethodDef
     items: tuple[Any, ...]
-    """What the machine code is handed."""
+    """Objects that are passed to the machine code."""
 
     def function(self, slow: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """The function; `slow` takes what its machine code does not, in the place of the program's own way."""
+        """Returns the function. `slow` handles arguments that its machine code rejects, in place of the program's own
+        slow path."""
         record, own, *keep = self.items
         return _new_function(ctypes.addressof(self.method), (record, slow or own, *keep), None)
 
 
 def _growing(front: Front, record: Record, kept: list[Any]) -> Callable[..., Any]:
-    """The slow way of a program whose arena depends on the call: what it has needed, the fast way has afterwards.
-    `kept`: the lease on the record's arena."""
+    """Returns the slow path of a program whose arena depends on the call. The fast path gets the largest arena needed
+    so far. `kept` is the lease on the record's arena."""
 
     def call(*args: Any, **named: Any) -> Any:
         result = front.call(*args, **named)
-        needed = front.instance.most_arena_bytes
+        needed = front.instance.max_arena_bytes
         if needed > record.arena_bytes:
-            # Taken as a call takes it: other threads run only where something is called, and nothing is in this line.
+            # Acquired as by a call: other threads run only at calls, and this line has none.
             taken, record.arena = record.arena, 0
             if taken:  # else a call is using it
                 try:
@@ -125,13 +126,13 @@ def _growing(front: Front, record: Record, kept: list[Any]) -> Callable[..., Any
 
 
 def _maker(port: Port) -> Callable[[], np.ndarray] | None:
-    """What makes a result from the pool."""
+    """Returns a function that creates a result from the pool; None for a small one."""
     large = port.nbytes >= pool.POOLED_BYTES
     return pool.maker(port.shape, port.dtype.numpy, port.nbytes) if large else None
 
 
 def _ports(ports: Sequence[Port], keep: list[Any], makers: Callable[[Port], object]) -> int:
-    """Address of an array of PortRecord; `makers` gives the callable that makes a result."""
+    """Returns the address of an array of PortRecord. `makers` returns the callable that creates a result."""
     rows = (PortRecord * max(1, len(ports)))()
     for row, port in zip(rows, ports, strict=False):
         dtype, extents = port.dtype.numpy, np.array(port.shape or (0,), np.int64)
@@ -147,7 +148,7 @@ def _ports(ports: Sequence[Port], keep: list[Any], makers: Callable[[Port], obje
 
 
 def _sized_maker(port: Port) -> Callable[[int], np.ndarray]:
-    """What makes a result from the pool, given the address of its extents."""
+    """Returns a function that creates a result from the pool, given the address of its extents."""
     dtype = port.dtype.numpy
     extents, size, lease, new = ctypes.c_int64 * len(port.shape), dtype.itemsize, pool.lease, np.ndarray
 
@@ -165,7 +166,7 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 
 @functools.cache
 def _numpy_functions() -> tuple[int, int]:
-    """Addresses of numpy's PyArray_Type and PyArray_NewFromDescr, entries 2 and 94 of its C interface."""
+    """Returns the addresses of numpy's PyArray_Type and PyArray_NewFromDescr, entries 2 and 94 of its C interface."""
     from numpy._core._multiarray_umath import _ARRAY_API  # type: ignore[attr-defined]
 
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -177,7 +178,7 @@ def _numpy_functions() -> tuple[int, int]:
 
 @functools.cache
 def call_library(target: Target, cache: ObjectCache | None) -> Library:
-    """The functions below and those of `runtime/signals.py`; they live as long as the process."""
+    """Returns the functions of `fastcall_code.py` and of `runtime/signals.py`; they live as long as the process."""
     library = routines.load(FASTCALL.name, target, cache)
     threads = routines.load(THREADS.name, target, cache)
     assert library is not None and threads is not None  # they are the code generator's own
@@ -187,7 +188,7 @@ def call_library(target: Target, cache: ObjectCache | None) -> Library:
 
 @functools.cache
 def _method(target: Target, cache: ObjectCache | None, name: str) -> _MethodDef | None:
-    """The definition of the built-in function."""
+    """Returns the definition of the built-in function."""
     if _numpy_functions()[0] != id(np.ndarray):
         return None
     library = routines.load(FASTCALL_SIZED.name, target, cache) if name == SIZED else call_library(target, cache)

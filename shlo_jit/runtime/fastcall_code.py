@@ -1,13 +1,13 @@
-"""The machine code of the fast call: one built-in function (METH_FASTCALL | METH_KEYWORDS) for all executables.
+"""Machine code of the fast call: one built-in function (METH_FASTCALL | METH_KEYWORDS) for all executables.
 
     PyObject *shlo_fastcall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 
-`self` is a tuple: the address of a `Record` in a bytes object, the callable for the slow way, and whatever must stay
-alive. Where every argument is exactly an ndarray of the expected dtype, shape and flags and the arena is free, it makes
-the result arrays (numpy's own C function; large ones by a Python callable, from the pool) and calls `shlo_main`;
-otherwise it calls the slow way with the same arguments, and keywords, which that refuses.
+`self` is a tuple: the address of a `Record` in a bytes object, the callable of the slow path, and the objects that must
+stay alive. If every argument is exactly an ndarray of the expected dtype, shape and flags and the arena is free, it
+creates the result arrays (by numpy's own C function; large ones by a Python callable, from the pool) and calls
+`shlo_main`. Otherwise it calls the slow path with the same arguments. Keywords take the slow path too.
 
-The GIL is released for the program's run, except where the program is known to take microseconds (`Program.is_short`):
+The GIL is released during the program's run, unless the program is known to take microseconds (`Program.is_short`):
 getting the GIL back from a busy thread may take milliseconds.
 """
 
@@ -35,23 +35,24 @@ SIZED = "shlo_fastcall_sized"
 
 
 class Record(ctypes.Structure):
-    """What the machine code knows of an executable; all fields are 64 bits. `fail` is a callable that raises what the
-    status says, of programs that must not be called again for it; else 0. The last line of fields is for programs
-    with a size that is known at the call only: the function `abi.SIZES`, the threads it is asked for, the least and the
-    greatest size, how many numbers it writes, and the bytes that the arena has."""
+    """Facts about an executable for the machine code; all fields have 64 bits. `fail` is a callable that raises the
+    error of a status, for programs that must not be called again; else 0. The last line of fields is for programs with
+    a size that is known only at the call: the function `abi.SIZES`, its number of threads, the minimum and maximum
+    size, the count of numbers that the function writes, and the size of the arena in bytes."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _FIELDS]
 
 
 class PortRecord(ctypes.Structure):
-    """An argument or result: address of its dtype object, what other dtype objects of the type have (`layout.kind_of`),
-    rank, address of the extents, and of the callable that makes it (results from the pool; else 0)."""
+    """An argument or result: address of its dtype object, the value that all dtype objects of the type share
+    (`layout.kind_of`), rank, address of the extents, and of the callable that creates it (results from the pool; else
+    0)."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _PORT_FIELDS]
 
 
 class _Writer:
-    """Writes shlo_fastcall, or its variant for programs with a size that is known at the call only."""
+    """Writes shlo_fastcall, or its variant for programs with a size that is known only at the call."""
 
     def __init__(self, module: ModuleText, has_sizes: bool) -> None:
         params = [("ptr", "self"), ("ptr", "args"), ("i64", "count"), ("ptr", "keywords")]
@@ -75,13 +76,13 @@ class _Writer:
         )
 
     def need(self, condition: V, otherwise: str) -> None:
-        """Go on where the condition holds."""
+        """Continues if the condition holds, else branches to `otherwise`."""
         ok = self.b.label("ok")
         self.b.branch_if(condition, ok, otherwise)
         self.b.start(ok)
 
     def need_dtype(self, dtype: V, ports: V, index: V) -> None:
-        """The port's dtype object, or, as of arrays that were pickled, another one of the type."""
+        """Checks for the port's dtype object, or another one of the same type, as pickled arrays have."""
         b = self.b
         other, ok = b.label("other"), b.label("ok")
         b.branch_if(b.icmp("eq", dtype, self.port_field(ports, index, "dtype")), ok, other)
@@ -122,7 +123,10 @@ class _Writer:
 
         b.start(self.undo)
         self.drop_results(outputs)
-        interrupted, failed = b.label("interrupted"), b.label("failed")  # the exception is set; or is to be found out
+        interrupted, failed = (
+            b.label("interrupted"),
+            b.label("failed"),
+        )  # the exception is set, or not yet
         b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, failed)
         b.start(interrupted)
         b.line("ret ptr null")
@@ -139,11 +143,11 @@ class _Writer:
         b.ret(b.call("ptr", "PyObject_Vectorcall", [slow, self.args, self.count, self.keywords]))
 
     def array(self, count: V) -> V:
-        """Stack space for that many pointers."""
+        """Allocates stack space for `count` pointers."""
         return self.b.emit("ptr", f"alloca ptr, i64 {count.text}, align 16")
 
     def write_checks(self) -> None:
-        """Every argument must be as its port says; its data pointer goes into `inputs`."""
+        """Checks that every argument fits its port. Its data pointer goes into `inputs`."""
         b = self.b
         array_type, ports = self.field("array_type"), self.field("input_ports")
         with b.loop(0, self.count) as i:
@@ -169,7 +173,7 @@ class _Writer:
             b.store(b.load("ptr", b.offset(value, layout.DATA)), b.element(self.inputs, "ptr", i))
 
     def need_size(self, extent: V, wanted: V) -> None:
-        """The extent that is wanted, or the size of this call, which the first such extent says."""
+        """Checks for the expected extent, or the size of this call, which the first such extent determines."""
         b = self.b
         known = b.load("i64", self.dims)
         size = b.select(b.icmp("eq", known, AT_CALL), extent, known)
@@ -178,8 +182,8 @@ class _Writer:
         self.need(b.icmp("eq", extent, b.select(at_call, size, wanted)), self.slow)
 
     def write_sizes(self) -> None:
-        """Ask what follows from the size of this call. One that is out of range, and an arena that is too small, go the
-        slow way."""
+        """Computes the numbers that depend on the size of this call. A size that is out of range, or an arena that is
+        too small, takes the slow path."""
         b = self.b
         size = b.load("i64", self.dims)
         self.need(b.icmp("sge", size, self.field("low")), self.slow)
@@ -189,7 +193,8 @@ class _Writer:
         self.need(b.icmp("ule", b.load("i64", self.numbers), self.field("arena_bytes")), self.slow)
 
     def take_arena(self) -> V:
-        """The arena, which is then not in its place: another thread's call goes the slow way. The GIL orders these."""
+        """Takes the arena out of the record, so that another thread's call takes the slow path. The GIL orders these
+        accesses."""
         b = self.b
         arena, needed = self.field("arena"), self.field("needs_arena")
         free = b.or_(b.icmp("ne", arena, NULL), b.icmp("eq", needed, NULL))
@@ -201,7 +206,7 @@ class _Writer:
         self.b.store(arena, self.place("arena"))
 
     def write_allocation(self, outputs: V) -> None:
-        """Make the result arrays."""
+        """Creates the result arrays."""
         b = self.b
         array_type, new_array, ports = self.field("array_type"), self.field("new_array"), self.field("output_ports")
         place, argument = b.alloca("ptr", 1), b.alloca("ptr", 1)
@@ -238,7 +243,7 @@ class _Writer:
             b.store(b.load("ptr", b.offset(made, layout.DATA)), b.element(self.results, "ptr", i))
 
     def write_run(self, arena: V) -> V:
-        """Call shlo_main, with or without the GIL; its status."""
+        """Calls shlo_main, with or without the GIL. Returns its status."""
         b = self.b
         arguments = [self.inputs, self.results, self.dims, arena, self.field("instance")]
         main = self.field("main")
@@ -256,7 +261,7 @@ class _Writer:
         return signals.settled(b, status, declare=self.has_sizes)
 
     def write_raise(self, fail: V, status: V, leave: str) -> None:
-        """Let `fail` raise what the status says; `leave` is where nothing is left to do but to return."""
+        """Lets `fail` raise the error of the status; `leave` is the label that only returns."""
         b = self.b
         argument = b.alloca("ptr", align=8)
         number = b.call("ptr", "PyLong_FromLong", [b.cast("sext", status, "i64")])
@@ -267,7 +272,7 @@ class _Writer:
         b.line(f"ret ptr {result.text}")
 
     def write_return(self, outputs: V) -> None:
-        """One result by itself, else a tuple."""
+        """Returns a single result as it is, several as a tuple."""
         b = self.b
         with b.if_(b.icmp("eq", outputs, 1)):
             b.line(f"ret ptr {b.load('ptr', self.objects).text}")
@@ -285,13 +290,13 @@ class _Writer:
 
 
 def build(module: ModuleText, target: Target) -> None:
-    """Write `shlo_fastcall` and the functions of `runtime/signals.py` into `module`."""
+    """Writes `shlo_fastcall` and the functions of `runtime/signals.py` into `module`."""
     _Writer(module, has_sizes=False).write()
     signals.build(module, target)
 
 
 def build_sized(module: ModuleText, target: Target) -> None:
-    """Write the variant for programs with a size that is known at the call only into `module`."""
+    """Writes the variant for programs with a size that is known only at the call into `module`."""
     _Writer(module, has_sizes=True).write()
 
 

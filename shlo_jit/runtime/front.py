@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: a program's arguments checked and converted, its results made."""
+"""Calls a program with arrays: checks and converts its arguments, and creates its results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Signature(NamedTuple):
     """An argument or result of an executable."""
 
     name: str
-    """Empty when it has none."""
+    """Empty if it has no name."""
     shape: tuple[int, ...]
     dtype: np.dtype
 
@@ -42,7 +42,7 @@ class Signature(NamedTuple):
 
 
 class Front:
-    """The way through Python to call a program with NumPy arrays, and whatever becomes one."""
+    """Python path that calls a program with NumPy arrays, and values that can be converted to arrays."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -51,7 +51,7 @@ class Front:
         self._output_pointers = ctypes.c_void_p * max(1, len(self.program.outputs))
 
     def call(self, *args: Any, **named: Any) -> Any:
-        """Call the program with anything that can be converted to its arguments."""
+        """Calls the program with values that can be converted to its arguments."""
         ports, sizes = self.program.inputs, None
         if named:
             args = arranged(args, named, ports)
@@ -76,7 +76,8 @@ class Front:
     def _results(
         self, args: Sequence[Any], arrays: list[np.ndarray], shapes: Sequence[tuple[int, ...]]
     ) -> list[np.ndarray]:
-        """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
+        """Returns new arrays, or arrays in the memory of donated arguments. An entry of `arrays` that may not be
+        overwritten is replaced by a copy."""
         results: list[np.ndarray] = []
         aliases = self.program.output_aliases
         for donated in (*aliases.values(), *self.program.overwritten):
@@ -94,7 +95,8 @@ class Front:
 
 
 def _in_place(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A result in a donated argument's memory: the very array where that fits, which may then be donated again."""
+    """Returns a result in a donated argument's memory: the same array object if that fits, which may then be donated
+    again."""
     if array.shape == shape and array.dtype == dtype:
         return array
     return array.reshape(-1).view(dtype).reshape(shape)
@@ -109,8 +111,8 @@ def _result(index: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def size_of_call(args: Sequence[Any], ports: Sequence[Port], symbol: Symbol) -> int:
-    """The size that is known at the call only, from the first argument that has it. Raises ValueError for a size that
-    the program was not made for, and what `take` raises."""
+    """Returns the size that is known only at the call, from the first argument that has it. Raises ValueError for a
+    size that the program does not support, and the errors of `take`."""
     i, d = next((i, port.shape.index(AT_CALL)) for i, port in enumerate(ports) if AT_CALL in port.shape)
     array = take(args[i], i, ports[i])
     if array.ndim == len(ports[i].shape) and symbol.low <= array.shape[d] <= symbol.high:
@@ -120,8 +122,8 @@ def size_of_call(args: Sequence[Any], ports: Sequence[Port], symbol: Symbol) -> 
 
 
 def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
-    """Whether a donated argument's memory may be written to: it is the caller's own, contiguous, writable array and
-    no other argument lies in it."""
+    """Whether a donated argument's memory may be written to: it is the caller's own contiguous, writable array, and no
+    other argument overlaps it."""
     array = arrays[index]
     if given is not array or type(given) is not np.ndarray or not array.flags.writeable:
         return False

@@ -1,4 +1,4 @@
-"""Shapes of arguments, as users give them: extents, a type's text, or an array that has the shape."""
+"""Shapes of arguments, as users specify them: extents, a type's text, or an array that has the shape."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shlo_jit.text.types import type_of_text
 
 
 def type_given(what: str, element: ElementType, dtype: DType, given: object) -> TensorType:
-    """The type of an argument with these elements, kept as `dtype`. `what` is it, for messages. Raises TypeError for
-    what is no shape, and for an array of another dtype, ValueError for another text."""
+    """Returns the type of an argument with these elements, stored as `dtype`. `what` describes it, for messages. Raises
+    TypeError for an invalid shape, and for an array of another dtype, ValueError for an invalid text."""
     if isinstance(given, str):
-        return _of_text(what, given)
+        return _type_from_text(what, given)
     if isinstance(given, np.ndarray | np.generic):
         if given.dtype != dtype.numpy:
             raise TypeError(f"{what}: expected an array of {dtype.numpy.name}, got {describe_array(np.asarray(given))}")
@@ -26,7 +26,7 @@ def type_given(what: str, element: ElementType, dtype: DType, given: object) -> 
     return tensor(tuple(int(n) for n in given), element)
 
 
-def _of_text(what: str, given: str) -> TensorType:
+def _type_from_text(what: str, given: str) -> TensorType:
     try:
         found = type_of_text(given if given.startswith("tensor<") else f"tensor<{given}>")
     except ParseError:

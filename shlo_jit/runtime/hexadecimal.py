@@ -1,4 +1,4 @@
-"""Digits to bytes by machine code, for texts so long that it pays to compile it."""
+"""Converts hexadecimal digits to bytes by machine code, for texts so long that compiling it pays off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shlo_jit.text.literals import Decode, decode_digits
 
 
 def decoder() -> Decode:
-    """`text.literals.decode_digits` in machine code, which runs without the GIL."""
+    """Returns `text.literals.decode_digits` as machine code, which runs without the GIL."""
     blocks_of = _function()
 
     def decode(digits: bytes, to: np.ndarray) -> bool:

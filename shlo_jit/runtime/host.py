@@ -1,14 +1,14 @@
 """Queues between running programs and the host: infeed, outfeed, and the channels of send and recv.
 
-    exe.infeed.put(x, y)             # what the program's next infeed takes, here two tensors
-    z = exe.outfeed.get(time_out=5)  # what its next outfeed left
+    exe.infeed.put(x, y)             # data of the program's next infeed, here two tensors
+    z = exe.outfeed.get(time_out=5)  # data of its next outfeed
     exe.channel(7).put(x)            # for a recv on channel 7
     z = exe.channel(7).get()         # from a send on channel 7
 
-A queue is first in, first out, without bound, and may be used by any threads, while programs run and before and after.
-`put` copies. A program that finds its queue empty waits for `time_out` seconds (`DEFAULT_TIME_OUT` unless the queue's
-`time_out` is set), then the call of the executable raises HostTimeoutError; so does `get`. Nothing waits for ever. An
-item with the wrong number of tensors, or of another shape or type than the program takes, is dropped, and the call
+A queue is first in, first out, and unbounded. Any threads may use it before, while and after programs run. `put`
+copies. A program that finds its queue empty waits for `time_out` seconds (`DEFAULT_TIME_OUT` unless the queue's
+`time_out` is set), then the call of the executable raises HostTimeoutError; so does `get`. Nothing waits forever. An
+item with the wrong number of tensors, or of another shape or type than the program expects, is dropped, and the call
 raises TypeError or ValueError.
 """
 
@@ -28,7 +28,7 @@ DEFAULT_TIME_OUT = 60.0
 TAKES = frozenset({"stablehlo.infeed", "stablehlo.recv"})
 GIVES = frozenset({"stablehlo.outfeed", "stablehlo.send"})
 HOST_CALLS = TAKES | GIVES
-"""Targets that the run time answers itself."""
+"""Targets that the run time implements itself."""
 Target = Callable[..., Any]
 Item = tuple[Any, ...]
 
@@ -38,7 +38,7 @@ class HostTimeoutError(ExecutionError, TimeoutError):
 
 
 class Queue:
-    """First in, first out; an item is a tuple of arrays."""
+    """A queue; an item is a tuple of arrays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Queue:
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        """How many items wait."""
+        """Number of items in the queue."""
         return len(self._items)
 
     def append(self, item: Item) -> None:
@@ -57,7 +57,7 @@ class Queue:
             self._changed.notify()
 
     def take(self, time_out: float | None = None) -> Item:
-        """The oldest item. Raises HostTimeoutError when none comes in time."""
+        """Removes and returns the oldest item. Raises HostTimeoutError if none arrives in time."""
         seconds = self.time_out if time_out is None else _seconds(time_out)
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._items), seconds):
@@ -66,7 +66,7 @@ class Queue:
 
 
 def _seconds(time_out: float) -> float:
-    """Raises TypeError or ValueError for what is no time to wait."""
+    """Returns the time as seconds. Raises TypeError or ValueError for an invalid one."""
     if isinstance(time_out, bool) or not isinstance(time_out, int | float):
         raise TypeError(f"time_out: expected a number of seconds, got {time_out!r}")
     if not time_out >= 0:
@@ -75,13 +75,13 @@ def _seconds(time_out: float) -> float:
 
 
 class Infeed:
-    """What the program's infeed (or recv) takes."""
+    """Input queue of the program's infeed (or recv)."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
     def put(self, *arrays: Any) -> None:
-        """Append one item, a tensor each; they are copied."""
+        """Appends one item, one array per tensor. The arrays are copied."""
         self.queue.append(tuple(a if isinstance(a, bool | int | float | complex) else np.array(a) for a in arrays))
 
     def __len__(self) -> int:
@@ -97,13 +97,14 @@ class Infeed:
 
 
 class Outfeed:
-    """What the program's outfeed (or send) left."""
+    """Output queue of the program's outfeed (or send)."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
     def get(self, time_out: float | None = None) -> Any:
-        """The oldest item: an array, or a tuple of several. Raises HostTimeoutError after `time_out` seconds."""
+        """Returns the oldest item: an array, or a tuple of several. Raises HostTimeoutError after `time_out`
+        seconds."""
         item = self.queue.take(time_out)
         return item[0] if len(item) == 1 else item
 
@@ -112,14 +113,14 @@ class Outfeed:
 
 
 class Channel(Infeed):
-    """Both ways of a channel: `put` for recv, `get` for send."""
+    """Both directions of a channel: `put` for recv, `get` for send."""
 
     def __init__(self, to_program: Queue, from_program: Queue) -> None:
         super().__init__(to_program)
         self.outfeed = Outfeed(from_program)
 
     def get(self, time_out: float | None = None) -> Any:
-        """The oldest item that a send left. Raises HostTimeoutError after `time_out` seconds."""
+        """Returns the oldest item of a send. Raises HostTimeoutError after `time_out` seconds."""
         return self.outfeed.get(time_out)
 
 
@@ -150,7 +151,7 @@ class Host:
         return Channel(self.queue("recv", handle), self.queue("send", handle))
 
     def target(self, callback: Callback) -> Target:
-        """The callable that answers a callback of `HOST_CALLS`."""
+        """Returns the callable that implements a callback of `HOST_CALLS`."""
         queue = self.queue(callback.target, int(callback.attributes.get("channel", 0)))
         if callback.target in GIVES:
             return lambda *arrays: queue.append(arrays)
@@ -158,7 +159,7 @@ class Host:
 
 
 def fitting(item: Item, callback: Callback) -> list[np.ndarray]:
-    """The arrays of an item, as the program takes them. Raises TypeError or ValueError where they do not fit."""
+    """Returns the arrays of an item, as the program expects them. Raises TypeError or ValueError if they do not fit."""
     from shlo_jit.runtime.arguments import convert
 
     name = callback.target.removeprefix("stablehlo.")

@@ -1,4 +1,4 @@
-"""What a loaded program needs to run: its record, memory to work in, and the way out to its custom calls."""
+"""State that a loaded program needs to run: its record, scratch memory, and its custom calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "ptr": ctypes.c_void_p}
 
 @functools.cache
 def record_type(constants: int) -> type[ctypes.Structure]:
-    """The record of a program with so many constants: the fields of `abi.INSTANCE`, and the array `constants`."""
+    """Returns the record type of a program with `constants` constants: the fields of `abi.INSTANCE`, and the array
+    `constants`."""
     fields = [*((name, _TYPES[field.type]) for name, field in abi.INSTANCE.items())]
     return type(
         "InstanceRecord", (ctypes.Structure,), {"_fields_": [*fields, ("constants", ctypes.c_void_p * constants)]}
@@ -34,27 +35,27 @@ def record_type(constants: int) -> type[ctypes.Structure]:
 
 
 class Sizes(NamedTuple):
-    """Of one call of a program that has sizes which are known at the call only."""
+    """Sizes of one call of a program that has sizes which are known only at the call."""
 
     dims: ctypes.Array[Any]
-    """What the program is handed."""
+    """Argument of the program."""
     arena_bytes: int
     shapes: tuple[tuple[int, ...], ...]
-    """Of the results."""
+    """Shapes of the results."""
 
 
 _SIZES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-"""Of `abi.SIZES`."""
+"""Type of `abi.SIZES`."""
 
 
 def size_count(outputs: Sequence[Port]) -> int:
-    """How many numbers `abi.SIZES` writes."""
+    """Returns the count of numbers that `abi.SIZES` writes."""
     return 1 + sum(1 + len(port.shape) for port in outputs)
 
 
 class Instance:
-    """A program that can be run with pointers. Several may share one `Loaded`; threads may run one at the same time,
-    each in an arena of its own."""
+    """A program that can be run with pointers. Several may share one `Loaded`. Threads may run one at the same time,
+    each in a separate arena."""
 
     def __init__(
         self,
@@ -67,8 +68,9 @@ class Instance:
         communicator: int = 0,
         host: Host | None = None,
     ) -> None:
-        """`functions`: those of `runtime/signals.py`; `threads`: how many a call may use; `host`: queues that
-        it shares with others. Raises ExecutionError when a custom call of the program is not registered."""
+        """`functions` are those of `runtime/signals.py`; `threads` is the maximum number of threads of a call; `host`
+        has queues that it shares with others. Raises ExecutionError if a custom call of the program is not registered.
+        """
         self.loaded = loaded
         self.threads = threads
         self.arena_bytes = loaded.arena_bytes(threads)
@@ -79,13 +81,13 @@ class Instance:
         self._functions = functions
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
-        self.most_arena_bytes = 0
-        """That a call has needed."""
+        self.max_arena_bytes = 0
+        """Largest arena that a call has needed."""
         self.address = self._make_record(rank, communicator)
-        """Of the record."""
+        """Address of the record."""
 
     def _make_record(self, rank: int, communicator: int) -> int:
-        """Make what the program is called with as its instance; its address."""
+        """Creates the record that the program is called with as its instance. Returns its address."""
         self.record: Any = record_type(len(self.loaded.constants))(
             threads=self.threads,
             callback=self._callbacks.function if self._callbacks else 0,
@@ -99,19 +101,20 @@ class Instance:
         return ctypes.addressof(self.record)
 
     def note_times(self, memory: ProfileMemory) -> None:
-        """Let the program, which must be compiled to be profiled, note the times of its steps there."""
+        """Makes the program, which must be compiled for profiling, write the times of its steps to the memory."""
         self._profile = memory  # calls that are still running when the measurement ends write there
         self.record.profile = memory.address
 
     @property
     def memory_bytes(self) -> int:
-        """Scratch memory of one call; where sizes are known at the call only, for example."""
+        """Scratch memory of one call. If a size is known only at the call, it is that of the example size."""
         symbol = self.loaded.program.symbol
         return self.arena_bytes if symbol is None else self.sizes_for(symbol.hint).arena_bytes
 
     def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any], sizes: Sizes | None = None) -> int:
-        """Run the program on arrays of pointers, without the GIL; its status. `sizes`: where some are known at the call
-        only. Raises MemoryError without memory for an arena, and what a handler of signals raises."""
+        """Runs the program on arrays of pointers, without the GIL. Returns its status. `sizes` is given if some are
+        known only at the call. Raises MemoryError without memory for an arena, and the exception of a signal handler.
+        """
         arena = self.take_arena(self.arena_bytes if sizes is None else sizes.arena_bytes)
         try:
             return self.run_in(arena, arguments, results, self.address, sizes)
@@ -127,15 +130,15 @@ class Instance:
         record: int,
         sizes: Sizes | None = None,
     ) -> int:
-        """`run`, in an arena and with a record (its address) of the caller's."""
+        """Runs the program as `run`, in an arena and with a record (its address) of the caller."""
         dims = None if sizes is None else sizes.dims
         return self._call(self.loaded.entry, arguments, results, dims, arena, record)
 
     def take_arena(self, nbytes: int) -> Any:
-        """A lease on memory for one call; None when it needs none."""
+        """Returns a lease on memory for one call; None if it needs none."""
         if not nbytes:
             return None
-        self.most_arena_bytes = max(self.most_arena_bytes, nbytes)
+        self.max_arena_bytes = max(self.max_arena_bytes, nbytes)
         with contextlib.suppress(IndexError):
             arena = self._arenas.pop()
             if len(arena) >= nbytes:
@@ -146,7 +149,7 @@ class Instance:
             raise MemoryError(f"the program needs {nbytes} bytes of scratch memory: {error}") from None
 
     def sizes_for(self, size: int) -> Sizes:
-        """What follows from the size that is known at the call only."""
+        """Returns the sizes that depend on the size that is known only at the call."""
         program = self.loaded.program
         dims = (ctypes.c_int64 * 1)(size)
         numbers = (ctypes.c_int64 * size_count(program.outputs))()
@@ -159,7 +162,8 @@ class Instance:
         return Sizes(dims, arena_bytes, tuple(shapes))
 
     def failure(self, status: int) -> BaseException:
-        """Why this thread's last call stopped: what its custom call raised, else an ExecutionError."""
+        """Returns the reason why this thread's last call stopped: the exception of its custom call, else an
+        ExecutionError."""
         raised = self._callbacks.take_exception() if self._callbacks else None
         if raised is not None:
             return raised
@@ -172,7 +176,7 @@ class Instance:
         return ExecutionError(self._status_text(status))
 
     def failed_call(self) -> int:
-        """Number among the program's custom calls of the one that stopped it."""
+        """Returns the index, among the program's custom calls, of the one that stopped it."""
         return self.record.error_call
 
     def _status_text(self, status: int) -> str:

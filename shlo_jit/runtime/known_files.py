@@ -1,8 +1,8 @@
-"""What is left of the programs in files once their long literals are cut out, kept in the object cache: a program whose
-file is as it was needs no look at its literals, whose digests are known.
+"""Caches the programs of files without their long literals in the object cache. The literals of an unchanged file need
+not be read, since their digests are known.
 
-A file is known by its place, size and times, as `make` and `git` do. A literal that somebody asks for all the same is
-read, and held against its digest (`text/literals.py`).
+A file is identified by its path, size and times, as in `make` and `git`. If a literal is requested nevertheless, it is
+read and verified against its digest (`text/literals.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shlo_jit import tuning
 from shlo_jit.runtime.cache import ObjectCache, file_key
 
 SETTLED_SECONDS = 2.0
-"""A file that was changed less than so long ago may be changed again without its times telling."""
+"""A file that changed more recently than this may change again without a change of its times."""
 TEXT, ARTIFACT = "text", "artifact"
 """Kinds of programs."""
 
 
 def find(status: os.stat_result, name: str, kind: str, cache: ObjectCache) -> tuple[Mapping[str, Any], bytes] | None:
-    """What was noted of a file of this kind, and what is left of its program; None where it is not known."""
+    """Returns the data recorded for a file of this kind, and the rest of its program; None if the file is not known."""
     if status.st_size < tuning.KNOWN_FILE_BYTES:
         return None
 
@@ -44,7 +44,7 @@ def note(
     left: bytes,
     cache: ObjectCache,
 ) -> None:
-    """Keep what was made of a file's program between two looks at its times."""
+    """Stores the data of a file's program, if its times did not change between `before` and `after`."""
     changed = max(after.st_mtime, after.st_ctime)
     if after.st_size < tuning.KNOWN_FILE_BYTES or _times(before) != _times(after):
         return

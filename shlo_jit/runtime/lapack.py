@@ -1,8 +1,8 @@
-"""LAPACK and BLAS by address: the functions behind SciPy's `cython_lapack` and `cython_blas`.
+"""Addresses of LAPACK and BLAS: the functions of SciPy's `cython_lapack` and `cython_blas`.
 
 Compiled programs refer to them as external symbols, `shlo_lapack_spotrf` for SPOTRF, which are defined when a program
-is loaded. So object code in the cache holds no address, and a call goes from machine code to LAPACK with no Python in
-between. SciPy is the extra `lapack`.
+is loaded. So object code in the cache holds no address, and machine code calls LAPACK with no Python in between. SciPy
+is the extra `lapack`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_available() -> bool:
 
 
 def addresses(symbols: Iterable[str]) -> dict[str, int]:
-    """Symbol -> address of its function. Raises ExecutionError when SciPy, or the function, is not there."""
+    """Returns the address of each symbol's function. Raises ExecutionError if SciPy, or the function, is missing."""
     return {symbol: _address(symbol) for symbol in symbols}
 
 
@@ -44,7 +44,7 @@ def _address(symbol: str) -> int:
 
 @functools.cache
 def _capsules() -> dict[str, object] | None:
-    """Fortran name -> the capsule that holds the function's address; None without SciPy."""
+    """Returns the capsules with the functions' addresses, by Fortran name; None without SciPy."""
     found: dict[str, object] = {}
     for module in ("cython_blas", "cython_lapack"):
         try:

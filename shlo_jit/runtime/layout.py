@@ -1,4 +1,4 @@
-"""Where CPython and numpy keep the fields that the fast call reads, checked against this interpreter.
+"""Offsets of the fields of CPython and numpy objects that the fast call reads, checked against this interpreter.
 
 numpy's array struct has had this layout since 1.7 and promises it to C extensions; the check is for interpreters that
 are built differently (no GIL, tracing of references, another implementation).
@@ -14,15 +14,15 @@ import numpy as np
 
 # Byte offsets.
 TYPE = 8
-"""Of an object: its type."""
+"""Type of an object."""
 DATA, RANK, DIMENSIONS, DTYPE, FLAGS = 16, 24, 32, 56, 64
-"""Of an ndarray."""
+"""Fields of an ndarray."""
 KIND = 24
-"""Of a dtype: eight bytes with its kind, character, byte order, flags and number."""
+"""Field of a dtype: eight bytes with its kind, character, byte order, flags and number."""
 ITEMS = 24
-"""Of a tuple: the first item."""
+"""First item of a tuple."""
 PAYLOAD = 32
-"""Of a bytes object: the first byte."""
+"""First byte of a bytes object."""
 READY = 0x101
 """The flags an argument must have: C_CONTIGUOUS and ALIGNED."""
 
@@ -58,8 +58,8 @@ def _array_as_expected(array: np.ndarray) -> bool:
 
 
 def kind_of(dtype: np.dtype) -> int:
-    """What all dtype objects of one of numpy's own numeric types have at KIND, and those of other types and byte orders
-    have not; 0 for other types."""
+    """Returns the value that all dtype objects of one of numpy's own numeric types have at KIND, and that those of
+    other types and byte orders do not have; 0 for other types."""
     return _word(id(dtype), KIND) if dtype.isbuiltin == 1 and dtype.kind in "biufc" else 0
 
 
@@ -80,4 +80,4 @@ def _fast_address(array: np.ndarray) -> int:
 
 
 data_address = _fast_address if as_expected() else _slow_address
-"""The address of an array's first element (0.2 us; without the layout 1 us)."""
+"""Returns the address of an array's first element (0.2 us; without the layout 1 us)."""

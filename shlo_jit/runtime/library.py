@@ -1,6 +1,6 @@
-"""Loading exported libraries: the objects of compiled programs, with the library's own C interface behind them.
+"""Loads exported libraries: objects of compiled programs with a C interface.
 
-A loaded library is never unloaded while something can still call it, and its instance ends with the executable.
+A loaded library is never unloaded while it can still be called, and its instance ends with the executable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_ui
 
 
 class _Options(ctypes.Structure):
-    """shlo_options."""
+    """The structure shlo_options."""
 
     _fields_ = [
         ("bytes", U32),
@@ -49,13 +49,13 @@ class _Options(ctypes.Structure):
 
 
 class _Function(ctypes.Structure):
-    """shlo_function."""
+    """The structure shlo_function."""
 
     _fields_ = [("name", ctypes.c_char_p), ("inputs", I32), ("outputs", I32), ("ins", P), ("outs", P), ("run", P)]
 
 
 class _Library(ctypes.Structure):
-    """shlo_library."""
+    """The structure shlo_library."""
 
     _fields_ = [
         ("interface_version", U32),
@@ -81,7 +81,7 @@ class OpenLibrary:
     """A library in this process, which all its functions share."""
 
     def __init__(self, file: LibraryFile, weights: str | None) -> None:
-        """Raises LibraryError where the library cannot be loaded."""
+        """Opens the library. Raises LibraryError if it cannot be loaded."""
         self.file = file
         self.library, address = _open(file)
         make = ctypes.CFUNCTYPE(ctypes.POINTER(_Library))(address)
@@ -94,7 +94,7 @@ class OpenLibrary:
             self.c.set_symbol(f"{name}_".encode(), lapack.addresses([symbol])[symbol])
 
     def _metadata(self) -> object:
-        """What the code says: the file may have been replaced since it was read."""
+        """Returns the metadata of the code: the file may have been replaced since it was read."""
         return json.loads(ctypes.string_at(self.c.metadata or 0, self.c.metadata_bytes))
 
 
@@ -114,7 +114,7 @@ class LoadedLibrary(Loaded):
         self.entry = self.c.functions[number].run
 
     def arena_bytes(self, threads: int) -> int:
-        """Of the arenas that a caller makes: the library has its own."""
+        """Returns the size of arenas that the caller allocates: none, since the library has its own."""
         return 0
 
     @property
@@ -123,7 +123,7 @@ class LoadedLibrary(Loaded):
 
 
 class LibraryInstance(Instance):
-    """An instance that the library made."""
+    """An instance that the library created."""
 
     loaded: LoadedLibrary
 
@@ -136,7 +136,8 @@ class LibraryInstance(Instance):
             raise MemoryError(f"the library needs {c.memory_bytes(self.threads)} bytes")
         if status != LibraryStatus.OK or not pointer.value:
             raise LibraryError(f"cannot load {self.loaded.file.path}: {_status_text(status)}{self._needs(status)}")
-        # With the library, which is closed after it: where a cycle is collected, the order would be any.
+        # The finalizer holds the library, which is closed after it. If the garbage collector frees a cycle, it fixes no
+        # order.
         self._end = weakref.finalize(self, _destroy, self.loaded.library, c.destroy, pointer.value)
         self._end.atexit = False  # another thread may be in a call until the very end
         if self._callbacks is not None:
@@ -145,7 +146,7 @@ class LibraryInstance(Instance):
         return pointer.value
 
     def _needs(self, status: int) -> str:
-        """What a refusal is about."""
+        """Returns details of a refusal."""
         metadata = self.loaded.file.metadata
         if status == LibraryStatus.UNSUPPORTED_CPU:
             return " (it is for " + " or ".join(t["name"] for t in metadata["targets"]) + ")"
@@ -165,7 +166,7 @@ class LibraryInstance(Instance):
 
 
 def _destroy(library: jit.Library, destroy: Callable[[int], None], instance: int) -> None:
-    """End an instance while its library is there."""
+    """Ends an instance while its library is still loaded."""
     destroy(instance)
 
 
@@ -178,8 +179,9 @@ def load_library(
     weights: str | None,
     cache: ObjectCache | None,
 ) -> Executable | DynamicExecutable:
-    """A function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises LibraryError,
-    OSError, ExecutionError where a custom call has no implementation or LAPACK is not there, and MemoryError."""
+    """Returns a function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises
+    LibraryError, OSError, ExecutionError if a custom call has no implementation or LAPACK is missing, and MemoryError.
+    """
     file = read_library(path)
     check_loadable(file)
     target = native()
@@ -198,13 +200,13 @@ def load_library(
 
 
 def _weights_beside(file: LibraryFile) -> str | None:
-    """The path of the file of weights in the library's folder, which an object in memory does not know."""
+    """Returns the path of the file of weights in the library's folder, which an object in memory does not know."""
     name = file.metadata["weights"]["file"]
     return name and os.path.join(os.path.dirname(os.path.abspath(file.path)), name)
 
 
 def _entry(file: LibraryFile, entry: str | None) -> str:
-    """The name of a function: `main`, or the only one, where none is named."""
+    """Returns the name of a function: if none is given, `main`, or the only one."""
     names = list(dict.fromkeys(f["name"] for f in file.metadata["functions"]))
     name = entry if entry is not None else names[0] if len(names) == 1 else "main"
     if name not in names:
@@ -213,7 +215,7 @@ def _entry(file: LibraryFile, entry: str | None) -> str:
 
 
 def _open(file: LibraryFile) -> tuple[jit.Library, int]:
-    """What keeps the code in memory, and the address of the function that describes the library."""
+    """Returns an object that keeps the code in memory, and the address of the function that describes the library."""
     symbol = f"{file.metadata['name']}_library"
     if file.format == "ELF object":
         with open(file.path, "rb") as stream:
@@ -232,10 +234,11 @@ _spellings = itertools.count(1)
 
 
 def _new_spelling(path: str) -> str:
-    """The absolute path as nobody has spelt it before, with `/.` and `/` in the midst of it for the digits of a number.
+    """Returns the absolute path in a new spelling, with `/.` and `/` inside for the digits of a number.
 
-    The dynamic linker looks at names first: for a path that it knows it gives the library that it has loaded from
-    there, though another file may be at that path by now. The same file by another name it recognises."""
+    The dynamic linker compares names first: for a known path, it returns the library that it loaded from there, even if
+    another file is at that path by now. It recognizes the same file under another name.
+    """
     digits = bin(next(_spellings))[2:]
     folder, name = os.path.split(path)
     return os.path.join(folder, "".join("./" if digit == "1" else "/" for digit in digits), name)
@@ -257,7 +260,7 @@ def _close(handle: int) -> None:
 
 
 def _symbols(file: LibraryFile) -> dict[str, int]:
-    """What an object refers to: LAPACK, and custom calls, which `set_callback` redirects."""
+    """Returns the external symbols of an object: LAPACK, and custom calls, which `set_callback` redirects."""
     names = file.metadata["lapack"]
     addresses = lapack.addresses([LAPACK_PREFIX + name for name in names])
     found = {f"{name}_": addresses[LAPACK_PREFIX + name] for name in names}

@@ -1,4 +1,4 @@
-"""Exported libraries as files: what they say of themselves, read without running anything of theirs."""
+"""Exported libraries as files: their metadata, read without running any of their code."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from shlo_jit.codegen.library_format import INTERFACE_VERSION, read_note
 from shlo_jit.errors import LibraryError
 
 MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-"""ELF's numbers."""
+"""Numbers of machines in ELF."""
 OBJECT, SHARED = 1, 3
-"""ELF's types of files."""
+"""Types of files in ELF."""
 _IDENTITY = struct.Struct("<4s2B10x2H")
 """Magic, class, byte order, type, machine."""
 _TABLES = struct.Struct("<32xQQ6xHHHH")
-"""Places of the tables of segments and sections, size and number of entries of either."""
+"""Offsets of the tables of segments and sections, and the size and number of the entries of each."""
 _SEGMENT = struct.Struct("<I4xQ16xQ")
-"""Type, place in the file, bytes there."""
+"""Type, offset in the file, bytes there."""
 _SECTION = struct.Struct("<4xI16xQQ")
-"""Type, place in the file, bytes."""
+"""Type, offset in the file, bytes."""
 _NO_BITS = 8
-"""A type of sections: nothing of them is in the file."""
+"""A type of sections without contents in the file."""
 
 
 class LibraryFile(NamedTuple):
-    """What there is to know of a library that was not loaded."""
+    """Facts about a library that was not loaded."""
 
     path: str
     nbytes: int
     format: str
-    """`ELF shared library`, `ELF object`, `archive`, `WebAssembly`, `Mach-O`, `COFF` or `unknown`."""
+    """One of `ELF shared library`, `ELF object`, `archive`, `WebAssembly`, `Mach-O`, `COFF` and `unknown`."""
     machine: str
-    """Of ELF: its architecture; else empty."""
+    """Architecture of an ELF file; else empty."""
     metadata: Mapping[str, Any]
-    """See `aot/description.py`."""
+    """Metadata; see `aot/description.py`."""
 
 
 def read_library(path: str | os.PathLike[str]) -> LibraryFile:
-    """Read a file's metadata. Raises LibraryError for what is no whole library of ours, and OSError for a file that
-    cannot be read."""
+    """Reads a file's metadata. Raises LibraryError for a file that is not a complete library of shlo_jit, and OSError
+    for a file that cannot be read."""
     name = os.fsdecode(path)
     with open(name, "rb") as file:
         nbytes = os.fstat(file.fileno()).st_size
@@ -60,7 +60,7 @@ def read_library(path: str | os.PathLike[str]) -> LibraryFile:
 
 
 def check_loadable(file: LibraryFile) -> None:
-    """Raise LibraryError unless the file is a library for a machine like this one."""
+    """Raises LibraryError unless the file is a library for a machine like this one."""
     here = platform.machine()
     if not file.format.startswith("ELF"):
         raise LibraryError(
@@ -73,7 +73,7 @@ def check_loadable(file: LibraryFile) -> None:
 
 
 def _kind(data: mmap.mmap) -> tuple[str, str]:
-    """Format and machine. Raises ValueError for an ELF file that is not whole."""
+    """Returns format and machine. Raises ValueError for a truncated ELF file."""
     start = data[:8]
     if start.startswith(b"\x7fELF"):
         return _elf(data)
@@ -90,26 +90,26 @@ def _kind(data: mmap.mmap) -> tuple[str, str]:
 
 def _elf(data: mmap.mmap) -> tuple[str, str]:
     if len(data) < _TABLES.size:
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     _, width, order, type, machine = _IDENTITY.unpack_from(data)
     if (width, order) != (2, 1) or type not in (OBJECT, SHARED):
-        raise ValueError("it is no 64-bit, little-endian ELF object or shared library")
+        raise ValueError("it is not a 64-bit, little-endian ELF object or shared library")
     segments, sections, segment_size, segment_count, section_size, section_count = _TABLES.unpack_from(data)
     for start, size, count, row in (
         (segments, segment_size, segment_count, _SEGMENT),
         (sections, section_size, section_count, _SECTION),
     ):
         if count and (size < row.size or start + size * count > len(data)):
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         for at in range(start, start + size * count, size or 1):
             kind, place, nbytes = row.unpack_from(data, at)
             if place + nbytes > len(data) and not (row is _SECTION and kind == _NO_BITS):
-                raise ValueError("it is cut off")
+                raise ValueError("it is truncated")
     return ("ELF object" if type == OBJECT else "ELF shared library"), MACHINES.get(machine, f"machine {machine}")
 
 
 def _check(metadata: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the metadata have what a reader of them relies on."""
+    """Raises ValueError unless the metadata have the fields that readers rely on."""
     shape = {
         "interface": int,
         "name": str,

@@ -1,4 +1,4 @@
-"""Functions of exported libraries that take sizes: the program for a call is found among those there are."""
+"""Functions of exported libraries that take sizes: a call selects one of the library's programs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shlo_jit.runtime.ports import DynamicPort
 def sized_executable(
     row: Mapping[str, Any], executable: Callable[[int], Executable], threads: int, host: Host
 ) -> DynamicExecutable:
-    """The function of a row of the metadata's `sized`. `executable` makes that of a function by number, with these
-    threads and queues; what it raises for the first there is code for is raised now."""
+    """Returns the function of a row of the metadata's `sized`. `executable` returns that of a function by number, with
+    these threads and queues; its errors for the first function that has code are raised immediately."""
     inputs = [_port(p) for p in row["inputs"]]
     by_value = tuple(row["by_value"])
     numbers = {
@@ -46,7 +46,7 @@ def _port(row: Sequence[Any]) -> DynamicPort:
 
 
 def _sizes(inputs: Sequence[DynamicPort], shapes: Sequence[Shape]) -> tuple[int, ...]:
-    """Those that are unknown in `inputs`."""
+    """Returns the sizes of the dimensions that are unknown in `inputs`."""
     pairs = (
         pair for port, shape in zip(inputs, shapes, strict=True) for pair in zip(port.shape or (), shape, strict=True)
     )
@@ -60,7 +60,7 @@ def _unknown(
     shapes: Sequence[Shape],
     values: Mapping[int, np.ndarray],
 ) -> str:
-    """What was asked for, and what there is code for: of the arguments that select it."""
+    """Returns a message with the requested sizes, and those that have code, of the arguments that select it."""
     selecting = [i for i, port in enumerate(inputs) if i in by_value or not port.is_static]
     known = []
     for sizes, data in calls:
@@ -77,7 +77,8 @@ def _unknown(
 def _described(
     inputs: Sequence[DynamicPort], selecting: Sequence[int], shapes: Sequence[Shape], values: Mapping[int, np.ndarray]
 ) -> str:
-    """`float32[8,16]`, or `(float32[8,16], 3)`: types of arguments, or their values where these select the code."""
+    """Returns `float32[8,16]`, or `(float32[8,16], 3)`: types of arguments, or their values if these select the
+    code."""
     words = []
     for i in selecting:
         if i in values:

@@ -1,5 +1,5 @@
-"""What exported libraries need of others: symbols they do not define, and shared libraries they name. Read from ELF
-files, archives of them and WebAssembly, without any tool."""
+"""External requirements of exported libraries: symbols they do not define, and shared libraries they name. Read from
+ELF files, archives of them and WebAssembly, without any tool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from shlo_jit.errors import LibraryError
 
 _HEADER = struct.Struct("<40xQ10xHHH")
-"""Of ELF: place of the table of sections, size of its rows, their number, and that of the section of names."""
+"""Header of ELF: offset of the table of sections, size of its rows, their number, and that of the section of names."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-"""Name, type, flags, address, place in the file, bytes, link, info, alignment, size of entries."""
+"""Name, type, flags, address, offset in the file, bytes, link, info, alignment, size of entries."""
 _SYMBOL = struct.Struct("<IBBHQQ")
 """Name, binding and type, visibility, section, value, size."""
 _DYNAMIC = struct.Struct("<qQ")
@@ -24,29 +24,30 @@ _SYMTAB, _DYNAMIC_TABLE, _DYNSYM = 2, 6, 11
 _NEEDED = 1
 """Tag of the name of a shared library."""
 _MEMBER_BYTES = 60
-"""Of the header of a file in an archive; its size stands at 48."""
+"""Size of the header of a file in an archive; it has the file's size at 48."""
 _TABLES = (b"/ ", b"//")
-"""Names of what is no object in an archive: the tables of symbols and of long names."""
+"""Names of members that are not objects: the tables of symbols and of long names."""
 _IMPORTS = 2
 """A section of WebAssembly."""
 _KINDS = {0: "function", 1: "table", 2: "memory", 3: "global", 4: "tag"}
-"""Of WebAssembly's imports."""
+"""Kinds of imports in WebAssembly."""
 
 
 class Needs(NamedTuple):
-    """What must be there when a library is linked or loaded."""
+    """Symbols and libraries that must be available when a library is linked or loaded."""
 
     symbols: tuple[str, ...]
     """Functions, by their names in the object file, in alphabetical order."""
     libraries: tuple[str, ...]
-    """Such as `libc.so.6`: a shared ELF library names them, others do not."""
+    """Shared libraries, such as `libc.so.6`: a shared ELF library names them, others do not."""
 
 
 def needs(path: str | os.PathLike[str]) -> Needs | None:
-    """What a file needs; None where its format is not read. Raises LibraryError for a damaged file, and OSError."""
+    """Returns the requirements of a file; None if its format is not supported. Raises LibraryError for a damaged file,
+    and OSError."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            return _of_archive(data) if data[:8] == b"!<arch>\n" else _of_object(data)
+            return _archive_needs(data) if data[:8] == b"!<arch>\n" else _object_needs(data)
         except (struct.error, IndexError, ValueError):
             raise LibraryError(f"cannot read the symbols of {os.fsdecode(path)}: it is damaged") from None
 
@@ -54,21 +55,21 @@ def needs(path: str | os.PathLike[str]) -> Needs | None:
 Bytes = bytes | mmap.mmap
 
 
-def _of_object(data: Bytes) -> Needs | None:
+def _object_needs(data: Bytes) -> Needs | None:
     if data[:4] == b"\x7fELF":
-        return _of_elf(data)
+        return _elf_needs(data)
     if data[:4] == b"\0asm":
-        return Needs(tuple(sorted(set(_of_wasm(data)))), ())
+        return Needs(tuple(sorted(set(_wasm_functions(data)))), ())
     return None
 
 
-def _of_archive(data: Bytes) -> Needs | None:
-    """Of the objects in it, all together."""
+def _archive_needs(data: Bytes) -> Needs | None:
+    """Returns the combined requirements of the objects in an archive."""
     at, symbols = 8, set[str]()
     while at < len(data):
         size = int(data[at + 48 : at + 58])
         if data[at : at + 2] not in _TABLES:
-            found = _of_object(data[at + _MEMBER_BYTES : at + _MEMBER_BYTES + size])
+            found = _object_needs(data[at + _MEMBER_BYTES : at + _MEMBER_BYTES + size])
             if found is None:
                 return None
             symbols.update(found.symbols)
@@ -77,7 +78,7 @@ def _of_archive(data: Bytes) -> Needs | None:
 
 
 # ---------------------------------------------------------------------- ELF
-def _of_elf(data: Bytes) -> Needs:
+def _elf_needs(data: Bytes) -> Needs:
     sections = list(_sections(data))
     kinds = [section[1] for section in sections]
     table = _DYNSYM if _DYNSYM in kinds else _SYMTAB
@@ -92,7 +93,7 @@ def _of_elf(data: Bytes) -> Needs:
             for tag, value in _DYNAMIC.iter_unpack(data[start : start + size]):
                 if tag == _NEEDED:
                     libraries.append(_text(data, sections[link][4] + value))
-    symbols.discard("_GLOBAL_OFFSET_TABLE_")  # the linker's own
+    symbols.discard("_GLOBAL_OFFSET_TABLE_")  # defined by the linker
     return Needs(tuple(sorted(symbols)), tuple(libraries))
 
 
@@ -107,8 +108,8 @@ def _text(data: Bytes, start: int) -> str:
 
 
 # ---------------------------------------------------------------------- WebAssembly
-def _of_wasm(data: Bytes) -> Iterator[str]:
-    """`module.name` of the functions that a module imports."""
+def _wasm_functions(data: Bytes) -> Iterator[str]:
+    """Yields `module.name` of the functions that a module imports."""
     at = 8
     while at < len(data):
         section = data[at]
@@ -139,14 +140,14 @@ def _wasm_imports(data: Bytes, at: int) -> Iterator[str]:
 
 
 def _limits(data: Bytes, at: int) -> int:
-    """Behind the limits of a table or memory."""
+    """Returns the offset after the limits of a table or memory."""
     has_maximum = data[at] & 1
     _, at = _number(data, at + 1)
     return _number(data, at)[1] if has_maximum else at
 
 
 def _number(data: Bytes, at: int) -> tuple[int, int]:
-    """An unsigned number in LEB128, and the place behind it."""
+    """Returns an unsigned number in LEB128, and the offset after it."""
     found = shift = 0
     while True:
         byte = data[at]

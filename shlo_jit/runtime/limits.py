@@ -1,6 +1,6 @@
-"""The limits of this machine: how fast registers multiply and add, and how fast arrays of several sizes are read.
+"""Limits of this machine: how fast registers multiply and add, and how fast arrays of several sizes are read.
 
-Loops in machine code, one in each of as many threads as a call may use; the best of several tries.
+Measured by loops in machine code, one in each of as many threads as a call may use; the best of several tries.
 """
 
 from __future__ import annotations
@@ -24,53 +24,55 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.cache import default_cache, limits_key
 
 SUMS = 12
-"""Independent ones: more than the latency of a multiply-add times how many begin in a cycle, fewer than registers."""
+"""Number of independent sums: more than the latency of a multiply-add times the number that start per cycle, fewer than
+registers."""
 
 
 class Effort(NamedTuple):
-    """How long a measurement goes on: short tries, of which some are not disturbed."""
+    """Duration of a measurement: short tries, so that some are undisturbed."""
 
     sizes: tuple[int, ...]
-    """Bytes that are read, of all threads together."""
+    """Bytes that are read by all threads in total."""
     seconds: float
-    """Of a try, at least."""
+    """Minimum duration of a try."""
     tries: int
 
 
 TIMES = 3
-"""How often `limits` measures a machine before it believes the best: others may use it meanwhile."""
+"""Number of measurements after which `limits` accepts the best: other processes may use the machine meanwhile."""
 QUICK = Effort((1 << 21, 1 << 27), 0.003, 24)
-"""Less than a second: one size that caches hold, one that only memory does."""
+"""Takes less than a second: one size that fits into caches, one that needs main memory."""
 
 
 class Limits(NamedTuple):
-    """What a machine can do, with so many threads; sizes ascend."""
+    """Performance of a machine with a number of threads; sizes ascend."""
 
     threads: int
     peaks: Mapping[str, float]
-    """Operations a second by element type, those of f32 where a type has no instructions of its own."""
+    """Operations per second by element type. A type without its own instructions has the value of f32."""
     reads: Sequence[tuple[int, float]]
-    """Sizes in bytes, and bytes a second."""
+    """Sizes in bytes, and bytes per second."""
 
     def reading(self, nbytes: float) -> float:
-        """Bytes a second, of so many."""
+        """Returns the bytes per second at which an array of `nbytes` is read."""
         return next((rate for size, rate in self.reads if size >= nbytes), self.reads[-1][1])
 
 
 class Step(NamedTuple):
-    """What a loop does with each of its sums."""
+    """Operation of a loop on each of its sums."""
 
     sum: str
-    """Its type."""
+    """Type of the sum."""
     operand: str
-    """The type of what goes into it."""
+    """Type of the operand."""
     run: Callable[[Builder, V, V], V]
-    """Gives the next sum, of a sum and an operand."""
+    """Returns the next sum, given a sum and an operand."""
     operations: int
 
 
 def limits(threads: int) -> Limits:
-    """The best of what the object cache knows of such a processor and, the first times, of a measurement now."""
+    """Returns the best of the values in the object cache for such a processor and, the first few times, of a new
+    measurement."""
     said = processor.description()
     if said is None:
         return measure(threads, QUICK)
@@ -85,14 +87,14 @@ def limits(threads: int) -> Limits:
 
 
 def better(one: Limits, other: Limits) -> Limits:
-    """The higher figures of two measurements of the same sizes."""
+    """Returns the higher figures of two measurements of the same sizes."""
     peaks = {kind: max(peak, other.peaks[kind]) for kind, peak in one.peaks.items()}
     reads = [(size, max(rate, again)) for (size, rate), (_, again) in zip(one.reads, other.reads, strict=True)]
     return Limits(one.threads, peaks, reads)
 
 
 def _read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> tuple[int, Limits]:
-    """How often they were measured, and the best."""
+    """Returns the number of measurements, and the best."""
     if header["kind"] != "limits" or blobs:
         raise ValueError("no limits")
     peaks = {str(kind): float(rate) for kind, rate in header["peaks"].items()}
@@ -103,7 +105,7 @@ def _read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> tuple[int, 
 
 
 def measure(threads: int, effort: Effort) -> Limits:
-    """Of this machine, now."""
+    """Measures this machine."""
     target = resolve()
     peaks = {
         kind: _rate(_loop(step, target, is_reading=False), threads, 1, 1, SUMS * step.operations, effort)
@@ -131,15 +133,15 @@ def _instruction(name: str, sums: str, operand: str, operations: int) -> Step:
 
 @compiling()
 def _loop(step: Step, target: Target, *, is_reading: bool) -> Library:
-    """`void run(ptr data, i64 groups, i64 turns)`: so many groups of SUMS steps, in each turn. Operands are read one
-    after the other, or are the first of the data."""
+    """Builds `void run(ptr data, i64 groups, i64 repeats)`: `groups` groups of SUMS steps, in each repeat. Operands are
+    read one after the other, or are all the first of the data."""
     module = ModuleText(target)
-    b = module.function("run", [("ptr", "data"), ("i64", "groups"), ("i64", "turns")], linkage="")
-    data, groups, turns = b.params
+    b = module.function("run", [("ptr", "data"), ("i64", "groups"), ("i64", "repeats")], linkage="")
+    data, groups, repeats = b.params
     first, nbytes = b.load(step.operand, data, 16), lanes(step.operand) * bits(scalar(step.operand)) // 8
-    # sums that began alike would be one, to LLVM
+    # LLVM would merge sums with equal start values
     starts = [const(step.sum, i) for i in range(SUMS)]
-    with b.loop_carry(0, turns, starts) as outer:
+    with b.loop_carry(0, repeats, starts) as outer:
         with b.loop_carry(0, groups, outer.values) as inner:
             group = b.offset(data, b.mul(inner.index, i64(SUMS * nbytes)))
             operands = [
@@ -155,18 +157,18 @@ def _loop(step: Step, target: Target, *, is_reading: bool) -> Library:
 
 
 def _rate(library: Library, threads: int, groups: int, group_bytes: int, work: float, effort: Effort) -> float:
-    """Work a second, where a group is so much work, and each thread has `groups` in memory of its own."""
+    """Returns the work per second. A group does `work` work, and each thread has `groups` groups in separate memory."""
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(library.addresses["run"])
-    # Ones, not zeros: those would all be in the one page that the system has for memory nobody has written.
+    # Ones, not zeros: the system maps all pages that were never written to a single page of zeros.
     arrays = [np.ones(groups * group_bytes + 128, np.uint8) for _ in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
 
-        def seconds(turns: int) -> float:
+        def seconds(repeats: int) -> float:
             start = time.perf_counter()
-            list(pool.map(lambda a: run((a.ctypes.data + 63) // 64 * 64, groups, turns), arrays))
+            list(pool.map(lambda a: run((a.ctypes.data + 63) // 64 * 64, groups, repeats), arrays))
             return time.perf_counter() - start
 
-        turns = 1
-        while min(seconds(turns) for _ in range(3)) < effort.seconds:
-            turns *= 2
-        return threads * groups * turns * work / min(seconds(turns) for _ in range(effort.tries))
+        repeats = 1
+        while min(seconds(repeats) for _ in range(3)) < effort.seconds:
+            repeats *= 2
+        return threads * groups * repeats * work / min(seconds(repeats) for _ in range(effort.tries))

@@ -11,14 +11,14 @@ from shlo_jit.runtime.constants import resident
 
 
 class Loaded:
-    """What all calls of a program share and none changes. It must be alive while the program runs."""
+    """Immutable state that all calls of a program share. It must be alive while the program runs."""
 
     first_callback = 0
-    """The number that the first of the program's custom calls has."""
+    """Number of the program's first custom call."""
 
     def __init__(self, compiled: Compiled, library: Library) -> None:
         self.program = dataclasses.replace(compiled, objects=(), constants=())
-        """What there is to know of it."""
+        """Description of the program."""
         self.constants = tuple(map(resident, compiled.constants))
         self.library = library
         """Keeps the code loaded."""
@@ -26,12 +26,12 @@ class Loaded:
         self.sizes = library.addresses.get(abi.SIZES, 0)
 
     def arena_bytes(self, threads: int) -> int:
-        """Scratch memory of a call that may use so many threads."""
+        """Returns the scratch memory of a call that may use `threads` threads."""
         return abi.arena_bytes(self.program.arena_bytes, self.program.scratch, threads)
 
     @property
     def code_bytes(self) -> int:
-        """Of the program's own machine code."""
+        """Size of the program's own machine code."""
         return self.library.nbytes
 
     @property

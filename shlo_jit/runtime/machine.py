@@ -1,4 +1,4 @@
-"""The machine we run on, without LLVM where the object cache knows what LLVM said of such a processor."""
+"""The host machine, without LLVM if the object cache has LLVM's description of such a processor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shlo_jit.runtime.cache import default_cache, host_key
 
 @functools.cache
 def native() -> Target:
-    """`codegen.target.resolve("native")`."""
+    """Returns `codegen.target.resolve("native")`."""
     said = processor.description()
     if said is not None:
         cache, key = default_cache(), host_key(said)

@@ -1,5 +1,5 @@
-"""Executables that are measured for the length of a `with`: calls run the same programs, compiled anew to look at the
-clock around each step. Ordinary code knows nothing of all this."""
+"""Measures executables during a `with`: calls run the same programs, compiled again with clock reads around each step.
+Ordinary code has no overhead from this."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ assert EVENT_TYPE.itemsize == EVENT_BYTES
 
 
 def profile_bytes(steps: int, room: int) -> int:
-    """Of a ProfileMemory."""
+    """Returns the size of a ProfileMemory."""
     return PROFILE_HEAD_BYTES + steps * PROFILE_BYTES + room * EVENT_BYTES
 
 
 class ProfileMemory:
-    """What the field `profile` of an instance refers to; see `codegen/abi.py`."""
+    """Memory that the field `profile` of an instance refers to; see `codegen/abi.py`."""
 
     def __init__(self, steps: int, room: int, memory: np.ndarray | None = None, *, is_own: bool = True) -> None:
-        """For the records of so many steps, and at most `room` events. `memory`: u8[profile_bytes(steps, room)] to
-        have it in, zero at first; `is_own`: it is for a program of this process."""
+        """Creates memory for the records of `steps` steps, and at most `room` events. `memory` is
+        u8[profile_bytes(steps, room)] to place it in, initially zero. `is_own`: it is for a program of this process."""
         memory = np.zeros(profile_bytes(steps, room), np.uint8) if memory is None else memory
         words = PROFILE_HEAD_BYTES + steps * PROFILE_BYTES
         self._words = memory[:words].view(np.int64)
@@ -50,13 +50,13 @@ class ProfileMemory:
 
     @property
     def events(self) -> np.ndarray:
-        """A copy of the events that have ended, EVENT_TYPE[n], in the order in which they began."""
+        """Copy of the events that have ended, EVENT_TYPE[n], in the order in which they began."""
         events = self._events[: self._begun]
         return events[(events["begin"] > 0) & (events["end"] > 0)]
 
     @property
     def missed(self) -> int:
-        """How many events there was no place for."""
+        """Number of events that did not fit."""
         return max(0, self._begun - self._room)
 
     def clear(self) -> None:
@@ -66,10 +66,10 @@ class ProfileMemory:
 
 
 class Part:
-    """An executable, and the same program compiled to look at the clock."""
+    """An executable, and the same program compiled with clock reads."""
 
     def __init__(self, label: str, executable: Executable, variant: Executable, room: int) -> None:
-        """`label`: what its steps' labels begin with; `room`: for events."""
+        """`label` is the prefix of its steps' labels; `room` is the maximum number of events."""
         self.label = label
         self.executable = executable
         self.variant = variant
@@ -80,23 +80,23 @@ class Part:
 
 
 class Measured:
-    """Within its `with`, calls of an executable are measured. Entering it raises RuntimeError where they are already,
-    by another."""
+    """A context in which calls of an executable are measured. Entering it raises RuntimeError if another one measures
+    them."""
 
     def __init__(self, parts: Sequence[tuple[str, Executable, Executable]], room: int = 0) -> None:
-        """`parts`: what runs one after the other in a call: what labels of its steps begin with, an executable, and the
-        same program compiled to look at the clock. `room`: how many events there is place for, of each."""
+        """`parts` run one after the other in a call: the prefix of the labels of its steps, an executable, and the same
+        program compiled with clock reads. `room` is the maximum number of events of each."""
         self._parts = [Part(*part, room) for part in parts]
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
-        """What the `with` enters besides, for calls to come to the executable."""
+        """Another context that the `with` enters, so that calls reach the executable."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.around())
             for part in self._parts:
-                part.executable.run_instead(part.variant)
-                stack.callback(part.executable.run_itself)
+                part.executable.run_variant(part.variant)
+                stack.callback(part.executable.run_original)
             self._stack = stack.pop_all()
         return self
 
@@ -106,6 +106,6 @@ class Measured:
         self._stack.close()
 
     def reset(self) -> None:
-        """Forget what was measured, a warm-up say. No call may be running."""
+        """Discards the measurements, for example those of a warm-up. No call may be running."""
         for part in self._parts:
             part.memory.clear()

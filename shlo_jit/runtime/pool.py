@@ -1,8 +1,8 @@
 """Memory for large results and arenas: blocks that are reused, because the first touch of fresh memory is slow.
 
-A page fault costs more than most kernels (0.5-1 ms per MiB here). A result of POOLED_BYTES or more is an ndarray over
-a pooled block; when the last array that refers to the block dies, a `Lease` gives the block back. Smaller results come
-from `np.empty`: the C library's heap recycles those as well (64 KiB: 0.2 us over a fill of 1.3 us).
+A page fault costs more than most kernels (0.5-1 ms per MiB here). A result of POOLED_BYTES or more is an ndarray over a
+pooled block. When the last array that refers to the block dies, a `Lease` returns the block. Smaller results come from
+`np.empty`: the C library's heap reuses those as well (64 KiB: 0.2 us over a fill of 1.3 us).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from shlo_jit import environment
 
 VARIABLE = "SHLO_JIT_POOL_BYTES"
 POOLED_BYTES = 128 << 10
-"""Results from this size on come from the pool. Below, the ~1 us a lease costs is more than aligned memory gains."""
+"""Minimum size of results from the pool. Below, the ~1 us of a lease costs more than aligned memory gains."""
 CHECKED_BYTES = 256 << 20
-"""Blocks from this size on are not asked for where the machine's memory cannot hold them: the system would promise it,
-and end the process when it is used."""
+"""Minimum size of blocks that are checked against the machine's available memory: the system would promise a larger
+one, and end the process when it is used."""
 SMALLEST_BLOCK = 16 << 10
-"""For arenas; a multiple of four pages, so that all sizes are multiples of a page."""
+"""Smallest block of an arena; a multiple of four pages, so that all sizes are multiples of a page."""
 HUGE_PAGE = 2 << 20
 ALIGNMENT = 64
 
 
 def block_size(nbytes: int) -> int:
-    """The size class of a request: at most a quarter above it, in four steps a doubling."""
+    """Returns the size class of a request: at most a quarter above it, in four steps per doubling."""
     if nbytes <= SMALLEST_BLOCK:
         return SMALLEST_BLOCK
     step = 1 << ((nbytes - 1).bit_length() - 3)
@@ -41,8 +41,8 @@ def block_size(nbytes: int) -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory that the system can give without taking it from other processes, swap included; None where it does not
-    say. Of a container with a limit, what is left of that."""
+    """Returns the memory that the system can provide without taking it from other processes, including swap; None if it
+    does not report this. In a container with a limit, returns the rest of the limit."""
     meminfo = _numbers("/proc/meminfo")
     if "MemAvailable:" not in meminfo:
         return None
@@ -60,7 +60,7 @@ def available_bytes() -> int | None:
 
 
 def _numbers(path: str) -> dict[str, int]:
-    """The lines `word number ...` of a file of the system."""
+    """Parses the lines `word number ...` of a file of the system."""
     try:
         lines = [line.split() for line in Path(path).read_text().splitlines()]
     except OSError:
@@ -69,10 +69,10 @@ def _numbers(path: str) -> dict[str, int]:
 
 
 class BlockPool:
-    """Blocks of memory, page-aligned (2 MiB-aligned from that size on).
+    """Blocks of memory, page-aligned (from 2 MiB on, aligned to 2 MiB).
 
-    Safe to use from any thread, and from finalizers, which may run at any point of a thread that is inside the pool:
-    a block is taken and given back by one `deque` operation, which nothing can interrupt; the lock is for mapping and
+    Safe to use from any thread, and from finalizers, which may run at any point of a thread that is inside the pool: a
+    block is taken and returned by one `deque` operation, which nothing can interrupt. The lock is for mapping and
     unmapping memory only, and a finalizer does not wait for it.
     """
 
@@ -80,16 +80,16 @@ class BlockPool:
         if limit is not None:
             self.limit = limit
         self.mapped_bytes = 0
-        """Of all blocks, idle or not."""
+        """Total size of all blocks, idle or not."""
         self._lock = threading.Lock()
         self._idle: dict[int, deque[int]] = {}
-        """Size class -> addresses, the last used on the right."""
+        """Addresses by size class, the most recently used ones on the right."""
         self._mappings: dict[int, mmap.mmap] = {}
 
     @functools.cached_property
     def limit(self) -> int:
-        """Bytes of idle blocks kept; what is beyond goes back to the system. Raises ValueError when the environment
-        sets it to what is no size."""
+        """Bytes of idle blocks that are kept; the excess goes back to the system. Raises ValueError if the environment
+        sets an invalid size."""
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return environment.size(os.environ.get(VARIABLE, ""), VARIABLE, max(256 << 20, physical // 8))
 
@@ -98,25 +98,26 @@ class BlockPool:
         return sum(size * len(addresses) for size, addresses in list(self._idle.items()))
 
     def idle(self, size: int, empty: type[deque[int]] = deque) -> deque[int]:
-        """The idle blocks of a size class. (Globals are gone when the last arrays die with the interpreter.)"""
+        """Returns the idle blocks of a size class. (Globals are gone when the last arrays die with the interpreter.)"""
         return self._idle.setdefault(size, empty())
 
     def take(self, size: int) -> int:
-        """Address of a block; `size` is a value of `block_size`. Contents are undefined. Raises MemoryError."""
+        """Returns the address of a block; `size` is a value of `block_size`. Contents are undefined. Raises
+        MemoryError."""
         try:
             return self.idle(size).pop()
         except IndexError:
             return self._map(size)
 
     def give(self, size: int, address: int) -> None:
-        """Take a block back."""
+        """Puts a block back."""
         self.idle(size).append(address)
         if self.mapped_bytes > self.limit:
             self.trim(self.limit)
 
     def trim(self, limit: int) -> None:
-        """Give idle blocks back to the system until there are `limit` bytes of them; first those of the size class
-        with the most. Does nothing when another thread is at it."""
+        """Returns idle blocks to the system until `limit` bytes of them are left; first those of the size class with
+        the most. Does nothing if another thread is doing so."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -158,7 +159,7 @@ class BlockPool:
                 raise MemoryError(f"cannot allocate {size} bytes: {available} bytes of memory are available")
 
     def clear(self) -> None:
-        """Give all idle blocks back to the system."""
+        """Returns all idle blocks to the system."""
         self.trim(0)
 
 
@@ -167,7 +168,7 @@ POOL = BlockPool()
 
 
 def _after_fork() -> None:
-    """Another thread may have held the lock, and it does not exist in the child."""
+    """Replaces the lock: another thread may have held it, and does not exist in the child."""
     POOL._lock = threading.Lock()
 
 
@@ -175,7 +176,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Lease(ctypes.Array):
-    """A buffer over a pooled block that gives the block back when it dies. One subclass for each size class."""
+    """A buffer over a pooled block that returns the block when it dies. One subclass for each size class."""
 
     _type_ = ctypes.c_char  # type: ignore[assignment]
     _length_ = 0  # type: ignore[assignment]
@@ -190,20 +191,20 @@ def _lease_type(size: int) -> type[Lease]:
 
 
 def lease(nbytes: int) -> Lease:
-    """A buffer of at least `nbytes` bytes from the pool, its own for as long as it is referenced."""
+    """Returns a buffer of at least `nbytes` bytes from the pool, valid as long as it is referenced."""
     size = block_size(nbytes)
     return _lease_type(size).from_address(POOL.take(size))
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
-    """An uninitialized array (`nbytes` is its size), from the pool when it is large."""
+    """Returns an uninitialized array (`nbytes` is its size), from the pool if it is large."""
     if nbytes < POOLED_BYTES:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, lease(nbytes))  # type: ignore[arg-type]  ctypes arrays are buffers
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> Callable[[], np.ndarray]:
-    """`empty` for one kind of large array, prepared to be fast."""
+    """Returns a fast version of `empty` for one kind of large array."""
     size = block_size(nbytes)
     take, from_address, new = POOL.take, _lease_type(size).from_address, np.ndarray
     return lambda: new(shape, dtype, from_address(take(size)))  # type: ignore[arg-type]

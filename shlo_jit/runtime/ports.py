@@ -14,19 +14,19 @@ class DynamicSignature(NamedTuple):
     """An argument or result of a program with unknown dimensions."""
 
     name: str
-    """Empty when it has none."""
+    """Empty if it has no name."""
     shape: tuple[int | None, ...] | None
-    """None: a dimension that is not known; None alone: not even how many there are."""
+    """Extents; an unknown one is None. The shape itself is None if even the rank is unknown."""
     dtype: np.dtype
     bounds: tuple[int | None, ...] | None = None
-    """The most that unknown dimensions may be, where any has such a limit."""
+    """Upper bounds of unknown dimensions, if any has one."""
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{shape_text(self.shape, self.bounds)}]"
 
 
 class DynamicPort(NamedTuple):
-    """An argument or result; the fields are those of its signature, but for the dtype."""
+    """An argument or result. The fields are those of its signature, except the dtype."""
 
     name: str
     shape: tuple[int | None, ...] | None

@@ -1,4 +1,4 @@
-"""Where the time of a program goes: step by step, on a variant of its code that looks at the clock around each.
+"""Profiles the time of a program step by step, on a variant of its code with clock reads around each.
 
     with exe.profile() as p:
         exe(x, w)          # as often as you like
@@ -25,39 +25,40 @@ if TYPE_CHECKING:
 
 
 class StepTime(NamedTuple):
-    """A step of the program, and what it took."""
+    """A step of the program, and its measured time."""
 
     label: str
-    """As in the printed plan: `2`, or `2.0.5` within a region; of a function that is called, with its name before."""
+    """Label as in the printed plan: `2`, or `2.0.5` within a region. Steps of a called function have its name as a
+    prefix."""
     title: str
     kernels: tuple[str, ...]
     """Names of the functions in machine code."""
     calls: int
     median_us: float
-    """Of the last calls, microseconds; of control flow, with everything inside."""
+    """Median of the last calls, in microseconds; for control flow, including everything inside."""
     best_us: float
-    """The shortest of them: where it is far below the median, something else kept the machine busy."""
+    """The shortest of them: if it is far below the median, something else kept the machine busy."""
     total_us: float
-    """Of all calls."""
+    """Total of all calls."""
     share: float
-    """Of the total of all steps, those within control flow and called functions counted once; 0 for what has others
-    inside, and for parts of a step."""
+    """Share in the total of all steps; steps within control flow and called functions are counted once. It is 0 for a
+    step that contains others, and for parts of a step."""
     gigabytes_per_second: float | None
-    """What is read and written at least, by the median time; None for steps that move nothing by themselves, or whose
-    sizes are known at the call only."""
+    """Lower bound of memory traffic divided by the median time. None for steps without traffic of their own, and if
+    sizes are known only at the call."""
     gigaflops: float | None
-    """10^9 arithmetic operations a second; None where their number depends on values, or is known at the call only."""
+    """10^9 arithmetic operations per second; None if their number depends on values, or is known only at the call."""
     ops: str
-    """What it computes, and the lines of the program's text."""
+    """Ops that it computes, and the lines of the program's text."""
 
 
 class Profile(Measured):
-    """Times of the steps of one executable's calls, from `Executable.profile`. Calls from several threads at once are
-    counted together, and some may be missed."""
+    """Times of the steps of one executable's calls, from `Executable.profile`. Concurrent calls from several threads
+    are counted together, and some may be missed."""
 
     @property
     def steps(self) -> list[StepTime]:
-        """Every step that has run to its end, in the order of the program."""
+        """Every step that has finished, in the order of the program."""
         rows = [
             (part.label, record, step)
             for part in self._parts
@@ -74,7 +75,7 @@ class Profile(Measured):
         return out
 
     def __str__(self) -> str:
-        """A table, the figures of the slowest step marked."""
+        """Returns a table, with the figures of the slowest step marked."""
         from rich.console import Console
 
         text = io.StringIO()
@@ -82,7 +83,7 @@ class Profile(Measured):
         return text.getvalue().rstrip("\n")
 
     def table(self) -> Tables:
-        """The same for a `rich.console.Console`: where that is too narrow, as two tables."""
+        """Returns the table for a `rich.console.Console`: if that is too narrow, as two tables."""
         return Tables(self.steps)
 
 
@@ -91,7 +92,7 @@ WORDS = "kernel", "ops"
 
 
 class Tables:
-    """A table of steps for consoles of any width: figures are never cut."""
+    """A table of steps for consoles of any width: figures are never truncated."""
 
     def __init__(self, steps: Sequence[StepTime]) -> None:
         self.steps = steps
@@ -126,7 +127,7 @@ class Tables:
 
 
 def _cells(s: StepTime) -> dict[str, str]:
-    """What tables say of a step, by heading."""
+    """Returns the cells of a step, by heading."""
     rates = [f"{x:.3g}" if x is not None else "" for x in (s.gigabytes_per_second, s.gigaflops)]
     share = f"{100 * s.share:.1f} %" if s.share else ""
     figures = f"{s.calls:,}", f"{s.median_us:,.2f}", f"{s.best_us:,.2f}", share, *rates
@@ -134,7 +135,7 @@ def _cells(s: StepTime) -> dict[str, str]:
 
 
 def _measured(label: str, step: TimedStep, calls: int, total: int, samples: np.ndarray, inside: int) -> StepTime:
-    """`total` and `samples` in nanoseconds; `inside`: the total of all steps."""
+    """Returns the time of a step. `total` and `samples` are in nanoseconds; `inside` is the total of all steps."""
     median, best = float(np.median(samples)), float(samples.min())
     moved = step.nbytes / median if step.nbytes and median else None
     operations = step.operations / median if step.operations and median else None

@@ -1,4 +1,4 @@
-"""Files that are written beside their places, and are there once they are whole."""
+"""Files that are written next to their destination, and moved there once they are complete."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """The path of a file to write, which takes the place of `path` once it is whole. Raises OSError at once where
-    nothing can be written there, or what is there is no regular file."""
+    """Yields the path of a file to write, which replaces `path` once it is complete. Raises OSError immediately if
+    nothing can be written there, or if `path` exists and is not a regular file."""
     with _folder_beside(path) as folder:
         made = Path(folder) / path.name
         yield made
@@ -20,13 +20,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError where `replacing` would at once."""
+    """Raises the OSError that `replacing` would raise immediately."""
     _folder_beside(path).cleanup()
 
 
 def _folder_beside(path: Path) -> tempfile.TemporaryDirectory[str]:
     if path.exists() and not path.is_file():
-        raise OSError(errno.EEXIST, f"{path.name} is no regular file", str(path))
+        raise OSError(errno.EEXIST, f"{path.name} is not a regular file", str(path))
     try:
         return tempfile.TemporaryDirectory(dir=path.parent, prefix=".shlo_jit-")
     except OSError as error:

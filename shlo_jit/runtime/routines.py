@@ -1,7 +1,7 @@
-"""The routines of this process: each is compiled and loaded once per target and shared by all programs.
+"""Routines of this process: each is compiled and loaded once per target and shared by all programs.
 
-A routine is known by name, so a program from the object cache finds its routines there (or here) without the code that
-wrote them.
+A routine is identified by name, so a program from the object cache finds its routines there (or here) without the code
+that wrote them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _lock = threading.RLock()
 _compiled: dict[tuple[str, Target], CompiledRoutine] = {}
 _loaded: dict[tuple[str, Target], Library] = {}
 _kept: set[tuple[str, str]] = set()
-"""Keys and folders of caches that were seen to have them."""
+"""Keys that are known to be in a cache, with the cache's folder."""
 
 
 def _after_fork() -> None:
-    """Another thread may have held the lock, and it does not exist in the child."""
+    """Replaces the lock: another thread may have held it, and does not exist in the child."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
 
@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def own_routines() -> dict[str, Routine]:
-    """The routines that are the code generator's own, by name; programs need not list them."""
+    """Returns the routines of the code generator itself, by name; programs need not list them."""
     from shlo_jit.kernels.hexadecimal import HEXADECIMAL
     from shlo_jit.kernels.threads.pool import THREADS
     from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED
@@ -46,7 +46,7 @@ def own_routines() -> dict[str, Routine]:
 
 
 def first_routines() -> tuple[Routine, Routine]:
-    """Those of `own_routines` that nearly every program needs."""
+    """Returns those of `own_routines` that nearly every program needs."""
     from shlo_jit.kernels.threads.pool import THREADS
     from shlo_jit.runtime.fastcall_code import FASTCALL
 
@@ -57,7 +57,7 @@ class Starting:
     """Routines that are being compiled in the background of one compilation."""
 
     def __init__(self, target: Target, cache: ObjectCache | None, background: Background, parts: int) -> None:
-        """Large routines are cut into at most so many `parts`."""
+        """Large routines are split into at most `parts` parts."""
         self._target = target
         self._cache = cache
         self.background = background
@@ -65,7 +65,7 @@ class Starting:
         self._finish: dict[str, Callable[[], CompiledRoutine]] = {}
 
     def start(self, routine: Routine) -> None:
-        """Begin with a routine and those it needs, unless they are at hand or begun."""
+        """Starts to compile a routine and those it needs, unless they are available or started already."""
         if routine.name in self._finish:
             return
         for need in routine.needs:
@@ -74,7 +74,7 @@ class Starting:
             self._finish[routine.name] = begin_routine(routine, self._target, self.parts, self.background)
 
     def finish(self) -> None:
-        """Wait for all. Raises InternalError when LLVM refuses one."""
+        """Waits for all. Raises InternalError if LLVM rejects one."""
         for name, finish in self._finish.items():
             compiled = finish()
             with _lock:
@@ -82,8 +82,8 @@ class Starting:
 
 
 def prepare(routines: Iterable[Routine], target: Target, cache: ObjectCache | None) -> None:
-    """Have the object code of routines, and of those they need, at hand and in the cache: from this process, from the
-    cache, or compiled now."""
+    """Makes the object code of routines, and of those they need, available here and in the cache: from this process,
+    from the cache, or compiled now."""
     for routine in routines:
         prepare(routine.needs, target, cache)
         compiled = find(routine.name, target, cache)
@@ -95,7 +95,7 @@ def prepare(routines: Iterable[Routine], target: Target, cache: ObjectCache | No
 
 
 def _keep(compiled: CompiledRoutine, target: Target, cache: ObjectCache | None) -> None:
-    """See to it that a cache has a routine: it may have been compiled when another cache, or none, was in use."""
+    """Ensures that a cache has a routine: it may have been compiled when another cache, or none, was in use."""
     if cache is None:
         return
     key = routine_key(compiled.name, target)
@@ -108,7 +108,7 @@ def _keep(compiled: CompiledRoutine, target: Target, cache: ObjectCache | None) 
 
 
 def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutine | None:
-    """A routine's object code, if this process or the cache has it (or it is one of `own_routines`)."""
+    """Returns a routine's object code, if this process or the cache has it (or it is one of `own_routines`)."""
     with _lock:
         compiled = _compiled.get((name, target))
     if compiled is None and cache is not None:
@@ -122,7 +122,7 @@ def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutin
 
 
 def all_found(names: Iterable[str], target: Target, cache: ObjectCache | None) -> bool:
-    """Whether the object code of routines, and of those they need, is at hand."""
+    """Whether the object code of routines, and of those they need, is available."""
     for name in names:
         if find(name, target, cache) is None and name in own_routines():
             prepare([own_routines()[name]], target, cache)
@@ -133,13 +133,13 @@ def all_found(names: Iterable[str], target: Target, cache: ObjectCache | None) -
 
 
 def adopt(compiled: CompiledRoutine, target: Target) -> None:
-    """Take over what another process has compiled."""
+    """Registers a routine that another process has compiled."""
     with _lock:
         _compiled.setdefault((compiled.name, target), compiled)
 
 
 def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None:
-    """The loaded routine, with those it needs; None when its object code is nowhere."""
+    """Returns the loaded routine, with those it needs; None if its object code is not found."""
     from shlo_jit.codegen import jit
 
     with _lock:

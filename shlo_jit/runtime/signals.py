@@ -1,21 +1,21 @@
-"""Signals during a call: Ctrl-C, and whatever else Python has a handler for.
+"""Signals during a call: Ctrl-C, and all others that Python has a handler for.
 
-Python runs handlers in the main thread, with the GIL, when asked to. A program that may be long asks now and then (see
-`lower/interrupts.py`) by calling
+Python runs handlers in the main thread, with the GIL, on request. A program that may take long requests this now and
+then (see `lower/interrupts.py`) by calling
 
     i32 @shlo_pause()
 
-which does nothing in other threads, and nothing before PAUSE_MILLISECONDS have passed since it last did something: to
-wait for the GIL costs more than to look at a clock. Where a handler raises, it leaves the exception set and returns
-INTERRUPTED, which the program returns in turn.
+It does nothing in other threads, and nothing before PAUSE_MILLISECONDS have passed since it last did something: waiting
+for the GIL costs more than reading a clock. If a handler raises, it leaves the exception set and returns INTERRUPTED,
+which the program returns in turn.
 
 A step that takes long asks between its tasks, by the word `shlo_ask` of the thread pool, which holds
 
     i32 @shlo_look(ptr began)
 
 This does nothing before PAUSE_MILLISECONDS have passed since its first call with the same word, so that short steps
-never end early. Where a handler raises, it returns 1, here and until the program is told: tasks that have not begun are
-not run, and the next `shlo_pause`, which comes right after a long step, returns INTERRUPTED; so does the end of the
+never end early. If a handler raises, it returns 1, here and until the program is notified: tasks that have not begun
+are not run, and the next `shlo_pause`, which directly follows a long step, returns INTERRUPTED; so does the end of the
 call, if there was none.
 
     i32 @shlo_call(ptr main, ptr args, ptr results, ptr dims, ptr arena, ptr instance)
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 PAUSE_MILLISECONDS = 40
 SYMBOLS = ("shlo_pause", "shlo_call", "shlo_look", "shlo_settled", "shlo_main_thread")
 PENDING = V("ptr", "@shlo_interrupted")
-"""1 from when a step was interrupted until the program is told."""
+"""1 from the interruption of a step until the program is notified."""
 CALL = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (1 + len(abi.PARAMETERS)))
-"""Of shlo_call: with the GIL, and raising the exception that is set."""
+"""Type of shlo_call: with the GIL, and raising the exception that is set."""
 MONOTONIC_COARSE = 6
-"""The clock that costs least to read; it ticks every 1-10 ms."""
+"""The fastest clock to read; it ticks every 1-10 ms."""
 
 
 def build(module: ModuleText, target: Target) -> None:
-    """Write the functions into `module`."""
+    """Writes the functions into `module`."""
     module.define_global("shlo_main_thread", "global i64 0, align 8")
     module.define_global("shlo_last_pause", "internal global i64 0, align 8")
     module.define_global(PENDING.text[1:], "internal global i32 0, align 4")
@@ -64,7 +64,7 @@ def _is_main(b: Builder) -> V:
 
 
 def _now(b: Builder) -> V:
-    """Milliseconds."""
+    """Returns the time in milliseconds."""
     time = b.alloca("i64", 2)
     b.call("i32", "clock_gettime", [i32(MONOTONIC_COARSE), time])
     seconds, nanoseconds = b.load("i64", time), b.load("i64", b.offset(time, 8))
@@ -72,7 +72,7 @@ def _now(b: Builder) -> V:
 
 
 def _has_raised(b: Builder) -> V:
-    """Run the handlers of signals that have come; i1: whether one raised."""
+    """Runs the handlers of pending signals. Returns an i1: whether one raised."""
     state = b.call("i32", "PyGILState_Ensure", [])
     raised = b.call("i32", "PyErr_CheckSignals", [])
     b.call("void", "PyGILState_Release", [state])
@@ -125,7 +125,7 @@ def _write_settled(module: ModuleText) -> None:
 
 
 def settled(b: Builder, status: V, declare: bool = False) -> V:
-    """The status that a call ends with. `declare`: in another module than that of `build`."""
+    """Returns the final status of a call. `declare`: it is called from another module than that of `build`."""
     return b.call("i32", "shlo_settled", [status], declare=declare)
 
 
@@ -144,7 +144,8 @@ _watched: set[int] = set()
 
 
 def watch_main_thread(library: Library, pool: Library) -> None:
-    """Tell the code which thread is the main one, now and in children of a fork, and the pool whom to ask."""
+    """Sets the main thread in the code, now and in children of a fork, and sets the pool's function that checks for
+    signals."""
     ctypes.c_uint64.from_address(pool.addresses["shlo_ask"]).value = library.addresses["shlo_look"]
     _watched.add(library.addresses["shlo_main_thread"])
     _note_main_thread()

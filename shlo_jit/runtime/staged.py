@@ -1,4 +1,4 @@
-"""Programs with shapes that follow from data: a first program computes sizes, and the rest is compiled for them."""
+"""Programs with shapes that depend on data: a first program computes sizes, and the rest is compiled for them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.trace import Trace
 
 PRELUDE = "sizes "
-"""What labels of the prelude's steps begin with in a profile or trace."""
+"""Prefix of the labels of the prelude's steps in a profile or trace."""
 COMMENTS = {"module": "//", "core": "//", "asm": "#"}
-"""What begins a comment in the text of a stage, where that is not `;`."""
+"""Start of a comment in the text of a stage, if it is not `;`."""
 
 
 class StagedExecutable(InProcess):
-    """Runs the prelude, and then what was compiled for the sizes that it gave; at most `tuning.SPECIALISATIONS` of
-    those are kept, those that were used last. Threads may share it."""
+    """Runs the prelude, and then the code that was compiled for the resulting sizes. At most `tuning.SPECIALISATIONS`
+    of those are kept, the most recently used ones. Threads may share it."""
 
     __slots__ = ("_last", "_prelude", "_rest", "_table")
 
@@ -50,17 +50,17 @@ class StagedExecutable(InProcess):
 
     @property
     def threads(self) -> int:
-        """How many threads a call may use."""
+        """Maximum number of threads of a call."""
         return self._prelude.threads
 
     @property
     def memory(self) -> Memory:
-        """With the code for the sizes of the last call. Raises ValueError before there was one."""
+        """Memory with the code for the sizes of the last call. Raises ValueError before a call."""
         first, rest = self._prelude.memory, self._latest().memory
         return Memory(max(first.arena, rest.arena), first.constants + rest.constants, rest.outputs)
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """As `memory`; see `Executable.memory_analysis`."""
+        """Returns the memory analysis of the same code as `memory`; see `Executable.memory_analysis`."""
         first, rest = self._prelude.memory_analysis(), self._latest().memory_analysis()
         return rest._replace(
             generated_code_size_in_bytes=first.generated_code_size_in_bytes + rest.generated_code_size_in_bytes,
@@ -69,32 +69,33 @@ class StagedExecutable(InProcess):
         )
 
     def text(self, stage: str) -> str:
-        """The code for the sizes of the last call, and what computes the sizes; before there was one, that alone."""
+        """Returns the code for the sizes of the last call, and the code that computes the sizes; before a call, only
+        the latter."""
         first = self._prelude.text(stage)
         if self._last is None:
             return first
         comment = COMMENTS.get(stage, ";")
-        return f"{self._last.text(stage).rstrip()}\n\n{comment} what computes sizes\n{first}"
+        return f"{self._last.text(stage).rstrip()}\n\n{comment} computation of sizes\n{first}"
 
     def profile(self) -> Profile:
-        """Of calls that give the sizes of the last one. Raises ValueError before there was one."""
+        """Profiles calls with the sizes of the last one. Raises ValueError before a call."""
         from shlo_jit.runtime.profile import Profile
 
         return Profile(self.parts())
 
     def trace(self, path: str | os.PathLike[str]) -> Trace:
-        """As `profile`; see `Executable.trace`."""
+        """Traces calls as `profile` does; see `Executable.trace`."""
         from shlo_jit.runtime.trace import Trace
 
         return Trace(self.parts(), path)
 
     def parts(self) -> list[tuple[str, Executable, Executable]]:
-        """What profiles and traces are made of."""
+        """Returns the parts that profiles and traces consist of."""
         rest = self._latest().parts()
         return [(PRELUDE, *part[1:]) for part in self._prelude.parts()] + rest
 
     def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
-        """With the code for the sizes of the last call."""
+        """Returns the plans, with the code for the sizes of the last call."""
         return [(PRELUDE, functions) for _, functions in self._prelude.planned()] + self._latest().planned()
 
     def _latest(self) -> Runnable:

@@ -1,5 +1,5 @@
-"""Programs on their way into the object cache. Large constants take longer to write than the rest of a compilation:
-that is done by a thread, which the interpreter waits for at its end, and other processes for the entry."""
+"""Writes programs to the object cache. Large constants take longer to write than the rest of a compilation: a thread
+does that. The interpreter waits for it at its end, and other processes wait for the entry."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shlo_jit.runtime import claims, constants
 from shlo_jit.runtime.cache import ObjectCache
 
 _threads: dict[str, threading.Thread] = {}
-"""By the key of the program that it writes."""
+"""Threads by the key of the program that they write."""
 
 
 def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
-    """Store a program under its key, behind its constants: it is not in the cache without them."""
+    """Stores a program under its key, after its constants: it is not in the cache without them."""
     shared = constants.to_store(compiled)
 
     def work() -> None:
@@ -28,7 +28,7 @@ def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
     wait_for(key)
     claimed = claims.claim(key, cache)
 
-    def work_behind() -> None:
+    def work_in_background() -> None:
         try:
             work()
         finally:
@@ -36,15 +36,15 @@ def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
                 claimed.release()
             _threads.pop(key, None)
 
-    _threads[key] = thread = threading.Thread(target=work_behind, name="shlo_jit cache")
+    _threads[key] = thread = threading.Thread(target=work_in_background, name="shlo_jit cache")
     try:
         thread.start()
     except RuntimeError:  # no more threads, or the interpreter is about to end
-        work_behind()
+        work_in_background()
 
 
 def wait_for(key: str | None = None) -> None:
-    """Until a program is there, or all are, that this process is writing."""
+    """Waits until a program, or all programs, that this process is writing are complete."""
     for one, thread in [*_threads.items()]:
         if key in (None, one) and thread.ident is not None:
             thread.join()

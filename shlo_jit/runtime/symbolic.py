@@ -1,6 +1,6 @@
-"""Code for every size of the leading unknown dimension, the batch: made once for a range of sizes.
+"""Code for every size of the leading unknown dimension, the batch: compiled once for a range of sizes.
 
-What is made is known by the shapes of the arguments with the batch left out. Other unknown dimensions are fixed in it.
+The code is identified by the shapes of the arguments without the batch. Other unknown dimensions are fixed in it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from shlo_jit.sizes import NotSymbolic, Symbol
 
 Shape = tuple[int, ...]
 Make = Callable[[Sequence[Shape], Symbol], Executable]
-"""Makes the executable for shapes, where AT_CALL stands for the symbol. Raises NotSymbolic where there is none."""
+"""Builds the executable for shapes, in which AT_CALL represents the symbol. Raises NotSymbolic if that is
+impossible."""
 
 
 class Pattern(NamedTuple):
-    """What code is made for."""
+    """Key of the code."""
 
     shapes: tuple[Shape, ...]
-    """Of all arguments, with AT_CALL for the batch."""
+    """Shapes of all arguments, with AT_CALL for the batch."""
     symbol: Symbol
 
 
@@ -41,7 +42,7 @@ class SymbolicCode:
         self._table: CodeTable[Pattern, Executable | str] = CodeTable()
 
     def prepare(self) -> None:
-        """Have the code ready, where leading dimensions are all that is not known."""
+        """Compiles the code in advance, if only leading dimensions are unknown."""
         if any(port.shape is None or None in port.shape[1:] for port in self._ports):
             return
         for symbol in tuning.SYMBOLIC_SIZES:
@@ -49,7 +50,7 @@ class SymbolicCode:
             self.find(shapes)
 
     def find(self, shapes: Sequence[Shape]) -> Executable | str:
-        """The code for a call, or why there is none."""
+        """Returns the code for a call, or the reason why there is none."""
         if not self._leading:
             return "no argument has a leading dimension that is unknown"
         size = shapes[self._leading[0]][0]
@@ -68,7 +69,7 @@ class SymbolicCode:
             return self._make(*pattern)
         except NotSymbolic as refusal:
             return str(refusal)
-        except InternalError as error:  # fixed sizes may do; if not, they say so
+        except InternalError as error:  # fixed sizes may work; if not, they report it
             log().warning("code for any size: %s", error)
             return str(error)
         except StableHLOError as error:

@@ -1,10 +1,10 @@
-"""When each step of a program ran, as a file for trace viewers (https://ui.perfetto.dev, chrome://tracing).
+"""Traces when each step of a program ran, to a file for trace viewers (https://ui.perfetto.dev, chrome://tracing).
 
     with exe.trace("t.json"):
         exe(x, w)          # all calls are in the file, one after the other
 
-It is written at the end of the `with`, where an exception leaves it too. As in a profile, calls inside run a variant of
-the code; see `measured.py`. What the file has is said in `trace_events.py`.
+The file is written at the end of the `with`, also after an exception. As in a profile, calls inside run a variant of
+the code; see `measured.py`. `trace_events.py` describes the contents of the file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Trace(Measured):
-    """Writes when each step ran, from `Executable.trace`. Threads that call at once have a track each. Of very many
-    events the first are kept (`tuning.TRACE_EVENTS`). Entering it raises OSError where the file cannot be written;
-    leaving it raises ValueError where no call was made."""
+    """Writes when each step ran, from `Executable.trace`. Threads that call at the same time have a track each. If
+    there are very many events, the first ones are kept (`tuning.TRACE_EVENTS`). Entering it raises OSError if the file
+    cannot be written; leaving it raises ValueError if no call was made."""
 
     def __init__(self, parts: Sequence[tuple[str, Executable, Executable]], path: str | os.PathLike[str]) -> None:
-        """`parts` as of `Measured`."""
+        """`parts` as in `Measured`."""
         self.path = Path(path).absolute()
         super().__init__(parts, room=tuning.TRACE_EVENTS)
 
@@ -52,12 +52,12 @@ class Trace(Measured):
 
     @property
     def noted(self) -> int:
-        """How many runs of steps were noted so far."""
+        """Number of runs of steps that have been recorded so far."""
         return self._process().noted
 
     @property
     def missed(self) -> int:
-        """How many more there was no place for."""
+        """Number of events that did not fit."""
         return self._process().missed
 
     def _process(self) -> ProcessEvents:
@@ -66,5 +66,5 @@ class Trace(Measured):
 
 
 def _recording(part: Part) -> Recording:
-    """What was noted of a part so far."""
+    """Returns the events of a part that have been recorded so far."""
     return Recording(part.label, part.timed, part.memory.events, part.memory.missed)

@@ -1,7 +1,7 @@
 """Events of programs in the format of trace viewers (Chrome's, Perfetto): a JSON object, times in microseconds.
 
-Each process of a trace has a track for each of its threads that made calls, on which what is within a step is drawn
-below it. Times are those of CLOCK_MONOTONIC (`time.monotonic()`), so processes of one machine fit together.
+Each process of a trace has a track for each of its threads that made calls. Events within a step are drawn below it.
+Times are those of CLOCK_MONOTONIC (`time.monotonic()`), so processes of one machine are aligned.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class Recording(NamedTuple):
     """Events of one program."""
 
     label: str
-    """What labels of its steps begin with."""
+    """Prefix of the labels of its steps."""
     steps: Sequence[TimedStep]
     events: np.ndarray
     """EVENT_TYPE[n] of `runtime/measured.py`."""
     missed: int
-    """How many more there was no place for."""
+    """Number of events that did not fit."""
 
 
 class ProcessEvents(NamedTuple):
-    """What a process has to show. It can be pickled, to be gathered in one of several."""
+    """Events of a process. It can be pickled, so that one of several processes can gather them."""
 
     number: int
-    """In its grid."""
+    """Number of the process in its grid."""
     name: str
     recordings: Sequence[Recording]
     threads: Mapping[int, str] = {}
@@ -48,7 +48,7 @@ class ProcessEvents(NamedTuple):
 
 
 def write_trace(path: Path, processes: Sequence[ProcessEvents]) -> None:
-    """Write a trace of processes, each of which has its number as `pid`. Raises OSError."""
+    """Writes a trace of processes, each of which has its number as `pid`. Raises OSError."""
     events = [event for process in processes for event in trace_events(process)]
     missed = sum(process.missed for process in processes)
     trace = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"missed_events": missed}}
@@ -56,7 +56,7 @@ def write_trace(path: Path, processes: Sequence[ProcessEvents]) -> None:
 
 
 def trace_events(process: ProcessEvents) -> Iterator[dict[str, Any]]:
-    """The events of a process: its name and those of its threads, each run of a step, and a mark at the end where
+    """Yields the events of a process: its name and those of its threads, each run of a step, and a mark at the end if
     some are missing."""
     pid = process.number
     yield _metadata("process_name", pid, name=process.name)
@@ -84,7 +84,7 @@ def _metadata(what: str, pid: int, tid: int = 0, **args: str | int) -> dict[str,
 
 
 def _arguments(label: str, step: TimedStep, nanoseconds: int) -> dict[str, Any]:
-    """What viewers show of an event that is clicked at."""
+    """Returns the details that viewers show of a selected event."""
     args: dict[str, Any] = {"step": (label + step.label).strip(), "ops": step.ops, "kernels": " ".join(step.kernels)}
     for amount, unit, rate in ((step.nbytes, "bytes", "GB/s"), (step.operations, "operations", "GFLOP/s")):
         if amount:

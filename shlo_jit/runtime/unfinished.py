@@ -1,7 +1,8 @@
-"""Temporary files of the object cache, which become entries when they are whole.
+"""Temporary files of the object cache, which become entries when they are complete.
 
-A process that writes one holds a lock (`flock`) on it. The system lets go of that when the process dies, so a file
-whose lock is free was abandoned. Where a file system has no locks, an hour without a change says so.
+A process that writes one holds a lock (`flock`) on it. The system releases the lock when the process dies, so a file
+whose lock is free was abandoned. If a file system has no locks, a file without a change for an hour counts as
+abandoned.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from io import BufferedWriter
 from pathlib import Path
 
 ABANDONED_SECONDS = 3600.0
-"""Age of a file that nobody writes any more, where there are no locks."""
+"""Age from which on an unlocked file counts as abandoned, if there are no locks."""
 TRIES = 3
-"""How often a file is made anew that somebody has deleted before it was locked."""
+"""Number of attempts to create a file that another process deleted before it was locked."""
 
 
 def create(path: Path) -> tuple[BufferedWriter, Path]:
-    """A new file beside the one that it is to become, locked, and its name. Raises OSError."""
+    """Creates a new, locked file next to its final path. Returns the file and its name. Raises OSError."""
     for _ in range(TRIES - 1):
         file, name = _create(path)
         with contextlib.suppress(BlockingIOError):
@@ -42,7 +43,8 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _lock(file: int) -> bool | None:
-    """True: it is ours now; None where there are no locks. Raises BlockingIOError where it is another's."""
+    """Locks a file. Returns True if it is ours now; None if there are no locks. Raises BlockingIOError if another
+    process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -53,7 +55,8 @@ def _lock(file: int) -> bool | None:
 
 
 def delete_abandoned(path: str) -> int:
-    """Delete a temporary file, or the note of who is writing an entry, if nobody is writing it. Bytes that it had."""
+    """Deletes a temporary file, or the claim of an entry, if no process is writing it. Returns the number of bytes that
+    it had."""
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

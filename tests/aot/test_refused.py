@@ -21,8 +21,8 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
     for content, message in (
         (b"", "shlo_jit"),
         (b"hello" * 100, "shlo_jit"),
-        (data[: len(data) // 2], "cut off"),
-        (data[:-1], "cut off"),
+        (data[: len(data) // 2], "truncated"),
+        (data[:-1], "truncated"),
         (data.replace(b'"interface":1', b'"interface":9'), "version 9 "),
         (data.replace(b'"functions":', b'"functiens":'), "metadata.*damaged"),
         (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata.*damaged"),

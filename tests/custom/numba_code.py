@@ -1,5 +1,5 @@
-"""Numba's code for a function of numbers, compiled by LLVM as it is but for what is open in it: what lifted functions are
-held against."""
+"""Numba's code for a function of scalars, compiled by LLVM as it is, except for undefined cases. It is the reference of
+lifted functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shlo_jit.ir.dtypes import DTYPES
 
 
 def computed(function: Any, operands: Sequence[str], result: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The function of every element. Raises Refused for what Numba refuses."""
+    """Computes the function of every element. Raises Refused if Numba rejects it."""
     given, made = [DTYPES[name] for name in operands], [DTYPES[result]]
     text = defined(numba_text.scalar_text(function, given, made, []).text)
     llvm.initialize_native_target()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def call(operands: list[str], results: list[str], attributes: str = "") -> str:
-    """A function that hands its arguments to the call: types as in `tensor<...>`."""
+    """Returns a function that passes its arguments to the call. Types as in `tensor<...>`."""
     arguments = ", ".join(f"%x{i}: tensor<{t}>" for i, t in enumerate(operands))
     types = [", ".join(f"tensor<{t}>" for t in side) for side in (operands, results)]
     names = ", ".join(f"%x{i}" for i in range(len(operands)))
@@ -17,7 +17,7 @@ def call(operands: list[str], results: list[str], attributes: str = "") -> str:
 
 
 def chain(n: int = 1000) -> str:
-    """Ops before and after the call."""
+    """Returns ops before and after the call."""
     t = f"tensor<{n}xf32>"
     return f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
   %0 = stablehlo.add %x, %y : {t}

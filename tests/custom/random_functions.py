@@ -1,4 +1,4 @@
-"""Random functions of numbers, as Python text: expressions, branches, loops, with early ends of all kinds."""
+"""Random functions of scalars, as Python text: expressions, branches, loops, with early exits of all kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FLOAT_CALLS = (
     "np.floor({})",
     "np.ceil({})",
     "np.trunc({})",
-    "math.copysign({}, 1.0 if {} > 0.0 else -1.0)",  # not by the sign of a NaN, which nobody promises
+    "math.copysign({}, 1.0 if {} > 0.0 else -1.0)",  # not by the sign of a NaN, which is unspecified
     "min({}, {})",
     "max({}, {})",
 )
@@ -29,7 +29,7 @@ INT_CALLS = (
 
 @st.composite
 def functions(draw: st.DrawFn, integers: bool) -> str:
-    """`def f(a, b)`, whose values are all floats, or all integers."""
+    """Draws `def f(a, b)`, whose values are all floats, or all integers."""
     lines = ["def f(a, b):", "    x = a", "    y = b"]
     lines += block(draw, integers, 1, 0, False)
     lines.append(f"    return {expression(draw, integers, 2)}")
@@ -72,7 +72,7 @@ def statement(draw: st.DrawFn, integers: bool, indent: int, depth: int, in_loop:
     if kind in ("return", "break", "continue"):
         end = f"return {expression(draw, integers, 1)}" if kind == "return" else kind
         return [f"{pad}if {condition(draw, integers)}:", f"{pad}    {end}"]
-    value = expression(draw, integers, 2)  # integers stay small: what overflows is undefined in Numba's own code
+    value = expression(draw, integers, 2)  # integers stay small: overflow is undefined in Numba's own code
     return [f"{pad}{draw(st.sampled_from('xy'))} = {f'({value}) % 1009' if integers else value}"]
 
 

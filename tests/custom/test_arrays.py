@@ -1,4 +1,4 @@
-"""Functions of arrays of Numba as kernels of a program."""
+"""Numba functions of arrays as kernels of a program."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_exceptions_name_the_call_and_the_line():
     np.testing.assert_array_equal(exe(X, Y), np.outer(X, Y))
 
 
-def test_bounds_are_checked_as_numba_is_told():
+def test_bounds_are_checked_as_in_numba():
     def beyond(x, out):
         for i in range(x.shape[0]):
             out[i] = x[-1 - i]
@@ -134,13 +134,13 @@ def test_what_numba_refuses_names_the_function():
 def test_calls_of_python_are_refused_by_name():
     import numba
 
-    def told(x, out):
+    def bounded(x, out):
         with numba.objmode():
             print(x)
         out[:] = x
 
     with refused(UnsupportedError, ("numba-fails", "unknown-callee"), (2, 8)):
-        compiled(call(["4xf32"], ["4xf32"]), told)
+        compiled(call(["4xf32"], ["4xf32"]), bounded)
 
 
 def test_addresses_of_this_process_are_refused():

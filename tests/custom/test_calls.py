@@ -1,4 +1,4 @@
-"""Code as custom calls: how it is registered, what it becomes, where it goes."""
+"""Code as custom calls: its registration, its compilation, and programs that contain it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_without_numba(wrap, monkeypatch):
         shlo_jit.compile(call(["4xf32"], ["4xf32"]), custom_calls={"f": wrap(lambda a: a)})
 
 
-def test_functions_that_are_called_raise_as_they_were_told():
+def test_called_functions_keep_their_error_model():
     @numba.njit
     def divided(a, b):
         return a // b
@@ -179,7 +179,7 @@ def test_functions_that_are_called_raise_as_they_were_told():
 
 
 def test_what_is_no_function():
-    with pytest.raises(TypeError, match="function of Python"):
+    with pytest.raises(TypeError, match="a Python function"):
         shlo_jit.elementwise(3)
 
 

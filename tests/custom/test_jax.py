@@ -1,4 +1,4 @@
-"""JAX's custom calls by name, compiled by us and on JAX's platform."""
+"""JAX custom calls by name, compiled by us and on JAX's platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of Numba as ops: held against what Numba makes of them."""
+"""Numba functions lifted to ops, compared with Numba's own code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 7.25, 1e-40, -1e30, 1e38, math.i
 
 
 def values(name: str) -> np.ndarray:
-    """Special ones, and some others."""
+    """Returns special values, and some others."""
     dtype = np.dtype(NUMPY[name])
     if dtype.kind == "f":
         return np.array(FLOATS, dtype)
@@ -34,7 +34,7 @@ def values(name: str) -> np.ndarray:
 
 
 def pairs(first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
-    """Each value with each."""
+    """Returns each value with each."""
     x, y = np.meshgrid(values(first), values(second))
     return x.reshape(-1), y.reshape(-1)
 
@@ -59,8 +59,8 @@ def compiled(function, operands: list[str], results: list[str], n: int, *, lifte
     return exe
 
 
-def as_numba_has_it(function, operands: list[str], result: str):
-    """Numba's own code, which computes element by element."""
+def by_numba(function, operands: list[str], result: str):
+    """Returns the result of Numba's own code, which computes element by element."""
     types = [np.dtype(NUMPY[t]).name.replace("bool", "boolean") for t in (*operands, result)]
     return numba.vectorize([f"{types[-1]}({', '.join(types[:-1])})"])(function)
 
@@ -68,7 +68,7 @@ def as_numba_has_it(function, operands: list[str], result: str):
 def hold(function, operands: list[str], result: str, *arrays: np.ndarray, ulps: int = 0) -> None:
     got = compiled(function, operands, [result], len(arrays[0]))(*arrays)
     with np.errstate(all="ignore"):
-        want = as_numba_has_it(function, operands, result)(*arrays)
+        want = by_numba(function, operands, result)(*arrays)
     if ulps:
         np.testing.assert_allclose(got, want, rtol=ulps * np.finfo(want.dtype).eps, atol=1e-300)
     else:
@@ -90,7 +90,7 @@ UNARY = {
     "1.0 if math.isinf(a) else a": 0, "math.copysign(2.0, a)": 0, "a ** 2.5 if a > 0 else 0.0": 16, "np.square(a)": 0,
     "math.radians(a)": 2, "np.cbrt(a)": 8,
 }  # fmt: skip
-"""Functions of floats, and in how many units in the last place our ops may differ from libm."""
+"""Functions of floats, and the permitted difference of our ops from libm in units in the last place."""
 
 
 @pytest.mark.parametrize("text", UNARY)
@@ -115,7 +115,7 @@ def test_functions_of_integers(text, dtype):
     if dtype == "i1" and text[2:4] in ("//", "% ", ">>", "<<"):
         pytest.skip("no arithmetic on truth values")
     x, y = pairs(dtype, dtype)
-    if dtype != "i1":  # what overflows is undefined in Numba's own code, and so is the least number by -1
+    if dtype != "i1":  # overflow is undefined in Numba's own code, and so is the minimum times -1
         x, y = (np.where(v == np.iinfo(v.dtype).min, v + (v.dtype.kind == "i"), v) for v in (x, y))
         if dtype in ("i64", "ui64"):
             x, y = (v // np.array(1 << 32, v.dtype) for v in (x, y))
@@ -157,7 +157,7 @@ def test_complex_numbers(text, dtype):
 
 
 FOLDED = {"1.0e300": np.iinfo(np.int32).max, "-1.0e300": np.iinfo(np.int32).min, "0x7FF8000000000000": 0}
-"""Numbers that LLVM would convert to whatever it likes, by the integer that we make of them."""
+"""Constants whose conversion LLVM leaves undefined, and our results."""
 
 
 @pytest.mark.parametrize("number", FOLDED)
@@ -180,7 +180,7 @@ def test_shifts_past_the_width():
     np.testing.assert_array_equal(compiled(f, ["i64"] * 2, ["i64"], 5)(x, y), [0, 0, -1, -17, 10])
 
 
-def test_what_cannot_be_said_inside_of_loops():
+def test_refusals_inside_of_loops():
     def f(a, b):
         for _ in range(3):
             while b > 2:

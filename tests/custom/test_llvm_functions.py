@@ -1,4 +1,4 @@
-"""Code in LLVM's language: bitcode and text, of numbers and of arrays, good and bad."""
+"""Code in LLVM's language: bitcode and text, of scalars and of arrays, good and bad."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_arguments_are_checked():
 
 
 def test_an_error_that_is_kept_keeps_nothing_of_llvm():
-    """Objects of LLVM's have to be freed in order, and the garbage collector has none."""
+    """LLVM objects have to be freed in order, which the garbage collector does not guarantee."""
     with pytest.raises(UnsupportedError) as caught:
         compiled(chain(), "no code")
     errors = [caught.value]

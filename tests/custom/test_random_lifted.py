@@ -1,4 +1,4 @@
-"""Random functions of numbers: lifted, or as loops where they cannot be, held against Numba's code without our lifting."""
+"""Random functions of scalars, lifted or as loops if they cannot be, compared with Numba's code without our lifting."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ UNSIGNED_BECOMES_FLOAT = """def f(a, b):
     x = (a // a) if min(a, b) > b else b & a
     y = (((a * 4) % abs(x))) % 1009
     return (b + y) // (y * x)"""
-"""Numba makes floats of signed and unsigned integers, here infinite ones, which become an integer again."""
-MANY_WAYS = """def f(a, b):
+"""Numba converts signed and unsigned integers to floats, here infinite ones, which become an integer again."""
+MANY_BRANCHES = """def f(a, b):
     x = a
     y = b
     x = (((b % 5) // (x if min(-2, x) > x else x))) % 1009
@@ -40,16 +40,16 @@ MANY_WAYS = """def f(a, b):
         else:
             y = (((~y) - (x + y))) % 1009
     return ((b + x) ^ (b - x))"""
-"""Its branches meet in too many ways to be lifted, which is found within its loop."""
+"""Branches join in too many combinations to be lifted, which is found within its loop."""
 
 
 def hold(text: str, operands: tuple[str, str], result: str, arrays: list[np.ndarray]) -> None:
-    """The same bits, but for NaNs."""
+    """Checks for the same bits, except in NaNs."""
     found = {"math": math, "np": np}
     exec(text, found)
     try:
         want = computed(found["f"], operands, result, arrays)
-    except Refused:  # Numba cannot say what type a variable has that is signed on one way and unsigned on the other
+    except Refused:  # Numba cannot type a variable that is signed on one branch and unsigned on the other
         assume(False)
         raise
     code = shlo_jit.elementwise(found["f"])
@@ -69,7 +69,7 @@ def test_random_functions_of_floats(text, dtype):
 
 @given(text=functions(integers=True), dtypes=st.sampled_from(INTEGERS))
 @example(text=UNSIGNED_BECOMES_FLOAT, dtypes=("ui8", "ui32"))
-@example(text=MANY_WAYS, dtypes=("i32", "i32"))
+@example(text=MANY_BRANCHES, dtypes=("i32", "i32"))
 @same_every_time
 def test_random_functions_of_integers(text, dtypes):
     hold(text, dtypes, "i64", [x.astype(np.float64).clip(-1000, 1000).astype(x.dtype) for x in pairs(*dtypes)])

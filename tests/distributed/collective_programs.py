@@ -1,4 +1,4 @@
-"""Programs of collective ops, written op by op; their meaning is `grid_meaning.py`'s.
+"""Programs of collective ops, written op by op; `grid_meaning.py` defines their meaning.
 
 p = Writer()
 x = p.argument((4, 6), "f32")
@@ -19,7 +19,7 @@ from shlo_jit.ir.types import DTYPES
 
 Groups = Sequence[Sequence[int]]
 CROSS_PARTITION = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
-"""Also of replicas and partitions, for ops that know that."""
+"""Attribute for groups of replicas and partitions, for ops that support that."""
 GLOBAL = f"{CROSS_PARTITION}, use_global_device_ids"
 
 
@@ -100,7 +100,7 @@ class Writer:
         return self.op(f"{name}_id", [], [((), "ui32")], "")[0]
 
     def all_gather(self, x: Name, d: int, groups: Groups, more: str = "", size: int | None = None) -> Name:
-        """`size`: of a group, where its ids are not those of processes."""
+        """Writes an all_gather. `size` is that of a group, if its ids are not those of processes."""
         shape = scaled(x.shape, d, size or len(groups[0]))
         attributes = f"all_gather_dim = {d} : i64, {_groups(groups, more)}"
         return self.op("all_gather", [x], [(shape, x.dtype)], attributes)[0]
@@ -141,7 +141,7 @@ class Writer:
         return self.op("collective_permute", xs, [x[1:] for x in xs], attributes)
 
     def ragged(self, x: Name, out: Name, tables: Sequence[Name], groups: Groups) -> Name:
-        """ragged_all_to_all; `tables`: input offsets, send sizes, output offsets and received sizes."""
+        """Writes a ragged_all_to_all. `tables`: input offsets, send sizes, output offsets and received sizes."""
         config = f"backend_config = {{replica_groups = {matrix_text(groups)}}}"
         call = f'call_target_name = "ragged_all_to_all", api_version = 4 : i32, {config}'
         return self.op("custom_call", [x, out, *tables], [out[1:]], call)[0]
@@ -178,7 +178,7 @@ BODIES = {
       %start = stablehlo.convert %start0 : (tensor<i32>) -> {0}
       %s = stablehlo.reduce(%u init: %start) applies stablehlo.add across dimensions = [0] : (tensor<3x{1}>, {0}) -> {0}""",
 }
-"""Bodies of several ops, by a word for them."""
+"""Bodies of several ops, by name."""
 
 
 def _body(word: str, dtype: str) -> str:
@@ -199,23 +199,23 @@ def _with_roots(xs: Sequence[Name], roots: Name | None, more: str) -> tuple[list
 
 # ---------------------------------------------------------------------------- checking
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Whole numbers so small that every dtype but i1 and i4 has them and the sums of them."""
+    """Returns integers so small that every dtype except i1 and i4 represents them and their sums."""
     t = DTYPES["complex<f32>" if dtype == "c64" else dtype].numpy
     if dtype == "i1":
         return rng.integers(0, 2, shape).astype(t)
-    most = 1 if dtype == "f8E5M2" else 3  # it has no 9
+    most = 1 if dtype == "f8E5M2" else 3  # it does not represent 9
     whole = rng.integers(0 if dtype[0] == "u" else -most - 1, most + 1, shape)
     return (whole + 1j * rng.integers(-4, 4, shape)).astype(t) if dtype == "c64" else whole.astype(t)
 
 
-def of_all(seed: int, ranks: int, names: Sequence[Name]) -> list[tuple[np.ndarray, ...]]:
-    """Arguments for every rank, all different."""
+def arguments_of_ranks(seed: int, ranks: int, names: Sequence[Name]) -> list[tuple[np.ndarray, ...]]:
+    """Returns arguments for every rank, all different."""
     rng = np.random.default_rng(seed)
     return [tuple(numbers(rng, x.shape, x.dtype) for x in names) for _ in range(ranks)]
 
 
 def meaning(text: str, arguments: Sequence[Sequence[Any]], replicas: int, partitions: int) -> list[list[np.ndarray]]:
-    """What each process has to give."""
+    """Returns the expected results of each process."""
     function = shlo_jit.parse(text).function("main")
     assert function is not None
     return Grid(replicas, partitions).run(function, arguments)
@@ -226,7 +226,7 @@ def results_of(given: Any) -> list[np.ndarray]:
 
 
 def assert_same(got: Sequence[Any], want: Sequence[Sequence[Any]]) -> None:
-    """The same bits of every result of every rank."""
+    """Checks every result of every rank for the same bits."""
     for rank, (given, expected) in enumerate(zip(got, want, strict=True)):
         for i, (a, b) in enumerate(zip(results_of(given), expected, strict=True)):
             b = np.asarray(b)
@@ -245,7 +245,7 @@ def check(
     meant: Sequence[Sequence[Any]] | None = None,
     **options: Any,
 ) -> None:
-    """Two calls give what the program means with these arguments, or with those that are `meant`."""
+    """Checks that two calls compute what the program means with these arguments, or with those that are `meant`."""
     want = meaning(text, arguments if meant is None else meant, replicas, partitions)
     grid = {"num_replicas": replicas, "num_partitions": partitions}
     with shlo_jit.compile(text, **grid, transport=transport, time_out=20.0, **options) as exe:

@@ -1,4 +1,4 @@
-"""What the tests of programs on several processes share."""
+"""Fixtures of the tests of programs on several processes."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(params=["threads", "processes"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """How the ranks of a test run and meet."""
+    """Transport of a test's ranks."""
     return str(request.param)

@@ -1,4 +1,4 @@
-"""Custom calls that fail in one way or another, in the process whose argument says so. Worker processes import them."""
+"""Custom calls that fail in several ways, in the process whose argument says so. Worker processes import them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 RANK = 1
-"""Whose call fails: the argument of each process is its number."""
+"""Rank whose call fails: the argument of each process is its number."""
 
 
 def fails_here(x: np.ndarray) -> bool:
@@ -58,7 +58,7 @@ def kills_itself(x: np.ndarray) -> np.ndarray:
 
 
 def kills_worker(x: np.ndarray) -> np.ndarray:
-    """Whatever the argument is."""
+    """Kills the worker, whatever the argument is."""
     if multiprocessing.current_process().name == f"shlo_jit-{RANK}":
         os.kill(os.getpid(), signal.SIGKILL)
     return x

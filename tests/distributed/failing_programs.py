@@ -1,4 +1,4 @@
-"""Programs whose processes meet, and what is left behind when that fails."""
+"""Programs whose processes communicate, and checks for leaked resources after failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 import shlo_jit
 
 SOON = 10.0
-"""Seconds within which a failure has to be known, on a machine that does other things too."""
+"""Seconds within which a failure has to be noticed, on a machine that is also otherwise busy."""
 
 
 def meeting(ranks: int, call: bool = False, elements: int = 4) -> str:
-    """An all_reduce of all ranks in line 3, behind the custom call @c in line 2."""
+    """Returns an all_reduce of all ranks in line 3, after the custom call @c in line 2."""
     t = f"tensor<{elements}xf32>"
     first = f"stablehlo.custom_call @c(%x) : ({t}) -> {t}" if call else f"stablehlo.negate %x : {t}"
     return f"""func.func @main(%x: {t}) -> {t} {{
@@ -53,7 +53,7 @@ LOOP = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   }) : (tensor<4xf32>) -> tensor<4xf32>
   return %s : tensor<4xf32>
 }"""
-"""For ever in the process whose argument is ones, while the other waits for it."""
+"""Runs forever in the process whose argument is ones, while the other waits for it."""
 
 
 def compiled(ranks: int, call: Any = None, **options: Any) -> Any:
@@ -62,7 +62,7 @@ def compiled(ranks: int, call: Any = None, **options: Any) -> Any:
 
 
 def arguments(ranks: int, elements: int = 4) -> list[tuple[np.ndarray]]:
-    """Of each process its number."""
+    """Returns the number of each process."""
     return [(np.full(elements, rank, np.float32),) for rank in range(ranks)]
 
 
@@ -76,9 +76,9 @@ def later(seconds: float, what: Callable[[], object]) -> threading.Timer:
     return timer
 
 
-# ---------------------------------------------------------------------- what is left behind
+# ---------------------------------------------------------------------- leaked resources
 def children(pid: int | str = "self") -> set[int]:
-    """Processes that a process has started, without the one that multiprocessing keeps beside them."""
+    """Returns the processes that a process has started, except multiprocessing's helper."""
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
         found |= set(map(int, (task / "children").read_text().split()))
@@ -93,7 +93,7 @@ def command(pid: int) -> str:
 
 
 def resources() -> tuple[object, ...]:
-    """What this process has of the system's: processes, files, threads, segments with names, mappings of segments."""
+    """Returns the system resources of this process: processes, files, threads, named segments, mappings of segments."""
     gc.collect()
     maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "shlo_jit" in line and "memfd" in line]
     segments = [name for name in os.listdir("/dev/shm") if "shlo" in name]
@@ -102,8 +102,8 @@ def resources() -> tuple[object, ...]:
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """Around what gives back all that it takes of the system's."""
-    with compiled(2) as exe:  # what multiprocessing keeps for ever
+    """Checks that a block releases all system resources that it acquires."""
+    with compiled(2) as exe:  # resources that multiprocessing keeps forever
         exe(arguments(2))
     del exe
     before = resources()

@@ -1,7 +1,7 @@
-"""Run by itself, with eight devices: what JAX makes of shardings and of programs on global arrays, as an npz on stdout.
+"""Run as a script, with eight devices: prints JAX's results for shardings and programs on global arrays, as an npz.
 
-`texts` are programs by name, as JSON, with `<name>.<i>` for the results of the array X; `shardings`, as JSON too, are
-texts in words of Shardy and of XLA, with the parts' places.
+`texts` are programs by name, as JSON, with `<name>.<i>` for the results of the array X. `shardings`, as JSON too, are
+texts in the notations of Shardy and XLA, with the positions of the parts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ PROGRAMS = {
 
 
 def sharding(rng: random.Random) -> dict:
-    """A random sharding of a value, in words of Shardy and of XLA, and where each device's part begins and ends."""
+    """Returns a random sharding of a value, in the notations of Shardy and XLA, and start and end of each device's
+    part."""
     sizes = rng.choice(MESHES)
     axes = list(sizes)
     rng.shuffle(axes)

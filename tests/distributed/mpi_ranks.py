@@ -1,6 +1,6 @@
-"""What each process does in the tests of the transport `mpi`: `mpiexec -n 2 python mpi_ranks.py CASE FOLDER`.
+"""Work of each process in the tests of the transport `mpi`: `mpiexec -n 2 python mpi_ranks.py CASE FOLDER`.
 
-A case raises when something is not as it should be; what it returns is written to FOLDER/RANK for the test to compare.
+A case raises if a check fails. Its result is written to FOLDER/RANK for the test to compare.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ func.func @{name}(%x: {t}) -> {t} {{
 
 
 def every_op(m: int) -> str:
-    """Of tensor<2N x m>."""
+    """Returns a program on tensor<2N x m>."""
     rows = 2 * SIZE
     x, tall, wide, low = (
         f"tensor<{a}x{b}xf32>" for a, b in ((rows, m), (rows * SIZE, m), (rows, m * SIZE), (rows // SIZE, m))
@@ -71,7 +71,7 @@ func.func @main(%x: {x}) -> ({results}) {{
 
 
 def meaning(xs: list[np.ndarray], rank: int) -> list[np.ndarray]:
-    """Of `every_op`, by NumPy."""
+    """Returns the results of `every_op`, by NumPy."""
     place, group = GROUP.index(rank), [xs[r] for r in GROUP]
     return [
         np.sum(xs, 0),
@@ -95,21 +95,21 @@ def same(got: Any, want: list[np.ndarray]) -> None:
 
 # ---------------------------------------------------------------------- cases
 def matrix() -> str:
-    """Every op, of messages that go in one packet and of others, called in both ways."""
+    """Runs every op, with messages of one packet and larger ones, called in both ways."""
     for m in (3, 2500):
         exe = compiled(every_op(m))
-        for turn in range(12):  # more than messages that may be under way
-            rng = np.random.default_rng(turn)
+        for step in range(12):  # more than the maximum number of pending messages
+            rng = np.random.default_rng(step)
             xs = [rng.integers(-99, 99, (2 * SIZE, m)).astype(np.float32) for _ in range(SIZE)]
             same(exe.local(xs[RANK]), meaning(xs, RANK))
-            if turn % 4 == 0:
+            if step % 4 == 0:
                 for rank, got in enumerate(exe([(x,) for x in xs])):
                     same(got, meaning(xs, rank))
     return "fine"
 
 
 def loop() -> str:
-    """Ranks go through many messages of which only some must be waited for."""
+    """Runs ranks through many messages, of which only some must be waited for."""
     t, pair = "tensor<1500xf32>", f"dense<[[0, {LAST}]]> : tensor<1x2xi64>"
     exe = compiled(f"""
 func.func @main(%x: {t}) -> {t} {{
@@ -156,7 +156,7 @@ module attributes {{mhlo.num_partitions = {SIZE} : i32}} {{
 
 
 def refused(call: Any, *arguments: Any) -> str:
-    """What a call raises, in a line."""
+    """Returns the error of a call, as a line."""
     try:
         call(*arguments)
     except Exception as error:
@@ -225,7 +225,7 @@ def grid() -> str:
 
 
 def arguments() -> str:
-    """What does not fit is said before anything is sent: the next call is as if there had been none."""
+    """Checks that invalid arguments are reported before anything is sent: they do not affect the next call."""
     exe = compiled(all_reduce(4))
     said = [refused(exe, [(np.ones(3, np.float32),)] * SIZE), refused(exe, [()]), refused(exe.local)]
     same(exe.local(np.ones(4, np.float32)), list(np.full(4, SIZE, np.float32)))
@@ -233,7 +233,7 @@ def arguments() -> str:
 
 
 def variable() -> str:
-    """SHLO_JIT_TRANSPORT is the default where there are several processes."""
+    """SHLO_JIT_TRANSPORT is the default if there are several processes."""
     os.environ["SHLO_JIT_TRANSPORT"] = "mpi"
     exe = shlo_jit.compile(all_reduce(4), num_partitions=SIZE)
     return repr(exe)

@@ -13,7 +13,8 @@ WORDS = ["add", "maximum", "minimum"]
 
 
 class RandomProgram:
-    """Of `count` collective ops on replicas x partitions processes. All values are i32, whose sums have one result."""
+    """`count` collective ops on replicas x partitions processes. All values are i32, whose sums are exact in any
+    order."""
 
     def __init__(self, seed: int, count: int, replicas: int, partitions: int) -> None:
         self.rng = random.Random(seed)
@@ -44,7 +45,7 @@ class RandomProgram:
         self.collectives += bool(found)
 
     def cut(self, count: int, *, uneven: bool = False, partial: bool = False) -> Groups:
-        """Ids up to `count` in groups."""
+        """Returns ids up to `count` in groups."""
         ids = self.rng.sample(range(count), count)
         if partial:
             ids = ids[: self.rng.randint(1, count)]
@@ -55,17 +56,18 @@ class RandomProgram:
         return [ids[i : i + size] for i in range(0, len(ids), size)]
 
     def shared(self, *, uneven: bool = False) -> tuple[Groups, str, int]:
-        """Groups of an op that knows all strategies, what says which, and how many processes the first group has."""
+        """Returns groups of an op that supports all strategies, the strategy's attributes, and the size of the first
+        group."""
         more = self.rng.choice(["", CROSS_PARTITION, GLOBAL])
         groups = self.cut(self.replicas * (self.partitions if more == GLOBAL else 1), uneven=uneven)
         return groups, more, len(groups[0]) * (self.partitions if more == CROSS_PARTITION else 1)
 
     def crossing(self, *, partial: bool = False) -> tuple[Groups, str]:
-        """Groups across replicas or partitions."""
+        """Returns groups across replicas or partitions."""
         more = self.rng.choice(["", CROSS_PARTITION])
         return self.cut(self.partitions if more else self.replicas, partial=partial), more
 
-    # ------------------------------------------------------------------ ops: what they give, nothing where they don't fit
+    # ------------------------------------------------------------------ ops: their results, nothing if they don't fit
     def reduced(self, x: Name) -> list[Name]:
         groups, more, _ = self.shared(uneven=True)
         others = [v for v in self.values[-8:] if self.rng.random() < 0.2]

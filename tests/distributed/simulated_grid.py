@@ -1,4 +1,5 @@
-"""Programs on a grid of processes by the reference interpreter: a thread each, which meet at collective ops."""
+"""Runs programs on a grid of processes by the reference interpreter: a thread each, which exchange at collective
+ops."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from shlo_jit.reference.interpreter import Interpreter, Regions
 
 
 class Process(Interpreter):
-    """One process; what it hands over at a collective op lies in `table`, which all have."""
+    """One process. Its operands of a collective op are in `table`, which all processes share."""
 
     def __init__(self, module: Module, number: int, barrier: threading.Barrier, table: list[Any]):
         super().__init__(module)
@@ -52,7 +53,7 @@ class Process(Interpreter):
         return total
 
     def exchange(self, mine: Any) -> list[Any]:
-        """What every process hands over."""
+        """Returns the operands of every process."""
         self.table[self.number] = mine
         self.barrier.wait(20)
         found = list(self.table)
@@ -61,7 +62,7 @@ class Process(Interpreter):
 
 
 def run_local(program: LocalProgram, arrays: list[np.ndarray], processes: int) -> list[np.ndarray]:
-    """The whole results of a program of whole arguments."""
+    """Returns the whole results of a program, given whole arguments."""
     barrier, table = threading.Barrier(processes), [None] * processes
 
     def one(number: int) -> tuple[np.ndarray, ...]:

@@ -1,4 +1,4 @@
-"""Programs of shard_map give what XLA gives on as many devices of this host."""
+"""Programs of shard_map give the results of XLA on as many devices of this host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ["psum", "gathered", "scattered", "exchanged", "moved", "looped", "scann
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs and XLA's results are."""
+    """Folder with the programs and XLA's results."""
     pytest.importorskip("jax")
     found = tmp_path_factory.mktemp("xla")
     script = Path(__file__).with_name("xla_programs.py")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from collective_programs import Writer, assert_same, check, of_all, type_text
+from collective_programs import Writer, arguments_of_ranks, assert_same, check, type_text
 
 import shlo_jit
 from shlo_jit.errors import WorkerError
@@ -15,7 +15,7 @@ ADD = """({
   stablehlo.return %s : tensor<f32>
 })"""
 EXTENTS = [3, 5000]
-"""Inline and in place."""
+"""Inline messages, and messages that are read in place."""
 
 
 def reduced(name: str, x: str, t: str, groups: str, more: str = "") -> str:
@@ -24,13 +24,13 @@ def reduced(name: str, x: str, t: str, groups: str, more: str = "") -> str:
 
 
 def vectors(seed: int, extent: int) -> list[np.ndarray]:
-    """One for each of four ranks."""
-    return [own[0] for own in of_all(seed, 4, [Writer().argument((extent,), "f32")])]
+    """Returns a vector for each of four ranks."""
+    return [own[0] for own in arguments_of_ranks(seed, 4, [Writer().argument((extent,), "f32")])]
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-def test_as_many_turns_as_a_group_agrees_on(transport: str, extent: int) -> None:
-    """Groups take different numbers of turns; the condition asks the group, too."""
+def test_trip_counts_that_a_group_agrees_on(transport: str, extent: int) -> None:
+    """Groups have different trip counts; the condition communicates in the group, too."""
     t = type_text((extent,), "f32")
     text = f"""func.func @main(%x: {t}, %d: tensor<f32>, %limit: tensor<f32>) -> ({t}, tensor<i32>) {{
       %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -63,7 +63,7 @@ def test_as_many_turns_as_a_group_agrees_on(transport: str, extent: int) -> None
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_groups_take_different_branches(transport: str, extent: int) -> None:
-    """What a branch holds meets those that take it as well: so many ops in one, more in the other."""
+    """Ops in a branch communicate among the ranks that take it: some ops in one, more in the other."""
     t = type_text((extent,), "f32")
     first = reduced("%p", "%x", t, "[[0, 1], [2, 3]]")
     more = "\n".join(reduced(f"%w{i + 1}", f"%w{i}", t, "[[0, 1], [2, 3]]") for i in range(12))
@@ -110,7 +110,7 @@ def test_a_branch_that_some_of_a_group_do_not_take_is_an_error() -> None:
 
 @pytest.mark.parametrize("count", [30, pytest.param(600, marks=pytest.mark.slow)])
 def test_long_programs(count: int) -> None:
-    """Of several parts; over threads and processes the same."""
+    """A program of several parts has the same results over threads and processes."""
     p = Writer()
     x = y = p.argument((4, 6), "f32")
     everybody = [[1, 0, 2]]
@@ -120,14 +120,14 @@ def test_long_programs(count: int) -> None:
         y = p.elementwise("add", y, x)
         y = p.elementwise("remainder", y, x)
     p.give(y)
-    arguments = [tuple(np.abs(x) + 1 for x in own) for own in of_all(2, 3, [x])]
+    arguments = [tuple(np.abs(x) + 1 for x in own) for own in arguments_of_ranks(2, 3, [x])]
     for transport in ("threads", "processes"):
         check(p.text(), arguments, 3, 1, transport)
 
 
 @pytest.mark.parametrize("extent", [3, pytest.param(5000, marks=pytest.mark.slow)])
 def test_chains(extent: int) -> None:
-    """Of one op a few hundred times, of each kind: what LLVM makes of a function grows with it."""
+    """Chains of one op a few hundred times, of each kind: LLVM's work on a function grows with its size."""
     groups = [[1, 0]]
     p = Writer()
     x = p.argument((4, extent), "f32")
@@ -142,7 +142,7 @@ def test_chains(extent: int) -> None:
         for _ in range(120):
             y = write(y)
         p.give(y)
-    check(p.text(), of_all(4, 2, [x]), 2, 1, "threads")
+    check(p.text(), arguments_of_ranks(4, 2, [x]), 2, 1, "threads")
 
 
 def test_more_operands_than_a_message_has_room_for() -> None:
@@ -151,12 +151,12 @@ def test_more_operands_than_a_message_has_room_for() -> None:
     for _ in range(3):
         ys = p.all_reduce(ys, "add", [[0, 1]])
     p.give(*ys)
-    check(p.text(), of_all(5, 2, xs), 2, 1, "threads")
+    check(p.text(), arguments_of_ranks(5, 2, xs), 2, 1, "threads")
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_called_functions(transport: str, extent: int) -> None:
-    """A function that stays one, since written out it would be too much."""
+    """A function that is not inlined, since that would be too large."""
     t = type_text((extent,), "f32")
     lines, last = [], "%x"
     for i in range(40):

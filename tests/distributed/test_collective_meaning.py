@@ -1,4 +1,4 @@
-"""What every collective op gives, by the specification's words, over element types, sizes, dimensions and groups."""
+"""Results of every collective op, by the specification, over element types, sizes, dimensions and groups."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
-from collective_programs import CROSS_PARTITION, GLOBAL, Writer, check, of_all
+from collective_programs import CROSS_PARTITION, GLOBAL, Writer, arguments_of_ranks, check
 
 PAIRS = [[0, 2], [2, 3]]
-"""0 hears from nobody, nor does 1."""
+"""Pairs from which neither 0 nor 1 receives."""
 GROUPS = [[2, 0], [3, 1]]
 FLOATS = ["f32", "f64", "bf16", "f16", "f8E4M3FN", "f8E5M2"]
 DTYPES = [*FLOATS, "i8", "i32", "ui64", "i1", "c64", "i4"]
 
 
 def words_for(dtype: str) -> list[str]:
-    """Ops that reduce."""
+    """Returns the ops that reduce a dtype."""
     if dtype == "i1":
         return ["and", "or", "add", "xor"]
     return {"c64": ["add", "multiply"]}.get(dtype) or [
@@ -26,7 +26,7 @@ def words_for(dtype: str) -> list[str]:
 
 
 def every_op(shape: tuple[int, ...], dtype: str) -> Writer:
-    """Of a shape whose first extent two ranks can share."""
+    """Writes every op, of a shape whose first extent two ranks can share."""
     p = Writer()
     x, y, roots = p.argument(shape, dtype), p.argument(shape, dtype), p.argument((2,), "i32")
     words = words_for(dtype)
@@ -45,9 +45,9 @@ def every_op(shape: tuple[int, ...], dtype: str) -> Writer:
 
 
 def with_roots(seed: int, p: Writer, groups: list[list[int]]) -> list[tuple[np.ndarray, ...]]:
-    """Arguments, of which the last are roots: the same in a group."""
+    """Returns arguments, the last of which are roots: the same in a group."""
     rng = np.random.default_rng(seed)
-    arguments = of_all(seed, sum(map(len, groups)), p.arguments[:-1])
+    arguments = arguments_of_ranks(seed, sum(map(len, groups)), p.arguments[:-1])
     roots = {r: rng.integers(0, len(g), p.arguments[-1].shape).astype(np.int32) for g in groups for r in g}
     roots |= {r: roots[g[0]] for g in groups for r in g}
     return [(*own, roots[r]) for r, own in enumerate(arguments)]
@@ -93,14 +93,14 @@ def test_every_op_of_every_dtype_and_size(dtype: str, shape: tuple[int, ...], tr
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 def test_sizes_that_no_count_of_ranks_divides(ranks: int) -> None:
-    """Parts of ranks are uneven, or none at all."""
+    """Parts of ranks are uneven, or empty."""
     p = Writer()
     xs = [p.argument((n,), "f32") for n in (1, 7, 2048, 2049, 4111, 70001)]
     everybody = [list(range(ranks))]
     for x in xs:
         p.give(*p.all_reduce([x], "add", everybody), p.all_gather(x, 0, everybody))
     p.give(*p.all_reduce(xs, "maximum", everybody))
-    check(p.text(), of_all(4, ranks, xs), ranks, 1, "threads")
+    check(p.text(), arguments_of_ranks(4, ranks, xs), ranks, 1, "threads")
 
 
 def test_every_pair_of_dimensions(transport: str) -> None:
@@ -111,7 +111,7 @@ def test_every_pair_of_dimensions(transport: str) -> None:
     for d in range(3):
         p.give(p.all_gather(x, d, GROUPS), p.reduce_scatter(x, "add", d, GROUPS))
         p.give(p.reduce_scatter(p.all_gather(x, d, [[3, 1, 0, 2]]), "maximum", d, [[1, 0, 3, 2]]))
-    check(p.text(), of_all(5, 4, [x]), 4, 1, transport)
+    check(p.text(), arguments_of_ranks(5, 4, [x]), 4, 1, transport)
 
 
 @pytest.mark.parametrize("extent", [5, 1500])
@@ -141,7 +141,7 @@ def test_strategies(transport: str, extent: int) -> None:
     for more in ("", CROSS_PARTITION):
         p.give(*p.reduce([x], "add", [[1, 0]], more), *p.reduce([x], "add", [[0]], more))
     p.give(*p.reduce([x], "add", [[1, 2, 0]], GLOBAL), p.id("replica"), p.id("partition"))
-    check(p.text(), of_all(6, 4, [x]), 2, 2, transport)
+    check(p.text(), arguments_of_ranks(6, 4, [x]), 2, 2, transport)
 
 
 @pytest.mark.parametrize("extent", [3, 3000])
@@ -154,14 +154,14 @@ def test_uneven_groups_and_subsets(transport: str, extent: int) -> None:
         p.give(*p.broadcast([x, y], groups), *p.reduce([x, y], "add", groups))
     for pairs in ([[0, 1], [1, 2], [2, 3], [3, 0]], [[3, 3]], [[0, 3], [2, 2]], [[1, 0]]):
         p.give(*p.permute([x, y], pairs))
-    check(p.text(), of_all(7, 4, [x, y]), 4, 1, transport)
+    check(p.text(), arguments_of_ranks(7, 4, [x, y]), 4, 1, transport)
 
 
 def test_roots_outside_a_group_are_kept_within_it() -> None:
     p = Writer()
     x, roots = p.argument((3,), "f32"), p.argument((1,), "i32")
     p.give(*p.broadcast([x], [[0, 1, 2]], roots=roots), *p.reduce([x], "add", [[0, 1, 2]], roots=roots))
-    arguments = of_all(8, 3, [x])
+    arguments = arguments_of_ranks(8, 3, [x])
     for given, kept in ((-7, 0), (99, 2)):
         check_arguments = [(own[0], np.full(1, given, np.int32)) for own in arguments]
         meant = [(own[0], np.full(1, kept, np.int32)) for own in arguments]
@@ -170,7 +170,7 @@ def test_roots_outside_a_group_are_kept_within_it() -> None:
 
 @pytest.mark.parametrize("row", [1, 700])
 def test_ragged_all_to_all(transport: str, row: int) -> None:
-    """Two updates for each member; a row goes nowhere, and rows of the output stay as they were."""
+    """Sends two updates to each member; one row is not sent, and rows of the output stay as they were."""
     p = Writer()
     x, out = p.argument((9, row), "f32"), p.argument((16, row), "f32")
     tables = [p.argument((6,), "i32") for _ in range(4)]
@@ -178,10 +178,10 @@ def test_ragged_all_to_all(transport: str, row: int) -> None:
     sizes = np.array([[1, 2, 0, 3, 2, 1], [2, 0, 1, 1, 1, 4], [0, 0, 3, 1, 4, 1]])
     order = [2, 0, 1]
     arguments = []
-    for rank, own in enumerate(of_all(9, 3, [x, out])):
+    for rank, own in enumerate(arguments_of_ranks(9, 3, [x, out])):
         i = order.index(rank)
         starts = np.concatenate([[0], np.cumsum(sizes[i])[:-1]])
-        before = sizes[:i].reshape(-1, 3, 2).sum((0, 2))  # rows that others send to each member, who come first
+        before = sizes[:i].reshape(-1, 3, 2).sum((0, 2))  # rows that earlier ranks send to each member
         targets = (before[:, None] + np.stack([np.zeros(3, int), sizes[i].reshape(3, 2)[:, 0]], 1)).reshape(-1)
         received = sizes.reshape(3, 3, 2)[:, i].reshape(-1)
         arguments.append((*own, *(np.array(t, np.int32) for t in (starts, sizes[i], targets, received))))
@@ -197,4 +197,4 @@ def test_regions_of_more_than_arithmetic(word: str, dtype: str) -> None:
     p.give(*p.all_reduce([x, y], word, GROUPS), *p.all_reduce([x], word, [[3, 1, 0, 2]]))
     p.give(p.reduce_scatter(x, word, 0, GROUPS), p.reduce_scatter(x, word, 1, [[2], [0], [3], [1]]))
     p.give(p.reduce_scatter(x, word, 1, GROUPS))
-    check(p.text(), of_all(3, 4, p.arguments), 4, 1, "threads")
+    check(p.text(), arguments_of_ranks(3, 4, p.arguments), 4, 1, "threads")

@@ -1,4 +1,4 @@
-"""Processes that die, raise, stop answering or do not agree: an error that says so in time, and nothing is left behind."""
+"""Processes that die, raise, hang or disagree: an error reports it in time, and no resources leak."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def failing(exe: Any, error: type[Exception] = WorkerError, ranks: int = 3, within: float = SOON) -> Any:
-    """The error of a call; the next call says that there are no processes any more."""
+    """Returns the error of a call; the next call reports that there are no processes any more."""
     begun = time.monotonic()
     with pytest.raises(error) as caught:
         exe(arguments(ranks))
@@ -78,7 +78,7 @@ def test_a_death_says_where_the_rank_met_others_last() -> None:
         del exe, error
 
 
-def test_a_death_is_noticed_where_nobody_may_ask_for_exit_codes() -> None:
+def test_a_death_is_noticed_without_exit_codes() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with nothing_left():
@@ -130,7 +130,7 @@ def test_a_worker_that_is_stopped_is_lost_after_the_time_out(is_idle: bool) -> N
             stop.join()
         error = failing(exe, WorkerTimeoutError)
         stop.join()
-        text = r"rank [02] is at all_reduce of f32\[4\] \(line 3\), and rank 1, .*, did not get on for 1.5 s"
+        text = r"rank [02] is at all_reduce of f32\[4\] \(line 3\), and rank 1, .*, made no progress for 1.5 s"
         assert re.fullmatch(text, str(error))
         assert (error.rank, error.op, error.place) == (1, "all_reduce", "line 3")
         del exe, error, stop
@@ -144,7 +144,7 @@ def test_an_endless_custom_call_is_ended_after_the_time_out() -> None:
         del error
 
 
-def test_a_rank_that_nobody_waits_for_is_lost_too() -> None:
+def test_a_rank_that_no_other_waits_for_is_lost_too() -> None:
     text = meeting(2, call=True).partition("%r =")[0] + "return %y : tensor<4xf32>\n}"
     exe = shlo_jit.compile(text, num_replicas=2, custom_calls={"c": failing_calls.loops}, time_out=1.0)
     error = failing(exe, WorkerTimeoutError, ranks=2)
@@ -158,7 +158,7 @@ def permute(result: str, operand: str, source: int, target: int) -> str:
 
 
 def test_the_rank_that_is_blamed_is_the_one_that_all_wait_for_in_the_end() -> None:
-    """Rank 0 waits for 1, and that for 2."""
+    """Rank 0 waits for 1, and 1 waits for 2."""
     bodies = (
         [permute("r", "x", 1, 0)],
         [permute("y", "x", 2, 1), permute("r", "y", 1, 0)],
@@ -179,7 +179,7 @@ def test_the_rank_that_is_blamed_is_the_one_that_all_wait_for_in_the_end() -> No
         error = failing(exe, WorkerTimeoutError)
     assert (error.rank, error.op) == (2, "collective_permute")
     assert "rank 2, before its first collective op," in str(error)
-    for thread in threading.enumerate():  # it leaves when its call has come back
+    for thread in threading.enumerate():  # it leaves when its call has returned
         if thread.name == "shlo_jit-2":
             thread.join(SOON)
             assert not thread.is_alive()
@@ -304,7 +304,7 @@ def test_closing_stops_the_call_of_another_thread() -> None:
 
 
 def test_a_fork_has_no_processes_and_ends_none() -> None:
-    """The fork exits as a script does, with all that is to be done then."""
+    """The fork exits as a script does, with all exit handlers."""
     script = """
 import os, sys
 from failing_programs import arguments, compiled
@@ -327,7 +327,7 @@ if __name__ == "__main__":
     assert "forked" in message and value == "-1.0"
 
 
-# ---------------------------------------------------------------------- beginnings that fail
+# ---------------------------------------------------------------------- failed starts
 def test_a_start_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 3.0)
     with nothing_left(), pytest.raises(ExecutionError, match=r"rank 1.*start.*3 s"):
@@ -428,7 +428,7 @@ def test_custom_calls_of_a_script_without_a_guard_are_an_error_that_says_so() ->
     last = errors.strip().rpartition("\n")[2]
     assert "rank 1" in last and "exit code 1" in last
     assert "under `if __name__ == '__main__':`" in last
-    assert "just starting" in errors
+    assert "still starting" in errors
 
 
 @pytest.mark.parametrize("how", ["stdin", "argument"])
@@ -438,7 +438,7 @@ def test_custom_calls_of_no_file_are_an_error(how: str) -> None:
     assert "TypeError: custom_calls: " in errors and "__main__" in errors
 
 
-def test_daemonic_processes_are_told_that_they_cannot() -> None:
+def test_daemonic_processes_get_an_error() -> None:
     script = """
 import multiprocessing
 from failing_programs import compiled
@@ -501,7 +501,7 @@ def test_workers_end_with_a_parent_that_is_killed(number: int) -> None:
 # ---------------------------------------------------------------------- many
 @pytest.mark.slow
 def test_killed_at_any_time() -> None:
-    """200 calls, in each of which a worker is killed: at a random time, of a random rank."""
+    """Runs 200 calls, in each of which a worker is killed: at a random time, of a random rank."""
     rng = np.random.default_rng(7)
     compiled(4).close()
     with nothing_left():
@@ -537,7 +537,7 @@ def test_calls_go_on_where_parts_of_their_number_begin_again(last: int, transpor
 def test_ranks_that_sleep_at_every_step_are_woken(
     patience: tuple[int, int], transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a lost wake-up: each would cost 50 ms."""
+    """No wake-up is lost: each would cost 50 ms."""
     monkeypatch.setattr(tuning, "MEETING_PATIENCE", patience)
     monkeypatch.setattr(tuning, "CROWDED_PATIENCE", patience)
     with compiled(3, transport=transport) as exe:

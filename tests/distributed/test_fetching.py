@@ -1,4 +1,4 @@
-"""Arguments that stay in the memory of the process that calls, and ranks that read them there."""
+"""Arguments that stay in the memory of the calling process, and ranks that read them there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from collective_programs import Name, Writer, assert_same, meaning, of_all
+from collective_programs import Name, Writer, arguments_of_ranks, assert_same, meaning
 from guarded import NONE, Pages, guarded, protect, read_only
 
 import shlo_jit
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets
 GROUP = [[0, 1, 2]]
 RING = [[0, 1], [1, 2], [2, 0]]
 EXTENT = 30_003
-"""Of a message that goes not inline, which no block of a reduction divides."""
+"""Extent of a message that is not inline, and that no block of a reduction divides."""
 
 
 def every_op(dtype: str) -> Writer:
-    """Each op on an argument of its own, and one that several read."""
+    """Writes each op on a separate argument, and one argument that several ops read."""
     p = Writer()
 
     def x() -> Name:
@@ -43,10 +43,10 @@ def every_op(dtype: str) -> Writer:
 def test_all_ops_read_what_lies_against_inaccessible_pages(
     dtype: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not stays:  # as where the system does not allow it
+    if not stays:  # as if the system did not permit it
         monkeypatch.setattr(distributed, "_staying", lambda team, rank: set())
     p = logical() if dtype == "i1" else every_op(dtype)
-    given = of_all(3, 3, p.arguments)
+    given = arguments_of_ranks(3, 3, p.arguments)
     want = meaning(p.text(), given, 3, 1)
     with shlo_jit.compile(p.text(), num_replicas=3, time_out=20.0) as exe:
         for place in (guarded, read_only):
@@ -79,17 +79,17 @@ def test_who_reads_an_argument() -> None:
     with shlo_jit.compile(p.text(), num_replicas=3) as exe:
         program = exe._team.crew.programs[0]
         assert list(program.readers) == readers
-        arguments = of_all(0, 3, p.arguments)
+        arguments = arguments_of_ranks(0, 3, p.arguments)
         assert_same(exe(arguments), meaning(p.text(), arguments, 3, 1))
 
 
 def test_programs_that_differ_fetch_nothing_from_each_other() -> None:
-    """What one leaves with the caller, the other may not know how to reach."""
+    """A rank may be unable to access arguments that another one leaves in the caller's memory."""
     first, second = Writer("first"), Writer("second")
     a, b = first.argument((EXTENT,), "f32"), second.argument((EXTENT,), "f32")
     first.give(*first.all_reduce([a], "add", [[0, 1]]))
     second.give(*second.all_reduce([second.elementwise("negate", b)], "add", [[0, 1]]))
-    x, y = of_all(0, 2, [a])
+    x, y = arguments_of_ranks(0, 2, [a])
     with shlo_jit.compile(first.text() + second.text(), programs=[["first"], ["second"]]) as exe:
         assert [program.readers for program in exe._team.crew.programs] == [(Reader.OTHERS,), (Reader.RANK,)]
         assert_same(exe([x, y]), [[x[0] - y[0]]] * 2)
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_an_error_that_says_so() -> None:
     hidden = pages.view(0, 4 * EXTENT).view(np.float32)
     with shlo_jit.compile(p.text(), num_replicas=2, time_out=20.0) as exe:
         ones = np.ones(EXTENT, np.float32)
-        assert_same(exe([(hidden,), (ones,)]), [[0 * ones], [ones]])  # nobody reads that of rank 0
+        assert_same(exe([(hidden,), (ones,)]), [[0 * ones], [ones]])  # no rank reads that of rank 0
         protect(pages.address, pages.nbytes, NONE)
         with pytest.raises(WorkerError, match="rank 1: .*read"):
             exe([(ones,), (hidden,)])

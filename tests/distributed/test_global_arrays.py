@@ -1,4 +1,4 @@
-"""Programs on global arrays: the local program as text, that it means the same, and what is refused, with its line."""
+"""Programs on global arrays: the local program as text, its meaning, and refusals with their line."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ SUMMANDS = {
         X[:2],
     ),
 }  # fmt: skip
-"""As CASES, with values of which the devices have summands along "x"."""
+"""Programs as in CASES, with values of which the devices have summands along "x"."""
 
 
 @pytest.mark.parametrize("name", SUMMANDS)
@@ -169,7 +169,7 @@ def test_summands(name: str) -> None:
 
 
 def test_sub_axes() -> None:
-    """Of an axis of four devices, the minor half: devices 0 and 2 have the first part."""
+    """The minor half of an axis of four devices: devices 0 and 2 have the first part."""
     text = (
         program(f"{manual('%0', '%x')}\n  return %0 : {G}")
         .replace('"x"=2, "y"=2', '"x"=4')
@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[str, type[StableHLOError], str, int]] = {
     "twice": (GOOD.replace('[{"x"}, {}]', '[{"x"}, {"x"}]'), VerifyError, "axis 'x' is used twice in one sharding", 4),
     "cut wrong": (GOOD.replace('[{"x"}', '[{"x":(1)3}'), VerifyError, "axis 'x' of size 2 cannot be cut into 1 x 3", 4),
     "order": (GOOD.replace('[{"x"}', '[{"y", "x"}'), VerifyError, "manual axes come first; 'y' is not manual", 4),
-    "rank": (GOOD.replace('[{"x"}, {}]', '[{"x"}]'), VerifyError, "operand 0 is tensor<4x4xf32>, but its sharding is one of rank 1", 4),
+    "rank": (GOOD.replace('[{"x"}, {}]', '[{"x"}]'), VerifyError, "operand 0 is tensor<4x4xf32>, but its sharding has rank 1", 4),
     "uneven": (GOOD.replace("4x4x", "5x4x"), UnsupportedError, "operand 0: dimension 0 has size 5, which cannot be cut into 2 equal parts", 4),
     "unknown": (GOOD.replace("4x4x", "?x4x"), UnsupportedError, "operand 0 has unknown dimensions", 4),
     "type": (GOOD.replace("2x4x", "1x4x"), VerifyError, "operand 0: a part should be tensor<2x4xf32> by its sharding, got tensor<1x4xf32>", 4),
@@ -253,7 +253,7 @@ def custom(sharding: str) -> str:
             "its sharding has 8 devices, but the program is compiled for 4 partitions",
         ),
         ("{devices=[0,4]<=[4]}", UnsupportedError, "its sharding has 0 devices"),
-        ("{devices=[4]<=[4]}", VerifyError, "is one of rank 1, the value's rank is 2"),
+        ("{devices=[4]<=[4]}", VerifyError, "has rank 1, but the value has rank 2"),
         ("{devices=[4,1]0,1,2,2}", VerifyError, "should name each of 4 devices once"),
         ("{devices=[4,1]<=[2,2]T(0,0)}", VerifyError, "should name each of 4 devices once"),
         ("{devices=[4,1]<=[100000000000]}", VerifyError, "should name each of 4 devices once"),

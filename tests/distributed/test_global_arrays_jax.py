@@ -1,4 +1,4 @@
-"""Shardings and programs on global arrays as JAX writes them, against what JAX makes of them on eight devices."""
+"""Shardings and programs on global arrays as JAX writes them, compared with JAX's results on eight devices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def found() -> Any:
 
 
 def places(tiles: TileAssignment, shape: tuple[int, ...]) -> list[list[list[int]]]:
-    """Where each device's part begins and ends."""
+    """Returns start and end of each device's part."""
     part = tiles.part_shape(shape)
     every = [tiles.device_tile(d) for d in range(8)]
     return [[[at * n, (at + 1) * n] for at, n in zip(tile, part, strict=True)] for tile in every]

@@ -1,4 +1,4 @@
-"""Calls of programs on several processes: programs that differ, options and arguments that do not fit, and when."""
+"""Calls of programs on several processes: programs that differ, and invalid options and arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collective_programs import Writer, assert_same, of_all
+from collective_programs import Writer, arguments_of_ranks, assert_same
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError
@@ -23,7 +23,7 @@ def pair_text(name: str = "main") -> str:
 
 
 def test_programs_of_different_numbers_of_ops_and_arguments(transport: str) -> None:
-    """Three programs meet where their groups do: one reduces twice, one beside much else, one is alone."""
+    """Three programs communicate where their groups do: one reduces twice, one with much other work, one is alone."""
     first, second, alone = Writer("first"), Writer("second"), Writer("alone")
     groups = [[0, 2], [1]]
     x = first.argument((5000,), "f32")
@@ -35,7 +35,7 @@ def test_programs_of_different_numbers_of_ops_and_arguments(transport: str) -> N
     second.give(once, twice, b, second.id("replica"))
     alone.give(alone.id("replica"))
     text = first.text() + second.text() + alone.text()
-    (own,), (p, q, r) = of_all(0, 1, [x])[0], of_all(1, 1, [a, b, c])[0]
+    (own,), (p, q, r) = arguments_of_ranks(0, 1, [x])[0], arguments_of_ranks(1, 1, [a, b, c])[0]
     total = own + (p + q - r)
     programs = [["first"], ["alone"], ["second"]]
     with shlo_jit.compile(text, programs=programs, transport=transport, time_out=20.0) as exe:
@@ -113,7 +113,7 @@ def test_calls_of_two_threads_come_one_at_a_time() -> None:
             caller.start()
         for caller in callers:
             caller.join()
-        refused = "another thread is in a call; calls of several processes come one at a time"
+        refused = "another thread is in a call; calls of several processes run one at a time"
         assert len(outcomes) == 900
         assert [2.0, 2.0, 2.0] in outcomes
         assert all(o in ([2.0, 2.0, 2.0], refused) for o in outcomes)
@@ -138,7 +138,7 @@ def test_a_forked_process_has_no_ranks(transport: str) -> None:
 
 
 def test_queues_of_every_process(transport: str) -> None:
-    """Each process has infeed and outfeed of its own, and channels to the host."""
+    """Each process has a separate infeed and outfeed, and channels to the host."""
     text = """func.func @main() -> tensor<2xf32> {
       %t = stablehlo.create_token : !stablehlo.token
       %x, %u = "stablehlo.infeed"(%t) {infeed_config = ""} : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)

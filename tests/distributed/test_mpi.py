@@ -1,4 +1,4 @@
-"""The transport `mpi`, by what `mpi_ranks.py` does in the processes that mpiexec starts; and without MPI."""
+"""The transport `mpi`, by the cases of `mpi_ranks.py` in the processes that mpiexec starts; and without MPI."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNTS = [2, 4]
 
 @functools.cache
 def command() -> list[str]:
-    """mpiexec, with what it needs to start more processes than CPUs, as any user."""
+    """Returns the command mpiexec, with options that permit more processes than CPUs, and any user."""
     assert MPIEXEC is not None
     version = subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=True).stdout
     is_open = "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version
@@ -39,8 +39,8 @@ def start(n: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
-def said(case: str, n: int, folder: Path) -> list[str]:
-    """What each process has to say of a case."""
+def outputs(case: str, n: int, folder: Path) -> list[str]:
+    """Returns the output of each process in a case."""
     ended = start(n, str(Path(__file__).with_name("mpi_ranks.py")), case, str(folder))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return [(folder / str(rank)).read_text() for rank in range(n)]
@@ -50,15 +50,15 @@ def said(case: str, n: int, folder: Path) -> list[str]:
 @pytest.mark.parametrize("n", COUNTS)
 @pytest.mark.parametrize("case", ["matrix", "loop", "global_arrays"])
 def test_results(case: str, n: int, tmp_path: Path) -> None:
-    assert said(case, n, tmp_path) == ["fine"] * n
+    assert outputs(case, n, tmp_path) == ["fine"] * n
 
 
 @with_mpi
 @pytest.mark.parametrize("n", COUNTS)
 @pytest.mark.parametrize(("case", "what"), [("mismatch", "f32[4]"), ("large_mismatch", "f32[40000]")])
 def test_processes_that_do_not_agree(case: str, what: str, n: int, tmp_path: Path) -> None:
-    """All say the same of two of them, whichever noticed first."""
-    texts, at = said(case, n, tmp_path), re.escape(f"all_reduce of {what}")
+    """All report the same disagreement of two of them, whichever noticed it first."""
+    texts, at = outputs(case, n, tmp_path), re.escape(f"all_reduce of {what}")
     assert len(set(texts)) == 1
     found = re.fullmatch(
         rf"WorkerError: the processes do not agree: rank (\d) is at {at} \(line (\d+)\), "
@@ -74,7 +74,7 @@ def test_processes_that_do_not_agree(case: str, what: str, n: int, tmp_path: Pat
 @with_mpi
 @pytest.mark.parametrize("n", COUNTS)
 def test_a_rank_that_ends_without_an_op(n: int, tmp_path: Path) -> None:
-    texts = said("ended_early", n, tmp_path)
+    texts = outputs("ended_early", n, tmp_path)
     assert len(set(texts)) == 1
     assert texts[0].startswith("WorkerError: the processes do not agree: rank ")
     assert texts[0].endswith(f" is at all_reduce of f32[4] (line 4), but rank {n - 1} has ended its program without it")
@@ -84,39 +84,39 @@ def test_a_rank_that_ends_without_an_op(n: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("n", COUNTS)
 def test_what_a_custom_call_raises(n: int, tmp_path: Path) -> None:
     assert (
-        said("raises", n, tmp_path)
+        outputs("raises", n, tmp_path)
         == [f"WorkerError: rank {n - 1} is at custom_call @mine (line 3): KeyError: 'oops'"] * n
     )
 
 
 @with_mpi
 def test_a_rank_that_is_late(tmp_path: Path) -> None:
-    text = "rank 0 is at all_reduce of f32[40000] (line 4), and rank 1 did not get on for 1 s"
-    assert said("late", 2, tmp_path) == [f"WorkerTimeoutError: {text}"] * 2
+    text = "rank 0 is at all_reduce of f32[40000] (line 4), and rank 1 made no progress for 1 s"
+    assert outputs("late", 2, tmp_path) == [f"WorkerTimeoutError: {text}"] * 2
 
 
 @with_mpi
 def test_a_rank_that_does_not_come(tmp_path: Path) -> None:
-    text = "rank 0 is at all_reduce of f32[4] (line 4), and rank 1 did not get on for 1 s"
-    assert said("absent", 2, tmp_path) == [f"WorkerTimeoutError: {text}", "did not come"]
+    text = "rank 0 is at all_reduce of f32[4] (line 4), and rank 1 made no progress for 1 s"
+    assert outputs("absent", 2, tmp_path) == [f"WorkerTimeoutError: {text}", "did not come"]
 
 
 @with_mpi
 def test_programs_that_are_not_the_same(tmp_path: Path) -> None:
     text = "ExecutionError: transport='mpi': rank {} has compiled another program than rank {}"
-    assert said("other_program", 2, tmp_path) == [text.format(1, 0), text.format(0, 1)]
+    assert outputs("other_program", 2, tmp_path) == [text.format(1, 0), text.format(0, 1)]
 
 
 @with_mpi
 def test_grids_of_another_size(tmp_path: Path) -> None:
     grid = "num_replicas * num_partitions is 2 * 3 = 6"
     text = f"ValueError: transport='mpi': {grid}, but MPI has started 2 processes: run it by mpiexec -n 6"
-    assert said("grid", 2, tmp_path) == [text] * 2
+    assert outputs("grid", 2, tmp_path) == [text] * 2
 
 
 @with_mpi
 def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
-    texts = said("arguments", 2, tmp_path)
+    texts = outputs("arguments", 2, tmp_path)
     for rank, text in enumerate(texts):
         shape, count, local = text.splitlines()
         assert shape.startswith("ValueError: rank 0: argument 0 (x): ") and "float32[4], got float32[3]" in shape
@@ -127,7 +127,7 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
 @with_mpi
 def test_the_variable_names_the_transport(tmp_path: Path) -> None:
     text = "<DistributedExecutable of 1 x 2 mpi (float32[4]) -> (float32[4])>"
-    assert said("variable", 2, tmp_path) == [text] * 2
+    assert outputs("variable", 2, tmp_path) == [text] * 2
 
 
 PROGRAM = """

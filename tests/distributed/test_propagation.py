@@ -1,4 +1,4 @@
-"""Where a program does not say how its results are cut, they are cut as what they are computed from."""
+"""If a program does not specify how its results are split, they are split as their operands are."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_parts_that_would_not_be_equal_are_not_made() -> None:
     body = "%r = stablehlo.reshape %x : (tensor<8x4xf32>) -> tensor<8x2x2xf32>"
     found = propagated(program(body, "8x2x2"))
     assert found is not None
-    assert [len(axes) for axes in found.dimensions] == [1, 0, 0]  # 2 is not cut into 4
+    assert [len(axes) for axes in found.dimensions] == [1, 0, 0]  # 2 is not split into 4
 
 
 def test_a_sharding_of_another_rank_is_an_error_at_its_op() -> None:
@@ -179,8 +179,8 @@ def test_a_computation_on_parts_that_does_not_fit_is_refused(out: str) -> None:
         shlo_jit.compile(text, num_partitions=8)
 
 
-def test_a_function_that_every_turn_of_a_loop_calls_looks_at_its_operand_once() -> None:
-    """Also where another value is known better after the first turn, so that there is a second look at the loop."""
+def test_a_callback_in_a_loop_inspects_its_operand_once() -> None:
+    """Also if another value is known better after the first iteration, so that the loop is analyzed a second time."""
     body = (
         "%c0 = stablehlo.constant dense<true> : tensor<i1>\n"
         "%r, %p = stablehlo.while(%s = %w, %q = %c0) : tensor<8x4xf32>, tensor<i1>\n"
@@ -195,13 +195,13 @@ def test_a_function_that_every_turn_of_a_loop_calls_looks_at_its_operand_once() 
         "%t = stablehlo.custom_call @look(%y) : (tensor<4xf32>) -> tensor<4xf32>\n"
         "return %t : tensor<4xf32> }\n"
     )
-    (look,) = propagation(program(body, "8x4").replace("func.func @main", looking + "func.func @main")).looks
+    (look,) = propagation(program(body, "8x4").replace("func.func @main", looking + "func.func @main")).inspecting
     (known,) = look.operands
     assert known is not None
     assert [axis.name for axis in known.dimensions[0]] == ["a"]
 
 
-def test_a_dimension_that_maps_to_another_means_what_it_says() -> None:
+def test_dimension_maps_are_correct() -> None:
     """Parts of an operand along a dimension are parts of the result along the one that it maps to."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((8, 4)).astype(np.float32)

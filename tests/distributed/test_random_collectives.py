@@ -1,4 +1,4 @@
-"""Random programs of collective ops mean what the specification's words say, over both transports, however long."""
+"""Random programs of collective ops have the specified results, over both transports, whatever their length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from collective_programs import assert_same, check, meaning, of_all
+from collective_programs import arguments_of_ranks, assert_same, check, meaning
 from random_collectives import RandomProgram
 from test_rank_arrays import resident
 
@@ -23,14 +23,14 @@ def program(seed: int, count: int, grid: tuple[int, int]) -> RandomProgram:
 def test_over_threads(seed: int) -> None:
     grid = GRIDS[seed % len(GRIDS)]
     p = program(seed, 10 + 3 * seed, grid)
-    check(p.text(), of_all(seed, grid[0] * grid[1], p.writer.arguments), *grid, "threads")
+    check(p.text(), arguments_of_ranks(seed, grid[0] * grid[1], p.writer.arguments), *grid, "threads")
 
 
 @pytest.mark.parametrize("seed", [100, 101, 102])
 def test_over_processes(seed: int) -> None:
     grid = GRIDS[seed % 3]
     p = program(seed, 30, grid)
-    check(p.text(), of_all(seed, grid[0] * grid[1], p.writer.arguments), *grid, "processes")
+    check(p.text(), arguments_of_ranks(seed, grid[0] * grid[1], p.writer.arguments), *grid, "processes")
 
 
 @pytest.mark.slow
@@ -41,13 +41,13 @@ def test_many_over_threads(seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand(transport: str) -> None:
-    """Collective ops of random groups and shapes: every call is checked, and memory stays flat."""
+    """Collective ops of random groups and shapes: every call is checked, and memory use is constant."""
     total, begun, rng = 0, time.monotonic(), random.Random(0)
     for seed in range(20):
         grid = GRIDS[seed % 3]
         ranks = grid[0] * grid[1]
         p = program(5000 + seed, 50, grid)
-        given = [of_all(n, ranks, p.writer.arguments) for n in range(3)]
+        given = [arguments_of_ranks(n, ranks, p.writer.arguments) for n in range(3)]
         want = [meaning(p.text(), arguments, *grid) for arguments in given]
         options = {"num_replicas": grid[0], "num_partitions": grid[1], "transport": transport, "time_out": 60.0}
         with shlo_jit.compile(p.text(), **options) as exe:

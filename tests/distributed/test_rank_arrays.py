@@ -1,4 +1,4 @@
-"""Arguments and results of ranks: in whose memory they are, and that all ranks get the same bits, in every run."""
+"""Arguments and results of ranks: the memory they are in, and that all ranks get the same bits, in every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collective_programs import Writer, assert_same, check, meaning, of_all, results_of, type_text
+from collective_programs import Writer, arguments_of_ranks, assert_same, check, meaning, results_of, type_text
 
 import shlo_jit
 
@@ -29,13 +29,13 @@ def vectors(extent: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def summed(xs: list[np.ndarray]) -> np.ndarray:
-    """In the order of the group."""
+    """Returns the sum in the order of the group."""
     return (xs[0] + xs[1]) + xs[2]
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_results_that_are_arguments_constants_and_others(transport: str, extent: int) -> None:
-    """An argument goes to others and out; a constant is what others read; one value is two results."""
+    """An argument goes to others and is a result; others read a constant; one value is two results."""
     p = Writer()
     x, y = p.argument((extent,), "f32"), p.argument((2,), "i32")
     seven = p.constant("7.0", (extent,), "f32")
@@ -46,7 +46,7 @@ def test_results_that_are_arguments_constants_and_others(transport: str, extent:
     for constant in (seven, varied):
         p.give(*p.all_reduce([constant], "add", EVERYBODY), p.all_gather(constant, 0, EVERYBODY))
         p.give(*p.permute([constant], [[0, 1], [2, 0]]), *p.broadcast([constant], [[1, 2]]))
-    check(p.text(), of_all(0, 3, p.arguments), 3, 1, transport)
+    check(p.text(), arguments_of_ranks(0, 3, p.arguments), 3, 1, transport)
 
 
 def test_groups_of_different_sizes_write_over_no_operands() -> None:
@@ -56,23 +56,23 @@ def test_groups_of_different_sizes_write_over_no_operands() -> None:
     for _ in range(4):
         x, y = p.all_reduce([x, y], "add", [[1], [0, 4, 3, 2]])
     p.give(p.elementwise("negate", x))
-    check(p.text(), of_all(6, 5, p.arguments), 5, 1, "threads")
+    check(p.text(), arguments_of_ranks(6, 5, p.arguments), 5, 1, "threads")
 
 
 def test_a_value_is_there_for_an_earlier_and_a_later_op() -> None:
-    """What reads it later cannot write it as well: it comes after all collective ops before it."""
+    """A later reader cannot overwrite the value: it follows all collective ops before it."""
     p = Writer()
     x = p.argument((10,), "i32")
     y = p.elementwise("add", x, x)
     p.all_reduce([y], "minimum", [[0, 1]])
     (z,) = p.all_reduce([x], "add", [[1, 0]])
     p.give(p.elementwise("subtract", z, y))
-    check(p.text(), of_all(7, 2, [x]), 2, 1, "threads")
+    check(p.text(), arguments_of_ranks(7, 2, [x]), 2, 1, "threads")
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_large_dense_constants(extent: int) -> None:
-    """Others reach into memory where constants are not; ranks that are processes have them in memory of their own."""
+    """Others read memory that does not contain constants; ranks that are processes have them in separate memory."""
     data = np.random.default_rng(1).standard_normal(min(extent, 20_000)).astype(np.float32)
     t = type_text(data.shape, "f32")
     text = f"""func.func @main() -> {t} {{
@@ -88,14 +88,14 @@ def test_large_dense_constants(extent: int) -> None:
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_donated_arguments(transport: str, extent: int) -> None:
-    """The caller's arrays stay as they are: of a donated argument, the rank has a copy."""
+    """The caller's arrays are unchanged: the rank has a copy of a donated argument."""
     p = Writer()
     x = p.argument((extent,), "f32")
     (s,) = p.all_reduce([x], "add", EVERYBODY)
     p.give(p.elementwise("negate", s))
     (moved,) = p.permute([x], [[0, 1], [1, 2], [2, 0]])
     p.give(p.elementwise("add", moved, x))
-    arguments = of_all(2, 3, [x])
+    arguments = arguments_of_ranks(2, 3, [x])
     kept = [own[0].copy() for own in arguments]
     check(p.text(), arguments, 3, 1, transport, donate=[0])
     assert_same([own[0] for own in arguments], [[k] for k in kept])
@@ -103,13 +103,13 @@ def test_donated_arguments(transport: str, extent: int) -> None:
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_results_are_arguments_of_the_next_call(transport: str, extent: int) -> None:
-    """In another order, of any earlier call; results that are held stay as they were."""
+    """Results may be arguments in another order, of any earlier call; results that are held are unchanged."""
     p = Writer()
     x = p.argument((extent,), "f32")
     (y,) = p.permute([x], [[0, 1], [1, 2], [2, 0]])
     p.give(p.elementwise("maximum", p.elementwise("negate", y), x), y)
     held, want = [], []
-    now = [own[0] for own in of_all(3, 3, [x])]
+    now = [own[0] for own in arguments_of_ranks(3, 3, [x])]
     with shlo_jit.compile(p.text(), num_replicas=3, transport=transport, time_out=20.0) as exe:
         for _ in range(12):
             want.append(meaning(p.text(), [[a] for a in now], 3, 1))
@@ -117,7 +117,7 @@ def test_results_are_arguments_of_the_next_call(transport: str, extent: int) -> 
             now = [held[-1][1][0], held[-1][0][1], held[len(held) // 2][2][0]]
         for got, expected in zip(held, want, strict=True):
             assert_same(got, expected)
-    for got, expected in zip(held, want, strict=True):  # nor do they go with the ranks
+    for got, expected in zip(held, want, strict=True):  # nor do they end with the ranks
         assert_same(got, expected)
 
 
@@ -132,8 +132,8 @@ def test_strided_and_unaligned_arguments(transport: str) -> None:
         assert_same(exe([[x] for x in given]), [[summed(given)]] * 3)
 
 
-def test_the_same_bits_everywhere_and_always() -> None:
-    """Over both transports, for one and two threads of a rank, on all ranks, in every run: the order of the group's."""
+def test_the_same_bits_on_all_ranks_in_all_runs() -> None:
+    """The order is the group's over both transports, for one and two threads per rank, on all ranks, in every run."""
     for extent in (1000, 100_003):
         xs = vectors(extent, 4)
         for transport in ("threads", "processes"):
@@ -145,7 +145,7 @@ def test_the_same_bits_everywhere_and_always() -> None:
 
 
 def resident() -> int:
-    """Bytes of this process in memory, those that are shared among them."""
+    """Returns the resident memory of this process in bytes, including shared memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -168,7 +168,7 @@ def test_many_calls_take_no_more_memory(transport: str, extent: int) -> None:
         assert_same(results, [[want]] * 3)
 
 
-def test_ranks_leave_nothing_behind(transport: str) -> None:
+def test_ranks_leak_nothing(transport: str) -> None:
     xs = vectors(100)
     before = None
     for turn in range(6):

@@ -1,4 +1,4 @@
-"""async_start and async_done: the operands are posted when the op starts, and what is between does not wait."""
+"""async_start and async_done: the operands are posted when the op starts, and ops in between do not wait."""
 
 import json
 
@@ -46,8 +46,8 @@ def test_what_is_between_start_and_done_runs_between(n: int, transport: str, tmp
         assert waits and all(whole["ts"] <= e["ts"] for e in waits), "only the end waits"
 
 
-def test_what_one_program_starts_and_another_runs_at_once_is_one_op(transport: str) -> None:
-    """Programs that differ write into no memory of each other: what they post is the same, started or not."""
+def test_a_started_op_matches_a_synchronous_one(transport: str) -> None:
+    """Programs that differ do not write into each other's memory: their posts are the same, started or not."""
     n = 100_001
     started = TEXT.replace("N", str(n)).replace("@main", "@started")
     plain = f"""

@@ -1,4 +1,4 @@
-"""Arrays are cut into parts and put together again."""
+"""Arrays are split into parts and assembled again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.distributed.tiles import TileAssignment
 
 @pytest.mark.parametrize("seed", range(50))
 def test_parts_make_the_whole(seed: int) -> None:
-    """Each device's part starts where `starts` says; a group's parts lie beside each other; all make up the array."""
+    """Each device's part starts where `starts` says; a group's parts are adjacent; all make up the array."""
     rng = np.random.default_rng(seed)
     rank = int(rng.integers(0, 4))
     tiles = tuple(rng.integers(1, 4, rank).tolist())
@@ -31,7 +31,7 @@ def test_parts_make_the_whole(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_summands_make_the_whole(seed: int) -> None:
-    """Whatever the summands of a tile are, they add up to it; of what is split here, one is the tile."""
+    """The summands of a tile add up to it, whatever they are. When a tile is split here, one summand is the tile."""
     rng = np.random.default_rng(seed)
     tiles = tuple(rng.integers(1, 3, int(rng.integers(0, 3))).tolist())
     summands, replicas = (int(n) for n in rng.integers(1, 4, 2))
@@ -40,7 +40,7 @@ def test_summands_make_the_whole(seed: int) -> None:
     array = rng.integers(0, 100, tuple(2 * n for n in tiles))
     parts = [cut.part(array, d) for d in range(count)]
     np.testing.assert_array_equal(cut.assemble(parts), array)
-    groups = cut.together()
+    groups = cut.summand_groups()
     assert groups.shape == (count // summands, summands) and sorted(groups.reshape(-1)) == list(range(count))
     assert [d for d in range(count) if cut.is_first(d)] == sorted(groups[:, 0])
     for group in groups:
@@ -73,5 +73,5 @@ def test_refused() -> None:
         cut.part(np.zeros((4, 4)), 2)
     with pytest.raises(ValueError, match="2 parts.*got 1"):
         cut.assemble([np.zeros((2, 4))])
-    with pytest.raises(ValueError, match=r"float64\[2, 4\] as device 0 has, got float32\[2, 4\] of device 1"):
+    with pytest.raises(ValueError, match=r"float64\[2, 4\] as on device 0, got float32\[2, 4\] from device 1"):
         cut.assemble([np.zeros((2, 4)), np.zeros((2, 4), np.float32)])

@@ -1,4 +1,4 @@
-"""send and recv between processes: channels are orders of their own, and what is sent waits for nobody."""
+"""send and recv between processes: each channel has its own order, and a send does not wait for its receiver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recv(values: Sequence[str], types: Sequence[str], channel: int, token: str, 
 
 
 def function(name: str, arguments: Sequence[str], results: Sequence[str], types: Sequence[str], *lines: str) -> str:
-    """Of %t, a token to begin with."""
+    """Returns a function with a token %t."""
     body = "\n".join(["%t = stablehlo.create_token : !stablehlo.token", *lines])
     end = f"return {', '.join(results)} : {', '.join(types)}" if results else "return"
     return f"func.func @{name}({', '.join(arguments)}) -> ({', '.join(types)}) {{\n{body}\n{end}\n}}\n"
@@ -41,7 +41,7 @@ def values(count: int, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("extent", [3, 5000])
 def test_channels_are_received_in_another_order_than_they_are_sent(transport: str, extent: int) -> None:
-    """Twelve of them, which is more than a rank may have under way on one."""
+    """Uses twelve channels, more than the maximum number of pending messages of a rank on one."""
     t, n = type_text((extent,), "f32"), 12
     sends = [send([f"%x{i}"], [t], i + 1, "%t", f"%s{i}") for i in range(n)]
     recvs = [recv([f"%y{i}"], [t], i + 1, "%t", f"%r{i}") for i in reversed(range(n))]
@@ -73,8 +73,8 @@ def test_what_is_sent_is_received_after_many_other_messages(transport: str, exte
             assert_same(exe([[x], [y]]), [[y], [y, x]])
 
 
-def test_large_messages_both_ways_at_once(transport: str) -> None:
-    """Of several tensors; both send first."""
+def test_large_messages_in_both_directions(transport: str) -> None:
+    """Sends several tensors; both processes send first."""
     types = [type_text((300, 500), "f32"), type_text((7,), "i8"), type_text((100001,), "i16")]
     given, got = ["%x", "%y", "%z"], ["%u", "%v", "%w"]
     arguments = [f"{x}: {t}" for x, t in zip(given, types, strict=True)]
@@ -92,7 +92,7 @@ def test_large_messages_both_ways_at_once(transport: str) -> None:
 
 @pytest.mark.parametrize("extent", [5, 4000])
 def test_a_ring_in_a_loop(transport: str, extent: int) -> None:
-    """Every turn hands all values on by one; more turns than messages may be under way."""
+    """Every iteration passes all values on by one; there are more iterations than pending messages."""
     t, turns = type_text((extent,), "f32"), 25
     pairs = ", source_target_pairs = dense<[[0, 1], [1, 2], [2, 0]]> : tensor<3x2xi64>"
     text = f"""func.func @main(%x: {t}) -> {t} {{
@@ -122,7 +122,7 @@ def test_a_ring_in_a_loop(transport: str, extent: int) -> None:
 
 
 def test_who_is_in_no_pair_receives_zeros_and_sends_nothing(transport: str) -> None:
-    """Between the two stands an after_all."""
+    """There is an after_all between the two."""
     t = type_text((4,), "f32")
     pairs = ", source_target_pairs = dense<[[2, 0], [0, 1]]> : tensor<2x2xi64>"
     lines = (
@@ -137,7 +137,7 @@ def test_who_is_in_no_pair_receives_zeros_and_sends_nothing(transport: str) -> N
 
 
 def test_one_side_gets_ahead_of_the_other() -> None:
-    """A process may send on a channel what the other takes much later, as far as slots go; then it waits."""
+    """A process may send messages that the other receives much later, up to the number of slots; then it waits."""
     t = type_text((2,), "f32")
     sends = [send([f"%x{i}"], [t], 1, "%t", f"%s{i}") for i in range(40)]
     recvs = [recv([f"%y{i}"], [t], 1, "%t", f"%r{i}") for i in range(40)]
@@ -149,7 +149,7 @@ def test_one_side_gets_ahead_of_the_other() -> None:
             assert_same([exe([xs, ()])[1]], [xs])
 
 
-def test_pairs_that_name_nobody_are_refused() -> None:
+def test_pairs_of_unknown_ranks_are_refused() -> None:
     t, pairs = type_text((4,), "f32"), ", source_target_pairs = dense<[[0, 3]]> : tensor<1x2xi64>"
     text = function("main", [f"%x: {t}"], [], [], send(["%x"], [t], 5, "%t", "%s", pairs))
     with refused(shlo_jit.UnsupportedError, "process-groups", (3, 6), shows="partition 3"):

@@ -1,5 +1,5 @@
-"""Run by `test_against_xla.py` in a process of its own, with as many devices as the programs want: writes the text, the
-arguments and XLA's results of each program to a folder."""
+"""Run by `test_against_xla.py` as a script, with as many devices as the programs need: writes the text, the arguments
+and XLA's results of each program to a folder."""
 
 from __future__ import annotations
 

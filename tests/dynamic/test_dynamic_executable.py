@@ -182,7 +182,7 @@ def test_before_sizes_are_known() -> None:
 def test_texts_of_both_parts(stage: str) -> None:
     dynamic = shlo_jit.compile(POSITIVE)
     dynamic(np.ones(6, np.float32))
-    rest, comment, first = dynamic.text(stage).partition(" what computes sizes\n")
+    rest, comment, first = dynamic.text(stage).partition(" computation of sizes\n")
     assert comment
     assert first == dynamic.executable()._prelude.text(stage)  # type: ignore[union-attr]
     if stage == "module":

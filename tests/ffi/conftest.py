@@ -23,7 +23,7 @@ def compiler() -> list[str] | None:
 
 @pytest.fixture(scope="session")
 def handlers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the shared library; tests that need one are skipped where it cannot be made."""
+    """Path of the shared library; tests that need one are skipped if it cannot be built."""
     jaxlib, command = importlib.util.find_spec("jaxlib"), compiler()
     if jaxlib is None or jaxlib.origin is None:
         pytest.skip("XLA's headers come with jaxlib, which is not installed")
@@ -40,7 +40,7 @@ def handlers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def throwing(handlers: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, where exceptions that it throws can be caught."""
+    """The library, if exceptions that it throws can be caught."""
     if "ziglang" in (compiler() or ()):
         pytest.skip("ziglang's C++ library finds no code that is not of a shared library")
     return handlers

@@ -22,7 +22,7 @@ def call(
     more: str = "",
     result: str = "%r",
 ) -> str:
-    """A call of API version 4; `config`: what stands in its dictionary."""
+    """Returns a call of API version 4; `config` is the contents of its dictionary."""
     head = f"{result} = " if result else ""
     config = f", backend_config = {{{config}}}" if config else ""
     return f"  {head}stablehlo.custom_call @{target}({operands}) {{api_version = 4 : i32{config}{more}}} : {types}\n"
@@ -38,12 +38,12 @@ def compiled(text: str, calls: Mapping[str, Any], **options: Any) -> Any:
 
 
 def simple(handlers: ctypes.CDLL, target: str, config: str = "", **options: Any) -> Any:
-    """The executable of one call over four floats."""
+    """Returns the executable of one call over four floats."""
     return compiled(program(call(target, config)), {target: getattr(handlers, target)}, **options)
 
 
 def capsule(address: Any) -> Any:
-    """As `jax.ffi.pycapsule` makes it: without a name."""
+    """Returns a capsule without a name, as `jax.ffi.pycapsule` does."""
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
     )

@@ -1,5 +1,5 @@
-"""Calls of handlers in exported libraries: `load` takes handlers, and a host in C defines functions of the library's
-own form."""
+"""Calls of handlers in exported libraries: `load` accepts handlers, and a host in C defines functions in the library's
+form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that JAX writes with `jax.ffi.ffi_call` give here what they give there."""
+"""Programs that JAX writes with `jax.ffi.ffi_call` have the same results here as in XLA."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Y = jax.ShapeDtypeStruct((4,), jnp.float32)
 
 @pytest.fixture(scope="module")
 def calls(handlers: ctypes.CDLL) -> dict[str, Any]:
-    """The targets, which JAX's own run time knows as well."""
+    """The targets, also registered with JAX's own run time."""
     found = {f"tests_{name}": jax.ffi.pycapsule(getattr(handlers, name)) for name in TARGETS}
     handlers.counter_id.restype = handlers.counter_info.restype = ctypes.c_void_p
     ids = {"type_id": jax.ffi.pycapsule(handlers.counter_id()), "type_info": jax.ffi.pycapsule(handlers.counter_info())}
@@ -121,8 +121,8 @@ def test_the_same_errors(calls: dict[str, Any], target: str, attributes: dict[st
         shlo_jit.compile(text, custom_calls=calls)(X)
 
 
-def said_by_xla(text: str) -> str:
-    """What XLA's run time says of a program that fails."""
+def xla_error(text: str) -> str:
+    """Returns the error of XLA's run time for a program that fails."""
     from jaxlib import _jax
 
     client = jax.devices("cpu")[0].client
@@ -157,7 +157,7 @@ def test_frames_say_what_those_of_xla_say(calls: dict[str, Any], config: str) ->
             shlo_jit.compile(each, custom_calls=calls)(X)
         mine = str(caught.value).partition("ABORTED: ")[2]
         assert mine
-        assert mine in said_by_xla(each)
+        assert mine in xla_error(each)
 
 
 ON_THE_PLATFORM = """

@@ -1,4 +1,4 @@
-"""What handlers are handed: attributes, buffers of all types, tokens."""
+"""Arguments of handlers: attributes, buffers of all types, tokens."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_attributes_no_handler_is_given(handlers: ctypes.CDLL, config: str, mess
 
 
 def test_tokens_and_layouts(handlers: ctypes.CDLL) -> None:
-    """Extents are the program's, however the elements lie; tokens are at their places."""
+    """Extents are the program's, whatever the layout; tokens are at their positions."""
     token = "!stablehlo.token"
     layouts = (
         ", operand_layouts = [dense<> : tensor<0xindex>, dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>], "
@@ -114,7 +114,7 @@ def test_tokens_in_order(handlers: ctypes.CDLL) -> None:
 
 
 def test_column_major_operands(handlers: ctypes.CDLL) -> None:
-    """The handler sees the elements in the order that the layout says."""
+    """The handler reads the elements in the order of the layout."""
     layouts = ", operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<0> : tensor<1xindex>]"
     body = call("row_sums", types="(tensor<2x3xf32>) -> tensor<2xf32>", more=layouts)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -1,4 +1,4 @@
-"""How handlers are called: errors, versions, stages and their states, memory, threads, futures."""
+"""Calls of handlers: errors, versions, stages and their states, memory, threads, futures."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_errors_of_threads_are_their_own(handlers: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("throws", "thrown on purpose"), ("throws_number", "an exception that is no std::exception")],
+    [("throws", "thrown on purpose"), ("throws_number", "an exception that is not a std::exception")],
 )
 def test_exceptions_of_cpp_are_errors(throwing: ctypes.CDLL, target: str, message: str) -> None:
     exe = simple(throwing, target)
@@ -88,7 +88,7 @@ def test_exceptions_in_threads(throwing: ctypes.CDLL) -> None:
             with pytest.raises(ExecutionError, match="thrown on purpose"):
                 exe(X)
 
-    together([work] * 4)
+    in_threads([work] * 4)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_the_table_refuses(handlers: ctypes.CDLL) -> None:
         simple(handlers, "misuse")(X)
     said = str(caught.value).partition("ABORTED: ")[2].split("; ")
     expected = [
-        "arguments of XLA_FFI_DeviceMemory_Allocate are of another version", "no power of two", "no memory of that size",
+        "arguments of XLA_FFI_DeviceMemory_Allocate are of another version", "not a power of two", "no memory of that size",
         "not allocated, or is another call's", "no streams", "no run id", "is not registered", "has no state",
         "is not set", "",
     ]  # fmt: skip
@@ -206,7 +206,7 @@ def test_a_state_that_is_missing_or_of_another_type(handlers: ctypes.CDLL, count
 
 
 def test_stages_in_their_order(handlers: ctypes.CDLL, counter: dict[str, Any]) -> None:
-    """What `prepare` and `initialize` leave is the call's own."""
+    """States of `prepare` and `initialize` belong to the call."""
     staged = {name: getattr(handlers, f"staged_{name}") for name in ("prepare", "initialize", "execute")}
     before = handlers.counters_alive()
     exe = compiled(program(counting(), "", "tensor<i64>"), {"count": {"instantiate": counter["instantiate"], **staged}})
@@ -253,7 +253,7 @@ def test_memory_that_a_handler_leaves_is_freed(handlers: ctypes.CDLL) -> None:
     exe = simple(handlers, "leaves_memory")
     exe(X)
     before = resident_bytes()
-    for _ in range(100):  # each leaves 4 MiB
+    for _ in range(100):  # each leaks 4 MiB
         exe(X)
     assert resident_bytes() - before < 64 << 20
 
@@ -272,7 +272,7 @@ def test_errors_and_futures_are_freed(handlers: ctypes.CDLL) -> None:
 
     round_of_calls()
     before = resident_bytes()
-    for _ in range(10):  # each is some 60 bytes, at least
+    for _ in range(10):  # each has at least some 60 bytes
         round_of_calls()
     assert resident_bytes() - before < 256 << 10
 
@@ -310,7 +310,7 @@ def test_tasks_of_several_callers(handlers: ctypes.CDLL) -> None:
         for _ in range(100):
             np.testing.assert_array_equal(exe(X), X + 1)
 
-    together([work] * 4)
+    in_threads([work] * 4)
 
 
 def test_tasks_after_a_fork(handlers: ctypes.CDLL) -> None:
@@ -336,7 +336,7 @@ def test_futures_are_awaited(handlers: ctypes.CDLL, milliseconds: int) -> None:
         failing(X)
 
 
-# ---------------------------------------------------------------------- where calls stand
+# ---------------------------------------------------------------------- positions of calls
 LOOP = """func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
@@ -397,7 +397,7 @@ def test_beside_python_callables(handlers: ctypes.CDLL) -> None:
 
 
 def test_composites(handlers: ctypes.CDLL) -> None:
-    """They are called as custom calls of version 4 are."""
+    """They are called like custom calls of version 4."""
     text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = stablehlo.composite "my.op" %x {decomposition = @body, composite_attributes = {limit = 2.0 : f32}} : (tensor<4xf32>) -> tensor<4xf32>
       return %0 : tensor<4xf32>
@@ -409,16 +409,16 @@ def test_composites(handlers: ctypes.CDLL) -> None:
         exe(X)
 
 
-def together(functions: list[Callable[[], Any]]) -> list[Any]:
-    """The results of functions, each called in a thread of its own."""
+def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
+    """Returns the results of functions, each called in a separate thread."""
     with ThreadPoolExecutor(len(functions)) as pool:
         return [future.result() for future in [pool.submit(f) for f in functions]]
 
 
 def test_two_threads_are_in_one_call_at_once(handlers: ctypes.CDLL) -> None:
-    """Each has buffers of its own, and neither has Python's lock."""
+    """Each has separate buffers, and neither holds Python's lock."""
     exe = simple(handlers, "meet")
-    for result in together([lambda: exe(X), lambda: exe(X)]):
+    for result in in_threads([lambda: exe(X), lambda: exe(X)]):
         np.testing.assert_array_equal(result, X + 1)
 
 
@@ -429,7 +429,7 @@ def test_many_threads(handlers: ctypes.CDLL) -> None:
         for n in range(50):
             np.testing.assert_array_equal(exe(X * k, np.int32(n)), X * k + n)
 
-    together([lambda k=k: work(k) for k in range(6)])
+    in_threads([lambda k=k: work(k) for k in range(6)])
 
 
 def test_python_runs_while_a_handler_does(handlers: ctypes.CDLL) -> None:
@@ -445,7 +445,7 @@ def test_python_runs_while_a_handler_does(handlers: ctypes.CDLL) -> None:
 
 
 def test_from_the_object_cache(handlers_path: Path, tmp_path: Path) -> None:
-    """Another process finds the program, with its types and attributes, and no stage of the compiler is imported."""
+    """Another process finds the program, with its types and attributes, and imports no stage of the compiler."""
     text = program(call("affine", 'scale = 2.0 : f32, shift = array<f64: 1.0>, how = "plus"'))
     code = f"""if True:
         import ctypes, sys, numpy as np, shlo_jit

@@ -1,4 +1,4 @@
-"""Damaged bytes of `jax.export`: whatever is wrong, it is one of the documented errors, or another program."""
+"""Damaged bytes of `jax.export`: each results in one of the documented errors, or in another program."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from shlo_jit.bytecode.stream import Damaged
 from shlo_jit.jax.exported_bytes import read_exported
 
 CASES = int(os.environ.get("SHLO_JIT_DAMAGE_CASES", "20000"))
-"""Of the long run."""
+"""Number of cases of the long run."""
 WHOLE = 25
-"""Of so many cases that can be read, one is compiled, too."""
+"""Interval of the readable cases that are also compiled."""
 SLOW_SECONDS = 20.0
 
 
@@ -70,21 +70,21 @@ def cut(rng: random.Random, data: bytearray) -> None:
 
 
 def swap(rng: random.Random, data: bytearray) -> None:
-    """Two words, as offsets of tables and vectors are, or two halves, as vtables have."""
+    """Swaps two words, such as offsets of tables and vectors, or two halves, such as those of vtables."""
     size = rng.choice((2, 4))
     a, b = (rng.randrange(len(data) // size) * size for _ in range(2))
     data[a : a + size], data[b : b + size] = data[b : b + size], data[a : a + size]
 
 
 def number(rng: random.Random, data: bytearray) -> None:
-    """A count or an offset that is much too large, too small, or leads to some other place."""
+    """Makes a count or an offset much too large, too small, or point to another place."""
     at = rng.randrange(len(data) // 4) * 4
     value = rng.choice((0, 1, 2, 4, len(data), 2**31, 2**32 - 1, 2**32 - at, rng.randrange(len(data))))
     data[at : at + 4] = struct.pack("<I", value % 2**32)
 
 
 def head(rng: random.Random, data: bytearray) -> None:
-    """The same in the first bytes, where the root's vtable and offsets are."""
+    """Damages the first bytes, which have the root's vtable and offsets."""
     start = bytearray(data[:160])
     rng.choice((flip, swap, number))(rng, start)
     data[:160] = start
@@ -100,11 +100,11 @@ DAMAGE: tuple[Callable[[random.Random, bytearray], None], ...] = (flip, cut, swa
 
 
 def check(data: bytes, is_whole: bool) -> str:
-    """Which of the documented things happens."""
+    """Returns which of the documented outcomes occurs."""
     try:
         found = read_exported(data)
     except (Damaged, ValueError):
-        with pytest.raises(ValueError, match=r"no program of jax\.export|the type '"):
+        with pytest.raises(ValueError, match=r"not a jax\.export program|the type '"):
             sj.from_exported(data)
         return "not read"
     try:
@@ -146,7 +146,7 @@ def test_much_damage() -> None:
     assert min(seen[kind] for kind in ("not read", "refused", "taken")) > CASES / 50
 
 
-# ---------------------------------------------------------------------- what it is that is refused
+# ---------------------------------------------------------------------- refused inputs
 def test_every_prefix() -> None:
     data = programs()[0]
     for end in [*range(200), *range(200, len(data) - 4, 37)]:
@@ -155,7 +155,7 @@ def test_every_prefix() -> None:
 
 
 def table(*fields: bytes) -> bytes:
-    """A root table with 4-byte fields."""
+    """Returns a root table with 4-byte fields."""
     vtable = struct.pack(
         f"<HH{len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *(4 + 4 * i for i in range(len(fields)))
     )
@@ -185,7 +185,7 @@ def test_a_table_that_refers_to_itself() -> None:
             (node,) = node.tables(0)
 
 
-def test_doubling_is_no_way_around_the_limit() -> None:
+def test_the_limit_covers_shared_tables() -> None:
     """Each level refers to the next one a hundred times."""
     levels, count = 12, 100
     size = 8 + 4 + 4 + 4 * count
@@ -209,7 +209,7 @@ def test_doubling_is_no_way_around_the_limit() -> None:
         walk(Buffer(bytes(data)).root())
 
 
-def test_a_program_that_is_not_what_its_description_says() -> None:
+def test_a_program_that_differs_from_its_description() -> None:
     data = programs()[3]
     found = read_exported(data)
     module = found.mlir_module_serialized
@@ -222,7 +222,7 @@ def test_a_program_that_is_not_what_its_description_says() -> None:
 
 
 def test_objects_whose_program_is_damaged() -> None:
-    """JAX's own reader of the program aborts on such; ours is used."""
+    """JAX's own reader aborts on such programs; ours is used."""
     exported = export.export(jax.jit(lambda x: x + 1))(jnp.ones(3))
     module = exported.mlir_module_serialized
     for end in range(0, len(module) - 1, 29):

@@ -1,4 +1,4 @@
-"""The code of the pages on JAX, PyTorch and TensorFlow runs, where those are installed; tensors are not copied."""
+"""The code of the pages on JAX, PyTorch and TensorFlow runs, if those are installed; tensors are not copied."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ func.func @main(%x: tensor<?x?x{0}>) -> tensor<?x?x{0}> {{
 
 
 def run_page(name: str) -> dict[str, Any]:
-    """The names that the page's code has made."""
+    """Returns the names that the page's code defines."""
     found: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.S):
         exec(compile(code, name, "exec"), found)
@@ -30,15 +30,15 @@ def run_page(name: str) -> dict[str, Any]:
 
 
 def imported(name: str) -> Any:
-    """The package, or a skip that says what is wrong with it."""
+    """Returns the package, or skips the test with the reason."""
     try:
         return __import__(name)
-    except Exception as error:  # those that are not for each other fail in various ways
+    except Exception as error:  # versions that do not fit each other fail in various ways
         pytest.skip(f"{name} cannot be imported: {type(error).__name__}: {error}")
 
 
 def taken_address(tensor: Any, element: str) -> int:
-    """Where an executable reads the tensor."""
+    """Returns the address at which an executable reads the tensor."""
     exe = shlo_jit.compile(COPY.format(element))
     np.testing.assert_array_equal(exe(tensor), -take(tensor, 0, exe._ports[0]))
     return data_address(take(tensor, 0, exe._ports[0]))

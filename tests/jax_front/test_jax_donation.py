@@ -1,4 +1,4 @@
-"""Donated arrays of JAX's: deleted, and their memory taken where that is safe."""
+"""Donated JAX arrays: deleted, and their memory reused if that is safe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def step() -> Any:
 
 
 def ours(value: float = 1.0) -> Any:
-    """An array whose memory is a result of ours."""
+    """Returns an array whose memory is one of our results."""
     return sj.jit(lambda v: jnp.full(SHAPE, v))(value)
 
 
@@ -147,7 +147,7 @@ def test_trees_of_parameters() -> None:
         params, expected = update(params, x), reference(expected, x)
         places.append(params["w"].unsafe_buffer_pointer())
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), params, expected)
-    assert len(set(places)) <= 2  # a product's result is written beside its operands: two blocks take turns
+    assert len(set(places)) <= 2  # a product's result cannot overwrite its operands: two blocks alternate
 
 
 def test_threads_that_donate_one_array(step: Any) -> None:

@@ -1,4 +1,4 @@
-"""`shlo_jit.jax.jit` against `jax.jit`."""
+"""`shlo_jit.jax.jit` compared with `jax.jit`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 def same(f: Callable[..., Any], *args: Any, rtol: float = 1e-6, **named: Any) -> Any:
-    """What ours gives, which is what JAX's gives: structure, shapes, dtypes, weak types, values."""
+    """Returns our result, which equals JAX's: structure, shapes, dtypes, weak types, values."""
     got, expected = sj.jit(f)(*args, **named), jax.jit(f)(*args, **named)
     assert jax.tree.structure(got) == jax.tree.structure(expected)
     for g, e in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
@@ -78,7 +78,7 @@ def test_wide_types() -> None:
             same(lambda x: (x * x, x + 1), jnp.asarray([1, 2, 3], dtype))
         assert same(lambda x, n: x * n, 1.5, 2).dtype == np.float64
     f = sj.jit(lambda x: x + 1)
-    assert f(np.arange(3)).dtype == np.int32  # as JAX: 64 bits are 32 without x64
+    assert f(np.arange(3)).dtype == np.int32  # as in JAX: 64 bits become 32 without x64
     with jax.enable_x64(True):
         assert f(np.arange(3)).dtype == np.int64
     assert f(np.arange(3)).dtype == np.int32
@@ -208,7 +208,7 @@ def test_functions_within_functions() -> None:
     inner(X)
     np.testing.assert_allclose(sj.jit(lambda x: inner(x) + 1)(X), 2 * np.sin(X) + 1, rtol=1e-5)
     with pytest.raises(TypeError, match="JAX cannot transform"):
-        jax.vmap(lambda x: inner(jnp.stack([x] * 3)))(X)  # of the shape that there is code for
+        jax.vmap(lambda x: inner(jnp.stack([x] * 3)))(X)  # the shape has code already
 
 
 def test_transformations_outside_are_refused() -> None:
@@ -346,7 +346,7 @@ def test_static_arguments_that_are_trees() -> None:
         def tree_unflatten(cls, _: Any, leaves: Any) -> Any:
             return cls(*leaves)
 
-    setting = Setting(jnp.asarray(3.0))  # hashed by identity, and not to be traced
+    setting = Setting(jnp.asarray(3.0))  # hashed by identity, and cannot be traced
     f = sj.jit(lambda s, x, t: x * float(s.scale) + len(t), static_argnums=(0, 2))
     np.testing.assert_array_equal(f(setting, np.ones(2, np.float32), (1, (2, 3))), [5, 5])
     assert f.signatures == 1
@@ -404,7 +404,7 @@ def test_no_copies_in_or_out() -> None:
     del y
     for _ in range(4):
         f(x)
-    assert (kept == 1).all()  # memory goes back to the pool with the last view of it only
+    assert (kept == 1).all()  # memory returns to the pool with its last view only
 
 
 def test_results_of_xla_that_are_not_ready() -> None:
@@ -486,7 +486,7 @@ def test_ml_dtypes_of_numpy() -> None:
 
 @pytest.mark.parametrize("x64", [False, True])
 def test_signatures_are_those_of_types(x64: bool) -> None:
-    """Of NumPy's arrays and numbers, which are looked at without JAX."""
+    """Signatures of NumPy arrays and scalars, which are computed without JAX."""
     from shlo_jit.jax.function import signature
 
     with jax.enable_x64(x64):

@@ -1,4 +1,4 @@
-"""Names of arguments and results, calls by them, and what a program says of donation. No JAX is needed here."""
+"""Names of arguments and results, calls by name, and reports of donation. JAX is not needed here."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ func.func @main(%p: tensor<i32> {jax.global_constant = "_platform_index"} loc("p
 """
 
 
-def test_names_behind_the_platform() -> None:
+def test_names_on_the_platform() -> None:
     exe = shlo_jit.compile(PLATFORMS)
     assert names(exe.inputs) == ["x"]
     np.testing.assert_array_equal(exe(x=X), -X)

@@ -1,4 +1,4 @@
-"""Processes on JAX's platform that are forked, or end while their threads are in the middle of something."""
+"""Processes on JAX's platform that fork, or end while their threads are busy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_end_with_threads(where: str, end: str) -> None:
 
 
 def test_a_fork() -> None:
-    """In the child, what is compiled runs; JAX's threads that compile are not there."""
+    """In the child, compiled programs run; JAX's compiling threads do not exist."""
     script = """
 g = jax.jit(lambda x: x @ x)
 x = g(jnp.ones((300, 300)))

@@ -134,8 +134,8 @@ def test_an_interrupt(what: str) -> None:
 
 @pytest.mark.slow
 def test_interrupts_at_any_time() -> None:
-    """Many interrupts, at times that hit the beginnings and ends of short calls too: each is one KeyboardInterrupt, and
-    what is left of it is a right result, or one that is deleted."""
+    """Sends many interrupts, also at the beginnings and ends of short calls: each is one KeyboardInterrupt, and the
+    results are right, or deleted."""
     script = """
 import random
 random.seed(3)

@@ -38,7 +38,7 @@ def test_one_process_runs() -> None:
 
 
 def several(platforms: str) -> list[list[str]]:
-    """Lines that each of two processes prints."""
+    """Returns the lines that each of two processes prints."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "JAX_PLATFORMS": platforms, "PYTHONPATH": path}
     command, place = [sys.executable, "-c", SCRIPT], addresses()
@@ -55,12 +55,12 @@ def test_several_processes_are_refused() -> None:
     for lines in several("shlo"):
         assert len(lines) == 2
         assert all(
-            line.startswith("RuntimeError ") and "runs in one process, and 2 are wanted" in line for line in lines
+            line.startswith("RuntimeError ") and "runs in one process, but 2 were requested" in line for line in lines
         )
 
 
 def test_programs_that_do_not_ask_for_it_run_in_several_processes() -> None:
-    """Where the package is installed, and nobody wants the platform, XLA's CPU does what it does without it."""
+    """If the package is installed, and the platform is not requested, XLA's CPU works as without it."""
     for lines in several(""):
         assert lines[0] == "ran 2 2 5.0"
-        assert "runs in one process, and 2 are wanted" in lines[1]
+        assert "runs in one process, but 2 were requested" in lines[1]

@@ -1,4 +1,4 @@
-"""JAX's platform: each file of `on_platform` runs in a process of its own, where JAX is told to use it."""
+"""JAX's platform: each file of `on_platform` runs in a separate process, in which JAX is set to use it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs functions of files in `programs`, and writes what each returns, or the text of what it raises.
+"""Runs functions of files in `programs`, and writes their results, or the texts of their exceptions.
 
     python collect.py OUT FILE:NAME,NAME FILE ...      without names, all functions of a file run
 
-Whoever starts this says by JAX_PLATFORMS on what they run; the programs know nothing of it.
+The caller sets JAX_PLATFORMS to select the platform; the programs are independent of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     found: dict[str, Any] = {"platform": jax.devices()[0].client.platform_version}
     for word in wanted:
         file, _, names = word.partition(":")
-        jax.config.update("jax_enable_x64", False)  # which some files set
+        jax.config.update("jax_enable_x64", False)  # some files set this
         module = _load(file)
         for name in names.split(",") if names else _programs(module):
             try:
@@ -47,7 +47,7 @@ def _load(name: str) -> ModuleType:
 
 
 def _programs(module: ModuleType) -> list[str]:
-    """Names of its own functions, but for those that begin with a line."""
+    """Returns the names of its own functions, except those that begin with an underscore."""
     own = inspect.getmembers(module, lambda f: inspect.isfunction(f) and f.__module__ == module.__name__)
     return [name for name, _ in own if not name.startswith("_")]
 

@@ -1,5 +1,5 @@
-"""Programs that know nothing of us, as JAX's documentation and other libraries show them, run on the platform as they
-are, and give what they give on XLA's CPU: each file of `programs`, in a process of its own on either."""
+"""Unmodified programs, as JAX's documentation and other libraries show them, have the same results on the platform as
+on XLA's CPU: each file of `programs`, in a separate process on each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ HERE = Path(__file__).resolve().parent
 
 
 class File(NamedTuple):
-    """`quick`: those of its programs that always run; `libraries`: what it imports, by the names of distributions."""
+    """A file of programs. `quick` are those that always run; `libraries` are its imports, by the names of
+    distributions."""
 
     quick: str
     libraries: tuple[str, ...] = ()
@@ -49,10 +50,10 @@ BATCHES = [
 """Files whose quick programs share a process."""
 
 TOLERANCES = {np.dtype(np.float32): (1e-5, 1e-6), np.dtype(np.float64): (1e-9, 1e-12)}
-"""By how much an element may be off: a part of the largest of its array, and a number that matters where all of an
-array is rounding (the gradient of what has no influence). Neither of the two computes more exactly: sums are taken in
-other orders, and errors of some hundred roundings, 6e-8 each, are seen after training steps. Programs that decide by
-comparing (samplers, adaptive steps) use 64 bits, where roundings of 1e-16 have room to grow a millionfold."""
+"""Tolerances of an element: relative to the largest element of its array, and absolute for arrays that consist of
+rounding errors (the gradient of a value without influence). Neither platform is more accurate: sums are computed in
+other orders, and errors of some hundred roundings, 6e-8 each, are visible after training steps. Programs that decide by
+comparing (samplers, adaptive steps) use 64 bits, so that rounding errors of 1e-16 may grow a millionfold."""
 
 
 def _names(file: str) -> list[str]:
@@ -84,7 +85,7 @@ def test_programs_give_what_xla_gives(name: str, tmp_path: Path) -> None:
 
 
 def _missing(name: str) -> str:
-    """Why a file cannot run, if so."""
+    """Returns the reason why a file cannot run, or ""."""
     installed = {d.metadata["Name"].lower() for d in importlib.metadata.distributions()}
     missing = [library for library in FILES[name].libraries if library not in installed]
     return f"not installed: {', '.join(missing)}" if missing else ""
@@ -107,7 +108,7 @@ def _check(wanted: dict[str, list[str]], folder: Path) -> None:
 
 
 def _difference(ours: list[np.ndarray] | str, theirs: list[np.ndarray] | str) -> str:
-    """What is wrong with results; "" if they are right."""
+    """Returns a description of the difference of results; "" if they are right."""
     if isinstance(ours, str) or isinstance(theirs, str):
         return f"raises\nours: {ours}\nXLA's: {theirs}"
     if [(a.shape, a.dtype) for a in ours] != [(b.shape, b.dtype) for b in theirs]:

@@ -1,4 +1,4 @@
-"""A host of the plugin, in Python: it calls the functions of the table with records and arrays that lie right before
+"""A host of the plugin, in Python: it calls the functions of the table with records and arrays that end right before
 inaccessible pages, so that a byte read or written beyond ends the process."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def record_bytes(name: str) -> int:
 
 
 def record(name: str, nbytes: int | None = None, **fields: Any) -> Any:
-    """A record at the end of a page, with its fields; `nbytes`: of a host that has another version."""
+    """Returns a record at the end of a page, with its fields; `nbytes` is its size for a host of another version."""
     size = record_bytes(name) if nbytes is None else nbytes
     pages = Pages(size)
     view = pages.view((pages.nbytes - size) // 8 * 8, size)
@@ -74,7 +74,7 @@ def address(value: Any) -> Any:
 
 
 def numbers(values: Sequence[int], dtype: Any = np.int64) -> np.ndarray:
-    """An array that ends before an inaccessible page."""
+    """Returns an array that ends before an inaccessible page."""
     return guarded(np.array(values, dtype), at_end=True)
 
 
@@ -83,7 +83,7 @@ def text(data: bytes) -> np.ndarray:
 
 
 class Host:
-    """Knows the table, and what errors say."""
+    """Calls the table's functions, and raises their errors."""
 
     def __init__(self) -> None:
         self.plugin = plugin(_count)
@@ -99,15 +99,15 @@ class Host:
         )
 
     def call(self, function: str, nbytes: int | None = None, **fields: Any) -> Any:
-        """The record of arguments as the function leaves it. Raises Refused."""
+        """Returns the argument record as the function leaves it. Raises Refused."""
         args = record(function, nbytes, **fields)
         self.check(self.functions[function](ctypes.addressof(args)))
         return args
 
     def check(self, error: int | None) -> None:
         if error:
-            said = self.call_void("Error_Message", error=error)
-            message = ctypes.string_at(said.message, said.message_size).decode()
+            found = self.call_void("Error_Message", error=error)
+            message = ctypes.string_at(found.message, found.message_size).decode()
             code = self.call("Error_GetCode", error=error).code
             self.call_void("Error_Destroy", error=error)
             raise Refused(code, message)
@@ -123,12 +123,12 @@ class Host:
         return [*(ctypes.c_int64 * getattr(args, f"num_{field}")).from_address(getattr(args, field))]
 
     @staticmethod
-    def said(args: Any, field: str, size: str | None = None) -> bytes:
+    def text_of(args: Any, field: str, size: str | None = None) -> bytes:
         return ctypes.string_at(getattr(args, field), getattr(args, size or f"{field}_size"))
 
     # ------------------------------------------------------------------ arrays
     def put(self, array: np.ndarray, semantics: int = 0, type: int | None = None, **fields: Any) -> int:
-        """A buffer of an array of the host's, by its strides."""
+        """Creates a buffer from a host array, by its strides."""
         names = {np.dtype(dtype): name for name, dtype in NUMPY_TYPES.items()}
         given = {
             "client": self.client,
@@ -146,7 +146,7 @@ class Host:
         return args.buffer
 
     def get(self, buffer: int) -> np.ndarray:
-        """The array of a buffer, as it is copied to the host."""
+        """Returns the array of a buffer, as it is copied to the host."""
         number = self.call("Buffer_ElementType", buffer=buffer).type
         dtype = next(NUMPY_TYPES[name] for name, n in TYPES.items() if n == number)
         dims = self.call("Buffer_Dimensions", buffer=buffer)
@@ -170,7 +170,7 @@ class Host:
         return self.call("Client_Compile", client=self.client, program=program, **given).executable
 
     def run(self, executable: int, *rows: Sequence[int], results: int = 1, **fields: Any) -> list[list[int]]:
-        """Buffers of the results by device, of those of the arguments."""
+        """Returns buffers of the results by device, given those of the arguments."""
         given = [numbers(row) for row in rows]
         made = [numbers([0] * results) for _ in rows]
         lists = {
@@ -189,7 +189,7 @@ def _count() -> int:
 
 
 def options(replicas: int = 1, partitions: int = 1, devices: Sequence[Sequence[int]] = (), **overrides: bytes) -> bytes:
-    """A CompileOptionsProto. `devices`: of each partition, those of its replicas."""
+    """Returns a CompileOptionsProto. `devices` has, for each partition, those of its replicas."""
     build = proto.write(4, replicas) + proto.write(5, partitions)
     if devices:
         assignment = proto.write(1, replicas) + proto.write(2, partitions)

@@ -18,7 +18,7 @@ X, Y = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32)
 
 
 def test_the_table_is_whole(host: Host) -> None:
-    """Its size and version are said, no slot is null, and what has fields is written somewhere."""
+    """Size and version are set, no slot is null, and every function with fields is implemented."""
     assert host.head[0] == 8 * (5 + len(interface.FUNCTIONS))
     assert host.head[4] == interface.MINOR_VERSION << 32 | interface.MAJOR_VERSION
     assert all(host.addresses.values())
@@ -29,7 +29,7 @@ def test_the_table_is_whole(host: Host) -> None:
 
 @pytest.mark.parametrize("name", [name for name, fields in interface.FUNCTIONS.items() if fields is None])
 def test_functions_that_there_are_not(host: Host, name: str) -> None:
-    """The host's record may have any size; it is not looked at."""
+    """The host's record may have any size; it is not read."""
     with pytest.raises(Refused, match=re.escape(f"shlo_jit has no {name}")) as caught:
         host.check(host.functions[name](ctypes.addressof(record("Plugin_Initialize"))))
     assert caught.value.code == interface.UNIMPLEMENTED
@@ -49,8 +49,8 @@ def test_plugin(host: Host) -> None:
 def test_client(host: Host) -> None:
     client = host.client
     assert host.call("Client_Create").client == client
-    assert host.said(host.call("Client_PlatformName", client=client), "platform_name") == b"cpu"
-    version = host.said(host.call("Client_PlatformVersion", client=client), "platform_version")
+    assert host.text_of(host.call("Client_PlatformName", client=client), "platform_name") == b"cpu"
+    version = host.text_of(host.call("Client_PlatformVersion", client=client), "platform_version")
     assert version.decode() == f"shlo_jit {__version__}"
     assert host.call("Client_ProcessIndex", client=client).process_index == 0
     assert len(host.devices) == DEVICES
@@ -62,7 +62,7 @@ def test_client(host: Host) -> None:
 
 
 def test_the_state_of_all_processes_is_taken(host: Host) -> None:
-    """Hosts report it in a thread of their own, and end the process on an error."""
+    """Hosts report it in a separate thread, and end the process on an error."""
     host.call("Client_UpdateGlobalProcessInfo", client=host.client, process_infos=None, num_process_infos=0)
 
 
@@ -83,7 +83,7 @@ def test_several_processes_are_refused(host: Host) -> None:
         if count == 1:
             assert host.call("Client_Create", create_options=rows, num_options=len(rows)).client == host.client
             continue
-        with pytest.raises(Refused, match=f"runs in one process, and {count} are wanted") as caught:
+        with pytest.raises(Refused, match=f"runs in one process, but {count} were requested") as caught:
             host.call("Client_Create", create_options=rows, num_options=len(rows))
         assert caught.value.code == interface.UNIMPLEMENTED
     rows[1].struct_size = 8
@@ -122,9 +122,9 @@ def test_default_assignment(host: Host) -> None:
 
 def test_topology(host: Host) -> None:
     topology = host.call("Client_TopologyDescription", client=host.client).topology
-    assert host.said(host.call("TopologyDescription_PlatformName", topology=topology), "platform_name") == b"cpu"
+    assert host.text_of(host.call("TopologyDescription_PlatformName", topology=topology), "platform_name") == b"cpu"
     version = host.call("TopologyDescription_PlatformVersion", topology=topology)
-    assert host.said(version, "platform_version").startswith(b"shlo_jit ")
+    assert host.text_of(version, "platform_version").startswith(b"shlo_jit ")
     args = host.call("TopologyDescription_GetDeviceDescriptions", topology=topology)
     assert host.pointers(args, "descriptions") == host.devices
     assert host.call("TopologyDescription_Attributes", topology=topology).num_attributes == 0
@@ -139,10 +139,12 @@ def test_devices(host: Host) -> None:
         assert host.call("DeviceDescription_Id", **one).id == i
         assert host.call("DeviceDescription_ProcessIndex", **one).process_index == 0
         assert host.call("DeviceDescription_Attributes", **one).num_attributes == 0
-        assert host.said(host.call("DeviceDescription_Kind", **one), "device_kind") == b"cpu"
-        debug = host.said(host.call("DeviceDescription_DebugString", **one), "debug_string")
+        assert host.text_of(host.call("DeviceDescription_Kind", **one), "device_kind") == b"cpu"
+        debug = host.text_of(host.call("DeviceDescription_DebugString", **one), "debug_string")
         assert debug.decode() == f"cpu:{i}"
-        assert host.said(host.call("DeviceDescription_ToString", **one), "to_string").decode() == f"CpuDevice(id={i})"
+        assert (
+            host.text_of(host.call("DeviceDescription_ToString", **one), "to_string").decode() == f"CpuDevice(id={i})"
+        )
         assert host.call("Device_IsAddressable", device=device).is_addressable
         assert host.call("Device_LocalHardwareId", device=device).local_hardware_id == i
         memories = host.pointers(host.call("Device_AddressableMemories", device=device), "memories")
@@ -159,9 +161,9 @@ def test_memories(host: Host) -> None:
         one = {"memory": memory}
         assert host.call("Memory_Id", **one).id == i
         assert host.call("Memory_Kind_Id", **one).kind_id == i % 3
-        assert host.said(host.call("Memory_Kind", **one), "kind") == kinds[i % 3]
-        assert str(i).encode() in host.said(host.call("Memory_DebugString", **one), "debug_string")
-        assert str(i).encode() in host.said(host.call("Memory_ToString", **one), "to_string")
+        assert host.text_of(host.call("Memory_Kind", **one), "kind") == kinds[i % 3]
+        assert str(i).encode() in host.text_of(host.call("Memory_DebugString", **one), "debug_string")
+        assert str(i).encode() in host.text_of(host.call("Memory_ToString", **one), "to_string")
         devices = host.pointers(host.call("Memory_AddressableByDevices", **one), "devices")
         assert devices == [host.devices[i // 3]]
 
@@ -195,7 +197,7 @@ def test_errors_have_functions_of_their_own(host: Host) -> None:
 
 
 def test_events(host: Host) -> None:
-    """Of an array that stays with the host: its event happens when the array's memory is no longer needed."""
+    """The event of an array that stays with the host happens when the array's memory is no longer needed."""
     seen: list[Any] = []
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(lambda error, number: seen.append((error, number)))
     called = ctypes.cast(call, ctypes.c_void_p).value
@@ -264,7 +266,8 @@ def test_uninitialized(host: Host) -> None:
 
 
 def test_views(host: Host) -> None:
-    """Of memory of others: in place if it is row-major, else copied; they are told when it is no longer needed."""
+    """Views of other owners' memory: in place if it is row-major, else copied. The owner is notified when it is no
+    longer needed."""
     told: list[int] = []
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(lambda data, number: told.append(number))
     called = ctypes.cast(call, ctypes.c_void_p).value
@@ -295,7 +298,7 @@ def test_programs(host: Host) -> None:
     loaded = host.compile(ADD, options(devices=[[2]]))
     executable = host.call("LoadedExecutable_GetExecutable", loaded_executable=loaded).executable
     one = {"executable": executable}
-    assert host.said(host.call("Executable_Name", **one), "executable_name") == b"main"
+    assert host.text_of(host.call("Executable_Name", **one), "executable_name") == b"main"
     assert host.call("Executable_NumReplicas", **one).num_replicas == 1
     assert host.call("Executable_NumPartitions", **one).num_partitions == 1
     assert host.call("Executable_NumOutputs", **one).num_outputs == 1
@@ -313,8 +316,8 @@ def test_programs(host: Host) -> None:
     dims = host.call("Executable_OutputDimensions", **one)
     assert ctypes.c_int64.from_address(dims.dims).value == 4
     assert ctypes.c_int64.from_address(dims.dim_sizes).value == 1
-    fingerprint = host.said(host.call("Executable_Fingerprint", **one), "executable_fingerprint")
-    same = host.said(host.call("LoadedExecutable_Fingerprint", executable=loaded), "executable_fingerprint")
+    fingerprint = host.text_of(host.call("Executable_Fingerprint", **one), "executable_fingerprint")
+    same = host.text_of(host.call("LoadedExecutable_Fingerprint", executable=loaded), "executable_fingerprint")
     assert len(fingerprint) == 64 and same == fingerprint
     stats = host.call("Executable_GetCompiledMemoryStats", **one)
     assert (stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.alias_size_in_bytes) == (32, 16, 0)
@@ -353,8 +356,8 @@ def test_events_of_calls(host: Host) -> None:
 
 
 def owned(host: Host, args: Any, owner: str) -> bytes:
-    """What the host is handed over; it outlives the executable, and is the host's to free."""
-    data = host.said(args, "serialized_bytes")
+    """Returns bytes that the host receives. They outlive the executable, and the host frees them."""
+    data = host.text_of(args, "serialized_bytes")
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(getattr(args, f"{owner}_deleter"))(getattr(args, owner))
     return data
 
@@ -443,7 +446,7 @@ def test_the_extension_for_shardings(host: Host) -> None:
 
 
 def test_the_extension_for_layouts(host: Host) -> None:
-    """An array, what is asked for, and arguments and results of a program: each lies as its rank says."""
+    """Layouts of an array, of a request, and of a program's arguments and results all follow from the rank."""
     last = interface.structure("Shardings_Extension").from_address(host.head[1])
     extension = interface.structure("Layouts_Extension").from_address(last.next)
     assert (extension.struct_size, extension.type, extension.next) == (ctypes.sizeof(extension), 4, None)

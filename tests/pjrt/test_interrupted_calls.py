@@ -1,4 +1,4 @@
-"""What a host finds after Ctrl-C: calls that succeed, results that are deleted, and an exception in Python."""
+"""A host's view after Ctrl-C: calls that succeed, results that are deleted, and an exception in Python."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_results_of_an_interrupted_program_are_deleted(host: Host) -> None:
 
 
 @contextmanager
-def instead(host: Host, name: str, handler: Callable[[Any], None]) -> Iterator[None]:
-    """Lets another function stand for one of the interface's that Python has."""
+def replaced(host: Host, name: str, handler: Callable[[Any], None]) -> Iterator[None]:
+    """Replaces a Python function of the interface by another one."""
     functions = host.plugin.table._functions
     place = PYTHON.index(name)
     before = functions[place]
@@ -86,7 +86,7 @@ def instead(host: Host, name: str, handler: Callable[[Any], None]) -> Iterator[N
 
 
 def test_short_calls_are_made_again(host: Host) -> None:
-    """The host gets what it asked for, and Python one exception afterwards."""
+    """The host receives its result, and Python one exception afterwards."""
     calls: list[int] = []
 
     def process_index(args: Any) -> None:
@@ -96,7 +96,7 @@ def test_short_calls_are_made_again(host: Host) -> None:
         args.process_index = 77
 
     args = record("Client_ProcessIndex", client=host.client)
-    with instead(host, "Client_ProcessIndex", process_index), pytest.raises(KeyboardInterrupt):
+    with replaced(host, "Client_ProcessIndex", process_index), pytest.raises(KeyboardInterrupt):
         host.functions["Client_ProcessIndex"](ctypes.addressof(args))
     assert (args.process_index, len(calls)) == (77, 3)
 
@@ -108,7 +108,7 @@ def test_calls_that_are_always_interrupted_are_an_error(host: Host) -> None:
         calls.append(1)
         raise KeyboardInterrupt
 
-    with instead(host, "Client_ProcessIndex", process_index), pytest.raises(KeyboardInterrupt):
+    with replaced(host, "Client_ProcessIndex", process_index), pytest.raises(KeyboardInterrupt):
         host.call("Client_ProcessIndex", client=host.client)
     assert len(calls) == TRIES
 
@@ -120,7 +120,7 @@ def test_a_compilation_that_is_interrupted_is_not_made_again(host: Host) -> None
         calls.append(1)
         raise KeyboardInterrupt
 
-    with instead(host, "Client_Compile", compile), pytest.raises(KeyboardInterrupt):
+    with replaced(host, "Client_Compile", compile), pytest.raises(KeyboardInterrupt):
         host.compile(ADD)
     assert len(calls) == 1
     host.call("LoadedExecutable_Destroy", executable=host.compile(ADD))

@@ -1,4 +1,4 @@
-"""Making and unmaking keeps no memory, whether it works or is refused."""
+"""Creating and destroying objects leaks no memory, whether it succeeds or is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plugin_host import ADD, DONATES, ON_PARTS, TYPES, Host, Refused, address, n
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is looked up in /proc")
 X = np.arange(4, dtype=np.float32)
 ALLOWED_BYTES = 300_000
-"""Of growth; in TIMES calls this is less than 32 bytes a call, the smallest block that there is."""
+"""Permitted growth. In TIMES calls, this is less than 32 bytes per call, the smallest block of the heap."""
 TIMES = 10_000
 
 
@@ -37,7 +37,7 @@ def check_flat(work: Callable[[], object], times: int = TIMES) -> None:
 
 
 class Prepared:
-    """A call whose record is made once, so that the test's own memory stays what it is."""
+    """A call whose record is created once, so that the test itself allocates nothing."""
 
     def __init__(self, host: Host, name: str, **fields: object) -> None:
         self.args = record(name, **fields)
@@ -50,7 +50,7 @@ class Prepared:
 
 
 def test_arrays(host: Host) -> None:
-    """Copied, in place, uninitialized, copied on the device; deleted, read, and asked for their event."""
+    """Arrays are copied, in place, uninitialized, copied on the device; deleted, read, and asked for their event."""
     dims = numbers([4])
     given = {
         "client": host.client,
@@ -131,7 +131,7 @@ def test_calls(host: Host, code: bytes) -> None:
 
 
 def test_refused_calls(host: Host) -> None:
-    """Errors are freed by the host; what was held for the call is let go of."""
+    """The host frees errors; everything held for the call is released."""
     loaded, x, wrong = host.compile(DONATES), host.put(X), host.put(np.zeros(3, np.float32))
 
     def work() -> None:
@@ -147,7 +147,7 @@ def test_refused_calls(host: Host) -> None:
 
 
 def test_questions_about_programs(host: Host) -> None:
-    """What is answered lives as long as the program, and is the same each time."""
+    """Answers live as long as the program, and are the same each time."""
     loaded = host.compile(ADD)
     names = (
         "OutputMemoryKinds",
@@ -203,7 +203,7 @@ def test_programs_that_are_refused(host: Host) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("code, partitions", ((ADD, 1), (ON_PARTS, 4)), ids=("one", "several"))
 def test_programs(host: Host, code: bytes, partitions: int) -> None:
-    """Compiled, serialized, loaded again and destroyed: the last one stays until the next is made."""
+    """Programs are compiled, serialized, loaded again and destroyed: the last one stays until the next is created."""
 
     def work() -> None:
         loaded = host.compile(code, options(partitions=partitions))

@@ -1,4 +1,4 @@
-"""Hosts of other versions: their records of arguments are smaller or larger than ours, and never overstepped."""
+"""Hosts of other versions: their argument records are smaller or larger than ours, and never overrun."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FILLER = 0xA5
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_records_that_are_too_small(host: Host, name: str) -> None:
-    """Nothing of them is looked at but the size, and it is said what was expected. The two functions that can't say
-    so do nothing."""
+    """Only their size is read, and the error has the expected size. The two functions that cannot return an error do
+    nothing."""
     needed = interface.needed_bytes(name)
     for size in (8, 15, needed - 1):
         if name in VOID:
@@ -44,7 +44,7 @@ def test_records_of_extensions_that_are_too_small(host: Host) -> None:
 
 
 def test_older_hosts(host: Host) -> None:
-    """Fields that came later are neither read nor written."""
+    """Fields that were added later are neither read nor written."""
     older = {n for n in DESCRIBED if interface.needed_bytes(n) < record_bytes(n)}
     assert older == {"Client_Create", "Executable_DeserializeAndLoad", "Executable_GetCompiledMemoryStats"}
     assert host.call("Client_Create", nbytes=72).client == host.client
@@ -53,7 +53,7 @@ def test_older_hosts(host: Host) -> None:
     assert (stats.argument_size_in_bytes, stats.host_temp_size_in_bytes) == (32, 0)
     stats = host.call("Executable_GetCompiledMemoryStats", nbytes=112, executable=loaded)
     assert stats.peak_memory_in_bytes >= 48
-    data = host.said(host.call("Executable_Serialize", executable=loaded), "serialized_bytes")
+    data = host.text_of(host.call("Executable_Serialize", executable=loaded), "serialized_bytes")
     given = {"client": host.client, "serialized_executable": text(data), "serialized_executable_size": len(data)}
     again = host.call("Executable_DeserializeAndLoad", nbytes=48, **given).loaded_executable
     x = host.put(np.ones(4, np.float32))
@@ -68,7 +68,7 @@ def test_older_hosts(host: Host) -> None:
 
 
 def test_newer_hosts(host: Host) -> None:
-    """What lies behind the fields that we know is left alone."""
+    """Bytes after the known fields are not changed."""
     loaded, buffer = host.compile(ADD), host.put(np.ones((2, 3), np.float32))
     objects = {"client": host.client, "device": host.devices[0], "device_description": host.devices[0]}
     objects |= {"memory": host.memories[0], "topology": host.client, "executable": loaded, "buffer": buffer}
@@ -119,7 +119,7 @@ ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int6
 """
 
 
-def test_a_process_without_memory_for_a_record_says_so() -> None:
+def test_a_process_without_memory_for_a_record_aborts() -> None:
     ended = subprocess.run([sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, timeout=100, check=False)
     assert ended.returncode == -signal.SIGABRT
     assert ended.stderr.endswith(b"shlo_jit: there is no memory left\n")

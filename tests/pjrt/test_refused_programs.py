@@ -1,4 +1,4 @@
-"""Programs, options and serialized bytes that are none, and calls with the wrong arguments: errors that say what came."""
+"""Invalid programs, options and serialized bytes, and calls with wrong arguments: errors describe what was passed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_artifacts_that_are_cut_off(host: Host, size: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=60))
 def test_options_that_are_none(host: Host, data: bytes) -> None:
-    """Any bytes are taken, if they happen to be options, or refused as what they are."""
+    """Any bytes are accepted if they happen to be options, or refused with a description."""
     try:
         host.call("LoadedExecutable_Destroy", executable=host.compile(ADD, data))
     except Refused as error:
@@ -115,7 +115,7 @@ def test_options_that_mean_nothing(host: Host, data: bytes, what: str) -> None:
 ])  # fmt: skip
 def test_serialized_programs_that_are_damaged(host: Host, change, what: str) -> None:
     loaded = host.compile(ADD, GOOD)
-    data = change(host.said(host.call("Executable_Serialize", executable=loaded), "serialized_bytes"))
+    data = change(host.text_of(host.call("Executable_Serialize", executable=loaded), "serialized_bytes"))
     host.call("LoadedExecutable_Destroy", executable=loaded)
     bytes_ = {"serialized_executable": text(data), "serialized_executable_size": len(data)}
     with pytest.raises(Refused, match=what) as caught:
@@ -134,7 +134,7 @@ def test_room_for_a_program(host: Host) -> None:
 
 @pytest.mark.parametrize("code", (ADD, DONATES), ids=("plain", "donating"))
 def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
-    """All are refused before anything is done: what would have been donated is there, and a right call works."""
+    """All are refused before anything is done: donated arrays are still alive, and a valid call works."""
     loaded, x = host.compile(code), host.put(X)
     for count in (0, 1, 3):
         with pytest.raises(Refused, match=f"2 arguments, got {count}"):
@@ -154,7 +154,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
     for devices in ([], [[x, x]] * 2):
         with pytest.raises(Refused, match=f"one device, not {len(devices)}"):
             host.run(loaded, *devices)
-    dims = [0] + [10**18] * 63  # more text than a message has room for
+    dims = [0] + [10**18] * 63  # more text than a message can hold
     many = host.put(np.zeros(0, np.float32), dims=numbers(dims), num_dims=len(dims), byte_strides=None)
     with pytest.raises(Refused, match="argument 1: the program expects 4xf32, got 0x1000000000000000000x1"):
         host.run(loaded, [x, many])

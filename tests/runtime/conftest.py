@@ -1,4 +1,4 @@
-"""Every test has an object cache of its own."""
+"""Every test has a separate object cache."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Programs that tests measure: a product with a loop nest behind it, and a loop that
-goes turn by turn, since its counter is no number."""
+"""Programs that tests measure: a product followed by a loop nest, and a loop that runs iteration by iteration, since
+its counter is not a scalar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small programs written by hand, as lowering would."""
+"""Small programs written by hand, in the form that lowering produces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def port(name: str, shape: tuple[int, ...], dtype: str = "f32") -> Port:
 
 
 def binary(n: int, op: str = "fadd") -> Program:
-    """z = x + y on f32[n]; with `op` another of the builder's."""
+    """Returns z = x + y on f32[n]; with `op` another op of the builder."""
     m = ModuleText(TARGET)
     b = main(m)
     args, results, *_ = b.params
@@ -45,7 +45,7 @@ def binary(n: int, op: str = "fadd") -> Program:
 
 
 def copies(shape: tuple[int, ...], dtype: str, results: int = 1, **fields) -> Program:
-    """Every result is a copy of the one argument."""
+    """Returns a program whose results are all copies of its one argument."""
     p = port("x", shape, dtype)
     m = ModuleText(TARGET)
     b = main(m)
@@ -56,7 +56,7 @@ def copies(shape: tuple[int, ...], dtype: str, results: int = 1, **fields) -> Pr
 
 
 def arena_sum(n: int, arena_bytes: int) -> Program:
-    """z = x + 1 by way of the arena, all of which is written; wrong when two calls share one."""
+    """Returns z = x + 1 by way of the arena, all of which is written; it is wrong if two calls share one."""
     m = ModuleText(TARGET)
     b = main(m)
     args, results, _, arena, _ = b.params
@@ -73,7 +73,7 @@ def arena_sum(n: int, arena_bytes: int) -> Program:
 
 
 def constant(values: np.ndarray) -> Program:
-    """No arguments; the result is the constant."""
+    """Returns a program without arguments, whose result is the constant."""
     dtype = {d.numpy: n for n, d in DTYPES.items() if n != "index"}[values.dtype]
     m = ModuleText(TARGET)
     b = main(m)
@@ -83,7 +83,7 @@ def constant(values: np.ndarray) -> Program:
 
 
 def callback(shape: tuple[int, ...] = (4,), target: str = "f", attributes=None, results: int = 1) -> Program:
-    """The results are those of one custom call of the arguments x and y."""
+    """Returns a program with one custom call of the arguments x and y."""
     p = port("", shape)
     m = ModuleText(TARGET)
     b = main(m)
@@ -97,7 +97,7 @@ def callback(shape: tuple[int, ...] = (4,), target: str = "f", attributes=None, 
 
 
 def parallel(n: int, tasks: int) -> Program:
-    """z = x + x, the work cut into tasks."""
+    """Returns z = x + x, with the work split into tasks."""
     assert n % tasks == 0
     m = ModuleText(TARGET)
     b = m.function("task", [("ptr", "frame"), ("i64", "index"), ("i64", "worker")])

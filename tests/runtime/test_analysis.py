@@ -1,4 +1,4 @@
-"""What executables say of their work and memory, by JAX's names."""
+"""Reports of executables on their work and memory, by JAX's names."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_products_count_multiplications_and_additions() -> None:
     assert (costs["bytes accessed0{}"], costs["utilization0{}"]) == (4 * 64 * 784, 1)
 
 
-def test_functions_are_told_apart() -> None:
+def test_functions_are_distinguished() -> None:
     costs = shlo_jit.compile(SOFTMAX).cost_analysis()
     assert costs["transcendentals"] == 8 * 32
     assert costs["flops"] == 4 * 8 * 32  # maximum, subtract, add, divide
@@ -154,7 +154,7 @@ def test_libraries_know_their_memory_alone(tmp_path: Path) -> None:
 
 
 def window(**options: Any) -> Callable[..., jax.Array]:
-    """A convolution."""
+    """Returns a convolution."""
     given = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC"), **options}
     return lambda x, w: jax.lax.conv_general_dilated(x, w, **given)
 
@@ -186,7 +186,7 @@ def test_products_take_what_they_take_in_xla(name: str) -> None:
 
 @pytest.mark.parametrize("base", [1, 2, 3])
 def test_places_of_windows(base: int) -> None:
-    """Counted one by one."""
+    """Counts window positions one by one."""
     generator = np.random.default_rng(base)
     for _ in range(200):
         extent, size, stride, dilation, low = (int(n) for n in generator.integers([1, 1, 1, 1, -3], [9, 5, 4, 4, 6]))

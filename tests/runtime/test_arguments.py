@@ -1,4 +1,4 @@
-"""What may be passed to an executable, and what it says to what may not."""
+"""Valid arguments of an executable, and its errors for invalid ones."""
 
 import warnings
 
@@ -225,7 +225,7 @@ def test_equal_dtype_that_is_another_object(add):
 
 
 def donating(n, argument=0):
-    """z = x + y in the place of x or y."""
+    """Returns z = x + y in the memory of x or y."""
     program = binary(n)
     program.output_aliases = {0: argument}
     return build(program, TARGET, cache=False)
@@ -278,8 +278,9 @@ func.func @main(%a: tensor<17xf32>, %b: tensor<17xf32>) -> tensor<9xf32> {
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_donation_that_is_memory_on_the_way_only(cached):
-    """The state of the loop lies in the donated argument, and no result does: what must not be written is copied too."""
+def test_donation_of_intermediate_memory(cached):
+    """The state of the loop is in the donated argument, and no result is: memory that must not be overwritten is copied
+    too."""
     if cached:
         shlo_jit.compile(LOOP, donate=[1])
     exe = shlo_jit.compile(LOOP, donate=[1], cache=cached)
@@ -304,7 +305,7 @@ def test_result_donated_again():
     np.testing.assert_array_equal(x, np.full(n, 5))
 
 
-def test_the_slow_way_is_the_same(monkeypatch, add):
+def test_the_slow_path_is_equivalent(monkeypatch, add):
     monkeypatch.setattr("shlo_jit.runtime.layout.as_expected", lambda: False)
     slow = build(binary(4), TARGET, cache=False)
     assert type(slow.__call__) is not type(add.__call__)

@@ -1,4 +1,4 @@
-"""Work beside the caller's: what it returns, what it raises, and routines begun while a program is lowered."""
+"""Background work: its results, its errors, and routines started while a program is lowered."""
 
 import threading
 

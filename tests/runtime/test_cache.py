@@ -1,4 +1,4 @@
-"""The object cache: nothing that is in its folder can do harm."""
+"""The object cache: no contents of its folder can do harm."""
 
 import dataclasses
 import errno
@@ -80,7 +80,7 @@ def write_addition(m: ModuleText, target) -> None:
 
 
 def with_routine(name):
-    """z[0] = x[0] + 1 by a routine."""
+    """Returns z[0] = x[0] + 1 by a routine."""
     routine = Routine(name, ("add_one",), write_addition)
     program = binary(1)
     m = ModuleText(TARGET)
@@ -123,7 +123,7 @@ def test_every_damaged_byte_is_noticed(cache):
         damaged[at] ^= 0x41
         path.write_bytes(damaged)
         found = cache.read("k", read_program)
-        # Between the blobs there is padding, which nothing reads.
+        # There is padding between the blobs, which is never read.
         assert found is None or found.objects == compiled.objects, at
         assert path.exists() == (found is not None)
 
@@ -237,7 +237,7 @@ OTHER = {
     "host": object(),
     "cache": False,
 }
-"""Of every option, a value that is not its default."""
+"""A value of every option that differs from its default."""
 SAME_CODE = {"dynamic", "threads", "implementations", "host", "cache"}
 
 
@@ -358,7 +358,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @contextmanager
 def writer(cache):
-    """A process in the middle of writing an entry. It dies when the block ends."""
+    """Runs a process that is writing an entry. It dies when the block ends."""
     command = [sys.executable, "-c", DIES, str(cache.folder / "dying.shlo")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Path(process.stdout.readline().strip())

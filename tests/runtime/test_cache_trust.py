@@ -1,4 +1,4 @@
-"""What the object cache trusts, and what may happen to its files afterwards."""
+"""Trust of the object cache in its files, and effects of later changes of its files."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def stored(cache):
 
 
 def refused(stored: ObjectCache, why: str) -> None:
-    """The entry is passed over with one warning, and stays."""
+    """Checks that the entry is ignored with one warning, and stays."""
     fresh = ObjectCache(stored.folder)
     with pytest.warns(RuntimeWarning, match=why) as seen:
         assert from_cache("k", TARGET, cache=fresh) is None
@@ -78,7 +78,7 @@ def test_what_we_write_is_ours_alone(tmp_path, mask):
     assert cache.lookup("k") is not None
 
 
-def test_a_folder_behind_a_link_is_used(stored, tmp_path):
+def test_a_folder_at_a_link_is_used(stored, tmp_path):
     (tmp_path / "link").symlink_to(stored.folder)
     assert from_cache("k", TARGET, cache=ObjectCache(tmp_path / "link")) is not None
 
@@ -115,7 +115,7 @@ def test_an_entry_under_another_name_is_not_loaded(stored):
 
 
 def largest(cache: ObjectCache) -> Path:
-    """The entry with the constants, be it the program's or one of their own."""
+    """Returns the entry with the constants, the program's or a separate one."""
     return max(cache.folder.glob("*.shlo"), key=lambda path: path.stat().st_size)
 
 

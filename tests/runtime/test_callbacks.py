@@ -103,7 +103,7 @@ def test_a_target_that_writes_in_place():
 
 
 def test_what_a_target_that_writes_in_place_sees():
-    """Dimensions as the program has them, whatever the layouts; an operand that the result aliases is its memory."""
+    """Dimensions are the program's, whatever the layouts; an operand that the result aliases is the result's memory."""
     text = """func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
       %0 = stablehlo.custom_call @f(%x, %y) {
         operand_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<[1, 0]> : tensor<2xindex>],

@@ -1,4 +1,4 @@
-"""Another process that is writing a large program into the object cache is waited for."""
+"""Waiting for another process that is writing a large program into the object cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print("claimed", flush=True)
 
 
 def writer(cache: ObjectCache, then: str) -> subprocess.Popen[str]:
-    """A process that has claimed KEY and goes on with `then`."""
+    """Starts a process that has claimed KEY and then runs `then`."""
     script = [sys.executable, "-c", WRITER.format(then=then), str(cache.folder), KEY]
     process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "claimed\n"
@@ -74,8 +74,8 @@ def test_waiting_has_an_end(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch)
         process.kill()
 
 
-def test_nobody_is_waited_for_where_files_have_no_locks(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim of one that died there would look held for ever."""
+def test_there_is_no_wait_without_file_locks(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of a process that died there would look held forever."""
     monkeypatch.setattr(tuning, "CACHE_WAIT_SECONDS", 60.0)
 
     def flock(file: int, operation: int) -> None:
@@ -105,7 +105,7 @@ def test_what_is_no_claim_is_not_waited_for(cache: ObjectCache, obstacle: str) -
 
 
 def test_a_program_is_claimed_until_it_is_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Seen from the thread that writes it."""
+    """Observed from the thread that writes it."""
     monkeypatch.setattr(tuning, "STORED_BEHIND_BYTES", 0)
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     seen: list[bool] = []

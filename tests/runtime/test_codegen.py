@@ -1,4 +1,4 @@
-"""LLVM text to code: defects of ours become exceptions, and marked functions get more passes."""
+"""Generates code from LLVM text: our defects become exceptions, and marked functions get more passes."""
 
 import numpy as np
 import pytest

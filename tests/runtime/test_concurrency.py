@@ -1,4 +1,4 @@
-"""Several threads, processes and calls at once; memory over many calls."""
+"""Several threads, processes and calls at the same time; memory over many calls."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ X = np.arange(4, dtype=np.float32)
 
 
 def run_in_threads(work, count=8):
-    """Run work(k) in threads; raise what any of them raised."""
+    """Runs work(k) in threads; raises the exception of any of them."""
     errors = []
 
     def guarded(k):
@@ -138,20 +138,20 @@ def test_no_memory_for_a_result():
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Returns the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_dropped_executables_give_their_memory_back():
-    def turn(count):
+    def run(count):
         for k in range(count):
             exe = build(arena_sum(4 + k % 3, 1 << 16), TARGET, cache=False)
             exe(np.zeros(4 + k % 3, np.float32))
 
-    turn(30)
+    run(30)
     gc.collect()
     before = resident()
-    turn(200)
+    run(200)
     gc.collect()
     assert resident() - before < 4 << 20
 
@@ -264,7 +264,7 @@ def test_other_threads_run_during_a_long_call():
     other = threading.Thread(target=tick)
     other.start()
     during = []
-    for _ in range(50):  # a call takes some milliseconds, in which a busy machine may not get round to the thread
+    for _ in range(50):  # a call takes some milliseconds, in which a busy machine may not schedule the thread
         begin = time.perf_counter()
         exe(X)
         end = time.perf_counter()

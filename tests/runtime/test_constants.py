@@ -1,4 +1,4 @@
-"""Constants are there once: in the process, and in the object cache."""
+"""Constants exist once: in the process, and in the object cache."""
 
 from __future__ import annotations
 

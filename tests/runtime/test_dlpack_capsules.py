@@ -1,4 +1,4 @@
-"""Arrays as capsules of DLPack, of element types that NumPy does not know too."""
+"""Arrays as DLPack capsules, including element types that NumPy does not know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlo_jit.runtime.ffi.functions import capsule_name
 
 
 class Given:
-    """What hands over an array."""
+    """An object that provides an array."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array

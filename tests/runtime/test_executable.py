@@ -1,4 +1,4 @@
-"""An executable as a Python object: what copies, pickles, signatures and keywords of it are."""
+"""An executable as a Python object: copies, pickles, signatures and keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children of a fork at any moment compile and call, or are told that they cannot."""
+"""Children of a fork at any moment compile and call, or get an error that they cannot."""
 
 import os
 import subprocess
@@ -96,7 +96,7 @@ def test_many_children_of_busy_parents(tmp_path):
 
 
 def in_child(work) -> int:
-    """Exit status of a child that does the work."""
+    """Returns the exit status of a child that does the work."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -108,7 +108,7 @@ def in_child(work) -> int:
 
 @pytest.fixture
 def occupied():
-    """Another thread that compiles until told to stop; with `pausing`, pausing all the time."""
+    """Runs another thread that compiles until it is stopped; with `pausing`, it pauses all the time."""
     done, pausing, begun = threading.Event(), threading.Event(), threading.Event()
 
     def occupy() -> None:
@@ -173,7 +173,7 @@ print(results)
 
 
 def test_forks_at_once():
-    """In a process of its own: once filelock has been imported, it refuses forks of two threads at a time."""
+    """Runs in a separate process: once filelock has been imported, it refuses forks of two threads at a time."""
     folder = str(Path(__file__).parent)
     script = [sys.executable, "-c", FORKS_AT_ONCE, folder]
     run = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)

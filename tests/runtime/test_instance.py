@@ -76,7 +76,7 @@ def test_the_error_record_tells_which_call_failed() -> None:
 
 
 def test_failures_of_another_host_s_calls() -> None:
-    """The record's callback is one that raises nothing."""
+    """The record's callback raises no exception."""
     exe = shlo_jit.compile(CALLS, custom_calls={"first": lambda x: x, "second": lambda x: x})
     host = exe._front.instance
     answers = iter([0, abi.Status.CALL_FAILED, 77])
@@ -89,7 +89,7 @@ def test_failures_of_another_host_s_calls() -> None:
 
 
 def test_interrupted_is_a_status() -> None:
-    """As `pause` returns it; hosts without handlers of signals have one that returns OK."""
+    """It is the status that `pause` returns; hosts without signal handlers have one that returns OK."""
     text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
       %0 = stablehlo.while(%i = %x) : tensor<i32>
       cond {

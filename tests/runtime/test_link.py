@@ -1,4 +1,4 @@
-"""Our linker: code runs where it was put, references reach, and damaged objects are refused."""
+"""Our linker: code runs where it was placed, references resolve, and damaged objects are refused."""
 
 import ctypes
 import random
@@ -134,7 +134,7 @@ def sign(value: int, bits: int) -> int:
 
 
 def adrp_page(instruction: int, place: int) -> int:
-    """The page that an ADRP computes."""
+    """Returns the page that an ADRP computes."""
     distance = sign(((instruction >> 5 & 0x7FFFF) << 2) | (instruction >> 29 & 3), 21)
     return (place >> 12 << 12) + (distance << 12)
 
@@ -202,7 +202,7 @@ def test_aarch64_data_of_others():
 
 
 def test_damaged_objects_are_refused_or_linked():
-    """Whatever a bit does to an object: an exception we know, or an image."""
+    """A flipped bit in an object results in a known exception, or an image."""
     code = assemble(CALL.replace("{\n", "{\n store i64 1, ptr @v\n") + "\n@v = global i64 0")
     generator = random.Random(1)
     for _ in range(1500):

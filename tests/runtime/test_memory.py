@@ -1,4 +1,4 @@
-"""Native memory over many compilations: what is dropped is given back, by LLVM and by us."""
+"""Native memory over many compilations: LLVM and we release unused memory."""
 
 import ctypes
 import gc
@@ -15,7 +15,7 @@ EXAMPLES = sorted(p for p in Path(examples.__path__[0]).glob("*.mlir"))
 
 
 class MallInfo(ctypes.Structure):
-    """glibc's struct mallinfo2."""
+    """The structure mallinfo2 of glibc."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -28,7 +28,7 @@ mallinfo2.restype = MallInfo
 
 
 def allocated() -> int:
-    """Bytes that malloc has given out."""
+    """Returns the bytes that malloc has allocated."""
     gc.collect()
     info = mallinfo2()
     return info.uordblks + info.hblkhd
@@ -50,7 +50,8 @@ def cycle(text: str, cache: bool) -> None:
 
 
 def per_cycle(work, measure, warm: int, count: int) -> float:
-    """What a turn of `work` adds. The lesser of two goes: a leak is in both, a table that happens to grow in one."""
+    """Returns the growth per run of `work`, the smaller of two measurements: a leak is in both, a table that happens to
+    grow is in one."""
     for _ in range(warm):
         work()
     found = [measure()]

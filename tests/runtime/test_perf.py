@@ -1,4 +1,4 @@
-"""What is written for perf, and where it is not."""
+"""Files that are written for perf, and where they are not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = """func.func @main(%x: tensor<1024x512xf32>) -> tensor<1024xf32> {
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of this process, in a folder of the test's."""
+    """The file of this process, in a folder of the test."""
     monkeypatch.setenv("SHLO_JIT_PERF", "1")
     monkeypatch.setattr(perf, "FOLDER", str(tmp_path))
     return tmp_path / f"perf-{os.getpid()}.map"
@@ -88,7 +88,7 @@ def test_lines_of_an_earlier_process_are_dropped(names: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "folder"])
-def test_what_somebody_left_there_is_not_written_to(names: Path, tmp_path: Path, kind: str) -> None:
+def test_existing_files_are_not_written_to(names: Path, tmp_path: Path, kind: str) -> None:
     victim = tmp_path / "victim"
     if kind != "dangling":
         victim.write_text("precious")

@@ -1,4 +1,4 @@
-"""Profiles: what ran, how often, and how it is called."""
+"""Profiles: the steps that ran, how often, and their names."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def test_rates_are_bytes_and_operations_by_the_median() -> None:
     assert product.gigaflops == pytest.approx(2 * 64 * 784 * 10 / product.median_us / 1e3)
     moved = 4 * (64 * 784 + 784 * 10 + 64 * 10)
     assert product.gigabytes_per_second == pytest.approx(moved / product.median_us / 1e3)
-    # the row program reads the product and the bias and writes the result; add, maximum and subtract an element
+    # the row program reads the product and the bias and writes the result; add, maximum and subtract per element
     assert row.gigabytes_per_second == pytest.approx(4 * (2 * 64 * 10 + 10) / row.median_us / 1e3)
     assert row.gigaflops == pytest.approx(3 * 64 * 10 / row.median_us / 1e3)
 
 
-def test_steps_in_a_loop_are_counted_each_turn() -> None:
+def test_steps_in_a_loop_are_counted_each_iteration() -> None:
     exe, x = shlo_jit.compile(LOOP), np.linspace(0, 1, 64, dtype=np.float32)
     with exe.profile() as p:
         exe(x, np.int32(7))
     calls = {s.label: s.calls for s in p.steps}
     loop = next(s for s in p.steps if s.title == "while")
     assert calls[loop.label] == 1
-    assert calls[f"{loop.label}.0.0"] == 8  # the condition is asked once more
+    assert calls[f"{loop.label}.0.0"] == 8  # the condition is evaluated once more
     assert {n for label, n in calls.items() if label.startswith(f"{loop.label}.1.")} == {7}
     inside = sum(s.total_us for s in p.steps if s.label.startswith(f"{loop.label}."))
     assert loop.total_us > inside
@@ -80,7 +80,7 @@ def test_times_are_those_of_a_clock() -> None:
 
 
 def test_functions_that_are_called_have_their_names() -> None:
-    """Of a program that is too large for its calls to be written out."""
+    """Profiles a program that is too large for its calls to be inlined."""
     t = "tensor<64xf32>"
     body = "\n".join(f"%v{i + 1} = stablehlo.cosine %v{i} : {t}" for i in range(100))
     calls = "\n".join(f"%c{i + 1} = func.call @layer(%c{i}) : ({t}) -> {t}" for i in range(100))

@@ -1,4 +1,4 @@
-"""The GIL during calls, and signals that come meanwhile."""
+"""The GIL during calls, and signals that arrive meanwhile."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ FOR_EVER = np.array(1 << 60)
 
 @contextmanager
 def signal_after(seconds: float, number: int = signal.SIGINT):
-    """Send ourselves a signal; the times when it was sent."""
+    """Sends a signal to this process; yields the times when it was sent."""
     sent: list[float] = []
 
     def send() -> None:
@@ -79,7 +79,7 @@ def signal_after(seconds: float, number: int = signal.SIGINT):
 
 
 def interrupted(exe, *args) -> float:
-    """Seconds from a Ctrl-C to KeyboardInterrupt."""
+    """Returns the seconds from a Ctrl-C to KeyboardInterrupt."""
     with signal_after(0.2) as sent:
         with pytest.raises(KeyboardInterrupt):
             exe(*args)
@@ -153,7 +153,7 @@ LONG = {
     "windows": (WINDOWS, (4,), ()),
     "nest": (NEST, (50000,)),
 }
-"""Programs of one step that takes seconds, the one with windows for ever, and the shapes of their arguments."""
+"""Programs of one step that takes seconds, the one with windows forever, and the shapes of their arguments."""
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -202,7 +202,7 @@ def test_a_handler_that_returns_and_calls_programs_does_not_stop_the_call():
 
 
 def test_calls_in_other_threads_go_on():
-    """Ctrl-C is the main thread's: it gets it at once, the call in the other thread ends by itself."""
+    """Ctrl-C is the main thread's: it gets it immediately, and the call in the other thread ends normally."""
     exe = shlo_jit.compile(TINY)
     results = []
     other = threading.Thread(target=lambda: results.append(exe(np.array(30_000_000), X)))

@@ -1,4 +1,4 @@
-"""Large modules cut into parts: the parts make the same program, in the JIT and in a shared library."""
+"""Large modules split into parts: the parts form the same program, in the JIT and in a shared library."""
 
 import ctypes
 import shutil
@@ -22,7 +22,7 @@ from shlo_jit.runtime.instance import record_type
 
 
 def chain(kernels: int, n: int = 16) -> Program:
-    """z = x + 1 + 1 + ..., one kernel each, by way of a helper that is inlined, a table and a parallel task."""
+    """Returns z = x + 1 + 1 + ..., one kernel each, by way of a helper that is inlined, a table and a parallel task."""
     m = ModuleText(TARGET)
     m.define_global("one", "internal constant [1 x float] [float 1.0], align 4")
     b = m.function("plus", [("ptr", "p")], "float", attributes="alwaysinline nounwind")

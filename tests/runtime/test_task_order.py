@@ -1,7 +1,7 @@
-"""Results do not depend on the order in which tasks run: two threads may run them in any. A task that writes over the
-edge of its part, where another task writes too, is right in order and wrong now and then.
+"""Results do not depend on the order in which tasks run: two threads may run them in any. A task that writes beyond its
+part, where another task writes too, is right in order and occasionally wrong.
 
-The pool is replaced by a function that runs the tasks of a call one after the other, in an order of its own.
+The pool is replaced by a function that runs the tasks of a call one after the other, in a given order.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ THREADS = 3
 
 
 class Pool:
-    """Stands for the thread pool."""
+    """Replaces the thread pool."""
 
     def __init__(self) -> None:
         self.order = ORDERS["forward"]
         self.calls = 0
-        """With several tasks."""
+        """Number of calls with several tasks."""
         self._function = PARALLEL(self._run)
         address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
         self._asked = ctypes.c_uint64()  # whom threads ask for interrupts
@@ -100,7 +100,7 @@ PARALLEL_PROGRAMS = {
     **{f"dot {t} {m} {k} {n}": dot(t, m, k, n) for t, m, k, n in
        (("f32", 500, 256, 200), ("f32", 37, 1024, 1000), ("f64", 333, 128, 333), ("bf16", 400, 320, 90))},
 }  # fmt: skip
-"""That have several tasks."""
+"""Programs that have several tasks."""
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "native"])

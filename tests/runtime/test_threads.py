@@ -1,4 +1,4 @@
-"""How many threads a call gets."""
+"""Number of threads of a call."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,8 @@ def test_quota(tmp_path, cgroup, files, expected):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_no_task_is_beyond_the_end(count: int) -> None:
-    """More chunks than tasks there may be, two a task: in place, a task without a chunk of its own would compute the tail once more."""
+    """There are more chunks than the maximum number of tasks, two per task. In place, a task without a chunk would
+    compute the tail twice."""
     text = """
 func.func @main(%x: tensor<154200xf32>) -> tensor<154200xf32> {
   %one = stablehlo.constant dense<1.0> : tensor<154200xf32>

@@ -1,4 +1,4 @@
-"""Traces: what is in the file, how it nests, and what is said where there is nothing to write."""
+"""Traces: the contents of the file, its nesting, and the error if there is nothing to write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALLS_OUT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a trace, in a folder of its own."""
+    """Path of a trace, in a separate folder."""
     (tmp_path / "traces").mkdir()
     return tmp_path / "traces" / "t.json"
 
@@ -43,7 +43,7 @@ def read(path: Path) -> list[Event]:
 
 
 def runs(path: Path) -> list[Event]:
-    """The runs of steps in a trace, those of each track nested."""
+    """Returns the runs of steps in a trace, those of each track nested."""
     found = [e for e in read(path) if e["ph"] == "X"]
     for track in {(e["pid"], e["tid"]) for e in found}:
         check_nested([e for e in found if (e["pid"], e["tid"]) == track])
@@ -55,7 +55,7 @@ def end(event: Event) -> float:
 
 
 def check_nested(events: list[Event]) -> None:
-    """Each begins after the one before it in the file, and either lies in it or behind it."""
+    """Checks that each event begins after the one before it in the file, and is either inside or after it."""
     around: list[Event] = []
     for event in events:
         while around and end(around[-1]) <= event["ts"]:
@@ -107,7 +107,7 @@ def test_times_are_those_of_the_clock_that_python_reads(path: Path) -> None:
     assert before <= call["ts"] < end(call) <= after
 
 
-def test_every_turn_of_a_loop_is_there(path: Path) -> None:
+def test_every_iteration_of_a_loop_is_there(path: Path) -> None:
     exe = shlo_jit.compile(LOOP)
     with exe.trace(path) as trace:
         exe(loop_argument(), np.int32(7))
@@ -119,7 +119,7 @@ def test_every_turn_of_a_loop_is_there(path: Path) -> None:
     number = loop["args"]["step"]
     labels = [e["args"]["step"] for e in turns]
     assert all(label.startswith(f"{number}.") for label in labels)
-    assert labels.count(f"{number}.0.0") == 8  # the condition is asked once more
+    assert labels.count(f"{number}.0.0") == 8  # the condition is evaluated once more
     body = {label for label in labels if label.startswith(f"{number}.1.")}
     assert body and {labels.count(label) for label in body} == {7}
     assert sum(e["dur"] for e in turns) < loop["dur"]
@@ -141,7 +141,7 @@ def test_calls_are_one_after_the_other(path: Path) -> None:
 
 @pytest.mark.parametrize("room", [1, 5, 25, 26, 27])
 def test_the_first_events_are_kept(room: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call is an event, and what is around a step is kept before it."""
+    """The call is an event, and enclosing steps are kept before inner ones."""
     exe = shlo_jit.compile(LOOP)
     all_of_them = events_of_loop(exe, path)
     assert len(all_of_them) == 26
@@ -170,7 +170,7 @@ def test_threads_have_tracks(path: Path) -> None:
     def call() -> None:
         for _ in range(20):
             exe(loop_argument(), np.int32(50))
-        done.wait(60)  # the thread is there, with its name, while the others call
+        done.wait(60)  # the thread exists, with its name, while the others call
 
     with exe.trace(path) as trace:
         threads = [threading.Thread(target=call, name=f"caller {i}") for i in range(2)]
@@ -213,7 +213,7 @@ def test_a_call_that_fails_is_there_up_to_where_it_failed(path: Path) -> None:
 
 @pytest.mark.parametrize("part_steps", [1, 100])
 def test_loops_around_what_failed_end_with_it(part_steps: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one step a function, too: the loop and its turn are in others than what fails."""
+    """Also with one step per function: the loop and its iteration are in other functions than the failing step."""
     monkeypatch.setattr(tuning, "PART_STEPS", part_steps)
     text = LOOP.replace(
         "%b = stablehlo.cosine %a : tensor<64xf32>",
@@ -254,7 +254,7 @@ def test_a_call_that_still_runs_is_left_out(path: Path) -> None:
         thread.start()
         assert entered.wait(60)
     go_on.set()
-    thread.join(60)  # it has noted the rest where its own code keeps the memory for it
+    thread.join(60)  # it has recorded the rest in the memory that its own code keeps
     assert not thread.is_alive()
     assert list(path.parent.iterdir()) == []
 

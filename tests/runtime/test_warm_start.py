@@ -1,4 +1,4 @@
-"""Programs from the object cache: without LLVM, and without a look at literals of files that are as they were."""
+"""Programs from the object cache: without LLVM, and without reading the literals of unchanged files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEIGHTS = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
 
 
 def program(weights: np.ndarray, result: str = "%0") -> str:
-    """x @ weights, or the weights themselves."""
+    """Returns x @ weights, or the weights themselves."""
     literal = weights.tobytes().hex().upper()
     return f"""func.func @main(%x: tensor<{N}x{N}xf32>) -> tensor<{N}x{N}xf32> {{
   %w = stablehlo.constant dense<"0x{literal}"> : tensor<{N}x{N}xf32>
@@ -35,7 +35,7 @@ def program(weights: np.ndarray, result: str = "%0") -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a program's file that counts as settled, with a cache of its own."""
+    """Path of a program's file that counts as settled, with a separate cache."""
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tuning, "KNOWN_FILE_BYTES", 1000)
     monkeypatch.setattr(tuning, "SHARED_CONSTANT_BYTES", 1000)
@@ -47,7 +47,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A list that grows with every text whose literals are looked for."""
+    """A list that grows with every text whose literals are searched."""
     calls: list[Any] = []
     function = sources.cut_bytes
 
@@ -73,7 +73,7 @@ def test_a_file_that_is_as_it_was_is_not_read_again(path: Path, cut: list[Any]) 
 
 
 def test_literals_are_read_when_they_are_wanted(path: Path, cut: list[Any]) -> None:
-    """By a program that reads one as it is, and by one that is compiled anew."""
+    """By a program that reads one unchanged, and by one that is compiled again."""
     path.write_text(program(WEIGHTS, "%w"), encoding="utf-8")
     for _ in range(3):
         np.testing.assert_array_equal(call(path), WEIGHTS)
@@ -88,7 +88,7 @@ def test_a_file_that_was_written_to_is_another(path: Path, cut: list[Any], keeps
     before = path.stat()
     np.testing.assert_array_equal(call(path), WEIGHTS)
     path.write_text(program(WEIGHTS[::-1]), encoding="utf-8")
-    if keeps_time:  # the time of change of the file itself cannot be set back
+    if keeps_time:  # the modification time of the file itself cannot be set back
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     np.testing.assert_array_equal(call(path), WEIGHTS[::-1])
     assert len(cut) == 2
@@ -122,7 +122,7 @@ def test_a_damaged_note_counts_for_nothing(path: Path, cut: list[Any], tmp_path:
 
 
 # ---------------------------------------------------------------------- the machine
-def test_the_machine_is_what_llvm_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_equals_llvms_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(target, "_host", [])
     said, asked = target.ask_llvm(), []
@@ -178,9 +178,11 @@ assert shlo_jit.verify({str(file)!r}) == []
     assert runs[1].stdout == "\n"
 
 
-# ---------------------------------------------------------------------- what is stored
-def test_large_constants_are_stored_behind(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By a thread; whoever asks for the program meanwhile waits."""
+# ---------------------------------------------------------------------- stored entries
+def test_large_constants_are_stored_in_the_background(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A thread stores them; a request for the program meanwhile waits."""
     monkeypatch.setattr(tuning, "STORED_BEHIND_BYTES", 1)
     started, store = threading.Event(), ObjectCache.store
 
@@ -193,12 +195,12 @@ def test_large_constants_are_stored_behind(path: Path, monkeypatch: pytest.Monke
     exe = shlo_jit.compile(path)
     np.testing.assert_array_equal(exe(np.eye(N, dtype=np.float32)), WEIGHTS)  # type: ignore[arg-type]
     assert started.is_set()
-    monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # whoever wants it fails
+    monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # a caller that uses it fails
     np.testing.assert_array_equal(call(path), WEIGHTS)
     stored.wait_for()
 
 
-def test_panels_are_known_by_what_they_are_made_of(path: Path, tmp_path: Path) -> None:
+def test_panels_are_identified_by_their_source(path: Path, tmp_path: Path) -> None:
     """Programs that read the same weights in the same way share them; others do not."""
 
     def constants() -> int:

@@ -1,4 +1,4 @@
-"""Ops for the functions that lifted code calls: LLVM's intrinsics and libm's functions."""
+"""Ops for the functions that lifted code calls: LLVM's intrinsics and the functions of libm."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IGNORED = ("llvm.assume", "llvm.dbg", "llvm.lifetime", "llvm.experimental.noali
 
 
 def is_ignored(callee: str) -> bool:
-    """A call that computes nothing."""
+    """Whether a call computes nothing."""
     return callee.startswith(_IGNORED)
 
 
 def call(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """The value of a call. Raises Refused."""
+    """Returns the value of a call. Raises Refused."""
     name = _plain_name(i.callee, i.type)
     if i.type == "i1" and name not in ("scmp", "ucmp"):
         raise Refused("calls-non-op", f"it calls {i.callee}, which has no StableHLO op")
@@ -42,7 +42,8 @@ def call(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 
 def _plain_name(callee: str, type: str) -> str:
-    """`exp` of `llvm.exp.f32`, `expf` and `exp`; of an intrinsic on integers, what is between the dots."""
+    """Returns `exp` for `llvm.exp.f32`, `expf` and `exp`. For an intrinsic on integers, returns the part between the
+    dots."""
     if callee.startswith("llvm."):
         words = callee.split(".")[1:]
         return ".".join(w for w in words if not _is_type(w))
@@ -54,7 +55,7 @@ def _is_type(word: str) -> bool:
 
 
 def _trunc(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """Toward zero, with the sign of zeros kept."""
+    """Rounds toward zero and keeps the sign of zeros."""
     (x,) = operands
     down = ops.apply("floor", ops.apply("abs", x))
     return _with_sign(ops, down, x)
@@ -65,7 +66,7 @@ def _copysign(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 
 def _with_sign(ops: Ops, x: Value, sign: Value) -> Value:
-    x, sign = ops.together((x, sign))
+    x, sign = ops.same_rank((x, sign))
     dtype = x.tensor.storage
     bits = DTYPES[f"i{dtype.bits}"]
     mask = 1 << (dtype.bits - 1)
@@ -75,13 +76,13 @@ def _with_sign(ops: Ops, x: Value, sign: Value) -> Value:
 
 
 def _number(name: str, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """The greater, or the less, of two; of a NaN and a number the number."""
-    x, y = ops.together(operands)
+    """Returns the maximum or minimum of two values; of a NaN and a number, the number."""
+    x, y = ops.same_rank(operands)
     return ops.select(ops.is_nan(x), y, ops.select(ops.is_nan(y), x, ops.apply(name, x, y)))
 
 
 def _multiply_add(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """Which may be rounded twice."""
+    """Multiplies and adds; the result may be rounded twice."""
     x, y, z = operands
     return ops.apply("add", ops.apply("multiply", x, y), z)
 
@@ -94,7 +95,7 @@ def _powi(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     return ops.apply("power", operands[0], ops.convert(operands[1], operands[0].tensor.storage))
 
 
-def _of_integers(name: str, unsigned: bool, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
+def _integer_op(name: str, unsigned: bool, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
     return ops.as_unsigned(name, *operands) if unsigned else ops.apply(name, *operands)
 
 
@@ -107,14 +108,14 @@ def _leading(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 
 def _trailing(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """The ones below the lowest one."""
+    """Counts the ones below the lowest set bit."""
     x = operands[0]
     below = ops.apply("subtract", x, ops.like(x, 1))
     return ops.apply("popcnt", ops.apply("and", ops.rw.emit1("stablehlo.not", [x], x.type), below))
 
 
 def _funnel(left: bool, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """Two words shifted as one: a shift past the width is nothing, as StableHLO has it."""
+    """Shifts two words as one. A shift past the width yields 0, as in StableHLO."""
     high, low, count = operands
     width = dtype_of(i.type).bits
     n = ops.apply("and", count, ops.like(count, width - 1))
@@ -124,7 +125,7 @@ def _funnel(left: bool, ops: Ops, i: Instruction, operands: list[Value]) -> Valu
 
 
 def _unsigned_difference(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """Or 0."""
+    """Returns the difference of two unsigned integers, or 0 if it is negative."""
     greater = ops.apply("maximum", *map(ops.unsigned, operands))
     return ops.apply("subtract", ops.signed(greater), operands[1])
 
@@ -137,7 +138,7 @@ def _saturated(unsigned: bool, ops: Ops, i: Instruction, operands: list[Value]) 
 
 
 def _order(signed: bool, ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    """-1, 0 or 1."""
+    """Returns -1, 0 or 1."""
     x, y = operands if signed else map(ops.unsigned, operands)
     greater, less = (ops.convert(ops.compare(d, x, y), dtype_of(i.type)) for d in ("GT", "LT"))
     return ops.apply("subtract", greater, less)
@@ -148,8 +149,8 @@ _RULES: dict[str, Rule] = {
     "trunc": _trunc, "copysign": _copysign, "fmuladd": _multiply_add, "exp2": _exp2, "powi": _powi, "abs": _abs,
     "maxnum": partial(_number, "maximum"), "minnum": partial(_number, "minimum"),
     "fmax": partial(_number, "maximum"), "fmin": partial(_number, "minimum"),
-    "smax": partial(_of_integers, "maximum", False), "smin": partial(_of_integers, "minimum", False),
-    "umax": partial(_of_integers, "maximum", True), "umin": partial(_of_integers, "minimum", True),
+    "smax": partial(_integer_op, "maximum", False), "smin": partial(_integer_op, "minimum", False),
+    "umax": partial(_integer_op, "maximum", True), "umin": partial(_integer_op, "minimum", True),
     "ctlz": _leading, "cttz": _trailing, "fshl": partial(_funnel, True), "fshr": partial(_funnel, False),
     "usub.sat": _unsigned_difference, "fptosi.sat": partial(_saturated, False), "fptoui.sat": partial(_saturated, True),
     "scmp": partial(_order, True), "ucmp": partial(_order, False),

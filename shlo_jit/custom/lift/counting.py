@@ -1,4 +1,4 @@
-"""How often a loop turns whose counters follow from constants: found by counting."""
+"""Trip counts of loops whose counters depend only on constants, found by counting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from shlo_jit.custom.lift.read import Function, Instruction, Literal, Operand
 _PREDICATE = re.compile(r"icmp (?:samesign )?(\w+) ")
 
 
-def turns_of(function: Function, loop: Level) -> int | None:
-    """The number of turns of a loop that ends at its head; None where that takes more than constants, or long."""
+def trip_count(function: Function, loop: Level) -> int | None:
+    """Returns the trip count of a loop that ends at its header. Returns None if it depends on more than constants, or
+    if counting takes more than COUNTED_TURNS iterations."""
     head = function.blocks[loop.entry]
     made = {i.name: i for b in loop.blocks for i in (*function.blocks[b].phis, *function.blocks[b].body)}
     wanted = _follows(head.condition, made, {p.name for p in head.phis})
@@ -24,16 +25,16 @@ def turns_of(function: Function, loop: Level) -> int | None:
         return None
     now = {name: int(o.value) for name, o in state.items()}
     stays = head.targets[0] in loop.blocks
-    for turn in range(tuning.COUNTED_TURNS + 1):
+    for iteration in range(tuning.COUNTED_TURNS + 1):
         known = dict(now)
         if bool(_value(head.condition, made, known)) != stays:
-            return turn
+            return iteration
         now = {p.name: _value(p.operands[p.sources.index(loop.latch)], made, known) for p in phis}
     return None
 
 
 def needed(function: Function, loop: Level) -> set[str]:
-    """Names in a loop that follow from its head's condition in nothing, or are wanted for more than that."""
+    """Returns the names in a loop that something other than its header's condition depends on."""
     made = {i.name: i for b in loop.blocks for i in (*function.blocks[b].phis, *function.blocks[b].body)}
     head = function.blocks[loop.entry].condition
     todo: list[Operand] = [function.blocks[b].condition for b in loop.blocks if b != loop.entry]
@@ -49,7 +50,8 @@ def needed(function: Function, loop: Level) -> set[str]:
 
 
 def _follows(operand: Operand, made: dict[str, Instruction], phis: set[str]) -> set[str] | None:
-    """The names that a value follows from, or None where that is not by arithmetic on integers from phis alone."""
+    """Returns the names that a value depends on. Returns None unless it is computed from phis alone by integer
+    arithmetic."""
     found: set[str] = set()
     todo = [operand]
     while todo:
@@ -115,4 +117,4 @@ _RULES = {
     "xor": lambda i, values: values[0] ^ values[1],
     "select": lambda i, values: values[1] if values[0] else values[2],
 }
-"""Of integers as they are without a sign."""
+"""Rules on integers in their unsigned representation."""

@@ -1,5 +1,5 @@
-"""An op, or a few, for each of LLVM's instructions: what LLVM leaves undefined (shifts past the width, conversions of
-numbers that are too large) is as StableHLO's ops have it here."""
+"""One op or a few ops for each LLVM instruction. Cases that LLVM leaves undefined (shifts past the width, conversions
+of numbers that are too large) have StableHLO's results here."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PLAIN = {
     "or": "or", "xor": "xor", "shl": "shift_left", "lshr": "shift_right_logical", "ashr": "shift_right_arithmetic",
 }  # fmt: skip
 _UNSIGNED = {"udiv": "divide", "urem": "remainder"}
-_OF_TRUTH = {"add": "xor", "sub": "xor", "mul": "and"}
+_I1_ARITHMETIC = {"add": "xor", "sub": "xor", "mul": "and"}
 """Arithmetic modulo 2."""
 _SIGNED_COMPARE = {"slt": "LT", "sle": "LE", "sgt": "GT", "sge": "GE"}
 _COMPARE = {"eq": "EQ", "ne": "NE", "ult": "LT", "ule": "LE", "ugt": "GT", "uge": "GE", **_SIGNED_COMPARE}
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 _ORDERED = {"oeq": "EQ", "olt": "LT", "ole": "LE", "ogt": "GT", "oge": "GE", "une": "NE"}
-"""Comparisons that StableHLO's are: all are false with a NaN, but NE."""
+"""Comparisons that StableHLO has: with a NaN, all are false except NE."""
 _NOT_OF = {"ult": "GE", "ule": "GT", "ugt": "LE", "uge": "LT"}
 _PREDICATE = re.compile(r"= [fi]cmp (?:(?:samesign|nnan|ninf|nsz|arcp|contract|afn|reassoc|fast) )*(\w+) ")
 
 
 def lifted(ops: Ops, instruction: Instruction, operands: list[Value]) -> Value:
-    """The value of an instruction. Raises Refused."""
+    """Returns the value of an instruction. Raises Refused."""
     rule = RULES.get(instruction.opcode)
     if rule is None:
         what = {"load": "reads memory", "store": "writes memory", "alloca": "keeps values in memory"}
@@ -45,9 +45,9 @@ def _arithmetic(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
         return ops.as_unsigned(_UNSIGNED[i.opcode], *operands)
     name = _PLAIN[i.opcode]
     if dtype_of(i.type).kind == "b" and name not in ("and", "or", "xor"):
-        if i.opcode not in _OF_TRUTH:
+        if i.opcode not in _I1_ARITHMETIC:
             raise Refused("unsupported-instruction", f"it has the instruction {i.opcode} i1")
-        name = _OF_TRUTH[i.opcode]
+        name = _I1_ARITHMETIC[i.opcode]
     if name in ("add", "multiply", "and", "or", "xor"):  # JAX's and our own forms have constants on the right
         operands = sorted(operands, key=lambda v: v.op is not None and v.op.name == "stablehlo.constant")
     return ops.apply(name, *operands)

@@ -1,11 +1,11 @@
-"""Writes the ops of a lifted function: straight code as it is, branches as selections, loops as `while`.
+"""Writes the ops of a lifted function: straight-line code as it is, branches as selects, loops as `while`.
 
     if c: y = f(x) else: y = g(x)           ->   y = select(c, f(x), g(x))
-    for k in range(n): y = f(y)             ->   while k < n { y = f(y); k = k + 1 }         the same for all elements
-    while c(y): y = f(y)                    ->   while any(active) { y = select(active, ...) }       or for each its own
+    for k in range(n): y = f(y)             ->   while k < n { y = f(y); k = k + 1 }         same count for all elements
+    while c(y): y = f(y)                    ->   while any(active) { y = select(active, ...) }     a count per element
 
-What a branch computes is computed where it is not taken too. Loops turn for elements that reach them only, unless they
-are known to end.
+Both sides of a branch are always computed. Loops run only for elements that reach them, unless they are known to
+terminate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shlo_jit.custom.lift.calls import is_ignored
-from shlo_jit.custom.lift.counting import needed, turns_of
+from shlo_jit.custom.lift.counting import needed, trip_count
 from shlo_jit.custom.lift.instructions import lifted
 from shlo_jit.custom.lift.loops import Edge, Level, levels
 from shlo_jit.custom.lift.masks import ALWAYS, Mask, Masks
@@ -32,8 +32,9 @@ from shlo_jit.passes.rewriter import Rewriter
 def lift(
     rw: Rewriter, function: Function, arguments: Sequence[Any], shape: tuple[int, ...], results: Sequence[DType]
 ) -> list[Value]:
-    """The results of a function for arguments that are numbers or have the shape; of a complex number, the pair of its
-    parts is the argument. Raises Refused for what cannot be said in ops, and leaves ops behind that nobody reads."""
+    """Returns the results of a function whose arguments are scalars or have the given shape. A complex argument is the
+    pair of its parts. Raises Refused if the function cannot be expressed in ops; unused ops then remain in the block.
+    """
     lifting = Lifting(Ops(rw, shape), function, arguments)
     status, *found = lifting.run()
     if not isinstance(status, Literal) or status.value:
@@ -43,29 +44,29 @@ def lift(
 
 
 def _finished(lifting: Lifting, found: Operand, dtype: DType) -> Value:
-    """A result in its type."""
+    """Returns a result in its type."""
     ops, value = lifting.ops, lifting.value(found)
     if isinstance(value, tuple):
-        parts = ops.together([*map(lifting.value, value)])
+        parts = ops.same_rank([*map(lifting.value, value)])
         return ops.rw.emit1("stablehlo.complex", parts, mk.with_dtype(parts[0], dtype))
     return ops.bits(value, dtype)
 
 
 class _Loop(NamedTuple):
-    """What a loop hands on from turn to turn, beside whether it goes on."""
+    """State that a loop carries from iteration to iteration, apart from the flag that says whether it continues."""
 
     level: Level
     phis: list[Instruction]
     flags: list[Edge]
-    """Edges by which it may have been left."""
+    """Edges by which the loop may have been left."""
     slots: list[tuple[Edge, str]]
-    """Values that are read where it was left by an edge."""
+    """Values that are read after the loop was left by an edge."""
     frozen: set[str]
-    """Phis that are read after the loop: they stay as they are when it was left."""
+    """Phis that are read after the loop: they keep their values once an element has left it."""
 
 
 class Lifting:
-    """Of one function."""
+    """Lifting of one function."""
 
     def __init__(self, ops: Ops, function: Function, arguments: Sequence[Any]) -> None:
         self.ops = ops
@@ -74,18 +75,19 @@ class Lifting:
         self.masks = Masks(function)
         signed = [v if isinstance(v, tuple) else ops.signed(v) for v in arguments]
         self.values: dict[Any, Any] = dict(zip(function.arguments, signed, strict=True))
-        """By name, and of edges by which a loop may be left, whether it was. Of a structure, a tuple."""
+        """Values by name. An edge that leaves a loop is also a key: whether the loop was left by it. A structure is a
+        tuple."""
         tensors = {n for n, v in self.values.items() if any(map(ops.is_wide, v if isinstance(v, tuple) else (v,)))}
         self.varying = varying(function, self.top, self.masks, tensors if ops.shape else set())
         self.left: dict[Edge, dict[str, Any]] = {}
-        """By edge out of a loop, values that are known by other names there."""
+        """Values that have other names on an edge out of a loop, by edge."""
         self.before: set[str] = set()
-        """Names of instructions that were written before the loop that they are in."""
+        """Names of instructions that were hoisted before the loop that contains them."""
         self.active: list[Value | None] = [None]
-        """Of each loop around, for which elements it turns; None for all."""
+        """Elements for which each enclosing loop is active; None for all."""
 
     def run(self) -> Sequence[Operand]:
-        """The fields of what the function returns."""
+        """Returns the fields of the function's result."""
         self.level(self.top)
         (end,) = [b for b in self.function.blocks.values() if b.returned is not None] or [None]
         if end is None or end.name not in self.top.order:
@@ -105,11 +107,11 @@ class Lifting:
                 return operand.value
             return self.ops.constant(dtype_of(operand.type), operand.value)
         if operand not in self.values:
-            raise Refused("reads-non-number", "it reads a value that is not a number")
+            raise Refused("reads-non-number", "it reads a value that is not a scalar")
         return self.values[operand]
 
     def holds(self, mask: Mask) -> Value | None:
-        """Whether a mask holds; None where it always does."""
+        """Returns the value of a mask; None if it always holds."""
         if mask == ALWAYS:
             return None
         terms = sorted((sorted(t, key=str) for t in mask), key=str)
@@ -144,13 +146,13 @@ class Lifting:
         block = self.function.blocks[name]
         if name != level.entry:
             for phi in block.phis:
-                self.values[phi.name] = self.meeting(level, name, phi)
+                self.values[phi.name] = self.phi_value(level, name, phi)
         self.straight(block.body)
 
     def straight(self, body: Sequence[Instruction]) -> None:
         for i in body:
             if any(o not in self.values for o in i.operands if isinstance(o, str)):
-                continue  # of a counter that nothing needs
+                continue  # depends on a counter that nothing needs
             if i.name in self.before:
                 continue
             if i.opcode == "insertvalue":
@@ -176,7 +178,7 @@ class Lifting:
         return tuple(fields)
 
     def _kept(self, operand: Operand) -> Operand:
-        """What a structure has of an operand: its value, or the constant."""
+        """Returns a structure's field for an operand: its value, or the constant."""
         return operand if isinstance(operand, Literal) else self.value(operand)
 
     def extracted(self, i: Instruction) -> Any:
@@ -187,15 +189,15 @@ class Lifting:
             found = found[index]
         return self.value(found)
 
-    def meeting(self, level: Level, name: str, phi: Instruction) -> Value:
-        """The value of a phi: that of the way by which the block was reached."""
+    def phi_value(self, level: Level, name: str, phi: Instruction) -> Value:
+        """Returns the value of a phi: that of the edge by which the block was reached."""
         incoming = dict(zip(phi.sources, phi.operands, strict=True))
         above = level.dominator[name]
-        ways = [(e, self.masks.edge(level, e, above)) for e in level.edges[name]]
-        ways = [(e, mask) for e, mask in ways if mask]
-        ways.sort(key=lambda way: len(way[1]), reverse=True)
+        incoming_edges = [(e, self.masks.edge(level, e, above)) for e in level.edges[name]]
+        incoming_edges = [(e, mask) for e, mask in incoming_edges if mask]
+        incoming_edges.sort(key=lambda item: len(item[1]), reverse=True)
         found: Value | None = None
-        for edge, mask in ways:
+        for edge, mask in incoming_edges:
             value = self.at_edge(edge, incoming[edge[0]])
             if not isinstance(value, Value):
                 raise Refused("nested-structures", "it has structures where branches meet")
@@ -206,7 +208,7 @@ class Lifting:
         return found
 
     def at_edge(self, edge: Edge, operand: Operand) -> Any:
-        """An operand of a phi, as it is where the edge begins."""
+        """Returns an operand of a phi, as it is at the start of the edge."""
         if isinstance(operand, str) and operand in self.left.get(edge, ()):
             return self.left[edge][operand]
         return self.value(operand)
@@ -220,7 +222,7 @@ class Lifting:
             raise Refused("endless-loop", "it has an endless loop")
         self.hoist(loop)
         if not differs and [e for e in loop.exits if e[0] != loop.entry] == [] and len(loop.exits) == 1:
-            count = turns_of(self.function, loop)
+            count = trip_count(self.function, loop)
             where = None if count is not None or self._ends(loop) else self.holds(reached)
             if where is None or not where.tensor.rank:
                 self.active.append(self.and_(self.active[-1], self.holds(reached)))
@@ -230,7 +232,7 @@ class Lifting:
         self.general(loop, differs, self.holds(reached))
 
     def hoist(self, loop: Level) -> None:
-        """Write what is the same in all turns before the loop."""
+        """Writes the loop-invariant instructions before the loop."""
         inside = {i.name for b in loop.blocks for i in (*self.function.blocks[b].phis, *self.function.blocks[b].body)}
         for name in (b for b in self.function.blocks if b in loop.blocks):
             for i in self.function.blocks[name].body:
@@ -240,11 +242,11 @@ class Lifting:
                     self.before.add(i.name)
 
     def _ends(self, loop: Level) -> bool:
-        """Whether the loop turns for all elements, those that do not reach it too."""
+        """Whether the loop runs for all elements, including those that do not reach it."""
         return self.masks.reach(loop.parent or self.top, loop.entry, (loop.parent or self.top).entry) == ALWAYS
 
     def counted(self, loop: Level, phis: list[Instruction], count: int | None, where: Value | None) -> None:
-        """A loop that turns as often for all elements, and ends at its head."""
+        """Writes a loop that has the same trip count for all elements and ends at its header."""
         block = self.function.blocks[loop.entry]
         stays = block.targets[0] in loop.blocks
         if count is not None:
@@ -280,13 +282,13 @@ class Lifting:
         self.head(block, not stays)
 
     def head(self, block: Any, holds: bool) -> None:
-        """The code of a loop's head, where it is known which way it goes."""
+        """Writes the code of a loop's header, where the outcome of its branch is known."""
         if isinstance(block.condition, str) and block.condition not in self.before:
             self.values[block.condition] = self.ops.constant(I1, holds)
         self.straight([i for i in block.body if i.name != block.condition])
 
     def rest(self, loop: Level) -> None:
-        """A loop's blocks but the first."""
+        """Writes a loop's blocks except the first."""
         for node in loop.order:
             if node in loop.inner and node != loop.entry:
                 self.loop(loop, loop.inner[node])
@@ -294,7 +296,8 @@ class Lifting:
                 self.block(loop, node)
 
     def general(self, loop: Level, differs: bool, where: Value | None) -> None:
-        """Any other loop: its state says for which elements it goes on, and has what is read where it is left."""
+        """Writes any other loop. Its state has the elements for which it is active, and the values that are read after
+        it."""
         ops, block = self.ops, self.function.blocks[loop.entry]
         state = self._state(loop, block.phis)
         wide = differs and bool(ops.shape)
@@ -314,7 +317,7 @@ class Lifting:
         going = condition.arguments[0]
         self.leave([mk.reduce_sum(ops.rw, going, range(len(ops.shape))) if wide else going])
         self.enter(body)
-        after = self._turn(state, body.arguments, inside if not wide else body.arguments[0])
+        after = self._iteration(state, body.arguments, inside if not wide else body.arguments[0])
         self.leave([self.typed(v, t) for v, t in zip(after, types, strict=True)])
         found = ops.rw.emit("stablehlo.while", given, types, {}, [Region([condition]), Region([body])])
         self._after(state, found[1:])
@@ -333,8 +336,8 @@ class Lifting:
                     slots[edge, operand] = None
         return _Loop(loop, phis, loop.exits[1:], [*slots], frozen)
 
-    def _turn(self, state: _Loop, arguments: list[Value], active: Value | None) -> list[Value]:
-        """The state after a turn."""
+    def _iteration(self, state: _Loop, arguments: list[Value], active: Value | None) -> list[Value]:
+        """Returns the state after an iteration."""
         ops, loop = self.ops, state.level
         going, rest = arguments[0], arguments[1:]
         n, m = len(state.phis), len(state.flags)
@@ -358,7 +361,7 @@ class Lifting:
         return after
 
     def _after(self, state: _Loop, found: list[Value]) -> None:
-        """Note what a loop has left."""
+        """Records the values that a loop leaves."""
         n, m = len(state.phis), len(state.flags)
         self.values.update(zip((p.name for p in state.phis), found[:n], strict=True))
         self.values.update(zip(state.flags, found[n : n + m], strict=True))
@@ -366,7 +369,7 @@ class Lifting:
             self.left.setdefault(edge, {})[name] = value
 
     def _before(self, loop: Level, phi: Instruction) -> str:
-        """The block from which a loop is entered."""
+        """Returns the block from which a loop is entered."""
         outside = [s for s in phi.sources if s not in loop.blocks]
         if len(outside) != 1:
             raise Refused("irreducible-loop", "it has a loop that is entered from several places")
@@ -382,7 +385,7 @@ class Lifting:
         return tensor(self.ops.shape if wide or name in self.varying.names else (), dtype_of(made.type))
 
     def typed(self, value: Value, type: TensorType) -> Value:
-        """A value in a loop's state."""
+        """Returns a value in the type that it has in a loop's state."""
         return self.ops.wide(value) if type.rank else value
 
     def enter(self, block: Block) -> None:

@@ -1,7 +1,7 @@
-"""The shape of a function: its loops, and at each level (the function, or a loop) a graph without cycles.
+"""Loops of a function. Each level (the function, or a loop) is a graph without cycles.
 
-At a level a loop inside is one node, called like its header. An edge is known by the two blocks that it joins, and
-leaves the node that its first block is in.
+At a level, a nested loop is one node, named after its header. An edge is identified by the two blocks that it joins,
+and leaves the node that contains its first block.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ class Level:
 
     entry: str
     blocks: set[str]
-    """With those of loops inside."""
+    """Blocks of the level, including those of nested loops."""
     parent: Level | None = None
     inner: dict[str, Level] = field(default_factory=dict)
-    """Loops right inside, by header."""
+    """Loops directly inside, by header."""
     latch: str = ""
     exits: list[Edge] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    """Nodes, each behind those that lead to it."""
+    """Nodes, each after its predecessors."""
     edges: dict[str, list[Edge]] = field(default_factory=dict)
-    """Of each node, those that come in; of the entry none."""
+    """Incoming edges of each node; none for the entry."""
     dominator: dict[str, str] = field(default_factory=dict)
-    """Of each node but the entry, the last that every way to it passes."""
+    """Immediate dominator of each node except the entry."""
 
     def node(self, block: str) -> str:
-        """The node that a block is in."""
+        """Returns the node that contains a block."""
         return next((h for h, loop in self.inner.items() if block in loop.blocks), block)
 
 
 def levels(function: Function) -> Level:
-    """The function as a level, with its loops inside. Raises Refused where loops have several entries."""
+    """Returns the function as a level, with its loops inside. Raises Refused if a loop has several entries."""
     order = _reverse_postorder(function)
     preds: dict[str, list[str]] = {b: [] for b in order}
     for b in order:
@@ -70,7 +70,7 @@ def levels(function: Function) -> Level:
 
 
 def walk(level: Level) -> Iterable[Level]:
-    """A level and those inside it."""
+    """Yields a level and those inside it."""
     yield level
     for loop in level.inner.values():
         yield from walk(loop)
@@ -94,7 +94,7 @@ def _reverse_postorder(function: Function) -> list[str]:
 
 
 def _dominators(order: list[str], preds: dict[str, list[str]]) -> dict[str, str]:
-    """Immediate ones (Cooper, Harvey and Kennedy's algorithm); the entry is its own."""
+    """Returns immediate dominators (Cooper, Harvey and Kennedy's algorithm); the entry is its own."""
     position = {b: i for i, b in enumerate(order)}
     found = {order[0]: order[0]}
     changed = True
@@ -137,7 +137,7 @@ def _loop(function: Function, header: str, latch: str, preds: dict[str, list[str
 
 
 def _lay_out(level: Level, order: list[str], preds: dict[str, list[str]]) -> None:
-    """Fill the fields that make the level's graph."""
+    """Fills the fields that describe the level's graph."""
     inside = {b for loop in level.inner.values() for b in loop.blocks - {loop.entry}}
     level.order = [b for b in order if b in level.blocks and b not in inside]
     of_node: dict[str, list[str]] = {level.entry: []}
@@ -153,7 +153,7 @@ def _lay_out(level: Level, order: list[str], preds: dict[str, list[str]]) -> Non
 
 
 def _sorted(nodes: list[str], sources: dict[str, list[str]]) -> list[str]:
-    """Each behind its sources, else as they were."""
+    """Returns the nodes with each one after its sources, and otherwise in the given order."""
     done: dict[str, None] = {}
 
     def add(node: str) -> None:

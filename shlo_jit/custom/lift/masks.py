@@ -1,7 +1,7 @@
-"""Under which conditions a block is reached: sums of products of the conditions of branches.
+"""Conditions under which a block is reached: sums of products of the conditions of branches.
 
-A mask is a set of terms, of which one holds; a term is a set of (condition, whether it holds), all of which hold. A
-condition is the name of an i1 in the function, or an edge: that a loop was left along it.
+A mask is a set of terms, at least one of which holds. A term is a set of (condition, whether it holds), all of which
+hold. A condition is the name of an i1 in the function, or an edge: the loop was left along it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Mask = frozenset[Term]
 
 NEVER: Mask = frozenset()
 ALWAYS: Mask = frozenset((frozenset(),))
-MOST_TERMS = 64
+MAX_TERMS = 64
 
 
 def any_of(masks: Iterable[Mask]) -> Mask:
-    """One of the masks holds."""
+    """Returns the mask that holds if one of the masks does."""
     terms = set(itertools.chain.from_iterable(masks))
     while True:
         merged = _merged(terms)
@@ -33,8 +33,9 @@ def any_of(masks: Iterable[Mask]) -> Mask:
 
 
 def _merged(terms: set[Term]) -> set[Term] | None:
-    """The terms with two made one: a + a b = a, a b + a !b = a, a + !a b = a + b."""
-    if len(terms) > MOST_TERMS:
+    """Returns the terms with two merged: a + a b = a, a b + a !b = a, a + !a b = a + b. Returns None if there are no
+    such two."""
+    if len(terms) > MAX_TERMS:
         raise Refused("too-many-branches", "its branches join in too many combinations")
     for a, b in itertools.permutations(terms, 2):
         if a < b:
@@ -48,25 +49,25 @@ def _merged(terms: set[Term]) -> set[Term] | None:
 
 
 def both(a: Mask, b: Mask) -> Mask:
-    """Both hold."""
+    """Returns the mask that holds if both do."""
     products = (x | y for x in a for y in b)
     return any_of([frozenset(p for p in products if not any((c, not holds) in p for c, holds in p))])
 
 
 def conditions(mask: Mask) -> set[Condition]:
-    """What a mask follows from."""
+    """Returns the conditions that a mask depends on."""
     return {condition for term in mask for condition, _ in term}
 
 
 class Masks:
-    """The masks of a function's blocks and edges."""
+    """Masks of a function's blocks and edges."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self._known: dict[tuple[int, str, str], Mask] = {}
 
     def reach(self, level: Level, node: str, since: str) -> Mask:
-        """When a node is reached, once one that dominates it is."""
+        """Returns when a node is reached, given that `since`, which dominates it, is."""
         if node == since:
             return ALWAYS
         key = (id(level), node, since)
@@ -77,12 +78,12 @@ class Masks:
         return self._known[key]
 
     def edge(self, level: Level, edge: Edge, since: str) -> Mask:
-        """When an edge is taken, once a node that dominates where it begins is reached."""
+        """Returns when an edge is taken, given that `since`, which dominates its start, is reached."""
         node = level.node(edge[0]) if level.entry != edge[0] else edge[0]
         return both(self.reach(level, node, since), self._taken(level, edge, node))
 
     def _taken(self, level: Level, edge: Edge, node: str) -> Mask:
-        """When an edge is taken, once the node where it begins is done."""
+        """Returns when an edge is taken, given that the node where it starts was executed."""
         if node in level.inner and node != level.entry:
             first, *others = level.inner[node].exits
             if edge == first:

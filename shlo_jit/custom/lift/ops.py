@@ -1,7 +1,7 @@
-"""Words to write the ops of a lifted function with: values are numbers (of rank 0) or have the shape of the call.
+"""Helpers that write the ops of a lifted function. Values are scalars (rank 0) or have the shape of the call.
 
-Integers are signed, whatever an instruction makes of them: an op on unsigned ones has its operands' bits as such, and
-its result's bits back. An operand that was unsigned before is that again.
+Integers are signed, whatever an instruction takes them for. An op on unsigned ones reads its operands' bits as
+unsigned, and its result's bits become signed again. An operand that was unsigned before is reused as such.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _DTYPES = {
 
 
 def dtype_of(type: str) -> DType:
-    """The element type of a type of LLVM's. Raises Refused."""
+    """Returns the element type of an LLVM type. Raises Refused."""
     if type not in _DTYPES:
         raise Refused("unsupported-type", f"it computes with {type}")
     return DTYPES[_DTYPES[type]]
 
 
 class Ops:
-    """Ops that are appended to the block that a Rewriter builds."""
+    """Appends ops to the block that a Rewriter builds."""
 
     def __init__(self, rw: Rewriter, shape: tuple[int, ...]) -> None:
         self.rw = rw
         self.shape = shape
         self.known: list[dict[Any, Value]] = [{}]
-        """What has been written already and can be read: a dictionary for each region that is being written."""
+        """Values that have been written and can be reused: a dictionary for each region that is being written."""
 
     # ------------------------------------------------------------------ what is there already
     def once(self, key: Any, make: Any) -> Value:
-        """What was made for a key, or is made now."""
+        """Returns the value that was made for a key, or makes it."""
         for scope in reversed(self.known):
             if key in scope:
                 return scope[key]
@@ -53,13 +53,13 @@ class Ops:
         return value.tensor.rank == len(self.shape)
 
     def wide(self, value: Value) -> Value:
-        """The value for every element."""
+        """Returns the value, broadcast to all elements."""
         if self.is_wide(value):
             return value
         return self.once(("wide", value), lambda: mk.broadcast(self.rw, value, self.shape, ()))
 
-    def together(self, values: Sequence[Value]) -> list[Value]:
-        """The values as numbers, or all of them wide."""
+    def same_rank(self, values: Sequence[Value]) -> list[Value]:
+        """Returns the values as scalars, or all of them broadcast."""
         return [*map(self.wide, values)] if any(map(self.is_wide, values)) else list(values)
 
     def constant(self, dtype: DType, number: Any) -> Value:
@@ -71,17 +71,17 @@ class Ops:
         return mk.constant(self.rw, tensor((), dtype), number)
 
     def like(self, value: Value, number: Any) -> Value:
-        """A number of the value's type."""
+        """Returns a constant of the value's type."""
         return self.constant(value.tensor.storage, number)
 
     # ------------------------------------------------------------------ ops
     def apply(self, name: str, *operands: Value, dialect: str = "stablehlo") -> Value:
-        """An elementwise op whose result has the operands' type."""
-        given = self.together(operands)
+        """Emits an elementwise op whose result has the operands' type."""
+        given = self.same_rank(operands)
         return self.rw.emit1(f"{dialect}.{name}", given, given[-1].type)
 
     def compare(self, direction: str, x: Value, y: Value) -> Value:
-        x, y = self.together((x, y))
+        x, y = self.same_rank((x, y))
         attributes = {"comparison_direction": EnumAttr("stablehlo", "comparison_direction", direction)}
         return self.rw.emit1("stablehlo.compare", [x, y], mk.with_dtype(x, I1), attributes)
 
@@ -90,18 +90,18 @@ class Ops:
             return yes
         if self.is_wide(predicate):
             yes, no = self.wide(yes), self.wide(no)
-        yes, no = self.together((yes, no))
+        yes, no = self.same_rank((yes, no))
         return self.rw.emit1("stablehlo.select", [predicate, yes, no], yes.type)
 
     def negation(self, x: Value) -> Value:
-        """Of a truth value."""
+        """Returns the negation of a truth value."""
         return self.once(("not", x), lambda: self.rw.emit1("stablehlo.not", [x], x.type))
 
     def convert(self, x: Value, dtype: DType) -> Value:
         return mk.convert(self.rw, x, dtype)
 
     def bits(self, x: Value, dtype: DType) -> Value:
-        """The same bits as another type."""
+        """Returns the same bits as another type."""
         if x.tensor.storage == dtype:
             return x
         made = self.once((dtype.name, x), lambda: self._bits(x, dtype))
@@ -112,19 +112,20 @@ class Ops:
         return self.rw.emit1("stablehlo.bitcast_convert", [x], mk.with_dtype(x, dtype))
 
     def unsigned(self, x: Value) -> Value:
-        """The bits of an integer as an unsigned one."""
+        """Returns the bits of an integer as an unsigned one."""
         dtype = x.tensor.storage
         return self.bits(x, DTYPES[f"u{dtype.name}"]) if dtype.kind == "i" else x
 
     def signed(self, x: Value) -> Value:
-        """The bits of an unsigned integer as a signed one, and so those of a float that LLVM has no type for."""
+        """Returns the bits of an unsigned integer as a signed one. Also does so for floats that LLVM has no type
+        for."""
         dtype = x.tensor.storage
         if dtype.kind == "u" or (dtype.kind == "f" and dtype.bits < 16):
             return self.bits(x, DTYPES[f"i{dtype.bits}"])
         return x
 
     def as_unsigned(self, name: str, *operands: Value) -> Value:
-        """An op on unsigned integers."""
+        """Emits an op on unsigned integers."""
         return self.signed(self.apply(name, *map(self.unsigned, operands)))
 
     def is_nan(self, x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""A function in LLVM's language, simplified by LLVM and read into plain records."""
+"""Reads a function in LLVM's language, simplified by LLVM, into plain records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.custom.llvm_text import SCALAR, Refused, parse
 
 Operand = Any
-"""The name of a value, a `Literal`, or None for what is of no use (a function, a block, metadata)."""
+"""Name of a value, a `Literal`, or None for an operand that is not used (a function, a block, metadata)."""
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant: of an aggregate, a tuple of literals."""
+    """A constant. That of an aggregate is a tuple of literals."""
 
     type: str
     value: Any
@@ -28,7 +28,7 @@ class Literal:
 
 @dataclass
 class Instruction:
-    """`name` is empty where it has no result."""
+    """An instruction; `name` is empty if it has no result."""
 
     opcode: str
     name: str
@@ -37,12 +37,12 @@ class Instruction:
     text: str
     callee: str = ""
     sources: list[str] = field(default_factory=list)
-    """Of a phi, the block that each operand comes from."""
+    """Predecessor block of each operand of a phi."""
 
 
 @dataclass
 class Block:
-    """Phis, other instructions, and where it goes: of two targets the first where `condition` holds."""
+    """A basic block: phis, other instructions, and targets. Of two targets, the first is taken if `condition` holds."""
 
     name: str
     phis: list[Instruction]
@@ -56,12 +56,12 @@ class Block:
 class Function:
     arguments: list[str]
     blocks: dict[str, Block]
-    """The first is the entry."""
+    """Blocks by name. The first is the entry."""
 
 
 def read(text: str) -> Function:
-    """The function SCALAR of a text, which leaves nothing open (`defined.py`). Raises Refused for what is no function
-    of numbers alone."""
+    """Reads the function SCALAR of a text without undefined cases (`defined.py`). Raises Refused if it is not a
+    function of scalars alone."""
     module = prepared(text)
     function = module.get_function(SCALAR)
     if any(not f.is_declaration for f in module.functions if f.name != SCALAR):
@@ -71,7 +71,7 @@ def read(text: str) -> Function:
 
 
 def prepared(text: str) -> llvm.ModuleRef:
-    """The module with SCALAR as one function of registers, its loops in LLVM's simple form."""
+    """Returns the module with SCALAR as one function of registers, with its loops in LLVM's simplified form."""
     module = parse(text)
     for function in module.functions:
         if not function.is_declaration and function.name != SCALAR:
@@ -79,7 +79,7 @@ def prepared(text: str) -> llvm.ModuleRef:
             function.add_function_attribute("alwaysinline")
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
-    for i in range(2):  # what is known after the first round makes more of it dead
+    for i in range(2):  # the first round exposes more dead code
         passes.add_sroa_pass()
         passes.add_ipsccp_pass()
         passes.add_simplify_cfg_pass()
@@ -143,7 +143,7 @@ def _instruction(instruction: llvm.ValueRef) -> Instruction:
 
 
 def path_of(i: Instruction) -> list[int]:
-    """The indices at the end of an instruction on structures."""
+    """Returns the indices at the end of an instruction on structures."""
     path: list[int] = []
     for word in reversed(i.text.split(",")):
         if not word.strip().isdigit():
@@ -170,7 +170,7 @@ def _operand(value: llvm.ValueRef) -> Operand:
 
 
 def _constant(type: str, text: str) -> Literal:
-    """A constant of a structure, or one that may be anything: zeros, or what the text says."""
+    """Returns a constant of a structure from its text. An undefined constant is zero."""
     fields = fields_of(type)
     if fields is None:
         return Literal(type, 0)
@@ -198,14 +198,14 @@ def _part(type: str, text: str) -> Literal:
 
 
 def fields_of(type: str) -> list[str] | None:
-    """The types of a structure's fields; None of what is none."""
+    """Returns the types of a structure's fields; None if the type is not a structure."""
     if not type.startswith("{"):
         return None
     return [f.strip() for f in split(type[1:-1])]
 
 
 def split(text: str) -> Iterator[str]:
-    """At the commas outside of brackets."""
+    """Splits a text at the commas outside of brackets."""
     depth, start = 0, 0
     for i, c in enumerate(text):
         depth += (c in "{[(<") - (c in "}])>")

@@ -4,8 +4,8 @@
     void @shlo_pjrt_drop(ptr storage)
     ptr @shlo_pjrt_buffer(ptr storage, ptr data, i64 nbytes, i64 type, i64 rank, ptr dims, ptr device, ptr memory)
 
-A buffer takes over one reference to its storage. What was deleted, or donated to a program, has none any more; those
-who look at the memory from outside (NumPy, DLPack) have references of their own.
+A buffer takes over one reference to its storage. A deleted buffer, or one donated to a program, has no reference any
+more. Users that access the memory from outside (NumPy, DLPack) have references of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.shapes import itemsize
 from shlo_jit.pjrt.host_records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
-NO_MEMORY = "there is not enough memory: %ld bytes are wanted"
+NO_MEMORY = "out of memory: %ld bytes were requested"
 
 
 def write_buffers(module: ModuleText) -> None:
@@ -87,14 +87,14 @@ def _write_buffer(module: ModuleText) -> None:
     b = module.function("shlo_pjrt_buffer", params, "ptr", linkage="external", attributes="nounwind")
     storage, data, size, type, rank, dims, device, memory = b.params
     made = new(b, b.add(b.mul(rank, 8), nbytes(BUFFER)))
-    record, behind = Record(b, BUFFER, made), b.offset(made, nbytes(BUFFER))
+    record, dims_place = Record(b, BUFFER, made), b.offset(made, nbytes(BUFFER))
     record["nbytes"], record["type"], record["rank"] = size, type, rank
     record["external"], record["state"] = 0, 0
-    pointers = {"storage": storage, "data": data, "dims": behind, "device": device, "memory": memory}
+    pointers = {"storage": storage, "data": data, "dims": dims_place, "device": device, "memory": memory}
     for field, value in pointers.items():
         record[field] = number(b, value)
     with b.loop(0, rank) as i:
-        b.store(b.load("i64", b.element(dims, "i64", i)), b.element(behind, "i64", i))
+        b.store(b.load("i64", b.element(dims, "i64", i)), b.element(dims_place, "i64", i))
     b.ret(made)
 
 
@@ -166,7 +166,7 @@ def _write_references(module: ModuleText) -> None:
 
 # ---------------------------------------------------------------------- copies
 def _write_reads(module: ModuleText) -> None:
-    """To the host's memory, row-major: without it, how much is needed."""
+    """Writes the copies to the host's memory, row-major. Without a destination, they return the required size."""
     slot = Slot(module, "Buffer_ToHostBuffer")
     b = slot.b
     record = buffer_of(slot, "src")
@@ -177,7 +177,7 @@ def _write_reads(module: ModuleText) -> None:
         slot["dst_size"] = size
         b.ret_early(NULL)
     with b.if_(b.icmp("ult", slot["dst_size"], size), "short"):
-        message = "the array has %ld bytes, the host's memory for it %ld"
+        message = "the array has %ld bytes, but the host's buffer only %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, slot["dst_size"]))
     with held(module, b, record):
         b.memcpy(slot["dst"], record.pointer("data"), size)
@@ -189,7 +189,7 @@ def _write_reads(module: ModuleText) -> None:
     record = buffer_of(slot)
     first, count, size = slot["offset"], slot["transfer_size"], record["nbytes"]
     with b.if_(b.or_(b.icmp("ugt", first, size), b.icmp("ugt", count, b.sub(size, first))), "outside"):
-        message = "an array of %ld bytes has no %ld bytes from byte %ld on"
+        message = "an array of %ld bytes does not contain %ld bytes from byte %ld on"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, count, first))
     with held(module, b, record):
         b.memcpy(slot["dst"], b.offset(record.pointer("data"), first), count)
@@ -198,7 +198,7 @@ def _write_reads(module: ModuleText) -> None:
 
 
 def _write_copy(module: ModuleText, name: str) -> None:
-    """A copy on a device, in memory of its own."""
+    """Writes a copy on a device, in separate memory."""
     slot = Slot(module, name)
     b = slot.b
     record = buffer_of(slot)

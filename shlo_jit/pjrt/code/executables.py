@@ -1,6 +1,7 @@
-"""What is asked of programs at every call, and how they end: the rest is Python's, in `shlo_jit/pjrt/executables.py`.
+"""Functions on programs that run at every call, and their destruction. The rest is in Python, in
+`shlo_jit/pjrt/executables.py`.
 
-ptr @shlo_pjrt_take_dead()      a list of the programs that were destroyed, which Python forgets when it comes by
+    ptr @shlo_pjrt_take_dead()      a list of the destroyed programs, which Python removes when it next checks
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _write_destroy(module: ModuleText, name: str) -> None:
 
 
 def push(b: Builder, head: V, address: V, link: V) -> None:
-    """Put something first into a list; `link`: where it has the next."""
+    """Prepends an element to a list. `link` is its field for the next element."""
     again, done = b.label("again"), b.label("done")
     number = b.cast("ptrtoint", address, "i64")
     b.branch(again)
@@ -98,7 +99,7 @@ def _write_memory_kind(module: ModuleText) -> None:
 
 
 def _find(b: Builder, memory: V, key: V) -> tuple[V, V]:
-    """The entry of user data with a key, and the data; both null where there is none."""
+    """Returns the entry of user data with a key, and the data; both null if there is none."""
     again, look, next_, over = (b.label(n) for n in ("again", "look", "next", "over"))
     first = Record(b, MEMORY, memory).pointer("user_data")
     before = b.block

@@ -1,10 +1,11 @@
-"""Running a program: its arguments are looked up, its results made, and the program called, all on the caller's thread.
+"""Runs a program on the caller's thread: looks up its arguments, allocates its results, and calls it.
 
-All arguments are held while the program runs, so that another thread which deletes one does not end its memory. One
-that the program may take is marked as deleted first, which also shows those that were given twice. Where nobody else
-refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
+All arguments are held while the program runs, so that their memory stays valid if another thread deletes one. An
+argument that the program may take is marked as deleted first, which also detects arguments that were given twice. The
+program works in its memory if there are no other references to it, else in a copy. Either way, the array is gone
+afterwards.
 
-A program that is interrupted gives results that are deleted: see `python.py`.
+An interrupted program returns results that are deleted: see `python.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.function_writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import answer_of, call_python, has_to_raise, is_interrupted, stay_at_the_end
+from shlo_jit.pjrt.code.python import answer_of, block_at_shutdown, call_python, is_interrupted, must_raise
 from shlo_jit.pjrt.host_records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
@@ -46,13 +47,13 @@ class _Execute:
         self.inputs = self.array(exe["input_count"])
         self.outputs = self.array(exe["output_count"])
         self.storages = self.array(self.count)
-        """Of arguments that the program takes: what their memory belongs to now."""
+        """Storages of the arguments that the program takes."""
         self.held = self.array(self.count)
         """The arguments' buffers that are held."""
         self.wanted = b.variable(i64(0))
-        """Bytes for which there was no memory."""
+        """Size of a failed allocation."""
         self.mismatch = b.variable(NULL)
-        """Error of an argument that the program does not take."""
+        """Error of an argument that does not fit the program."""
         labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed", "stopped")
         self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed, self.stopped = map(b.label, labels)
         self.hold_all()
@@ -80,12 +81,12 @@ class _Execute:
         b.start(self.undo_marks)
         self.unmark()
         self.let_go_all()
-        b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+        b.ret(self.wrong_argument("an array that is donated is passed a second time"))
 
     def check_call(self) -> None:
-        """Return where it is none of this program's, or one that Python makes."""
+        """Returns early from a call that does not fit this program, or that Python runs."""
         b, slot, exe = self.b, self.slot, self.exe
-        stay_at_the_end(b)
+        block_at_shutdown(b)
         with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
             b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
         with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("eq", exe.pointer("main"), NULL)), "many"):
@@ -101,18 +102,18 @@ class _Execute:
             b.ret_early(error(self.module, b, interface.UNIMPLEMENTED, text))
 
     def succeed(self, deleted: bool = False) -> None:
-        """Give results, and return. `deleted`: those of a call that was interrupted."""
+        """Writes the results and returns. `deleted`: the call was interrupted, so its results are deleted."""
         b, events = self.b, self.slot["device_complete_events"]
         self.give_results(deleted)
         self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
         self.let_go_all()
         with b.if_(b.icmp("ne", events, NULL), "events"):
             b.store(READY, events)
-        stay_at_the_end(b)
+        block_at_shutdown(b)
         b.line("ret ptr null")
 
     def write_failure(self, status: V) -> None:
-        """What follows where the program gave no results. Ctrl-C stops it, or a function of Python's that it calls."""
+        """Writes the end of a call without results. Ctrl-C stops the program, or a Python function that it calls."""
         b, exe = self.b, self.exe
         labels = ("interrupted", "asked", "told")
         interrupted, asked, told = map(b.label, labels)
@@ -129,7 +130,7 @@ class _Execute:
         self.ret(b.cast("inttoptr", answer, "ptr"))
 
     def end_call(self) -> None:
-        """Of a program that gave no results."""
+        """Ends the call of a program that returned no results."""
         self.drop_results()
         self.drop_donated(lambda argument: TRUE)
         self.let_go_all()
@@ -142,14 +143,14 @@ class _Execute:
         self.b.line(f"ret ptr {value.text}")
 
     def array(self, count: V) -> V:
-        """Stack space for so many pointers, which are null."""
+        """Allocates stack space for `count` pointers, initialized to null."""
         b = self.b
         made = b.emit("ptr", f"alloca ptr, i64 {count.text}, align 16")
         b.memset(made, 0, b.mul(count, 8))
         return made
 
     def arguments(self, write: Callable[[V, Record, Record], None], donated: bool | None = None) -> None:
-        """Write something for each argument: its index, ARGUMENT, and the buffer that was given."""
+        """Writes a loop over the arguments. `write` is given the index, the ARGUMENT, and the passed buffer."""
         b, rows = self.b, self.exe.pointer("arguments")
         with b.loop(0, self.count) as i:
             argument = Record(b, ARGUMENT, b.offset(rows, b.mul(i, nbytes(ARGUMENT))))
@@ -171,7 +172,7 @@ class _Execute:
         self.b.start(on)
 
     def take(self, size: V) -> V:
-        """Memory for an array, or for the program's intermediate values."""
+        """Allocates memory for an array, or for the program's intermediate values."""
         b = self.b
         data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
         b.store(size, self.wanted)
@@ -212,7 +213,7 @@ class _Execute:
         return carry.values[0]
 
     def take_donated(self) -> None:
-        """Mark what the program takes; its storages are then ours."""
+        """Marks the arguments that the program takes; their storages then belong to the call."""
         b = self.b
 
         def take(i: V, argument: Record, buffer: Record) -> None:
@@ -226,7 +227,7 @@ class _Execute:
         self.arguments(take, donated=True)
 
     def check_others(self) -> None:
-        """None of them is one that was taken."""
+        """Checks that none of the other arguments is one that was taken."""
 
         def check(i: V, argument: Record, buffer: Record) -> None:
             mine = self.b.load("ptr", self.b.element(self.storages, "ptr", i))
@@ -246,7 +247,7 @@ class _Execute:
         self.arguments(unmark, donated=True)
 
     def own_donated(self) -> None:
-        """What the program takes is a copy where others may look at the memory, or the caller keeps it."""
+        """Copies an argument that the program takes if others may access its memory, or if the caller keeps it."""
         b = self.b
 
         def own(i: V, argument: Record, buffer: Record) -> None:
@@ -332,7 +333,7 @@ class _Execute:
             (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
             facts = [size, result["type"], result["rank"], result.pointer("dims"), device, result.pointer("memory")]
             made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
-            if deleted:  # but tokens, which have no contents: what follows in their order still can
+            if deleted:  # except tokens, which have no contents: operations that follow them in order still can run
                 with b.if_(b.icmp("sge", output, 0), "contents"):
                     b.call("void", "shlo_pjrt_delete", [made], declare=False)
             b.store(made, b.element(lists, "ptr", i))
@@ -341,14 +342,14 @@ class _Execute:
 
     # ------------------------------------------------------------------ the program
     def run(self) -> V:
-        """The program's status."""
+        """Returns the program's status."""
         b, exe = self.b, self.exe
         size = exe["arena_bytes"]
 
         def take() -> list[V]:
             return [self.take(size)]
 
-        self.leave_if(has_to_raise(b), self.stopped)
+        self.leave_if(must_raise(b), self.stopped)
         (arena,) = b.if_else(b.icmp("ne", size, 0), take, lambda: [NULL])
         arguments = [self.inputs, self.outputs, NULL, arena, exe.pointer("instance")]
         status = b.call_pointer("i32", exe.pointer("main"), arguments)

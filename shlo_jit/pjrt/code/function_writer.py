@@ -1,9 +1,10 @@
-"""What all the functions of the interface are written with.
+"""Helpers that all functions of the interface are written with.
 
-ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: it is too small
-ptr @shlo_pjrt_new(i64 nbytes)                             room for a record, for `free`
+    ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: the record is too small
+    ptr @shlo_pjrt_new(i64 nbytes)                             room for a record, for `free`
 
-An array for which there is no memory is an error. A process without memory even for a record ends, and says so.
+If there is no memory for an array, that is an error. If there is none even for a record, the process prints a message
+and aborts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ STANDARD_ERROR = 2
 
 
 class Args:
-    """A record of arguments, or another one of the interface, at an address."""
+    """An argument record, or another record of the interface, at an address."""
 
     def __init__(self, b: Builder, name: str, address: V) -> None:
         self.b, self.address, self._fields = b, address, fields_of(name)
@@ -36,7 +37,7 @@ class Args:
 
 
 def _as(b: Builder, value: V, type: str) -> V:
-    """An integer in the width of a field."""
+    """Returns an integer in the width of a field."""
     if value.type == type or "ptr" in (value.type, type):
         return value
     wide = {"i1": 1, "i8": 8, "i32": 32, "i64": 64}
@@ -44,7 +45,7 @@ def _as(b: Builder, value: V, type: str) -> V:
 
 
 class Record:
-    """A record of ours at an address."""
+    """One of our own records, at an address."""
 
     def __init__(self, b: Builder, fields: RecordFields, address: V) -> None:
         self.b, self.address, self._fields = b, address, fields
@@ -53,7 +54,7 @@ class Record:
         return self.b.offset(self.address, self._fields[field])
 
     def __getitem__(self, field: str) -> V:
-        """An i64."""
+        """Loads a field as an i64."""
         return self.b.load("i64", self.place(field))
 
     def pointer(self, field: str) -> V:
@@ -64,8 +65,8 @@ class Record:
 
 
 class Slot(Args):
-    """A function of the interface that is being written: `Error *f(Args *)`. It looks at its record of arguments only
-    where that is large enough; a larger one comes from a newer host, and its other fields mean nothing to us."""
+    """A function of the interface that is being written: `Error *f(Args *)`. It reads its argument record only if that
+    is large enough. A larger one comes from a newer host, and its other fields are ignored."""
 
     def __init__(self, module: ModuleText, name: str, result: str = "ptr") -> None:
         b = module.function(symbol(name), [("ptr", "args")], result, linkage="external", attributes="nounwind")
@@ -73,17 +74,17 @@ class Slot(Args):
         check_size(module, b, name, self.address)
 
     def done(self) -> None:
-        """Return without an error."""
+        """Returns without an error."""
         self.b.ret(NULL)
 
 
 def symbol(name: str) -> str:
-    """Of a function of the interface."""
+    """Returns the symbol of a function of the interface."""
     return f"pjrt_{name}"
 
 
 def check_size(module: ModuleText, b: Builder, name: str, record: V) -> None:
-    """Return, if possible with an error, where a record of the interface is too small."""
+    """Returns early, if possible with an error, if a record of the interface is too small."""
     needed = i64(needed_bytes(name))
     with b.if_(b.icmp("ult", b.load("i64", record), needed), "short"):
         if b.return_type == "void":
@@ -94,7 +95,7 @@ def check_size(module: ModuleText, b: Builder, name: str, record: V) -> None:
 
 
 def new(b: Builder, nbytes: V | int) -> V:
-    """Room for a record."""
+    """Allocates a record."""
     return b.call("ptr", "shlo_pjrt_new", [i64(nbytes) if isinstance(nbytes, int) else nbytes], declare=False)
 
 
@@ -121,7 +122,7 @@ def _write_short(module: ModuleText) -> None:
 
 
 def text(module: ModuleText, b: Builder, message: str) -> tuple[V, V]:
-    """Address and size of a constant text, behind which there is a zero."""
+    """Returns the address and size of a constant text that is followed by a zero."""
     name = f"text.{len(message)}.{zlib.crc32(message.encode()):x}"
     escaped = "".join(c if c.isalnum() or c in " ,.:'()-_" else f"\\{ord(c):02X}" for c in message)
     module.define_global(name, f'internal constant [{len(message) + 1} x i8] c"{escaped}\\00"')
@@ -129,11 +130,11 @@ def text(module: ModuleText, b: Builder, message: str) -> tuple[V, V]:
 
 
 MESSAGE_BYTES = 512
-"""Of a message with values in it; longer ones are cut off."""
+"""Size of a message that contains values; longer ones are truncated."""
 
 
 def error(module: ModuleText, b: Builder, code: int, message: str, *values: V) -> V:
-    """A new error. Values, i64 and texts, go where the message says %ld and %s."""
+    """Creates an error. Values, i64 and texts, replace %ld and %s in the message."""
     words = text(module, b, message)
     if values:
         place = b.alloca("i8", MESSAGE_BYTES, 16)
@@ -143,7 +144,7 @@ def error(module: ModuleText, b: Builder, code: int, message: str, *values: V) -
 
 
 def print_to(b: Builder, place: V, room: V, form: V, *values: V) -> V:
-    """snprintf: the bytes written, without the zero behind them."""
+    """Calls snprintf. Returns the number of bytes written, without the terminating zero."""
     b.module.declarations["snprintf"] = "declare i32 @snprintf(ptr, i64, ptr, ...)"
     given = ", ".join(f"{v.type} {v.text}" for v in (place, room, form, *values))
     size = b.emit("i32", f"call i32 (ptr, i64, ptr, ...) @snprintf({given})")

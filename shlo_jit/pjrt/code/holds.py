@@ -1,13 +1,13 @@
-"""Whose turn it is with an array that several threads use: one may delete it, or donate it, while others read it.
+"""Holds on buffers that several threads use: one may delete or donate a buffer while others read it.
 
-    i1 @shlo_pjrt_hold(ptr buffer)       whether it could be held: not when it has been deleted
+    i1 @shlo_pjrt_hold(ptr buffer)       whether it could be held: not if it has been deleted
     void @shlo_pjrt_let_go(ptr buffer)
     void @shlo_pjrt_delete(ptr buffer)
-    ptr @shlo_pjrt_take_over(ptr buffer) its storage, with a reference of the caller's; null when it has been deleted
+    ptr @shlo_pjrt_take_over(ptr buffer) its storage, with a reference for the caller; null if it has been deleted
     void @shlo_pjrt_give_back(ptr buffer, ptr storage)
 
-A buffer's `state` is twice the number of those who hold it, and one more when it has been deleted. Nobody can hold what
-was deleted, so the last one to let go of that is known, and drops the buffer's reference to its storage.
+A buffer's `state` is twice the number of its holders, plus one if it has been deleted. A deleted buffer cannot be held
+again, so its last holder is well defined, and drops the buffer's reference to its storage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shlo_jit.pjrt.code.function_writer import NULL, Record, error
 from shlo_jit.pjrt.host_records import BUFFER, STORAGE
 
 DELETED, HOLD = 1, 2
-"""In `state`."""
+"""Bits of `state`."""
 TRUE, FALSE = V("i1", "true"), V("i1", "false")
 
 
@@ -50,7 +50,7 @@ def is_deleted(b: Builder, buffer: Record) -> V:
 
 @contextmanager
 def held(module: ModuleText, b: Builder, buffer: Record) -> Iterator[None]:
-    """While its memory is looked at. Returns an error where it has been deleted."""
+    """Holds a buffer while its memory is accessed. Returns an error if it has been deleted."""
     with b.if_(b.xor(hold(b, buffer.address), TRUE), "deleted"):
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the array has been deleted or donated"))
     yield
@@ -58,14 +58,14 @@ def held(module: ModuleText, b: Builder, buffer: Record) -> Iterator[None]:
 
 
 def _change(b: Builder, place: V, state: V, to: V, again: str) -> None:
-    """Replace the state, or try again where somebody else has changed it."""
+    """Replaces the state, or tries again if another thread has changed it."""
     done = b.label("done")
     b.branch_if(exchange(b, place, state, to), done, again)
     b.start(done)
 
 
 def _look(b: Builder, place: V) -> tuple[str, V]:
-    """The label to come back to, and the state."""
+    """Returns the label of the retry loop, and the state."""
     again = b.label("again")
     b.branch(again)
     b.start(again)
@@ -101,7 +101,7 @@ def _write_delete(module: ModuleText) -> None:
 
 
 def _write_take_over(module: ModuleText) -> None:
-    """By somebody who holds it."""
+    """Writes shlo_pjrt_take_over. The caller holds the buffer."""
     b = module.function("shlo_pjrt_take_over", [("ptr", "buffer")], "ptr", attributes="nounwind")
     record = Record(b, BUFFER, b.params[0])
     was = atomic(b, "or", record.place("state"), i64(DELETED), "acq_rel")
@@ -113,7 +113,8 @@ def _write_take_over(module: ModuleText) -> None:
 
 
 def _write_give_back(module: ModuleText) -> None:
-    """The caller's reference becomes the buffer's, where that has lost its own: nobody holds it any more."""
+    """Writes shlo_pjrt_give_back. The caller's reference becomes the buffer's if the buffer has lost its own, since it
+    has no holder any more."""
     b = module.function("shlo_pjrt_give_back", [("ptr", "buffer"), ("ptr", "storage")], attributes="nounwind")
     buffer, storage = b.params
     place = Record(b, BUFFER, buffer).place("state")

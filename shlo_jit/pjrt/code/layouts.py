@@ -1,9 +1,10 @@
-"""In which order the elements of an array lie: ours row-major, a host's as it says.
+"""Order of the elements of arrays: ours are row-major, a host's order is given by its layout.
 
 i1 @shlo_pjrt_is_dense(i64 itemsize, ptr dims, ptr strides, i64 rank)           row-major, without gaps
-ptr @shlo_pjrt_strides(ptr layout, i64 itemsize, ptr dims, i64 rank, ptr to)    an error, or null; of a MemoryLayout
+ptr @shlo_pjrt_strides(ptr layout, i64 itemsize, ptr dims, i64 rank, ptr to)    strides of a MemoryLayout; an error,
+                                                                                or null
 ptr @shlo_pjrt_gather(ptr to, ptr from, ptr dims, ptr strides, i64 rank, i64 itemsize)
-                                    elements in row-major order; gives what is behind the last one written
+                                 elements in row-major order; returns the address after the last one written
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def write_layouts(module: ModuleText) -> None:
 
 
 def layout_strides(slot: Slot, layout: V, item: V, dims: V, rank: V) -> V:
-    """A table of the strides that a layout means. Returns an error where it is none for these dimensions."""
+    """Returns a table of the strides of a layout. Returns an error if the layout does not fit these dimensions."""
     b = slot.b
     table = b.emit("ptr", f"alloca i64, i64 {b.max_(rank, 1).text}, align 16")
     failure = b.call("ptr", "shlo_pjrt_strides", [layout, item, dims, rank, table], declare=False)
@@ -33,13 +34,13 @@ def layout_strides(slot: Slot, layout: V, item: V, dims: V, rank: V) -> V:
 
 
 def refuse_order(module: ModuleText, slot: Slot, field: str, item: V, dims: V, rank: V, size: V) -> None:
-    """Return an error where the host wants an array to lie otherwise than ours do."""
+    """Returns an error if the host requests an order other than row-major."""
     b = slot.b
     with b.if_(b.and_(b.icmp("ne", slot[field], NULL), b.icmp("ne", size, 0)), "layout"):
         strides = layout_strides(slot, slot[field], item, dims, rank)
         dense = b.call("i1", "shlo_pjrt_is_dense", [item, dims, strides, rank], declare=False)
         with b.if_(b.not_(dense), "other"):
-            message = f"{field}: arrays lie in row-major order, no other is possible"
+            message = f"{field}: arrays are in row-major order, other layouts are not supported"
             b.ret_early(error(module, b, interface.UNIMPLEMENTED, message))
 
 
@@ -58,24 +59,24 @@ def _write_is_dense(module: ModuleText) -> None:
 
 
 def _write_strides(module: ModuleText) -> None:
-    """Of an array that has elements, so that no stride is 0 but those not yet known. The layout's own size is not
-    looked at: jaxlib 0.10.2 gives 1 there."""
+    """Writes shlo_pjrt_strides. The array has elements, so a stride of 0 is one that is not yet known. The layout's own
+    size is ignored: jaxlib 0.10.2 passes 1 there."""
     params = [("ptr", "layout"), ("i64", "itemsize"), ("ptr", "dims"), ("i64", "rank"), ("ptr", "to")]
     b = module.function("shlo_pjrt_strides", params, "ptr", attributes="nounwind")
     address, itemsize, dims, rank, to = b.params
     layout = Args(b, "MemoryLayout", address)
     type, given, count = layout["type"], layout["minor_to_major"], layout["minor_to_major_size"]
     with b.if_(b.icmp("ugt", type, STRIDES_TYPE), "unknown"):
-        message = "a layout of the unknown type %ld"
+        message = "the layout has the unknown type %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64")))
     with b.if_(b.icmp("ne", count, rank), "rank"):
-        message = "a layout of %ld dimensions, for an array of %ld"
+        message = "the layout has %ld dimensions, but the array has %ld"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, count, rank))
     with b.if_(b.icmp("eq", type, STRIDES_TYPE), "strides"):
         b.memcpy(to, given, b.mul(rank, 8))
         b.ret_early(NULL)
     with b.if_(b.icmp("ne", layout["num_tiles"], 0), "tiles"):
-        b.ret_early(error(module, b, interface.UNIMPLEMENTED, "layouts with tiles"))
+        b.ret_early(error(module, b, interface.UNIMPLEMENTED, "layouts with tiles are not supported"))
     b.memset(to, 0, b.mul(rank, 8))
     with b.loop_carry(0, rank, [itemsize]) as carry:
         dimension = b.load("i64", b.element(given, "i64", carry.index))

@@ -1,11 +1,11 @@
 """Memory of arrays: blocks that are reused, because the first touch of fresh memory is slow (see `runtime/pool.py`).
 
-    ptr @shlo_pjrt_take(i64 nbytes)              undefined contents; null when there is none
+    ptr @shlo_pjrt_take(i64 nbytes)              undefined contents; null if there is no memory
     void @shlo_pjrt_give(ptr block, i64 nbytes)
-    void @shlo_pjrt_lock_memory()                nobody takes or gives large blocks until LOCK is 0 again
+    void @shlo_pjrt_lock_memory()                no thread takes or gives large blocks until LOCK is 0 again
 
-Small blocks are the C library's. Of larger ones, each size class (four in a doubling) has a list of idle blocks, which
-begin with the address of the next; one lock guards all, which nobody holds for longer than a few instructions.
+Small blocks come from the C library. For larger ones, each size class (four per doubling) has a list of idle blocks,
+which begin with the address of the next. One lock guards all lists; it is held for a few instructions only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from shlo_jit.pjrt.code.function_writer import NULL
 
 ALIGNMENT = 64
 SMALL_BYTES = 64 << 10
-"""Blocks of so many bytes are the C library's."""
+"""Maximum size of the blocks that come from the C library."""
 HUGE_BYTES = 2 << 20
-"""Blocks of so many bytes begin with a huge page."""
+"""Minimum size of the blocks that begin with a huge page."""
 PROTECTION, PRIVATE, HUGE_ADVICE = 3, 0x22, 14
-"""Of mmap: read and write; private and anonymous. Of madvise: huge pages."""
+"""Flags of mmap: read and write; private and anonymous. Advice of madvise: huge pages."""
 HEADS, LOCK, IDLE = (V("ptr", f"@shlo_pjrt_{name}") for name in ("heads", "lock", "idle"))
 LIMIT = V("ptr", "@shlo_pjrt_idle_limit")
 """Bytes of idle blocks that are kept."""
@@ -60,7 +60,7 @@ def _unlock(b: Builder) -> None:
 
 
 def _class_of(b: Builder, nbytes: V) -> tuple[V, V]:
-    """Index and bytes of the size class of a large block."""
+    """Returns the index and size of the size class of a large block."""
     below = b.sub(nbytes, 1)
     exponent = b.sub(i64(63), b.intrinsic_with_flag("ctlz", below, True))
     shift = b.sub(exponent, 2)
@@ -124,7 +124,7 @@ def _write_give(module: ModuleText) -> None:
 
 
 def _write_map(module: ModuleText) -> None:
-    """ptr @shlo_pjrt_map(i64 size): pages of our own, from HUGE_BYTES on at a multiple of that."""
+    """ptr @shlo_pjrt_map(i64 size): fresh pages. From HUGE_BYTES on, their address is a multiple of HUGE_BYTES."""
     b = module.function("shlo_pjrt_map", [("i64", "size")], "ptr", attributes="nounwind noinline cold")
     (size,) = b.params
     is_huge = b.icmp("uge", size, i64(HUGE_BYTES))

@@ -1,11 +1,11 @@
-"""Errors, events, and functions that have nothing to do.
+"""Errors, events, and functions without an effect.
 
     ptr @shlo_pjrt_error(i32 code, ptr message, i64 size)    a new error with a copy of the text
     ptr @shlo_pjrt_event()                                   a new event, which has two references
-    void @shlo_pjrt_happen(ptr event)                        it has happened; drops a reference
+    void @shlo_pjrt_happen(ptr event)                        signals the event; drops a reference
 
-Nothing of ours is still to come when a function returns, so the events that they give have happened: they are all one,
-READY, which nobody frees. Only that a host's array is no longer read happens later.
+Our functions are synchronous, so the events that they return have happened: they are all the constant READY, which is
+never freed. Only the release of a host's array can happen later.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _write_events(module: ModuleText) -> None:
 
 
 CLOSED = i64(1)
-"""In the place of the list of those who wait: the event has happened."""
+"""Value of the list of waiters after the event has happened."""
 
 
 def _write_drop(module: ModuleText) -> None:
@@ -150,7 +150,7 @@ def _write_await(module: ModuleText) -> None:
 
 
 def _write_on_ready(module: ModuleText) -> None:
-    """The callback is called at once, or put into the list: which of the two, the list's state decides."""
+    """Writes Event_OnReady. The callback is called immediately or put into the list; the list's state decides."""
     slot = Slot(module, "Event_OnReady")
     b = slot.b
     event, callback, argument = slot["event"], slot["callback"], slot["user_arg"]

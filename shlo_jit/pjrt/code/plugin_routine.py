@@ -1,6 +1,8 @@
-"""The machine code of the plugin, as one object: all functions of the interface. Those that run at every call of a
-program, and whatever a framework calls while it raises an exception or takes objects apart, when no Python may run, are
-written out; others call Python."""
+"""Machine code of the plugin, as one object: all functions of the interface.
+
+Functions are written in machine code if they run at every call of a program, or if a framework calls them while it
+raises an exception or destroys objects, when no Python code may run. The others call Python.
+"""
 
 from __future__ import annotations
 

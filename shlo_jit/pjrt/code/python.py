@@ -1,17 +1,17 @@
-"""Functions of the interface that Python has, and those that nobody has.
+"""Functions of the interface that are implemented in Python, and unimplemented ones.
 
     ptr @shlo_pjrt_ask(ptr function, ptr args, i64 tries)   calls a Python function; an error or null
-    void @shlo_pjrt_interrupt()                 the main thread raises RAISED, or else KeyboardInterrupt, in a moment
-    void @shlo_pjrt_keep_exception()            what this thread has set becomes RAISED
+    void @shlo_pjrt_interrupt()                 the main thread raises RAISED, or else KeyboardInterrupt, soon
+    void @shlo_pjrt_keep_exception()            this thread's current exception becomes RAISED
     i32 @shlo_pjrt_raise(ptr exception)         for Python's list of pending calls: the main thread raises it
 
-A Python function is called with the place for its answer, which is DONE, INTERRUPTED, STOPPED or the address of an
-error. Where Ctrl-C hits it outside of its own `try`, ctypes returns, and no answer has come.
+A Python function is called with the address for its answer, which is DONE, INTERRUPTED, STOPPED or the address of an
+error. If Ctrl-C hits it outside of its own `try`, ctypes returns, and there is no answer.
 
-What a handler of a signal raises must not become an error of the interface: the host would raise that as an exception
-of its own, which `except Exception` catches. So an interrupted call is a success for the host. A short call is made
-again; a program gives results that are deleted already. Back in Python, the main thread runs its pending calls before
-the next bytecode, so the exception appears where the call was made.
+An exception that a signal handler raises must not become an error of the interface: the host would raise that as an
+exception of its own, which `except Exception` catches. So an interrupted call is a success for the host. A short call
+is repeated; a program returns results that are already deleted. Back in Python, the main thread runs its pending calls
+before the next bytecode, so the exception appears where the call was made.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.function_writer import NULL, Slot, error, symbol, text
 
 DONE, INTERRUPTED, STOPPED = 1, 2, 3
-"""Answers of Python functions. INTERRUPTED: not done, and RAISED is to be raised; STOPPED: done, and so is RAISED."""
+"""Answers of Python functions. INTERRUPTED: not done, and RAISED is to be raised; STOPPED: done, and RAISED is to be
+raised."""
 TRIES = 8
-"""How often a short call that is interrupted is made."""
+"""Maximum number of attempts of a short call that is interrupted."""
 FUNCTIONS = V("ptr", "@shlo_pjrt_functions")
 """Addresses of Python's functions, in the order of PYTHON."""
 INSIDE = V("ptr", "@shlo_pjrt_inside")
-"""How many calls of Python are under way."""
+"""Number of Python calls that are running."""
 RAISED = V("ptr", "@shlo_pjrt_raised")
-"""A reference to what a handler of a signal has raised, or null."""
+"""A reference to the exception that a signal handler has raised, or null."""
 PENDING = V("ptr", "@shlo_pjrt_pending")
-"""The thread that has yet to raise an exception, or 0: programs that it runs until then stop at once."""
+"""The thread that has yet to raise an exception, or 0: programs that it runs until then stop immediately."""
 MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
-"""Of an interpreter that ends; 0 before."""
+"""The main thread of an interpreter that is shutting down; 0 before."""
 MACHINE_CODE = (
     *("Error_Destroy", "Error_Message", "Error_GetCode", "Error_ForEachPayload"),
     *("Event_Destroy", "Event_IsReady", "Event_Error", "Event_Await", "Event_OnReady"),
@@ -51,7 +52,7 @@ MACHINE_CODE = (
     *("LoadedExecutable_Execute", "LoadedExecutable_GetExecutable", "LoadedExecutable_Destroy"),
     *("LoadedExecutable_Delete", "LoadedExecutable_IsDeleted", "Memory_Kind"),
 )
-"""The functions of the interface that are written out."""
+"""Functions of the interface that are written in machine code."""
 EXTENSIONS = (
     *("Executable_ParameterShardings", "Executable_OutputShardings", "Client_GetDefaultLayout"),
     *("Topology_GetDefaultLayout", "Executable_GetOutputLayouts", "Executable_GetParameterLayouts"),
@@ -61,9 +62,9 @@ PYTHON = (
     *(name for name, fields in interface.FUNCTIONS.items() if fields is not None and name not in MACHINE_CODE),
     *EXTENSIONS,
 )
-"""Those that call Python."""
+"""Functions that call Python."""
 MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
-"""Functions of Python's that take long, and make what the host then uses: it has to know that there is none."""
+"""Slow Python functions that create an object which the host then uses: the host has to know if there is none."""
 
 
 def write_python(module: ModuleText) -> None:
@@ -96,9 +97,9 @@ def write_python(module: ModuleText) -> None:
     b.ret()
 
 
-def stay_at_the_end(b: Builder) -> None:
-    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
-    frames that they are in do not let that happen."""
+def block_at_shutdown(b: Builder) -> None:
+    """Blocks other threads when the interpreter shuts down. If they request its lock, the interpreter ends them, and
+    the host's frames in their stacks do not permit that."""
     main = b.load("i64", MAIN_THREAD)
     with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
         again = b.label("again")
@@ -110,12 +111,12 @@ def stay_at_the_end(b: Builder) -> None:
 
 
 def call_python(b: Builder, function: V, args: V, tries: int = 1) -> V:
-    """An error, or null. `tries`: how often a call that is interrupted is made."""
+    """Returns an error, or null. `tries` is the maximum number of attempts of a call that is interrupted."""
     return b.call("ptr", "shlo_pjrt_ask", [function, args, i64(tries)], declare=False)
 
 
 def answer_of(b: Builder, function: V, *arguments: V) -> V:
-    """What a Python function answers; 0 for none."""
+    """Returns the answer of a Python function; 0 for none."""
     place = b.variable(i64(0))
     b.store(i64(0), place)
     atomic(b, "add", INSIDE, i64(1), "acq_rel")
@@ -130,8 +131,8 @@ def is_interrupted(b: Builder, answer: V) -> V:
     return b.or_(b.icmp("eq", answer, INTERRUPTED), nothing)
 
 
-def has_to_raise(b: Builder) -> V:
-    """Whether this thread has yet to raise what an earlier call left."""
+def must_raise(b: Builder) -> V:
+    """Whether this thread has yet to raise an exception that an earlier call left."""
     thread = b.load("i64", PENDING)
     (mine,) = b.if_else(
         b.icmp("eq", thread, 0),
@@ -181,7 +182,7 @@ def _write_ask(module: ModuleText) -> None:
 def _write_interrupt(module: ModuleText) -> None:
     b = module.function("shlo_pjrt_interrupt", [], attributes="nounwind cold noinline")
     raised = b.cast("inttoptr", atomic(b, "xchg", RAISED, i64(0), "acq_rel"), "ptr")
-    with b.if_(has_to_raise(b), "waits"):  # one exception is enough, the first
+    with b.if_(must_raise(b), "waits"):  # one exception is enough, the first
         b.ret_early()
     kept = b.label("kept")
     unknown = b.label("unknown")
@@ -215,8 +216,9 @@ def _write_keep_exception(module: ModuleText) -> None:
 
 
 def _write_raise(module: ModuleText) -> None:
-    """It is given a reference to the exception. PyErr_SetObject would make the error that JAX is just handling, that the
-    call was interrupted, the context of the KeyboardInterrupt."""
+    """Writes shlo_pjrt_raise, which receives a reference to the exception.
+
+    PyErr_SetObject would make the error that JAX is just handling (the call was interrupted) the exception's context."""
     b = module.function("shlo_pjrt_raise", [("ptr", "exception")], "i32", linkage="external", attributes="nounwind")
     (exception,) = b.params
     b.store(i64(0), PENDING)

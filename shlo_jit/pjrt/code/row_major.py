@@ -1,6 +1,7 @@
-"""Layouts of arrays. All are row-major, so that the rank says it: the host has a record for each, the layout as a text.
+"""Layouts of arrays. All are row-major, so the rank determines the layout: the host gets a record per rank, with a
+text.
 
-Hosts ask for it when they read an array, perhaps while they raise an exception: no Python may run then.
+Hosts request it when they read an array, perhaps while they raise an exception: no Python code may run then.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from shlo_jit.pjrt.code.function_writer import Record, Slot
 from shlo_jit.pjrt.host_records import BUFFER, LAYOUT, nbytes
 
 LAYOUTS = V("ptr", "@shlo_pjrt_layouts")
-"""One for each rank."""
+"""One layout for each rank."""
 
 
 def layout_text(rank: int) -> str:
-    """From minor to major."""
+    """Returns the dimensions from minor to major, as text."""
     return f"{{{','.join(map(str, reversed(range(rank))))}}}"
 
 

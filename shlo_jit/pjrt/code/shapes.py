@@ -1,6 +1,6 @@
-"""Types and shapes: what an array takes, and whether it is what a program expects.
+"""Types and shapes: the size of an array, and whether it is what a program expects.
 
-i64 @shlo_pjrt_size(i32 type, ptr dims, i64 rank)                   bytes; -1 where that is no number
+i64 @shlo_pjrt_size(i32 type, ptr dims, i64 rank)                   bytes; -1 if that is not a valid size
 void @shlo_pjrt_write_shape(ptr to, i64 type, i64 rank, ptr dims)   a text such as 4x4xf32, of SHAPE_BYTES at most
 ptr @shlo_pjrt_mismatch(ptr argument, ptr buffer, i64 index)        an error, or null
 """
@@ -17,7 +17,7 @@ from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, print_
 from shlo_jit.pjrt.host_records import ARGUMENT, BUFFER
 
 ITEMSIZES, NAMES = V("ptr", "@shlo_pjrt_itemsizes"), V("ptr", "@shlo_pjrt_type_names")
-"""Of each type: bytes of an element, an i8, 0 where there is no such type; its name."""
+"""Tables by type: bytes of an element (an i8, 0 for an unknown type), and name."""
 TYPES = 64
 SHAPE_BYTES = 160
 
@@ -40,18 +40,18 @@ def _row(entries: Iterable[str]) -> str:
 
 
 def itemsize(b: Builder, type: V) -> V:
-    """0 for a type that there is not."""
+    """Returns the size of an element; 0 for an unknown type."""
     known = b.and_(b.cast("zext", type, "i64"), i64(TYPES - 1))
     size = b.cast("zext", b.load("i8", b.offset(ITEMSIZES, known)), "i64")
     return b.select(b.icmp("ult", type, V("i32", str(TYPES))), size, i64(0))
 
 
 def checked_size(module: ModuleText, slot: Slot, type: V, dims: V, rank: V) -> V:
-    """Bytes of an array that the host describes. Returns an error where there can be none such."""
+    """Returns the size of an array that the host describes. Returns an error if no such array can exist."""
     b = slot.b
     size = b.call("i64", "shlo_pjrt_size", [type, dims, rank], declare=False)
     with b.if_(b.icmp("slt", size, 0), "absurd"):
-        message = "there is no array of type %ld with %ld dimensions, the first of which is %ld"
+        message = "invalid array: type %ld, %ld dimensions, the first of size %ld"
         none = b.or_(b.icmp("eq", dims, NULL), b.icmp("eq", rank, 0))
         first = b.if_else(none, lambda: [i64(0)], lambda: [b.load("i64", dims)])
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64"), rank, *first))

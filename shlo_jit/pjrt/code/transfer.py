@@ -1,4 +1,4 @@
-"""Arrays of the host's, as arrays on a device: in the host's memory where it lets us, else copied."""
+"""Converts the host's arrays to arrays on a device: in the host's memory if it permits that, else copied."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.function_writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import stay_at_the_end
+from shlo_jit.pjrt.code.python import block_at_shutdown
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
 from shlo_jit.pjrt.host_records import DEVICE, MEMORY
 
 VIEW_ALIGNMENT = V("ptr", "@shlo_pjrt_view_alignment")
-"""Of memory that others have: 16 bytes, as every allocator gives it, or what the host allows instead."""
+"""Required alignment of memory that others own: 16 bytes, which every allocator provides, or a value set by the host.
+"""
 
 
 def write_transfer(module: ModuleText) -> None:
@@ -24,8 +25,9 @@ def write_transfer(module: ModuleText) -> None:
     _write_uninitialized(module)
 
 
-def _home(module: ModuleText, slot: Slot) -> tuple[V, V]:
-    """Device and memory of a new array, of which the host names one or both. Returns an error where it names none."""
+def _placement(module: ModuleText, slot: Slot) -> tuple[V, V]:
+    """Returns the device and memory of a new array, of which the host names one or both. Returns an error if it names
+    none."""
     b = slot.b
     with b.if_(b.and_(b.icmp("eq", slot["memory"], NULL), b.icmp("eq", slot["device"], NULL)), "nowhere"):
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "neither a device nor a memory is given"))
@@ -51,7 +53,7 @@ def _take(module: ModuleText, slot: Slot, size: V) -> V:
 def _refuse_null(module: ModuleText, slot: Slot, field: str, size: V) -> None:
     b = slot.b
     with b.if_(b.and_(b.icmp("eq", slot[field], NULL), b.icmp("ne", size, 0)), "null"):
-        message = f"{field} is null, of an array of %ld bytes"
+        message = f"{field} is null, but the array has %ld bytes"
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size))
 
 
@@ -68,10 +70,10 @@ def _write_from_host(module: ModuleText) -> None:
 
     slot = Slot(module, "Client_BufferFromHostBuffer")
     b = slot.b
-    stay_at_the_end(b)
+    block_at_shutdown(b)
     type, dims, rank, given = slot["type"], slot["dims"], slot["num_dims"], slot["data"]
     size = checked_size(module, slot, type, dims, rank)
-    item, strides, home = itemsize(b, type), slot["byte_strides"], _home(module, slot)
+    item, strides, home = itemsize(b, type), slot["byte_strides"], _placement(module, slot)
     _refuse_null(module, slot, "data", size)
     refuse_order(module, slot, "device_layout", item, dims, rank, size)
     semantics = slot["host_buffer_semantics"]
@@ -117,12 +119,13 @@ def _write_from_host(module: ModuleText) -> None:
 
     storage, data = b.if_else(stays, in_place, copied)
     _give(slot, storage, data, size, type, dims, rank, home)
-    stay_at_the_end(b)
+    block_at_shutdown(b)
     slot.done()
 
 
 def _write_view(module: ModuleText) -> None:
-    """Of memory that somebody else has, DLPack for example, and who is told when it is no longer needed."""
+    """Writes the view of memory that another library owns, for example by DLPack. The owner is notified when it is no
+    longer needed."""
     b = module.function("shlo_pjrt_release_view", [("ptr", "data"), ("ptr", "call")], attributes="nounwind")
     data, call = b.params
     callback = b.load("ptr", call)
@@ -138,10 +141,10 @@ def _write_view(module: ModuleText) -> None:
     address = b.cast("ptrtoint", data, "i64")
     is_odd = b.icmp("ne", b.and_(address, b.sub(b.load("i64", VIEW_ALIGNMENT), 1)), 0)
     with b.if_(b.and_(is_odd, b.icmp("ne", size, 0)), "odd"):
-        message = "the memory is expected at a multiple of %ld bytes, got %ld"
+        message = "expected memory at a multiple of %ld bytes, got address %ld"
         values = b.load("i64", VIEW_ALIGNMENT), address
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, *values))
-    item, home = itemsize(b, type), _home(module, slot)
+    item, home = itemsize(b, type), _placement(module, slot)
     _refuse_null(module, slot, "device_buffer_ptr", size)
 
     def look() -> list[V]:
@@ -172,7 +175,7 @@ def _write_uninitialized(module: ModuleText) -> None:
     slot = Slot(module, "Client_CreateUninitializedBuffer")
     b = slot.b
     type, dims, rank = slot["shape_element_type"], slot["shape_dims"], slot["shape_num_dims"]
-    size, home = checked_size(module, slot, type, dims, rank), _home(module, slot)
+    size, home = checked_size(module, slot, type, dims, rank), _placement(module, slot)
     refuse_order(module, slot, "shape_layout", itemsize(b, type), dims, rank, size)
     data = _take(module, slot, size)
     storage = b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)

@@ -1,10 +1,10 @@
-"""The machine code of the functions that handlers may call, so that none of them needs Python or its lock.
+"""Machine code of the functions that handlers may call, so that none of them needs Python or its lock.
 
     ptr @shlo_ffi_NAME(ptr args)                    XLA_FFI_NAME: an error, or null
-    void @shlo_ffi_end(ptr context)                 frees what a call has left: memory, and states but the instance's
+    void @shlo_ffi_end(ptr context)                 frees a call's memory and states, except the instance's
     void @shlo_ffi_drop(ptr state)                  ends a State
 
-Type_Register is Python's (`state_types.py`): libraries call it once. Errors and futures are blocks of the C library's
+Type_Register is in Python (`state_types.py`): libraries call it once. Errors and futures are blocks of the C library's
 heap.
 """
 
@@ -22,30 +22,31 @@ from shlo_jit.runtime.ffi import tasks
 from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 TYPES = V("ptr", "@shlo_ffi_types")
-"""A list of RegisteredType, which Python makes anew for each."""
+"""A list of RegisteredType, which Python replaces whenever a type is added."""
 BLOCK_HEAD = 16
-"""In front of memory that a handler has allocated: the block before it in the list, and what the heap gave."""
+"""Bytes before memory that a handler has allocated: the preceding block in the list, and the pointer that malloc
+returned."""
 BLOCK_ALIGNMENT = 64
-MOST_BYTES = 1 << 47
-"""Of one block."""
+MAX_BYTES = 1 << 47
+"""Maximum size of one block."""
 PENDING, AVAILABLE, FAILED = 0, 1, 2
 """States of a future."""
-NOTHING_HERE = {
+UNAVAILABLE = {
     "Handler_Register": ("UNIMPLEMENTED", "handlers are registered by shlo_jit.register_custom_call"),
     "Stream_Get": ("UNIMPLEMENTED", "there are no streams on this platform"),
     "InvokeContext_Get": ("NOT_FOUND", "calls have no user data of that type"),
     "RunId_Get": ("UNIMPLEMENTED", "calls have no run id"),
 }
-"""Functions that have nothing to give, and what they say."""
+"""Functions that are not available, and their errors."""
 
 
 def function(module: ModuleText, name: str, params: list[tuple[str, str]], ret: str = "ptr") -> Builder:
-    """A builder for `@shlo_ffi_NAME`."""
+    """Returns a builder for `@shlo_ffi_NAME`."""
     return module.function(f"shlo_ffi_{name}", params, ret, linkage="external", attributes="nounwind")
 
 
 def text(module: ModuleText, content: str) -> V:
-    """Address of a text that ends with a 0."""
+    """Returns the address of a text that ends with a 0."""
     data = content.encode() + b"\0"
     name = f"text{len(module.globals)}"
     literal = "".join(f"\\{byte:02X}" for byte in data)
@@ -54,7 +55,7 @@ def text(module: ModuleText, content: str) -> V:
 
 
 class Functions:
-    """Writes them."""
+    """Writes the functions that handlers may call."""
 
     def __init__(self, module: ModuleText, target: Target) -> None:
         self.module = module
@@ -64,7 +65,7 @@ class Functions:
     def write(self) -> None:
         self.module.define_global(TYPES.text[1:], "global ptr null, align 8")
         self._errors()
-        for name, (code, message) in NOTHING_HERE.items():
+        for name, (code, message) in UNAVAILABLE.items():
             b = function(self.module, name, [("ptr", "args")])
             b.ret(self.error(b, code, message))
         self._states()
@@ -78,8 +79,8 @@ class Functions:
         self._end()
 
     def begin(self, name: str, ret: str = "ptr") -> tuple[Builder, V, V]:
-        """A builder for a function of the table, its arguments, and the context, where it has one. Arguments that a
-        library does not know all of are an error."""
+        """Returns a builder for a function of the table, its arguments, and the context, if it has one. An argument
+        record of a library that lacks some of the arguments is an error."""
         struct = s.ARGUMENTS[name]
         b = function(self.module, name, [("ptr", "args")], ret)
         args = b.params[0]
@@ -91,7 +92,7 @@ class Functions:
         return b, args, get(b, "ptr", args, struct, "ctx") if hasattr(struct, "ctx") else NULL
 
     def give(self, b: Builder, name: str, args: V, field: str, value: V) -> None:
-        """Return a value in a field of the arguments, and no error."""
+        """Returns a value in a field of the arguments, and no error."""
         put(b, value, args, s.ARGUMENTS[name], field)
         b.ret(NULL)
 
@@ -107,11 +108,11 @@ class Functions:
 
     # ------------------------------------------------------------------ errors
     def error(self, b: Builder, code: str, message: str) -> V:
-        """A new error."""
+        """Creates an error."""
         return self.error_of(b, code, text(self.module, message))
 
     def error_of(self, b: Builder, code: str, message: V) -> V:
-        """A new error with a text of the program's."""
+        """Creates an error with a text that is computed at run time."""
         return b.call("ptr", "shlo_ffi_error", [i64(s.CODES.index(code)), message], declare=False)
 
     def _errors(self) -> None:
@@ -166,7 +167,7 @@ class Functions:
         b.ret()
 
     def _slot(self) -> None:
-        """Where the state of a stage is; null of a stage that has none."""
+        """Writes the function that returns the address of a stage's state; null for a stage that has none."""
         b = self.module.function("slot", [("ptr", "context"), ("i32", "stage")], "ptr", attributes="nounwind")
         context, stage = b.params
         call = get(b, "ptr", context, s.Context, "call")
@@ -180,22 +181,22 @@ class Functions:
         b.ret(NULL)
 
     def _deleter(self) -> None:
-        """The entry of a type in the list of them; null where nobody has registered it."""
+        """Writes the function that returns the entry of a type in the list; null if it is not registered."""
         b = self.module.function("registered", [("i64", "type_id")], "ptr", attributes="nounwind")
         first = b.load("ptr", TYPES)
-        with b.repeat([first]) as turn:
-            (entry,) = turn.values
+        with b.repeat([first]) as loop:
+            (entry,) = loop.values
             known = b.load("i64", entry)
             with b.if_(b.icmp("eq", known, 0)):
                 b.ret_early(NULL)
             with b.if_(b.icmp("eq", known, b.params[0])):
                 b.ret_early(entry)
-            turn.next(b.offset(entry, ctypes.sizeof(s.RegisteredType)))
-            turn.again = const("i1", 1)
+            loop.next(b.offset(entry, ctypes.sizeof(s.RegisteredType)))
+            loop.again = const("i1", 1)
         b.ret(NULL)
 
     def _arguments_of_state(self, name: str) -> tuple[Builder, V, V, V]:
-        """A builder for State_Set or State_Get, the arguments, the slot, and the number of the type."""
+        """Returns a builder for State_Set or State_Get, the arguments, the slot, and the number of the type."""
         b, args, context = self.begin(name)
         struct = s.ARGUMENTS[name]
         slot = b.call("ptr", "slot", [context, get(b, "i32", args, struct, "stage")], declare=False)
@@ -226,12 +227,12 @@ class Functions:
 
     # ------------------------------------------------------------------ memory
     def _lock(self, b: Builder, context: V) -> V:
-        """Wait for the lock of a context; its address. Tasks of one call may be at it together, for some
+        """Waits for the lock of a context. Returns its address. Tasks of one call may compete for it, for some
         instructions."""
         lock = place(b, context, s.Context, "lock")
-        with b.repeat([]) as turn:
+        with b.repeat([]) as loop:
             relax(b, self.target)
-            turn.again = b.not_(exchange(b, lock, i32(0), i32(1)))
+            loop.again = b.not_(exchange(b, lock, i32(0), i32(1)))
         return lock
 
     def _memory(self) -> None:
@@ -241,11 +242,11 @@ class Functions:
         below = b.sub(alignment, 1)
         is_power = b.icmp("eq", b.and_(alignment, below), 0)
         with b.if_(b.not_(is_power)):
-            b.ret_early(self.error(b, "INVALID_ARGUMENT", "the alignment of memory is no power of two"))
+            b.ret_early(self.error(b, "INVALID_ARGUMENT", "the alignment of memory is not a power of two"))
         alignment = b.call("i64", "llvm.umax.i64", [alignment, i64(BLOCK_ALIGNMENT)])
-        fits = b.and_(b.icmp("ule", size, MOST_BYTES), b.icmp("ule", alignment, MOST_BYTES))
+        fits = b.and_(b.icmp("ule", size, MAX_BYTES), b.icmp("ule", alignment, MAX_BYTES))
         slack = b.add(alignment, BLOCK_HEAD)
-        asked = b.select(fits, b.add(size, slack), i64(-1))  # more than there can be
+        asked = b.select(fits, b.add(size, slack), i64(-1))  # more than can be allocated
         raw = b.call("ptr", "malloc", [asked])
         with b.if_(b.icmp("eq", raw, NULL)):
             b.ret_early(self.error(b, "RESOURCE_EXHAUSTED", "no memory of that size"))
@@ -265,14 +266,14 @@ class Functions:
         with b.if_(b.icmp("eq", data, NULL)):
             b.ret_early(NULL)
         lock = self._lock(b, context)
-        with b.repeat([place(b, context, s.Context, "blocks")]) as turn:
-            (link,) = turn.values
+        with b.repeat([place(b, context, s.Context, "blocks")]) as loop:
+            (link,) = loop.values
             block = b.load("ptr", link)
             with b.if_(b.icmp("eq", block, NULL)):
                 atomic_store(b, i32(0), lock, "release")
                 b.ret_early(self.error(b, "INVALID_ARGUMENT", "this memory is not allocated, or is another call's"))
-            turn.next(b.offset(block, -BLOCK_HEAD))
-            turn.again = b.icmp("ne", block, data)
+            loop.next(b.offset(block, -BLOCK_HEAD))
+            loop.again = b.icmp("ne", block, data)
         b.store(b.load("ptr", b.offset(data, -BLOCK_HEAD)), link)
         atomic_store(b, i32(0), lock, "release")
         b.call("void", "free", [b.load("ptr", b.offset(data, -BLOCK_HEAD + 8))])
@@ -287,12 +288,12 @@ class Functions:
         first = b.load("ptr", blocks)
         with b.if_(b.icmp("ne", first, NULL)):
             b.store(NULL, blocks)
-            with b.repeat([first]) as turn:
-                (block,) = turn.values
+            with b.repeat([first]) as loop:
+                (block,) = loop.values
                 following, raw = (b.load("ptr", b.offset(block, at)) for at in (-BLOCK_HEAD, -BLOCK_HEAD + 8))
                 b.call("void", "free", [raw])
-                turn.next(following)
-                turn.again = b.icmp("ne", following, NULL)
+                loop.next(following)
+                loop.again = b.icmp("ne", following, NULL)
         b.ret()
 
     # ------------------------------------------------------------------ threads
@@ -310,7 +311,7 @@ class Functions:
         b.ret(NULL)
 
     def _threads(self, b: Builder, context: V) -> V:
-        """How many threads a call may use."""
+        """Returns the number of threads that a call may use."""
         return get(b, "i64", get(b, "ptr", context, s.Context, "call"), s.Call, "threads")
 
     # ------------------------------------------------------------------ futures
@@ -343,14 +344,14 @@ class Functions:
             b.ret(NULL)
 
     def wait(self, b: Builder, future: V) -> V:
-        """Wait for a future, and be done with it: its error, or null."""
+        """Waits for a future and releases it. Returns its error, or null."""
         word = place(b, future, s.Future, "state")
-        with b.repeat([]) as turn:
+        with b.repeat([]) as loop:
             state = b.emit("i32", f"load atomic i32, ptr {word.text} acquire, align 4")
             is_pending = b.icmp("eq", state, i32(PENDING))
             with b.if_(is_pending):
                 self.futexes.wait(b, NULL, word, i32(PENDING), True)
-            turn.again = is_pending
+            loop.again = is_pending
         error = get(b, "ptr", future, s.Future, "error")
         b.call("void", "leave", [future], declare=False)
         return error

@@ -1,7 +1,7 @@
-"""Attributes of a call, as handlers get them.
+"""Attributes of a call, in the form that handlers receive.
 
-A number is a Scalar, a string a ByteSpan, an array of numbers an Array (one of several dimensions row by row), and a
-dictionary again attributes, by ascending name. Others a handler cannot be given.
+A number is a Scalar, a string a ByteSpan, an array of numbers an Array (several dimensions in row-major order), and a
+dictionary is again attributes, by ascending name. Others cannot be passed to a handler.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.runtime.ffi import structures as s
 
 STRING = "string"
-"""The type of a string, among those of `codegen.program.Callback.attribute_types`."""
+"""Type of a string, among those of `codegen.program.Callback.attribute_types`."""
 
 
 class Unfit(Exception):
-    """An attribute that no handler can be given; says why."""
+    """An attribute that cannot be passed to a handler, with the reason."""
 
 
 def attributes(values: Mapping[str, Any], types: Mapping[str, Any], keep: list[Any]) -> s.Attrs:
-    """A dictionary, whose `types` are those of `Callback.attribute_types`. What it points to goes into `keep`. Raises
-    Unfit."""
+    """Returns the attributes of a dictionary, whose `types` are those of `Callback.attribute_types`. The memory that
+    they point to is added to `keep`. Raises Unfit."""
     names = sorted(types, key=str.encode)
     rows = [_attribute(name, values[name], types[name], keep) for name in names]
     kinds = (ctypes.c_int32 * len(rows))(*(kind for kind, _ in rows))
@@ -42,7 +42,7 @@ def attributes(values: Mapping[str, Any], types: Mapping[str, Any], keep: list[A
 
 
 def _attribute(name: str, value: Any, type: Any, keep: list[Any]) -> tuple[int, ctypes.Structure]:
-    """The number of its kind, and the structure."""
+    """Returns the number of the attribute's kind, and the structure."""
     if isinstance(type, Mapping):
         try:
             return s.DICTIONARY, attributes(value, type, keep)

@@ -1,17 +1,17 @@
-"""The machine code that makes custom calls: what programs of instances with handlers have as `callback`.
+"""Machine code that makes custom calls: the `callback` of programs whose instances have handlers.
 
     i32 @shlo_ffi_dispatch(ptr table, i64 number, ptr operands, ptr results)
 
-`table` is a `structures.Table`. Of a call that is Python's, or whose handler has failed, it calls the trampoline of
-`runtime/callbacks.py`; in the second case with the error and the stage in the place of operands and results. All else
-runs without Python and its lock: it takes the call's block, or copies the template while another thread has that,
-writes addresses into the buffers, and calls the handlers.
+`table` is a `structures.Table`. If a call is Python's, or its handler has failed, it calls the trampoline of
+`runtime/callbacks.py`; in the second case with the error and the stage in place of operands and results. Everything
+else runs without Python and its lock: it takes the call's block, or copies the template while another thread has the
+block, writes addresses into the buffers, and calls the handlers.
 
     ptr @shlo_ffi_run(ptr handler, ptr frame, i32 stage)
 
-calls one, waits for its future where it gives one, and returns its error or null. What a C++ handler throws is an
-error, too: where the process has the C++ library of GNU, which looks for who catches an exception by what has been
-registered with `__register_frame` (see `library.py`). It ends the process where an exception gets through to nobody.
+calls one handler, waits for its future if it returns one, and returns its error or null. An exception of a C++ handler
+becomes an error if the process has GNU's C++ library. That library finds the catching frame by the tables that were
+registered with `__register_frame` (see `library.py`). It ends the process if no frame catches an exception.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 FRAME_BYTES = ctypes.sizeof(s.CallFrame)
 BUFFERS = FRAME_BYTES + ctypes.sizeof(s.Context)
-"""Where the pointers to buffers are in a block."""
+"""Offset of the pointers to buffers in a block."""
 PERSONALITY = "__gxx_personality_v0"
 STD_EXCEPTION = V("ptr", "@_ZTISt9exception")
 WHAT = 2
-"""The place of std::exception::what among its virtual functions."""
+"""Index of std::exception::what among its virtual functions."""
 
 
 def build(module: ModuleText, target: Target) -> None:
-    """Write the functions of this file, and those of `api.py`."""
+    """Writes the functions of this file, and those of `api.py`."""
     functions = Functions(module, target)
     functions.write()
     _write_run(module, functions)
@@ -78,7 +78,7 @@ def _write_run(module: ModuleText, functions: Functions) -> None:
 
 
 def _caught(b: Builder, functions: Functions) -> V:
-    """At a landing pad: the exception as an error."""
+    """Converts the exception at a landing pad to an error."""
     pad = b.emit("{ ptr, i32 }", f"landingpad {{ ptr, i32 }} catch ptr {STD_EXCEPTION.text} catch ptr null")
     thrown, kind = (b.emit(t, f"extractvalue {pad.type} {pad.text}, {i}") for i, t in enumerate(("ptr", "i32")))
     known = b.emit("i32", f"call i32 @llvm.eh.typeid.for.p0(ptr {STD_EXCEPTION.text})")
@@ -91,7 +91,7 @@ def _caught(b: Builder, functions: Functions) -> V:
         return [functions.error_of(b, "UNKNOWN", text)]
 
     def unknown() -> list[V]:
-        return [functions.error(b, "UNKNOWN", "an exception that is no std::exception")]
+        return [functions.error(b, "UNKNOWN", "an exception that is not a std::exception")]
 
     (error,) = b.if_else(b.icmp("eq", kind, known), what, unknown)
     b.call("void", "__cxa_end_catch", [])
@@ -99,7 +99,8 @@ def _caught(b: Builder, functions: Functions) -> V:
 
 
 def _write_copy(module: ModuleText) -> None:
-    """A block of the heap like the call's; null without memory for it."""
+    """Writes the function that copies the call's template to a block of the heap; it returns null without memory for
+    it."""
     b = module.function("copy", [("ptr", "call")], "ptr", attributes="nounwind")
     (call,) = b.params
     nbytes = get(b, "i64", call, s.Call, "block_bytes")
@@ -121,19 +122,20 @@ def _write_copy(module: ModuleText) -> None:
 
 
 def _fill(b: Builder, block: V, places: V, addresses: V, count: V) -> None:
-    """Write addresses into buffers."""
+    """Writes addresses into buffers."""
     with b.loop(0, count) as i:
         to = b.offset(block, b.load("i64", b.element(places, "i64", i)))
         b.store(b.load("ptr", b.element(addresses, "ptr", i)), to)
 
 
 def _write_call(module: ModuleText, functions: Functions) -> None:
-    """Make one call; the error, or null, and in `failed` the stage that it is of."""
+    """Writes the function that makes one call. It returns the error, or null, and the stage of the error in
+    `failed`."""
     names = ["call", "operands", "results", "failed"]
     b = module.function("call", [("ptr", name) for name in names], "ptr", attributes="nounwind")
     call, operands, results, failed = b.params
-    home = place(b, call, s.Call, "block")
-    own = b.emit("ptr", f"atomicrmw xchg ptr {home.text}, ptr null acquire")
+    slot = place(b, call, s.Call, "block")
+    own = b.emit("ptr", f"atomicrmw xchg ptr {slot.text}, ptr null acquire")
     is_own = b.icmp("ne", own, NULL)
     (block,) = b.if_else(is_own, lambda: [own], lambda: [b.call("ptr", "copy", [call], declare=False)])
     with b.if_(b.icmp("eq", block, NULL)):
@@ -161,7 +163,7 @@ def _write_call(module: ModuleText, functions: Functions) -> None:
     b.call("void", "shlo_ffi_end", [b.offset(block, FRAME_BYTES)], declare=False)
 
     def back() -> list[V]:
-        b.line(f"store atomic ptr {block.text}, ptr {home.text} release, align 8")
+        b.line(f"store atomic ptr {block.text}, ptr {slot.text} release, align 8")
         return []
 
     def free() -> list[V]:

@@ -1,5 +1,5 @@
-"""Functions and data of native libraries, as users give them: by a PyCapsule, by ctypes, or by address; for the foreign
-function interface one a stage."""
+"""Functions and data of native libraries, as users specify them: by a PyCapsule, by ctypes, or by address. The foreign
+function interface has one function per stage."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import ctypes
 from typing import Any
 
 STAGES = ("instantiate", "prepare", "initialize", "execute")
-"""Of a handler of the foreign function interface, by number."""
+"""Stages of a handler of the foreign function interface, by number."""
 _CTYPES_FUNCTION: type = ctypes.CFUNCTYPE(None).__mro__[1]
-"""What all ctypes functions are an instance of."""
+"""Base class of all ctypes functions."""
 _name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -21,13 +21,13 @@ def is_capsule(given: Any) -> bool:
 
 
 def is_native(given: Any) -> bool:
-    """Whether it is such a function."""
+    """Whether the value is a native function or data."""
     is_address = isinstance(given, int) and not isinstance(given, bool) and given > 0
     return is_address or is_capsule(given) or isinstance(given, _CTYPES_FUNCTION)
 
 
 def address_of(given: Any) -> int | None:
-    """Its address; None of anything else."""
+    """Returns the address of a native function; None for anything else."""
     if not is_native(given):
         return None
     if is_capsule(given):
@@ -36,5 +36,5 @@ def address_of(given: Any) -> int | None:
 
 
 def capsule_name(given: Any) -> bytes:
-    """Of a PyCapsule; empty where it has none."""
+    """Returns the name of a PyCapsule; empty if it has none."""
     return _name(given) or b""

@@ -1,7 +1,7 @@
-"""What is made of a call of handlers when an executable is made: everything that calls do not change.
+"""Prepares a call of handlers when an executable is created: everything that is the same for all runs.
 
-The structures of a call (types, extents, attributes) stand in a block of bytes, in which a call fills in addresses;
-see `structures.Call`. The handlers are asked for their version, and the first stage runs here.
+The structures of a call (types, extents, attributes) are in a block of bytes, in which a run fills in addresses; see
+`structures.Call`. The handlers are asked for their version, and the first stage runs here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from shlo_jit.runtime.ffi.functions import STAGES, address_of, is_native
 from shlo_jit.runtime.ffi.library import FfiLibrary, ffi_library
 
 API_VERSION = 4
-"""Of calls that are for handlers."""
+"""API version of calls that are for handlers."""
 
 
 def is_for_handlers(callback: Callback, target: Any) -> bool:
-    """Whether a call is made by handlers: it is if they are given by stage, and if its version says that a native
-    function is one. Raises ExecutionError where handlers are given for a call of another version."""
+    """Whether handlers implement a call: they are given by stage, or the call's version says that a native function is
+    a handler. Raises ExecutionError if handlers are given for a call of another version."""
     if not isinstance(target, Mapping):
         return callback.api_version == API_VERSION and is_native(target)
     if callback.api_version != API_VERSION:
@@ -35,7 +35,7 @@ def is_for_handlers(callback: Callback, target: Any) -> bool:
 
 
 def name_of(callback: Callback) -> str:
-    """For messages."""
+    """Returns the name of a call, for messages."""
     return f"custom call {callback.target!r}" + (f" ({callback.place})" if callback.place else "")
 
 
@@ -43,8 +43,8 @@ class HandlerCall:
     """A call of handlers. It must be alive while the program runs; its state ends with it."""
 
     def __init__(self, callback: Callback, target: Any, device_ordinal: int, threads: int) -> None:
-        """Raises ExecutionError for a handler of another version, attributes that no handler can be given, and what the
-        stage `instantiate` refuses."""
+        """Prepares the call. Raises ExecutionError for a handler of another version, for attributes that cannot be
+        passed to a handler, and for errors of the stage `instantiate`."""
         self.library = ffi_library()
         self._callback = callback
         stages = target if isinstance(target, Mapping) else {"execute": target}
@@ -58,24 +58,24 @@ class HandlerCall:
         self._ask_versions(handlers)
         self._make_block(attrs)
         self._call.prepare, self._call.initialize, self._call.execute = (handlers.get(n) for n in STAGES[1:])
-        # not as the interpreter ends: another thread may be in a call until then
+        # not at interpreter exit: another thread may be in a call until then
         weakref.finalize(self, _end_state, self.library, self._call, self._keep).atexit = False
         if "instantiate" in handlers:
             self._instantiate(handlers["instantiate"], attrs)
 
     @property
     def address(self) -> int:
-        """Of the structure."""
+        """Address of the structure."""
         return ctypes.addressof(self._call)
 
     def fail(self, error: int, stage: int) -> None:
-        """What a stage has returned, as an exception."""
+        """Raises the error of a stage as an exception."""
         message = self.library.take_error(error)
         raise ExecutionError(f"{name_of(self._callback)} failed in its stage {STAGES[stage]}: {message}")
 
     # ------------------------------------------------------------------ when it is made
     def _frame(self, context: s.Context, **fields: Any) -> s.CallFrame:
-        """For what is not a call of the program."""
+        """Returns a frame for a handler call outside of the program."""
         context.call = self.address
         empty = {name: s.Values() for name in ("args", "rets")}
         api, ctx = ctypes.addressof(self.library.api), ctypes.addressof(context)
@@ -105,7 +105,7 @@ class HandlerCall:
             self.fail(error, s.INSTANTIATE)
 
     def _make_block(self, attrs: s.Attrs) -> None:
-        """Fill in all of the call but its handlers."""
+        """Fills in everything of the call except its handlers."""
         callback, call = self._callback, self._call
         for port in (*callback.operands, *callback.results):
             if port.dtype.name not in s.DATA_TYPES:
@@ -143,12 +143,12 @@ class HandlerCall:
 
 
 def _end_state(library: FfiLibrary, call: s.Call, keep: object) -> None:
-    """End what the stage `instantiate` has left. `keep`: what must be there until then."""
+    """Ends the state that the stage `instantiate` left. `keep` must be alive until then."""
     library.drop(ctypes.addressof(call) + s.Call.instantiated.offset)
 
 
 class _Row(NamedTuple):
-    """What a buffer says of itself."""
+    """Type of a buffer."""
 
     dtype: int
     extents: tuple[int, ...]
@@ -160,12 +160,12 @@ class _Row(NamedTuple):
 
 
 def _buffers(ports: Sequence[Port], orders: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[_Row]:
-    """One side of a call, with its tokens at their places."""
+    """Returns the buffers of one side of a call, with its tokens at their positions."""
     rows = []
     for i, port in enumerate(ports):
         order = orders[i] if orders and orders[i] else range(len(port.shape))
         extents = dict(zip(order, port.shape, strict=True))
         rows.append(_Row(s.DATA_TYPES[port.dtype.name], tuple(extents[d] for d in range(len(port.shape)))))
-    for place in tokens:  # ascending
+    for place in tokens:  # in ascending order
         rows.insert(place, _Row(s.TOKEN, ()))
     return rows

@@ -1,4 +1,4 @@
-"""The machine code of `api.py` and `dispatch.py` in this process, and the table that handlers find it by."""
+"""The machine code of `api.py` and `dispatch.py` in this process, and the table by which handlers find it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ HANDLER_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class FfiLibrary:
-    """It lives as long as the process."""
+    """The library. It lives as long as the process."""
 
     def __init__(self) -> None:
         target, cache = native(), default_cache()
-        with contextlib.suppress(OSError):  # then nobody can throw; global, so that our code finds its functions
+        with contextlib.suppress(
+            OSError
+        ):  # if missing, nothing can throw; global, so that our code finds its functions
             ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
         routines.prepare([FFI], target, cache)
         library = routines.load(FFI.name, target, cache)
@@ -32,7 +34,7 @@ class FfiLibrary:
         self.addresses = library.addresses
         self._catch_exceptions()
         self.run = self._function("run", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-        """Of a handler, a frame and a stage: the error, or None. Without Python's lock."""
+        """Runs a handler with a frame and a stage. Returns the error, or None. Does not hold Python's lock."""
         self.end = self._function("end", None, ctypes.c_void_p)
         self.drop = self._function("drop", None, ctypes.c_void_p)
         self._error = self._function("error", ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p)
@@ -46,9 +48,9 @@ class FfiLibrary:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[f"shlo_ffi_{name}"])
 
     def _catch_exceptions(self) -> None:
-        """Let exceptions find who catches them."""
+        """Registers the unwind tables, so that exceptions are caught."""
         table = self.addresses.get(UNWIND_TABLE)
-        if table is None:  # the linker that tells gdb does it
+        if table is None:  # the linker that notifies gdb does it
             return
         with contextlib.suppress(OSError, AttributeError):
             register = ctypes.CDLL("libgcc_s.so.1")["__register_frame"]
@@ -68,7 +70,7 @@ class FfiLibrary:
         ctypes.c_void_p.from_address(self.addresses["shlo_ffi_types"]).value = address
 
     def _register_type(self, address: int) -> int | None:
-        """XLA_FFI_Type_Register."""
+        """Implements XLA_FFI_Type_Register."""
         args = s.ARGUMENTS["Type_Register"].from_address(address)
         try:
             if args.struct_size < s.least_bytes("Type_Register"):
@@ -81,7 +83,7 @@ class FfiLibrary:
         return None
 
     def take_error(self, error: int) -> str:
-        """Code and message of an error, which ends with that."""
+        """Returns code and message of an error, and frees it."""
         code = s.Error.from_address(error).code
         message = ctypes.string_at(error + ctypes.sizeof(s.Error)).decode("utf-8", "replace")
         self._destroy(ctypes.byref(s.ARGUMENTS["Error_Destroy"](error=error)))
@@ -93,7 +95,7 @@ _made: list[FfiLibrary] = []
 
 
 def ffi_library() -> FfiLibrary:
-    """The one of this process."""
+    """Returns the only instance of this process."""
     with _lock:
         if not _made:
             _made.append(FfiLibrary())

@@ -1,4 +1,4 @@
-"""Types of the states that handlers keep: a number for each, and what ends one."""
+"""Types of the states that handlers keep: a number and a deleter for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST = 1 << 32
-"""The first number that we give. XLA counts from 1, and may have given a type one before."""
+"""The first number that we assign. XLA counts from 1, and may have assigned one to a type before."""
 
 
 class _Type(NamedTuple):
@@ -25,18 +25,19 @@ class _Type(NamedTuple):
 _types: dict[str, _Type] = {}
 _lock = threading.Lock()
 _lists: list[Any] = []
-"""All lists that there have been: machine code may be in one."""
+"""All lists that ever existed: machine code may still read one."""
 _publish: list[Callable[[int], None]] = []
-"""What tells the machine code where the list is."""
+"""Functions that pass the list's address to the machine code."""
 
 
 def register_ffi_type(name: str, registration: Mapping[str, Any]) -> None:
-    """Register the type of a state that FFI handlers keep, under a name of its own, as `jax.ffi.register_ffi_type`
-    does: `registration` is a dictionary with `type_id`, a PyCapsule of the type's `XLA_FFI_TypeId`, and `type_info`, a
-    PyCapsule of its `XLA_FFI_TypeInfo`, which says how a state ends. The number is written to the former, where no
-    other run time has done so. To register the same again changes nothing.
+    """Registers the type of a state that FFI handlers keep, under a unique name, as `jax.ffi.register_ffi_type` does:
+    `registration` is a dictionary with `type_id`, a PyCapsule of the type's `XLA_FFI_TypeId`, and `type_info`, a
+    PyCapsule of its `XLA_FFI_TypeInfo`, which describes how a state ends. The number is written to the former, unless
+    another run time has done so. Registering the same type again changes nothing.
 
-    Raises TypeError for anything else, and ValueError for a name or a number that another type has."""
+    Raises TypeError for anything else, and ValueError for a name or a number that another type has.
+    """
     if not isinstance(name, str) or not name:
         raise TypeError(f"FFI type: expected its name, got {name!r}")
     what = f"FFI type {name!r}"
@@ -53,7 +54,7 @@ def register_ffi_type(name: str, registration: Mapping[str, Any]) -> None:
 
 
 def register(name: str, type_id: ctypes.c_int64, deleter: int) -> None:
-    """Register a type, and write its number if it has none. Raises ValueError as above."""
+    """Registers a type, and writes its number if it has none. Raises ValueError as above."""
     with _lock:
         known = _types.get(name)
         number = type_id.value or (known.number if known else FIRST + len(_types))
@@ -69,14 +70,14 @@ def register(name: str, type_id: ctypes.c_int64, deleter: int) -> None:
 
 
 def publish_by(publish: Callable[[int], None]) -> None:
-    """Hand the list to machine code now, and whenever it changes."""
+    """Passes the list to machine code now, and whenever it changes."""
     with _lock:
         _publish.append(publish)
         publish(_new_list())
 
 
 def _new_list() -> int:
-    """Address of the list of all types."""
+    """Returns the address of the list of all types."""
     rows = [s.RegisteredType(type_id=t.number, deleter=t.deleter or None) for t in _types.values()]
     made = (s.RegisteredType * (len(rows) + 1))(*rows)
     _lists.append(made)

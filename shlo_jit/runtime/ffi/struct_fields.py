@@ -1,4 +1,4 @@
-"""Fields of structures, in machine code."""
+"""Accesses fields of structures in machine code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NULL = V("ptr", "null")
 
 
 def place(b: Builder, pointer: V, struct: type[ctypes.Structure], *path: str) -> V:
-    """Address of a field, or of a field of a field."""
+    """Returns the address of a field, or of a field of a field."""
     offset = 0
     for name in path:
         offset += getattr(struct, name).offset

@@ -1,4 +1,4 @@
-"""The structures of XLA's foreign function interface, version 0.5, and what a call of ours has behind them.
+"""Structures of XLA's foreign function interface, version 0.5, and our own structures of a call.
 
 The names of fields are those of its header `xla/ffi/api/c_api.h`. Every structure begins with its size, up to the last
 field that a version knows, and a list of extensions.
@@ -10,7 +10,7 @@ import ctypes
 from ctypes import c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 VERSION = (0, 5)
-"""Major and minor. Handlers of a lower minor version find what they know."""
+"""Major and minor version. Handlers of a lower minor version find the fields that they know."""
 INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
 METADATA = 1
 """The type of the extension that asks a handler for its version."""
@@ -19,7 +19,7 @@ CODES = (
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 )  # fmt: skip
-"""Of errors, by number."""
+"""Codes of errors, by number."""
 TOKEN = 17
 DATA_TYPES = {
     "i1": 1, "i2": 26, "i4": 21, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "index": 5,
@@ -28,7 +28,7 @@ DATA_TYPES = {
     "f8E5M2": 19, "f8E3M4": 29, "f8E4M3": 28, "f8E4M3FN": 20, "f8E4M3B11FNUZ": 23, "f8E5M2FNUZ": 24,
     "f8E4M3FNUZ": 25, "f8E8M0FNU": 33, "f4E2M1FN": 32,
 }  # fmt: skip
-"""Element type -> number."""
+"""Numbers of element types."""
 BUFFER = 1
 """The type of an argument, or of a result."""
 ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4
@@ -38,14 +38,14 @@ Pointers = ctypes.POINTER(c_void_p)
 
 
 class Struct(ctypes.Structure):
-    """One that begins with its size."""
+    """A structure that begins with its size."""
 
     def __init__(self, **fields: object) -> None:
         super().__init__(struct_size=self.known_bytes(), **fields)
 
     @classmethod
     def known_bytes(cls) -> int:
-        """What `struct_size` says."""
+        """Returns the value of `struct_size`."""
         return ctypes.sizeof(cls)
 
 
@@ -86,7 +86,7 @@ class Buffer(Struct):
 
 
 class Values(Struct):
-    """XLA_FFI_Args and XLA_FFI_Rets: so many, the types of all, and pointers to them."""
+    """XLA_FFI_Args and XLA_FFI_Rets: their number, their types, and pointers to them."""
 
     _fields_ = [*_HEAD, ("size", c_int64), ("types", c_void_p), ("values", c_void_p)]
 
@@ -166,11 +166,12 @@ ARGUMENTS = {
         "CustomOptions_Get": [_CTX, ("attrs", c_void_p)],
     }.items()
 }
-"""What those functions of the table are handed that look at it."""
+"""Argument records of those functions of the table that read them."""
 
 
 def least_bytes(name: str) -> int:
-    """The `struct_size` that a function's arguments have at least; of two it was noted without the last field."""
+    """Returns the minimum `struct_size` of a function's arguments. For two functions, XLA's size excludes the last
+    field."""
     fields = [field[0] for field in ARGUMENTS[name]._fields_]
     last = getattr(ARGUMENTS[name], fields[-1])
     return last.offset + (0 if name in ("Future_Create", "Type_Register") else last.size)
@@ -178,41 +179,41 @@ def least_bytes(name: str) -> int:
 
 # ---------------------------------------------------------------------- our own
 class State(ctypes.Structure):
-    """What a stage has left for those after it; a type of 0 where there is nothing."""
+    """State that a stage has left for later ones; its type is 0 if there is none."""
 
     _fields_ = [("type_id", c_int64), ("state", c_void_p), ("deleter", c_void_p)]
 
 
 class Context(ctypes.Structure):
-    """XLA_FFI_ExecutionContext: of one call."""
+    """XLA_FFI_ExecutionContext, of one call."""
 
     _fields_ = [
         ("call", c_void_p),
-        ("lock", c_int32),  # of `blocks`
-        ("blocks", c_void_p),  # memory that the handler has allocated: the last, each with the one before it
+        ("lock", c_int32),  # guards `blocks`
+        ("blocks", c_void_p),  # memory that the handler has allocated: the last block, each linked to the one before it
         ("prepared", State),
         ("initialized", State),
     ]
 
 
 class Call(ctypes.Structure):
-    """A custom call of an executable. A block is all that a call writes to: a CallFrame, a Context, pointers to the
-    buffers of the arguments and results, and these."""
+    """A custom call of an executable. A block is all memory that a run writes to: a CallFrame, a Context, pointers to
+    the buffers of the arguments and results, and the buffers."""
 
     _fields_ = [
-        ("block", c_void_p),  # which calls take and bring back; null while one has it
-        ("template", c_void_p),  # the same bytes, for calls at the same time
-        ("base", c_void_p),  # the address of the block, for which the pointers in it are
+        ("block", c_void_p),  # taken and returned by runs; null while one has it
+        ("template", c_void_p),  # the same bytes, for concurrent runs
+        ("base", c_void_p),  # the address of the block, to which its pointers refer
         ("block_bytes", c_int64),
-        ("buffers", c_int64),  # how many pointers to buffers there are
-        ("operands", c_int64),  # how many addresses a call has, in `operands` and in `results`
+        ("buffers", c_int64),  # number of pointers to buffers
+        ("operands", c_int64),  # number of addresses that a run has, in `operands` and in `results`
         ("results", c_int64),
-        ("places", c_void_p),  # offsets in the block of where these go: an i64 each, first those of the operands
-        ("prepare", c_void_p),  # handlers; null where there is none
+        ("places", c_void_p),  # offsets in the block of the addresses: an i64 each, first those of the operands
+        ("prepare", c_void_p),  # handlers; null if there is none
         ("initialize", c_void_p),
         ("execute", c_void_p),
         ("instantiated", State),
-        ("threads", c_int64),  # how many it may use
+        ("threads", c_int64),  # maximum number
         ("device_ordinal", c_int32),
     ]
 
@@ -221,10 +222,10 @@ class Table(ctypes.Structure):
     """The custom calls of an instance, which its program has as `handle`."""
 
     _fields_ = [
-        ("handle", c_int64),  # of the table of those that Python makes
-        ("trampoline", c_void_p),  # what makes them
+        ("handle", c_int64),  # handle of the table of Python's calls
+        ("trampoline", c_void_p),  # runs Python's calls
         ("first", c_int64),  # the number of the first call
-        ("calls", c_void_p),  # for each call a Call, or null where Python makes it
+        ("calls", c_void_p),  # for each call a Call, or null if Python makes it
     ]
 
 
@@ -235,16 +236,16 @@ class RegisteredType(ctypes.Structure):
 
 
 class Error(ctypes.Structure):
-    """XLA_FFI_Error; behind it is the message, which ends with a 0."""
+    """XLA_FFI_Error. The message follows it and ends with a 0."""
 
     _fields_ = [("code", c_int64)]
 
 
 class Future(ctypes.Structure):
-    """XLA_FFI_Future."""
+    """The structure XLA_FFI_Future."""
 
     _fields_ = [
-        ("state", c_int32),  # 0; then 1 when all is well, 2 with an error
-        ("owners", c_int32),  # who sets it, and who waits: the last to go frees it
+        ("state", c_int32),  # 0 while pending; then 1 on success, 2 with an error
+        ("owners", c_int32),  # the setter and the waiter: the last one frees it
         ("error", c_void_p),
     ]

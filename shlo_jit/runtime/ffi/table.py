@@ -1,4 +1,4 @@
-"""The custom calls of an instance of which some are made by handlers: what its program has as `handle`."""
+"""The custom calls of an instance, some of which are made by handlers: the `handle` of its program."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shlo_jit.runtime.ffi.library import ffi_library
 
 
 class FfiTable:
-    """It must be alive while the program runs."""
+    """The table. It must be alive while the program runs."""
 
     def __init__(self, calls: Sequence[HandlerCall | None], first: int, handle: int, trampoline: int) -> None:
-        """`first`: the number of the first of the calls; `handle` and `trampoline`: of the table of those that Python
-        makes."""
+        """`first` is the number of the first of the calls; `handle` and `trampoline` are those of the table of Python's
+        calls."""
         self._calls = calls
         self._addresses = (ctypes.c_void_p * len(calls))(*(call and call.address for call in calls))
         addresses = ctypes.addressof(self._addresses)
         self._table = s.Table(handle=handle, trampoline=trampoline, first=first, calls=addresses)
         self.address = ctypes.addressof(self._table)
         self.function = ffi_library().dispatch
-        """What the program has as `callback`."""
+        """Function that the program has as `callback`."""

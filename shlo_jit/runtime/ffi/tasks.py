@@ -1,11 +1,11 @@
-"""The machine code of the thread pool that handlers may schedule tasks on.
+"""Machine code of the thread pool that handlers may schedule tasks on.
 
     void @schedule(ptr task, ptr data, i64 threads)
 
-lets a worker run `task(data)`; of at most so many there is a new one where all others have work. With one thread, and
-where there is no memory or no worker, the task runs here and now. Workers are of this pool alone: a task may wait for
-another, and those of `kernels/threads/` run what a program's kernels have, to the end. They stay until the process
-ends; a child of a fork begins anew.
+makes a worker run `task(data)`. If all workers are busy, a new one starts, up to `threads` of them. With one thread,
+and without memory or workers, the task runs synchronously. Workers belong to this pool only: a task may wait for
+another, and workers of `kernels/threads/` run the work of a program's kernels to completion. They live until the
+process ends; a child of a fork starts with an empty pool.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from shlo_jit.runtime.ffi.struct_fields import NULL, get, place, put
 
 
 class Pool(ctypes.Structure):
-    """What the threads share; `process` aside, all with the mutex held. Zeros are a new one."""
+    """State that the threads share; all except `process` is guarded by the mutex. A new one is zero."""
 
     _fields_ = [
         ("mutex", ctypes.c_char * OBJECT_BYTES),
-        ("condition", ctypes.c_char * OBJECT_BYTES),  # there is a task
-        ("first", ctypes.c_void_p),  # of the tasks that nobody has begun; null where there is none
+        ("condition", ctypes.c_char * OBJECT_BYTES),  # signals a new task
+        ("first", ctypes.c_void_p),  # first task that no worker has begun; null if there is none
         ("last", ctypes.c_void_p),
-        ("waiting", ctypes.c_int64),  # how many tasks there are
-        ("idle", ctypes.c_int64),  # how many workers wait for one
+        ("waiting", ctypes.c_int64),  # number of tasks in the queue
+        ("idle", ctypes.c_int64),  # number of workers that wait for a task
         ("workers", ctypes.c_int64),
-        ("process", ctypes.c_int32),  # whose pool it is; its negative while one of the threads makes it
+        ("process", ctypes.c_int32),  # the pool's process; negated while one of its threads initializes the pool
     ]
 
 
 class Task(ctypes.Structure):
-    """One that is scheduled."""
+    """A task that is scheduled."""
 
     _fields_ = [("task", ctypes.c_void_p), ("data", ctypes.c_void_p), ("next", ctypes.c_void_p)]
 
@@ -45,7 +45,7 @@ POOL = V("ptr", "@pool")
 
 
 def write(module: ModuleText, target: Target) -> None:
-    """Write `schedule`."""
+    """Writes `schedule`."""
     module.define_global("pool", f"internal global [{ctypes.sizeof(Pool)} x i8] zeroinitializer, align 64")
     _write_take(module)
     _write_worker(module)
@@ -66,13 +66,13 @@ def _count(b: Builder, name: str, by: int) -> None:
 
 
 def _run(b: Builder, node: V) -> None:
-    """Run a task that has been taken."""
+    """Runs a task that has been taken."""
     b.call_pointer("void", get(b, "ptr", node, Task, "task"), [get(b, "ptr", node, Task, "data")])
     b.call("void", "free", [node])
 
 
 def _write_take(module: ModuleText) -> None:
-    """Take the first task, with the mutex held; null where there is none."""
+    """Writes the function that takes the first task, with the mutex held; it returns null if there is none."""
     b = module.function("take", [], "ptr", attributes="nounwind")
     node = get(b, "ptr", POOL, Pool, "first")
     with b.if_(b.icmp("ne", node, NULL)):
@@ -84,7 +84,7 @@ def _write_take(module: ModuleText) -> None:
 def _write_worker(module: ModuleText) -> None:
     b = module.function("worker", [("ptr", "nothing")], "ptr", attributes="nounwind")
     _lock(b)
-    with b.repeat([]) as turn:
+    with b.repeat([]) as loop:
         node = b.call("ptr", "take", [], declare=False)
 
         def wait() -> list[V]:
@@ -100,16 +100,16 @@ def _write_worker(module: ModuleText) -> None:
             return []
 
         b.if_else(b.icmp("eq", node, NULL), wait, work)
-        turn.again = const("i1", 1)
+        loop.again = const("i1", 1)
     b.ret(NULL)
 
 
 def _write_own(module: ModuleText, target: Target) -> None:
-    """See to it that the pool is this process's: what a fork has left of its parent's is no good."""
+    """Writes the function that initializes the pool in a new process: the state that a fork copied is invalid."""
     b = module.function("own", [], attributes="nounwind")
     process, owner = b.call("i32", "getpid", []), place(b, POOL, Pool, "process")
     taken = b.sub(i32(0), process)
-    with b.repeat([]) as turn:
+    with b.repeat([]) as loop:
         seen = atomic_load(b, "i32", owner, "acquire")
         with b.if_(b.icmp("eq", seen, process)):
             b.ret_early()
@@ -119,7 +119,7 @@ def _write_own(module: ModuleText, target: Target) -> None:
             b.memset(POOL, 0, Pool.process.offset)
             atomic_store(b, process, owner, "release")
             b.ret_early()
-        turn.again = const("i1", 1)
+        loop.again = const("i1", 1)
     b.ret()
 
 
@@ -154,9 +154,9 @@ def _write_schedule(module: ModuleText) -> None:
         with b.if_(b.icmp("eq", started, i32(0))):
             b.call("i32", "pthread_detach", [b.load("i64", thread)])
             _count(b, "workers", 1)
-    nobody = b.icmp("eq", get(b, "i64", POOL, Pool, "workers"), 0)
+    no_workers = b.icmp("eq", get(b, "i64", POOL, Pool, "workers"), 0)
     mine = b.label("mine")
-    b.branch_if(nobody, mine, alone)
+    b.branch_if(no_workers, mine, alone)
     b.start(mine)
     first = b.call("ptr", "take", [], declare=False)
     _unlock(b)

@@ -1,4 +1,4 @@
-"""The board of a grid, as its host sees it: it starts calls, waits for their end, and reads what became of them."""
+"""The board of a grid, as its host sees it: it starts calls, waits for their end, and reads their outcomes."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _UNREAD = ctypes.CFUNCTYPE(_I64, _P, _P, _I64, _I64)
 
 
 class Outcome(NamedTuple):
-    """How a rank ended its last call."""
+    """Outcome of a rank's last call."""
 
     status: int
     site: int
-    """Where in its program it came to last, and because of whom it stopped, at which of that one's sites; each NONE if
-    that is not known."""
+    """Last site that the rank reached in its program; the peer that made it stop, and that one's site. Each is NONE if
+    unknown."""
     peer: int
     peer_site: int
 
 
 class Unread(NamedTuple):
-    """A message that a call has left."""
+    """A message that a call has left unread."""
 
     sender: int
     receiver: int
     site: int
-    """Of the sender's program."""
+    """Site in the sender's program."""
 
 
 class Board:
-    """The memory at an address, for so many ranks."""
+    """The board: memory at an address, for a number of ranks."""
 
     def __init__(self, address: int, ranks: int, lanes: int, library: Library, patience: tuple[int, int]) -> None:
-        """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at
-        which of them it yields."""
+        """`library` is that of `kernels/collective/routine.py`. `patience` is the number of polls before the host
+        sleeps, and the interval of those at which it yields."""
         self.address, self.ranks, self.patience = address, ranks, patience
         self._lanes = lanes
         self._library = library
@@ -54,7 +54,7 @@ class Board:
             ctypes.c_int32.from_address(self._area(rank) + board.WAITS_FOR).value = board.NONE
 
     def copy(self, copies: Sequence[tuple[int, int, int]], threads: int) -> None:
-        """Make copies, each to an address, from one, of so many bytes. Without the GIL."""
+        """Makes copies, each given by destination address, source address and size in bytes. Runs without the GIL."""
         rows, tasks = [], 0
         for target, source, nbytes in copies:
             rows += [target, source, nbytes, tasks]
@@ -62,15 +62,15 @@ class Board:
         self._copy_all((_I64 * len(rows))(*rows), len(copies), tasks, threads)
 
     def call(self, command: int = board.RUN) -> None:
-        """Begin a call on all ranks, which are all idle; or let them leave, whatever they do."""
+        """Begins a call on all ranks, which are all idle; or makes them leave, whatever they do."""
         self._call_all(self.address, command)
 
     def wait(self, seconds: float) -> bool:
-        """Whether all ranks have ended the call, after so long at most. Without the GIL."""
+        """Whether all ranks have ended the call within `seconds`. Runs without the GIL."""
         return bool(self._await_all(self.address, self.ranks, *self.patience, int(seconds * 1e9)))
 
     def unread(self) -> Unread | None:
-        """A message of the call, which all ranks have ended, that its receiver never read."""
+        """Returns a message of the call, which all ranks have ended, that its receiver never read."""
         mail = self.address + board.mail_offset(self.ranks, self._lanes)
         index = self._unread(self.address, mail, self.ranks, board.mail_bytes(self.ranks, self._lanes) // 8)
         if index < 0:
@@ -93,7 +93,7 @@ class Board:
         return ctypes.c_int32.from_address(self.address + board.CALL).value
 
     def site(self, rank: int) -> int:
-        """Where in its program the rank came to last in the call."""
+        """Returns the last site that the rank reached in its program during the call."""
         return self._word(rank, board.SITE) if self.has_begun(rank) else board.NONE
 
     def heart(self, rank: int) -> int:

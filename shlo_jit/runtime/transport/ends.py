@@ -1,4 +1,4 @@
-"""What processes of MPI tell each other about calls: how they ended. Sent to all, and heard by whoever waits."""
+"""Reports of MPI processes about the ends of calls. They are sent to all, and received by any process that waits."""
 
 from __future__ import annotations
 
@@ -15,80 +15,82 @@ from shlo_jit.runtime.transport.world import World
 
 
 class End(NamedTuple):
-    """Of a rank's call."""
+    """End of a rank's call."""
 
     outcome: Outcome
     raised: Raised | None
-    """By Python in it."""
+    """Exception of Python code in it."""
 
 
 class Fault(Exception):
-    """Why a rank stops, inside of what its program calls: a status, because of whom, and at which of that one's
-    sites."""
+    """Reason why a rank stops inside a function that its program calls: a status, the peer that caused it, and that
+    one's site."""
 
     def __init__(self, status: int, peer: int = board.NONE, peer_site: int = board.NONE) -> None:
         self.status, self.peer, self.peer_site = status, peer, peer_site
 
 
 class Ends:
-    """The ends of calls of one program, which are numbered; 0 is its loading."""
+    """Ends of calls of one program. Calls are numbered; 0 is its loading."""
 
     def __init__(self, world: World, tag: int, time_out: float) -> None:
         self._world, self._tag, self.time_out = world, tag, time_out
         self._others = [rank for rank in range(world.size) if rank != world.rank]
-        self._heard: dict[tuple[int, int], Any] = {}
-        """By rank and call."""
+        self._reports: dict[tuple[int, int], Any] = {}
+        """Reports by rank and call."""
         self._sent: list[Any] = []
         self.call = 0
-        """The one under way."""
+        """Number of the current call."""
         self.is_closed = False
-        """By another thread, during a call."""
+        """Whether another thread closed the executable, during a call."""
         polls = tuning.MPI_POLLS
         self._polls, self._yields = polls, world.near > (os.cpu_count() or 1)
 
     def begin(self, call: int) -> None:
-        """Forget the calls before."""
+        """Starts a call, and discards the reports of earlier ones."""
         self.call = call
-        if any(key[1] < call - 1 for key in self._heard):
-            self._heard = {key: end for key, end in self._heard.items() if key[1] >= call - 1}
+        if any(key[1] < call - 1 for key in self._reports):
+            self._reports = {key: end for key, end in self._reports.items() if key[1] >= call - 1}
         self._sent = [request for request in self._sent if not request.Test()]
 
-    def tell(self, what: Any) -> None:
-        """Of the call under way, to all others: an End, or of the loading a number that all shall have."""
+    def report(self, what: Any) -> None:
+        """Reports on the current call to all others: an End or, for the loading, a number that must be equal
+        everywhere."""
         for rank in self._others:
             self._sent.append(self._world.comm.isend((self.call, what), rank, self._tag))
 
-    def hear(self) -> None:
-        """Take what others have told."""
+    def receive_reports(self) -> None:
+        """Receives the reports of others."""
         comm, mpi = self._world.comm, self._world.mpi
         status = mpi.Status()
         while (message := comm.improbe(mpi.ANY_SOURCE, self._tag, status)) is not None:
             call, what = message.recv()  # written by a process of the same program
-            self._heard[status.Get_source(), call] = what
+            self._reports[status.Get_source(), call] = what
 
     def of(self, rank: int) -> Any:
-        """What a rank has told of the call under way; None before."""
-        return self._heard.get((rank, self.call))
+        """Returns the report of a rank on the current call; None if there is none yet."""
+        return self._reports.get((rank, self.call))
 
-    def told(self) -> dict[int, End]:
-        """The ends of the call under way, and those that let nobody go on, by rank."""
-        ended = {rank: end for (rank, call), end in self._heard.items() if call == self.call > 0}
+    def reported(self) -> dict[int, End]:
+        """Returns the ends of the current call, and those that prevent further calls, by rank."""
+        ended = {rank: end for (rank, call), end in self._reports.items() if call == self.call > 0}
         return ended | self.failed()
 
     def failed(self) -> dict[int, End]:
-        """The ends that let nobody go on, by rank: also of calls before, which others may have left earlier."""
-        ended = {rank: end for (rank, call), end in self._heard.items() if 0 < call <= self.call}
+        """Returns the ends that prevent further calls, by rank: also those of earlier calls, which others may have left
+        earlier."""
+        ended = {rank: end for (rank, call), end in self._reports.items() if 0 < call <= self.call}
         return {rank: end for rank, end in ended.items() if end.outcome.status != board.OK}
 
     def look(self) -> None:
-        """Raises Fault when another rank has failed."""
-        self.hear()
+        """Raises Fault if another rank has failed."""
+        self.receive_reports()
         if self.is_closed or self.failed():
             raise Fault(board.STOPPED)
 
     def until(self, ready: Callable[[], Any], peer: int, *, has_ended: bool = False) -> Any:
-        """What `ready` gives, once it is true. Raises Fault when another rank has failed, and when the one that is
-        waited for does not get on, or has ended the call (unless it is known to have)."""
+        """Returns the result of `ready` once it is true. Raises Fault if another rank has failed, and if the peer makes
+        no progress or has ended the call (unless it is known to have)."""
         for _ in range(self._polls):
             found = ready()
             if found:
@@ -111,16 +113,16 @@ class Ends:
             time.sleep(tuning.MPI_NAP)
 
     def until_done(self, requests: list[Any], peer: int, *, has_ended: bool = False) -> None:
-        """Wait for requests, as `until`."""
+        """Waits for requests, as `until`."""
         testall = self._world.mpi.Request.Testall
         self.until(lambda: testall(requests), peer, has_ended=has_ended)
 
-    def until_all_told(self, seconds: float, is_enough: Callable[[], bool]) -> int | None:
-        """Wait until all ranks have told of the call under way, or it is enough; else, so long after the last was
-        heard of, the first that is missing."""
+    def until_all_reported(self, seconds: float, is_enough: Callable[[], bool]) -> int | None:
+        """Waits until all ranks have reported on the current call, or `is_enough`. Otherwise, `seconds` after the last
+        report, returns the first rank without one."""
         since, missing = time.monotonic(), [*self._others]
         while True:
-            self.hear()
+            self.receive_reports()
             left = [rank for rank in missing if self.of(rank) is None]
             if not left or is_enough():
                 return None

@@ -1,4 +1,4 @@
-"""What goes wrong among processes, as exceptions."""
+"""Failures of processes, as exceptions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from shlo_jit.runtime.transport.board import Outcome
 from shlo_jit.schedule.site import Site
 
 UNKNOWN = -2
-"""In the place of a peer's site: who stopped cannot know where that one was."""
+"""Value of a peer's site if the rank that stopped cannot know it."""
 
 
 class Raised(NamedTuple):
-    """What Python raised in a process."""
+    """An exception of Python code in a process."""
 
     error: BaseException | None
-    """The exception itself, where it is one of this process."""
+    """The exception itself, if it was raised in this process."""
     text: str
     traceback: str
     call: int
-    """The number of the program's custom call that did, or NONE."""
+    """Number of the program's custom call that raised it, or NONE."""
 
     def as_error(self, rank: int, callbacks: Sequence[Callback]) -> WorkerError:
-        """`callbacks`: those of the rank's program."""
+        """Returns the error. `callbacks` are those of the rank's program."""
         op = place = ""
         if 0 <= self.call < len(callbacks):
             op, place = f"custom_call @{callbacks[self.call].target}", callbacks[self.call].place
@@ -39,53 +39,54 @@ class Raised(NamedTuple):
 
 
 def raised_by(error: BaseException, call: int = board.NONE, *, is_own: bool = True) -> Raised:
-    """Of what this process has raised; `is_own`: it goes no further."""
+    """Returns the description of an exception of this process; `is_own`: it is not passed on to another process."""
     text = "".join(traceback.format_exception_only(error)).strip()
     return Raised(error if is_own else None, text, "".join(traceback.format_exception(error)), call)
 
 
 class Death(NamedTuple):
-    """The end of a rank that was to live."""
+    """Unexpected end of a rank."""
 
     rank: int
     text: str
 
     def as_error(self, site: Site | None = None) -> WorkerError:
-        """`site`: the last that it came to in the call under way."""
+        """Returns the error. `site` is the last one that the rank reached in the current call."""
         if site is None:
             return WorkerError(self.text, self.rank)
-        return WorkerError(f"{self.text}, at or behind {site}", self.rank, site.op, site.place)
+        return WorkerError(f"{self.text}, at or after {site}", self.rank, site.op, site.place)
 
 
 def failure_of(outcomes: Sequence[Outcome | None], sites: Sequence[Sequence[Site]], time_out: float) -> WorkerError:
-    """Why a call failed: of how its ranks ended (None: not yet) what came first in the chain of causes."""
+    """Returns the reason of a failed call: the first cause in the chain, from the outcomes of its ranks (None: not yet
+    ended)."""
     ended = {rank: outcome for rank, outcome in enumerate(outcomes) if outcome is not None}
     late = {rank for rank, outcome in ended.items() if outcome.status == board.TIMED_OUT}
     for status in (board.MISMATCHED, board.ENDED_EARLY, board.TIMED_OUT):
         found = [rank for rank, outcome in ended.items() if outcome.status == status]
-        found.sort(key=lambda rank: ended[rank].peer in late)  # who is waited for, and does not wait itself, is why
+        found.sort(key=lambda rank: ended[rank].peer in late)  # the cause is a peer that does not wait itself
         if found:
-            return _met_badly(found[0], ended[found[0]], sites, time_out)
+            return _failed_meeting(found[0], ended[found[0]], sites, time_out)
     lost = next((rank for rank, outcome in enumerate(outcomes) if outcome is None), None)
     if lost is not None:
-        return WorkerTimeoutError(f"rank {lost} did not get on for {time_out:g} s", lost)
+        return WorkerTimeoutError(f"rank {lost} made no progress for {time_out:g} s", lost)
     rank = next((r for r, o in ended.items() if o.status not in (board.OK, board.STOPPED)), 0)
     return WorkerError(f"rank {rank}: {abi.status_text(ended[rank].status)}", rank)
 
 
-def _met_badly(rank: int, outcome: Outcome, sites: Sequence[Sequence[Site]], time_out: float) -> WorkerError:
+def _failed_meeting(rank: int, outcome: Outcome, sites: Sequence[Sequence[Site]], time_out: float) -> WorkerError:
     site, peer = site_of(sites[rank], outcome.site), outcome.peer
     here = f"rank {rank} is at {site}" if site is not None else f"rank {rank} waits"
     op, place = ("", "") if site is None else (site.op, site.place)
     other = site_of(sites[peer], outcome.peer_site)
     if outcome.status == board.TIMED_OUT:
-        there = ", before its first collective op," if other is None else f", at or behind {other},"
+        there = ", before its first collective op," if other is None else f", at or after {other},"
         there = "" if outcome.peer_site == UNKNOWN else there
-        message = f"{here}, and rank {peer}{there} did not get on for {time_out:g} s"
+        message = f"{here}, and rank {peer}{there} made no progress for {time_out:g} s"
         return WorkerTimeoutError(message, peer, op, place)
     if outcome.status == board.ENDED_EARLY:
-        behind = "" if other is None else f", behind {other}"
-        message = f"the processes do not agree: {here}, but rank {peer} has ended its program without it{behind}"
+        after = "" if other is None else f", after {other}"
+        message = f"the processes do not agree: {here}, but rank {peer} has ended its program without it{after}"
         return WorkerError(message, peer, op, place)
     what = "something else" if other is None else str(other)
     if site is not None and other is not None and site[:2] == other[:2]:
@@ -94,7 +95,7 @@ def _met_badly(rank: int, outcome: Outcome, sites: Sequence[Sequence[Site]], tim
 
 
 def site_of(sites: Sequence[Site], number: int) -> Site | None:
-    """A site by number; None for NONE."""
+    """Returns a site by number; None for NONE."""
     return sites[number] if 0 <= number < len(sites) else None
 
 

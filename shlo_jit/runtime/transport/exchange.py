@@ -1,10 +1,11 @@
-"""Messages between ranks that share no memory: what programs call in place of `kernels/collective/messages.py`.
+"""Messages between ranks that share no memory: functions that programs call in place of
+`kernels/collective/messages.py`.
 
-Every message goes from who posts it to each that reads it, by MPI and without others between: what is small as one
-packet, of the rest a packet that says what follows, and then the operands, or the parts of them that the other reads.
-So an exchange takes the time of one message for each other rank of the group, and moves, with n ranks and operands of B
-bytes, from each rank: B * (n - 1) for an all_gather, B * (n - 1) / n for an all_to_all and a reduce_scatter, twice that
-for an all_reduce that goes in parts, and B * (n - 1) for a small one.
+Every message goes directly from its sender to each of its readers, by MPI. A small one is a single packet. A large one
+is a packet that announces the operands, followed by the operands, or by the parts of them that the other reads. So an
+exchange takes the time of one message for each other rank of the group. With n ranks and operands of B bytes, each rank
+sends B * (n - 1) for an all_gather, B * (n - 1) / n for an all_to_all and a reduce_scatter, twice that for an
+all_reduce that is split into parts, and B * (n - 1) for a small one.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _TYPES = {
     "shlo_leave": ctypes.CFUNCTYPE(_I32, _P, _I64),
 }
 _HEADER = struct.Struct("<4q")
-"""Of a packet: signature, site, call, and how many messages follow."""
+"""Header of a packet: signature, site, call, and the number of messages that follow."""
 _HEAD_BYTES = ALIGNMENT
-"""Of the header; operands that go with it lie behind."""
+"""Size of the header; operands in the same packet follow it."""
 
 
-class _What:
-    """What a program says about an exchange: see `kernels/collective/board.py`."""
+class _Description:
+    """A program's description of an exchange: see `kernels/collective/board.py`."""
 
     def __init__(self, address: int) -> None:
         head = (_I64 * (board.WHAT_BYTES // 8)).from_address(address)
@@ -49,7 +50,7 @@ class _What:
         self.packet_bytes = at if inline else _HEAD_BYTES
 
     def slices(self, target: int, source: int) -> list[tuple[int, int]]:
-        """Start and bytes of what goes of each operand, from a place in the group to another."""
+        """Returns start and size of the part of each operand that one position in the group sends to another."""
         found = []
         for nbytes, part in zip(self.nbytes, self.parts, strict=True):
             if part:
@@ -60,8 +61,8 @@ class _What:
         return found
 
 
-class _Place:
-    """Between whom."""
+class _Group:
+    """Members of an exchange."""
 
     def __init__(self, address: int, rank: int) -> None:
         sources, targets, self.signature = (_I64 * 3).from_address(address)
@@ -70,17 +71,17 @@ class _Place:
         self.position = self.in_group(rank)
 
     def in_group(self, rank: int) -> int:
-        """Where operands go in parts, a rank's place among those that do."""
+        """If operands are split into parts, returns a rank's position among the sources."""
         return self.sources.index(rank) if rank in self.sources else 0
 
 
 class _Message:
-    """One that was posted, and the memory that it needs."""
+    """A posted message, and the memory that it needs."""
 
-    def __init__(self, what: _What, place: _Place, addresses: list[int], packet: Any) -> None:
-        self.what, self.place, self.addresses = what, place, addresses
+    def __init__(self, description: _Description, place: _Group, addresses: list[int], packet: Any) -> None:
+        self.description, self.place, self.addresses = description, place, addresses
         self.memory = [packet]
-        """Leases; what was received goes here too."""
+        """Leases, also on memory of received data."""
         self.sends: list[tuple[int, list[Any]]] = []
         """Targets, and the requests for them."""
         self.receives: list[Any] = []
@@ -91,19 +92,19 @@ class _Message:
 
 
 class Exchange:
-    """The functions of one rank, and its messages under way."""
+    """The functions of one rank, and its pending messages."""
 
     def __init__(self, world: World, tags: Sequence[int], lanes: Sequence[int], ends: Ends) -> None:
-        """`tags`: of each lane; `lanes`: of each of the program's channels."""
+        """`tags` has one per lane; `lanes` has one per channel of the program."""
         self._world, self._tags, self._lanes, self._ends = world, tags, (0, *lanes), ends
-        self._whats: dict[int, _What] = {}
-        self._places: dict[int, _Place] = {}
+        self._descriptions: dict[int, _Description] = {}
+        self._groups: dict[int, _Group] = {}
         self._reset()
         self.site = board.NONE
         self.fault: Fault | None = None
-        """Why the program was stopped here."""
+        """Reason why the program was stopped here."""
         self.caught: BaseException | None = None
-        """What was raised besides."""
+        """Any other exception."""
         methods = {"shlo_post": self._post, "shlo_meet": self._meet, "shlo_leave": self._leave}
         self._functions = {name: type(self._guarded(methods[name], name)) for name, type in _TYPES.items()}
         self.addresses = {name: ctypes.cast(f, _P).value or 0 for name, f in self._functions.items()}
@@ -115,15 +116,15 @@ class Exchange:
 
     # ------------------------------------------------------------------ calls
     def begin(self) -> None:
-        """Of a call."""
+        """Starts a call."""
         self.site, self.fault, self.caught = board.NONE, None, None
 
     def finish(self) -> int:
-        """Wait until others have all that this rank has sent; the status."""
+        """Waits until others have received all that this rank has sent. Returns the status."""
 
         def wait() -> int:
             for ring in self._rings:
-                for message in ring:  # small ones too: what is on its way needs this rank to look after it
+                for message in ring:  # small ones too: pending messages need this rank for progress
                     self._drain(message)
             self._reset()
             return board.OK
@@ -131,13 +132,13 @@ class Exchange:
         return self._guarded(wait, "finish")()
 
     def abandon(self) -> list[Any]:
-        """What must stay in memory although there will be no further call."""
+        """Returns the objects that must stay in memory although there will be no further call."""
         left = [*self._messages.values(), *(m for ring in self._rings for m in ring)]
         return [m for m in left if not m.is_sent or not all(r.Test() for r in m.receives)]
 
     # ------------------------------------------------------------------ the functions
     def _guarded(self, function: Callable[..., int], name: str) -> Callable[..., int]:
-        """The function as a program can call it: what it raises becomes a status."""
+        """Returns the function as a program can call it: exceptions become a status."""
         sign = -1 if name == "shlo_post" else 1
 
         def call(*arguments: Any) -> int:
@@ -153,21 +154,21 @@ class Exchange:
         return call
 
     def _post(self, _: int, what_address: int, place_address: int, given: int) -> int:
-        what, place = self._tables(what_address, place_address)
-        self.site = what.site
+        description, place = self._tables(what_address, place_address)
+        self.site = description.site
         self._ends.look()
-        lane = self._lanes[what.channel]
+        lane = self._lanes[description.channel]
         ring = self._rings[lane]
         if len(ring) == board.RING:
             self._drain(ring.popleft())
-        addresses = [*(_I64 * what.count).from_address(given)]
-        packet = pool.lease(what.packet_bytes)
-        message = _Message(what, place, addresses, packet)
+        addresses = [*(_I64 * description.count).from_address(given)]
+        packet = pool.lease(description.packet_bytes)
+        message = _Message(description, place, addresses, packet)
         base = ctypes.addressof(packet)
-        if what.is_inline:
-            for start, address, nbytes in zip(what.starts, addresses, what.nbytes, strict=True):
+        if description.is_inline:
+            for start, address, nbytes in zip(description.starts, addresses, description.nbytes, strict=True):
                 ctypes.memmove(base + start, address, nbytes)
-            message.addresses = [base + start for start in what.starts]
+            message.addresses = [base + start for start in description.starts]
         for target in place.targets:
             self._send(message, base, target, lane)
         ring.append(message)
@@ -176,17 +177,22 @@ class Exchange:
         return self._number
 
     def _send(self, message: _Message, base: int, target: int, lane: int) -> None:
-        what, place, world, tag = message.what, message.place, self._world, self._tags[lane]
+        description, place, world, tag = message.description, message.place, self._world, self._tags[lane]
         follow = []
-        if not what.is_inline:
-            slices = zip(message.addresses, what.slices(place.in_group(target), place.position), strict=True)
+        if not description.is_inline:
+            slices = zip(message.addresses, description.slices(place.in_group(target), place.position), strict=True)
             follow = [(address + start, size) for address, (start, size) in slices if size]
         _HEADER.pack_into(
-            message.memory[0], 0, what.signature ^ place.signature, what.site, self._ends.call, len(follow)
+            message.memory[0],
+            0,
+            description.signature ^ place.signature,
+            description.site,
+            self._ends.call,
+            len(follow),
         )
-        # Sends that end when the other has taken them: nobody gets far ahead of who reads. All are of one kind, since
-        # MPICH 5.0 lets small ones of the other kind overtake these.
-        packet = world.mpi.buffer.fromaddress(base, what.packet_bytes), world.mpi.BYTE
+        # Synchronous sends end when the other has received them, so no rank gets far ahead of its readers. All are of
+        # one kind, since MPICH 5.0 lets small ones of the other kind overtake these.
+        packet = world.mpi.buffer.fromaddress(base, description.packet_bytes), world.mpi.BYTE
         requests = [world.comm.Issend(packet, target, tag)]
         for address, size in follow:
             requests += world.send(address, size, target, tag)
@@ -194,27 +200,28 @@ class Exchange:
 
     def _meet(self, _: int, what_address: int, number: int, found: int) -> int:
         message = self._messages[number]
-        what, place, lane = message.what, message.place, self._lanes[message.what.channel]
-        self.site = what.site
-        table = (_I64 * (len(place.sources) * what.count)).from_address(found)
+        description, place, lane = message.description, message.place, self._lanes[message.description.channel]
+        self.site = description.site
+        table = (_I64 * (len(place.sources) * description.count)).from_address(found)
         waiting = []
         for j, source in enumerate(place.sources):
             addresses = message.addresses
             if source != self._world.rank:
                 addresses, requests = self._receive(message, source, self._tags[lane])
                 waiting.append((source, requests))
-            table[j * what.count : (j + 1) * what.count] = addresses
+            table[j * description.count : (j + 1) * description.count] = addresses
         self._wait(waiting)
         return board.OK
 
     def _receive(self, message: _Message, source: int, tag: int) -> tuple[list[int], list[Any]]:
-        """Take a source's packet; where its operands are, or will be once the requests have ended."""
-        what, place = message.what, message.place
+        """Receives a source's packet. Returns the addresses of its operands, which are valid once the returned requests
+        have ended."""
+        description, place = message.description, message.place
         base = self._packet(message, source, tag)
-        if what.is_inline:
-            return [base + start for start in what.starts], []
+        if description.is_inline:
+            return [base + start for start in description.starts], []
         addresses, requests = [], []
-        for start, size in what.slices(place.position, place.in_group(source)):
+        for start, size in description.slices(place.position, place.in_group(source)):
             memory = pool.lease(max(1, size))
             message.memory.append(memory)
             addresses.append(ctypes.addressof(memory) - start)
@@ -223,7 +230,7 @@ class Exchange:
         return addresses, requests
 
     def _packet(self, message: _Message, source: int, tag: int) -> int:
-        """The address of a source's packet, of this call and about the same op."""
+        """Returns the address of a source's packet, of this call and about the same op."""
         mpi, comm = self._world.mpi, self._world.comm
         packet = pool.lease(_HEAD_BYTES + board.PAYLOAD_BYTES)
         message.memory.append(packet)
@@ -237,12 +244,12 @@ class Exchange:
             if call > self._ends.call:
                 raise Fault(board.ENDED_EARLY, source)
             self._drop(source, tag, follow)
-        if signature != message.what.signature ^ message.place.signature:
+        if signature != message.description.signature ^ message.place.signature:
             raise Fault(board.MISMATCHED, source, site)
         return base
 
     def _drop(self, source: int, tag: int, count: int) -> None:
-        """Take messages of a call that has ended."""
+        """Receives and discards messages of a call that has ended."""
         mpi = self._world.mpi
         for _ in range(count):
             status = mpi.Status()
@@ -253,26 +260,26 @@ class Exchange:
         message = self._messages.pop(number, None)
         if message is not None:
             del message.memory[1:]
-            if not message.what.is_inline:
+            if not message.description.is_inline:
                 self._drain(message)
         return board.OK
 
     def _drain(self, message: _Message) -> None:
-        self.site = message.what.site
+        self.site = message.description.site
         self._wait(message.sends)
         message.sends.clear()
 
     def _wait(self, requests: list[tuple[int, list[Any]]]) -> None:
-        """Until all have ended, by rank."""
+        """Waits until all requests have ended, by rank."""
         for rank, some in requests:
             if some:
                 self._ends.until_done(some, rank)
 
-    def _tables(self, what_address: int, place_address: int) -> tuple[_What, _Place]:
-        """Tables are constants of the program."""
-        what, place = self._whats.get(what_address), self._places.get(place_address)
-        if what is None:
-            what = self._whats[what_address] = _What(what_address)
+    def _tables(self, what_address: int, place_address: int) -> tuple[_Description, _Group]:
+        """Returns the parsed tables, which are constants of the program."""
+        description, place = self._descriptions.get(what_address), self._groups.get(place_address)
+        if description is None:
+            description = self._descriptions[what_address] = _Description(what_address)
         if place is None:
-            place = self._places[place_address] = _Place(place_address, self._world.rank)
-        return what, place
+            place = self._groups[place_address] = _Group(place_address, self._world.rank)
+        return description, place

@@ -1,5 +1,5 @@
-"""Results that stay in shared memory as long as somebody refers to them: the caller gets them without a copy, and a
-call that is given them again finds them where they are."""
+"""Results that stay in shared memory as long as they are referenced: the caller receives them without a copy, and a
+call that takes them as arguments finds them in place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shlo_jit.runtime.transport.shared import Segment
 
 
 class Kept:
-    """Blocks of a part of a segment. Finalizers give blocks back, at any point of any thread: each step is one
-    operation of a deque, which nothing can interrupt."""
+    """Blocks of a part of a segment. Finalizers return blocks, at any point of any thread: each step is one operation
+    of a deque, which nothing can interrupt."""
 
     def __init__(self, segment: Segment, block: Block) -> None:
         self._start = segment.address + block.offset
@@ -25,7 +25,7 @@ class Kept:
         self._segment = segment
 
     def lease(self, nbytes: int) -> ctypes.Array[Any] | None:
-        """A buffer of at least so many bytes, its own for as long as it is referenced; None when there is no room."""
+        """Returns a buffer of at least `nbytes` bytes, valid as long as it is referenced; None if there is no room."""
         size = block_size(nbytes)
         try:
             address = self._idle.setdefault(size, deque()).pop()
@@ -43,7 +43,7 @@ class Kept:
             def __del__(lease: Any, give: Any = give, address: Any = ctypes.addressof) -> None:
                 give(address(lease))
 
-            # The type refers to the segment, which so lives as long as any lease.
+            # The type refers to the segment, so the segment lives as long as any lease.
             attributes = {"_type_": ctypes.c_char, "_length_": size, "__del__": __del__, "segment": self._segment}
             self._types[size] = type("KeptLease", (ctypes.Array,), attributes)
         return self._types[size]

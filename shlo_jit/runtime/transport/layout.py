@@ -1,4 +1,4 @@
-"""Where everything is in the memory that the ranks of a grid share."""
+"""Layout of the memory that the ranks of a grid share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shlo_jit.kernels.collective.board import board_bytes
 from shlo_jit.runtime.measured import profile_bytes
 
 KEPT_RESULTS = 8
-"""Results of so many calls may be alive in shared memory; those of more are copied."""
+"""Number of calls whose results may be alive in shared memory; results of more calls are copied."""
 KEPT_BYTES = 64 << 20
-"""Room for results that are alive, at least."""
+"""Minimum room for live results."""
 HUGE = 2 << 20
 
 
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 class ProfileBlock(NamedTuple):
-    """Where a program that notes times has them: see `runtime/measured.py`; of others nothing."""
+    """Memory for the times of a program that records them: see `runtime/measured.py`; empty for others."""
 
     block: Block
     steps: int
@@ -35,7 +35,7 @@ class ProfileBlock(NamedTuple):
 
 
 class RankLayout(NamedTuple):
-    """What one rank has. The offsets of its arguments and results in a call stand in two tables of i64."""
+    """Memory of one rank. Two tables of i64 hold the offsets of its arguments and results in a call."""
 
     input_table: Block
     output_table: Block
@@ -46,12 +46,12 @@ class RankLayout(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Of a grid."""
+    """Layout of a grid."""
 
     board: Block
     ranks: tuple[RankLayout, ...]
     results: Block
-    """Room for results that stay where they are as long as somebody refers to them."""
+    """Room for results that stay in place as long as they are referenced."""
     nbytes: int
 
 
@@ -69,7 +69,7 @@ class _Room:
 
 
 def lay_out(programs: Sequence[Compiled], lanes: int, threads: int) -> Layout:
-    """Of one program for each rank."""
+    """Returns the layout for one program per rank."""
     room = _Room()
     board = room.take(board_bytes(len(programs), lanes))
     ranks = []

@@ -1,4 +1,5 @@
-"""The queues of infeeds and the like, for programs that run in another process: that asks, and this one answers."""
+"""Remote access to the queues of infeeds and the like: a program in another process sends requests, this process
+answers."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from shlo_jit.codegen.program import Callback
 from shlo_jit.runtime.host import GIVES, Host, Item, Target, fitting
 
 
-class DistantHost(Host):
+class RemoteHost(Host):
     """The queues of the process at the other end of a line."""
 
     def __init__(self, line: Connection) -> None:
@@ -35,7 +36,7 @@ class DistantHost(Host):
 
 
 def answer(line: Connection, host: Host) -> None:
-    """Answer until the other end is closed."""
+    """Answers requests until the other end is closed."""
     while True:
         try:
             target, channel, arrays = line.recv()
@@ -48,7 +49,7 @@ def answer(line: Connection, host: Host) -> None:
         else:
             try:
                 reply = queue.take()
-            except Exception as error:  # it is the asking process's to raise
+            except Exception as error:  # the requesting process raises it
                 reply = error
         try:
             line.send(reply)

@@ -1,4 +1,4 @@
-"""Ranks as this process and workers of it, on memory that they share."""
+"""Ranks as this process and its workers, on memory that they share."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ from shlo_jit.runtime.transport.shared import Segment
 from shlo_jit.runtime.transport.team import END_SECONDS, Crew, Team
 
 START_SECONDS = 60.0
-"""That a worker has to start and load its program."""
+"""Time limit for a worker to start and load its program."""
 
 
 class Work(NamedTuple):
-    """What a worker is told."""
+    """Description of a worker's task."""
 
     program: tuple[dict[str, Any], list[bytes]]
-    """As `program_entry` writes it."""
+    """Program as `program_entry` writes it."""
     constants: tuple[tuple[str, int, int], ...]
     """Digest, offset and bytes of each of its constants in the segment of constants."""
     routines: list[CompiledRoutine]
     code: CompiledRoutine
     target: Target
     place: Place
-    """Whose addresses are offsets in the segment."""
+    """Place in the grid. Its addresses are offsets in the segment."""
     layout: RankLayout
     nbytes: tuple[int, int]
-    """Of the two segments."""
+    """Sizes of the two segments."""
     custom_calls: bytes
     """A pickled dictionary."""
     probe: tuple[int, int]
-    """Address of a number in the process that calls, which workers may be allowed to read, and the number."""
+    """Address of a number in the calling process, which workers may be permitted to read, and the number."""
 
 
 class Processes(Team):
-    """The caller and its workers, started anew and ended with the team."""
+    """The caller and its workers, which are started for the team and end with it."""
 
     def __init__(self, crew: Crew) -> None:
-        """Raises MemoryError, ExecutionError when a worker cannot start or load, and TypeError for custom calls that
+        """Raises MemoryError, ExecutionError if a worker fails to start or load, and TypeError for custom calls that
         cannot be sent to other processes."""
         super().__init__(crew)
         starting.check()
@@ -79,7 +79,7 @@ class Processes(Team):
                 self._load(calls)
             sentinels = [process.sentinel for process in self._workers.values()]
             self.pids = (os.getpid(), *(process.pid for process in self._workers.values()))
-            """By rank."""
+            """Process ids by rank."""
             watcher = threading.Thread(target=_watch, args=(weakref.ref(self), sentinels, self._has_death), daemon=True)
             watcher.start()
             self._watcher = watcher
@@ -104,7 +104,7 @@ class Processes(Team):
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Around the beginning of workers: those that take too long are ended, and with them what waits for them."""
+        """Limits the start of workers: those that take too long are killed, which also ends any wait for them."""
         self._is_late = False
         timer = threading.Timer(START_SECONDS, self._give_up)
         timer.daemon = True
@@ -131,18 +131,18 @@ class Processes(Team):
         try:
             for digest, data in constants.items():
                 shared.view(places[digest], data.nbytes)[...] = data
-            self._tell(calls, shared, places)
+            self._send_work(calls, shared, places)
         finally:
             shared.close_file()
         for rank, line in self._lines.items():
-            with self._telling(rank):
+            with self._checked_line(rank):
                 loaded = line.recv()
             if isinstance(loaded, Raised):
                 raise loaded.as_error(rank, ())
             self.can_fetch = self.can_fetch and loaded
 
-    def _tell(self, calls: bytes, shared: Segment, places: dict[str, int]) -> None:
-        """Tell each worker what to load."""
+    def _send_work(self, calls: bytes, shared: Segment, places: dict[str, int]) -> None:
+        """Sends each worker the program to load."""
         crew = self.crew
         names = {*crew.code.needs, *(name for program in crew.programs for name in program.routines)}
         routines = needed_routines(sorted(names), crew.target)
@@ -166,14 +166,14 @@ class Processes(Team):
                 custom_calls=calls,
                 probe=(ctypes.addressof(self._probe), self._probe.value),
             )
-            with self._telling(rank):
+            with self._checked_line(rank):
                 line.send(work)
                 for segment in (self.memory, shared):
                     reduction.send_handle(line, segment.fd, self._workers[rank].pid)
 
     @contextlib.contextmanager
-    def _telling(self, rank: int) -> Iterator[None]:
-        """Around what fails when a worker is gone."""
+    def _checked_line(self, rank: int) -> Iterator[None]:
+        """Converts the errors of a dead worker's line."""
         try:
             yield
         except (EOFError, OSError):
@@ -194,7 +194,7 @@ class Processes(Team):
                 return Death(rank, f"the process of rank {rank} {_end_of(process)}")
         return None
 
-    def hear(self) -> None:
+    def receive_reports(self) -> None:
         for rank, line in self._lines.items():
             with contextlib.suppress(EOFError, OSError):
                 while rank not in self.raised and line.poll(0):
@@ -218,7 +218,7 @@ class Processes(Team):
 
 
 def _watch(team: weakref.ref[Processes], sentinels: list[int], has_death: threading.Event) -> None:
-    """Wake who waits for a worker that is no more."""
+    """Wakes threads that wait for a worker that has died."""
     if sentinels:
         wait(sentinels)
         has_death.set()
@@ -228,10 +228,10 @@ def _watch(team: weakref.ref[Processes], sentinels: list[int], has_death: thread
 
 
 def _end_of(process: Any) -> str:
-    """How a process has ended, for people."""
-    process.join(END_SECONDS)  # its end is seen a moment before the system has its exit code
+    """Describes how a process has ended."""
+    process.join(END_SECONDS)  # its end is visible a moment before the system has its exit code
     code = process.exitcode
-    if code is None:  # somebody else has asked the system for it, and it says so once
+    if code is None:  # another caller has already collected it, and the system reports it once
         return "has ended"
     if code < 0:
         with contextlib.suppress(ValueError):
@@ -240,5 +240,5 @@ def _end_of(process: Any) -> str:
 
 
 def _serve_queues(line: Connection, host: Host) -> None:
-    """Answer what a worker's program asks of its queues, until it ends."""
+    """Answers the requests of a worker's program to its queues, until the worker ends."""
     threading.Thread(target=answer, args=(line, host), name="shlo_jit-queues", daemon=True).start()

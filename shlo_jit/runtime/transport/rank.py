@@ -1,4 +1,4 @@
-"""A rank: one program of a grid, loaded, with what it needs to run and to meet the others."""
+"""A rank: one program of a grid, loaded, with the state it needs to run and to communicate."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ Record = ctypes.c_uint64
 
 
 class Place(NamedTuple):
-    """Of a rank in its grid. Addresses are of this process."""
+    """Place of a rank in its grid. Addresses are of this process."""
 
     rank: int
     ranks: int
     board: int
     base: int
-    """Of the memory that the ranks share; 0 where that is all memory."""
+    """Base address of the memory that the ranks share; 0 if they share all memory."""
     lanes: tuple[int, ...]
     """The lane of each of its program's channels, in order."""
     lane_count: int
     threads: int
     patience: tuple[int, int]
-    """Looks before it sleeps, and at which of them it yields: see `kernels/collective/waiting.py`."""
+    """Number of polls before it sleeps, and the interval of those at which it yields: see
+    `kernels/collective/waiting.py`."""
     time_out: float
     """Seconds without progress after which a rank that is waited for counts as lost."""
     reach: int = -1
-    """Bytes from the base on that the rank reaches, if that is not all of what others can post: see
+    """Bytes from the base on that the rank can access, if others can post more: see
     `kernels/collective/fetching.py`."""
     caller: tuple[int, int] = (0, 0)
-    """Then the process that calls, and the base there."""
+    """Calling process and its base address, if `reach` is given."""
 
 
 class Rank:
-    """Made in the process, or the thread, that runs it."""
+    """A rank. It is created in the process, or the thread, that runs it."""
 
     def __init__(
         self,
@@ -67,10 +68,9 @@ class Rank:
         own: Library | None = None,
         messages: Mapping[str, int] | None = None,
     ) -> None:
-        """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank; `own`: the
-        functions of `runtime/signals.py`, where a thread of the user's runs it; `messages`: functions that stand in the
-        place of those of `kernels/collective/messages.py`. Raises ExecutionError when a custom call is not
-        registered."""
+        """`code` is that of `kernels/collective/routine.py`; `memory` must live as long as the rank; `own` has the
+        functions of `runtime/signals.py`, if a user's thread runs it; `messages` replaces functions of
+        `kernels/collective/messages.py`. Raises ExecutionError if a custom call is not registered."""
         self._memory = memory
         self._library = load_code(code, target)
         functions = self._library.addresses
@@ -115,47 +115,47 @@ class Rank:
         return (Record * len(WORKER))(*(fields[name] for name in WORKER))
 
     def can_fetch(self, address: int, expected: int) -> bool:
-        """Whether the rank can read the memory of the process that calls: an i64 at an address, which is that."""
+        """Whether the rank can read the memory of the calling process: an i64 at an address, whose value is known."""
         found = ctypes.c_int64()
         read = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, ctypes.c_int64)(self._read_caller)
         return bool(read(self.communicator.address, ctypes.addressof(found), address, 8)) and found.value == expected
 
     def serve(self) -> int:
-        """Run the program at every call. 0 when the host wants no more, or the status of a call that failed, after
-        which `failure` tells why and `end_call` must be called. Without the GIL."""
+        """Runs the program at every call. Returns 0 when the host ends the rank, or the status of a failed call. After
+        a failure, `failure` returns the reason and `end_call` must be called. Runs without the GIL."""
         return self._serve(ctypes.addressof(self._record))
 
     def run(self) -> int:
-        """Run the program once, for a call that has begun; the status. `end_call` must be called afterwards. Without
-        the GIL; raises what a handler of signals raises."""
+        """Runs the program once, for a call that has begun. Returns the status. `end_call` must be called afterwards.
+        Runs without the GIL; raises the exception of a signal handler."""
         self.begin()
         arguments, results = self._tables
         return self._instance.run_in(self._arena, arguments, results, self._instance.address)
 
     def begin(self) -> None:
-        """Take part in a call that the host has begun."""
+        """Joins a call that the host has begun."""
         self._begin(ctypes.addressof(self._record))
 
     def stop_all(self, status: int) -> None:
-        """Ask all ranks to stop what they do."""
+        """Asks all ranks to stop."""
         self._stop_all(self.communicator.address, status)
 
     def failure(self, status: int) -> BaseException:
-        """Why this thread's last call stopped."""
+        """Returns the reason why this thread's last call stopped."""
         return self._instance.failure(status)
 
     @property
     def failed_call(self) -> int:
-        """The number of the custom call that did."""
+        """The number of the custom call that stopped it."""
         return self._instance.failed_call()
 
     def end_call(self, status: int) -> None:
-        """End the call that failed."""
+        """Ends the call that failed."""
         self._end_call(ctypes.addressof(self._record), status)
 
 
 class _Communicator:
-    """The record that the program's instance refers to, and what it refers to."""
+    """The record that the program's instance refers to, and the memory that the record refers to."""
 
     def __init__(self, place: Place, functions: Mapping[str, int], sites: int) -> None:
         counters = 8 * place.lane_count * place.ranks
@@ -203,7 +203,7 @@ def _instance(
     libraries = []
     for name in compiled.routines:
         library = routines.load(name, target, None)
-        assert library is not None, name  # the host sends what it has compiled
+        assert library is not None, name  # the host sends the routines that it has compiled
         libraries.append(library)
     library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
     functions: Any = SimpleNamespace(addresses=calls)
@@ -219,13 +219,13 @@ def _instance(
 
 
 def load_code(code: CompiledRoutine, target: Target) -> Library:
-    """A copy of the object of `kernels/collective/routine.py`, with variables of its own."""
+    """Loads a copy of the object of `kernels/collective/routine.py`, with separate variables."""
     needs = [routines.load(name, target, None) for name in code.needs]
     return jit.load(code.objects, code.symbols, [library for library in needs if library is not None])
 
 
 def needed_routines(names: Sequence[str], target: Target) -> list[CompiledRoutine]:
-    """The routines of those names that this process has compiled, and those that they need."""
+    """Returns the routines of those names that this process has compiled, and those that they need."""
     found: dict[str, CompiledRoutine] = {}
     left = list(names)
     while left:

@@ -1,4 +1,4 @@
-"""Memory that several processes map, and that no name refers to: it is gone with the last process that has it."""
+"""Anonymous memory that several processes map: it is freed when the last process unmaps it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAGE = mmap.PAGESIZE
 
 
 class Segment:
-    """Memory of whole pages, zero at first, of which only what is used takes room."""
+    """Memory of whole pages, initially zero. Only pages in use take room."""
 
     def __init__(self, nbytes: int, fd: int | None = None) -> None:
-        """Make it, or map what another process has made. Raises MemoryError when there is no room."""
+        """Creates it, or maps memory that another process has created. Raises MemoryError if there is no room."""
         self.nbytes = -(-max(1, nbytes) // PAGE) * PAGE
         self.fd = -1 if fd is None else fd
         try:
@@ -30,13 +30,13 @@ class Segment:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def close_file(self) -> None:
-        """Nobody else will map it; what is mapped stays."""
+        """Closes the file: no other process can map it any more; existing mappings stay."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def view(self, offset: int, nbytes: int) -> np.ndarray:
-        """u8[nbytes] of the memory, which lives at least as long."""
+        """Returns u8[nbytes] of the memory, which lives at least as long."""
         return np.frombuffer(self._map, np.uint8, nbytes, offset)
 
     def __contains__(self, address: int) -> bool:
@@ -44,7 +44,7 @@ class Segment:
 
 
 def _nameless() -> int:
-    """An empty file without a name, in memory where the system has that."""
+    """Returns an empty file without a name, in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("shlo_jit", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

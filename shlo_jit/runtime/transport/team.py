@@ -1,7 +1,8 @@
-"""The ranks of a grid at work, seen from the process that calls them: one call after the other, and its end.
+"""The ranks of a grid, as the calling process sees them: it runs one call after the other, and ends them.
 
-The thread that calls runs rank 0 itself. With as many ranks as CPUs, every CPU then has one thread to run, none has to
-be woken but for the others, and a call of four bytes takes a third of what it takes when all ranks are others."""
+The calling thread runs rank 0 itself. With as many ranks as CPUs, every CPU then has one thread to run, and only the
+other ranks have to be woken. A call of four bytes takes a third of the time that it takes if all ranks are others.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +33,26 @@ from shlo_jit.runtime.transport.rank import Place, Rank, load_code
 from shlo_jit.runtime.transport.shared import Segment
 
 LOOK_SECONDS = 0.02
-"""Between looks at the workers' health, and at signals."""
+"""Interval of the checks of the workers' health, and of signals."""
 GRACE_SECONDS = 2.0
-"""That ranks have to end once they shall."""
+"""Time that ranks have to end when they are asked to."""
 END_SECONDS = 2.0
-"""That ranks which are idle have to leave."""
+"""Time that idle ranks have to leave."""
 WITNESS_SECONDS = 0.2
-"""That ranks which wait for one that does not get on have to say so before this process notices it."""
+"""Time that ranks have to report a peer without progress, before this process notices it."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """What is to be run: a program for each rank, and how."""
+    """Programs to run, one per rank, and the parameters of their execution."""
 
     programs: tuple[Compiled, ...]
-    """Equal ones are the same object."""
+    """Equal programs are the same object."""
     target: Target
     code: CompiledRoutine
-    """Of `kernels/collective/routine.py`."""
+    """Code of `kernels/collective/routine.py`."""
     threads: int
-    """Of a rank."""
+    """Threads per rank."""
     time_out: float
     """Seconds without progress after which a rank counts as lost."""
     custom_calls: Mapping[str, Any]
@@ -63,7 +64,7 @@ class Crew:
 
     @property
     def channels(self) -> list[int]:
-        """The handles of all programs, in order: each has the lane behind the first."""
+        """The handles of all programs, in order. Each has a lane; lane 0 is reserved."""
         return sorted({handle for program in self.programs for handle in program.channels})
 
     def lanes(self, rank: int) -> tuple[int, ...]:
@@ -75,7 +76,7 @@ class Crew:
         return 1 + len(self.channels)
 
     def place(self, rank: int, board_address: int, base: int) -> Place:
-        """Of a rank, with addresses of its process."""
+        """Returns the place of a rank, with addresses of its process."""
         return Place(
             rank=rank,
             ranks=self.ranks,
@@ -90,45 +91,45 @@ class Crew:
 
     @property
     def patience(self) -> tuple[int, int]:
-        """Looks before a rank sleeps, and at which of them it yields."""
+        """Number of polls before a rank sleeps, and the interval of those at which it yields."""
         return tuning.MEETING_PATIENCE if self.ranks <= usable_cpus() else tuning.CROWDED_PATIENCE
 
 
 class Team(ABC):
-    """Ranks that meet on a board. Calls come one at a time."""
+    """Ranks that communicate by a board. Calls run one at a time."""
 
     board: Board
     own: Rank
-    """That which the calling thread runs."""
+    """The rank that the calling thread runs."""
     number = 0
-    """Of it."""
+    """Number of that rank."""
     here: Sequence[int]
     """The ranks whose arguments and results are in this process."""
     memory: Segment
     layout: Layout
     kept: Kept | None
-    """Room for results in memory that all ranks reach; None where they reach all memory."""
+    """Room for results in memory that all ranks can access; None if they can access all memory."""
     can_fetch = False
-    """Whether ranks that do not reach the caller's memory can copy from it."""
+    """Whether ranks that cannot access the caller's memory can copy from it."""
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
         self.here = range(crew.ranks)
         self.sites = [program.sites for program in crew.programs]
         self.raised: dict[int, Raised] = {}
-        """Of the call under way."""
+        """Exceptions of the current call, by rank."""
         self.broken = ""
-        """Why no further call is possible: a text, because an exception refers to who has called."""
+        """Reason why no further call is possible: a text, because an exception refers to the frames of the caller."""
         self.lock = threading.Lock()
-        """Held by who prepares and makes a call."""
+        """Held by a thread that prepares and makes a call."""
         self.held: object = None
-        """What lives as long as ranks may be in a call."""
-        self._is_under_way = False
+        """Objects that live as long as ranks may be in a call."""
+        self._in_call = False
         self._is_over = False
         self._process = os.getpid()
 
     def _make_own(self, messages: Mapping[str, int] | None = None) -> None:
-        """Load the rank of this process. `messages`: as `Rank` takes them."""
+        """Loads the rank of this process. `messages` as in `Rank`."""
         crew, address, number = self.crew, self.memory.address, self.number
         at = address + self.layout.board.offset
         library = load_code(crew.code, crew.target)
@@ -139,25 +140,27 @@ class Team(ABC):
         program = crew.programs[number]
         self.own = Rank(program, crew.target, crew.code, place, layout, *calls, self.memory, own, messages)
 
-    # ------------------------------------------------------------------ what kinds of teams differ in
+    # ------------------------------------------------------------------ differences between kinds of teams
     @abstractmethod
     def dead(self) -> Death | None:
-        """A rank that is no more."""
+        """Returns a rank that has died."""
 
     @abstractmethod
-    def hear(self) -> None:
-        """Put into `raised` what ranks have said."""
+    def receive_reports(self) -> None:
+        """Puts the reports of ranks into `raised`."""
 
     @abstractmethod
     def end(self, patiently: bool) -> None:
-        """End all ranks; `patiently`: they wait for a call. May be called again, after an interrupt for example."""
+        """Ends all ranks; `patiently`: they wait for a call. May be called again, after an interrupt for example."""
 
     # ------------------------------------------------------------------ calls
     def check(self) -> None:
         """Raises ExecutionError unless a call is possible."""
         if self._process != os.getpid():
-            raise ExecutionError("the processes belong to the process that this one was forked from: compile here")
-        if self._is_under_way and not self.broken:
+            raise ExecutionError(
+                "the processes belong to the process that this one was forked from: compile again here"
+            )
+        if self._in_call and not self.broken:
             self._break("a call was interrupted where it could not be stopped", settled=False)
         if self.broken:
             raise ExecutionError(f"its processes have ended ({self.broken}): compile the program again")
@@ -165,20 +168,20 @@ class Team(ABC):
             self._fail()
 
     def run(self, held: object) -> None:
-        """Make a call, whose arguments are in place; `held`: what ranks use in it. Raises WorkerError, after which no
-        other is possible, and what a handler of signals raises."""
+        """Runs a call, whose arguments are in place; `held` has the objects that ranks use in it. Raises WorkerError,
+        after which no other call is possible, and the exception of a signal handler."""
         self.raised.clear()
-        self.held, self._is_under_way = held, True
+        self.held, self._in_call = held, True
         try:
             self.board.call()
-            if self.dead() is not None:  # that was noticed before the call began, which forgets it
+            if self.dead() is not None:  # noticed before the call began, which resets it
                 self.own.stop_all(Status.STOPPED)
             self._run_own()
             ended = self._until_ended()
         except BaseException:  # an interrupt
             if self._stopped():
-                self.hear()  # and forget: it is not about the next call
-                self.held, self._is_under_way = None, False
+                self.receive_reports()  # and discard: it is not about the next call
+                self.held, self._in_call = None, False
             else:
                 self._break("a call was interrupted, and not all could be stopped", settled=False)
             raise
@@ -186,10 +189,10 @@ class Team(ABC):
             self._fail()
         if self.board.unread() is not None:
             self._fail()
-        self.held, self._is_under_way = None, False
+        self.held, self._in_call = None, False
 
     def close(self) -> None:
-        """End the ranks. A call that another thread is in is stopped, and raises ExecutionError."""
+        """Ends the ranks. A call that another thread is in is stopped, and raises ExecutionError."""
         if self._is_over or self._process != os.getpid():
             return
         self.broken = self.broken or "closed"
@@ -198,13 +201,13 @@ class Team(ABC):
             self.own.stop_all(Status.STOPPED)
             is_idle = self.lock.acquire(timeout=2 * GRACE_SECONDS)
         try:
-            self._finish(patiently=is_idle and not self._is_under_way)
+            self._finish(patiently=is_idle and not self._in_call)
         finally:
             if is_idle:
                 self.lock.release()
 
     def leave(self) -> None:
-        """Let all ranks leave."""
+        """Makes all ranks leave."""
         self.board.call(board.LEAVE)
 
     def _run_own(self) -> None:
@@ -222,20 +225,20 @@ class Team(ABC):
             self.raised[self.number] = raised_by(error, self.own.failed_call)
 
     def _execute(self) -> int:
-        """Run this process's rank; the status."""
+        """Runs this process's rank. Returns the status."""
         return self.own.run()
 
     def gathered(self, made: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
-        """The results of all ranks, from those of the ranks here, after a call that has ended well."""
+        """Returns the results of all ranks, from those of the ranks here, after a successful call."""
         return made
 
     def _until_ended(self) -> bool:
-        """Whether all ranks have ended the call: not when one has failed, is dead, or does not get on. The time while
-        this process was stopped itself does not count."""
+        """Whether all ranks have ended the call. False if one has failed, is dead, or makes no progress. The time
+        during which this process itself was stopped does not count."""
         ranks = range(self.crew.ranks)
         hearts, idle, before = [0], 0.0, time.monotonic()
         while not self.board.wait(LOOK_SECONDS):
-            self.hear()
+            self.receive_reports()
             left = [rank for rank in ranks if not self.board.has_ended(rank)]
             failed = any(self.board.outcome(rank).status != board.OK for rank in ranks if rank not in left)
             if failed or self.broken or self.dead() is not None:
@@ -248,33 +251,33 @@ class Team(ABC):
         return True
 
     def _stopped(self, seconds: float = GRACE_SECONDS) -> bool:
-        """Ask all ranks to stop; whether they have ended the call in time."""
+        """Asks all ranks to stop. Returns whether they have ended the call in time."""
         self.own.stop_all(Status.STOPPED)
         until = time.monotonic() + seconds
         while not self.board.wait(LOOK_SECONDS):
-            self.hear()
+            self.receive_reports()
             if self.dead() is not None or time.monotonic() > until:
                 return False
         return self.dead() is None
 
     def _fail(self) -> NoReturn:
-        """End all ranks, and say why the call failed. One that does not get on is given little time to."""
+        """Ends all ranks, and raises the reason of the failure. A rank without progress gets little time to end."""
         statuses = {outcome.status for outcome in self._outcomes() if outcome is not None}
         is_lost = board.TIMED_OUT in statuses or not statuses - {board.OK}
         settled = self._stopped(WITNESS_SECONDS if is_lost else GRACE_SECONDS)
-        self.hear()
+        self.receive_reports()
         error = self._why(self._outcomes(), self.board.unread() if settled else None)
         self.raised.clear()
         self._break(str(error).partition("\n")[0], settled)
         raise error
 
     def _outcomes(self) -> list[Outcome | None]:
-        """How ranks have ended the call; None: not yet."""
+        """Returns the outcomes of ranks; None for those that have not ended the call."""
         ranks = range(self.crew.ranks)
         return [self.board.outcome(rank) if self.board.has_ended(rank) else None for rank in ranks]
 
     def _why(self, outcomes: Sequence[Outcome | None], unread: Unread | None) -> BaseException:
-        """What the call failed of."""
+        """Returns the reason why the call failed."""
         if self.broken:
             return ExecutionError("the executable was closed during the call")
         programs = self.crew.programs
@@ -291,7 +294,7 @@ class Team(ABC):
         return failure_of(outcomes, self.sites, self.crew.time_out)
 
     def _break(self, why: str, settled: bool) -> None:
-        """There will be no other call."""
+        """Prevents further calls."""
         self.broken = self.broken or why
         self._finish(patiently=settled)
 

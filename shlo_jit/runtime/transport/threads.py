@@ -15,10 +15,10 @@ from shlo_jit.runtime.transport.team import END_SECONDS, Crew, Team
 
 
 class Threads(Team):
-    """The caller's thread and others, started anew and ended with the team."""
+    """The caller's thread and others, which are started for the team and end with it."""
 
     def __init__(self, crew: Crew) -> None:
-        """Raises MemoryError, and ExecutionError when a custom call is not registered or a thread cannot start."""
+        """Raises MemoryError, and ExecutionError if a custom call is not registered or a thread cannot start."""
         super().__init__(crew)
         self.layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
@@ -54,11 +54,11 @@ class Threads(Team):
         ended = (n for n, thread in enumerate(self._threads, 1) if not thread.is_alive())
         return next((Death(n, f"the thread of rank {n} has ended") for n in ended), None)
 
-    def hear(self) -> None:
+    def receive_reports(self) -> None:
         pass
 
     def end(self, patiently: bool) -> None:
-        """A thread in a custom call cannot be ended: it leaves when that has come back."""
+        """Ends the threads. A thread in a custom call cannot be ended: it leaves when the call returns."""
         self.leave()
         deadline = time.monotonic() + (END_SECONDS if patiently else 0.1)
         for thread in self._threads:
@@ -66,7 +66,7 @@ class Threads(Team):
 
 
 def _serve(team: Threads, rank: Rank, number: int) -> None:
-    """`team` is alive, and with it the memory of a call, as long as the thread."""
+    """Serves calls of a rank. `team`, and with it the memory of a call, lives as long as the thread."""
     while True:
         status = rank.serve()
         if status == 0:

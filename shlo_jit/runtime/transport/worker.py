@@ -1,4 +1,4 @@
-"""The life of a worker process: it is told what to load, runs it at every call, and ends with the process it is of."""
+"""Life of a worker process: it receives its task, runs the program at every call, and exits with its parent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from shlo_jit.runtime.transport.errors import raised_by
 
 
 def main(line: Connection, queues: Connection, rank: int) -> None:
-    """Of the process with that rank."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that calls decides what an interrupt means
+    """Runs the process of that rank."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the calling process decides how to handle an interrupt
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    for stream in (sys.stdout, sys.stderr):  # what custom calls print is there even if this process is ended
+    for stream in (sys.stdout, sys.stderr):  # so that output of custom calls is visible even if this process is killed
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -33,7 +33,7 @@ def main(line: Connection, queues: Connection, rank: int) -> None:
     except (EOFError, OSError):
         return
     except BaseException as error:
-        _say(line, error)
+        _report(line, error)
         return
     line.send(serving.can_fetch(*work.probe))
     while True:
@@ -41,7 +41,7 @@ def main(line: Connection, queues: Connection, rank: int) -> None:
         if status == 0:
             return
         if status == CALL_FAILED:
-            _say(line, serving.failure(status), serving.failed_call)
+            _report(line, serving.failure(status), serving.failed_call)
         serving.end_call(status)
 
 
@@ -51,7 +51,7 @@ CALL_FAILED = 1
 def _load(work: Any, fds: list[int], queues: Connection) -> Any:
     from shlo_jit.codegen.objects import read_program
     from shlo_jit.runtime import routines
-    from shlo_jit.runtime.transport.lines import DistantHost
+    from shlo_jit.runtime.transport.lines import RemoteHost
     from shlo_jit.runtime.transport.rank import Rank
     from shlo_jit.runtime.transport.shared import Segment
 
@@ -63,18 +63,18 @@ def _load(work: Any, fds: list[int], queues: Connection) -> Any:
         routines.adopt(routine, work.target)
     place = work.place._replace(board=memory.address + work.place.board, base=memory.address)
     calls = pickle.loads(work.custom_calls)  # written by the process that started this one
-    host = DistantHost(queues)
+    host = RemoteHost(queues)
     return Rank(compiled, work.target, work.code, place, work.layout, calls, host, (memory, constants))
 
 
-def _say(line: Connection, error: BaseException, call: int = board.NONE) -> None:
-    """Send what was raised here, in a custom call with that number."""
+def _report(line: Connection, error: BaseException, call: int = board.NONE) -> None:
+    """Sends an exception of this process, raised in a custom call with that number."""
     with contextlib.suppress(OSError):
         line.send(raised_by(error, call, is_own=False))
 
 
 def _end_with_parent() -> None:
-    """Whatever becomes of the process that started this one, this one ends with it."""
+    """Exits when the process that started this one ends, however it does."""
     parent = parent_process()
     assert parent is not None
     while not wait([parent.sentinel], 1.0) and os.getppid() == parent.pid:  # its children have the sentinel too

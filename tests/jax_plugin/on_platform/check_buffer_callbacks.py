@@ -1,4 +1,4 @@
-"""Functions of Python's that write results where the program wants them."""
+"""Python functions that write results into the program's memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_a_function_is_called_with(dtype: str, shape: tuple[int, ...]) -> N
         seen.append(1)
 
     np.testing.assert_array_equal(np.asarray(jax.jit(partial(doubled, function=copy))(x)), x)
-    assert len(seen) == (1 if x.size else 0)  # what has no elements is there already
+    assert len(seen) == (1 if x.size else 0)  # a result without elements needs no call
 
 
 def test_dlpack() -> None:

@@ -1,4 +1,4 @@
-"""Functions of Python's that programs call."""
+"""Python functions that programs call."""
 
 from __future__ import annotations
 

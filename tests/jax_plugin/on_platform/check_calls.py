@@ -168,8 +168,8 @@ def test_dlpack() -> None:
         np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array, copy=True)), array)
 
 
-def test_memory_of_others_that_lies_oddly() -> None:
-    """What is not at a multiple of an element's size is copied, or refused where that is not wanted."""
+def test_misaligned_memory_of_others() -> None:
+    """Memory that is not aligned to the element size is copied, or refused if a copy is not permitted."""
     room = np.zeros(128, np.uint8)
     for dtype, off in ((np.float32, 1), (np.float32, 2), (np.float32, 4), (np.complex64, 4), (np.complex64, 8)):
         start = -room.ctypes.data % 64 + off
@@ -195,7 +195,7 @@ def test_arrays_lie_row_major() -> None:
 
 
 def test_layouts_are_not_read_from_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX wants them after each compilation; making HLO of the program takes longer than compiling a small one."""
+    """JAX requests them after each compilation; making HLO of the program takes longer than compiling a small one."""
     from shlo_jit.pjrt.compilation import Source
 
     executable = jax.jit(lambda v: v * 3).lower(jnp.ones(5)).compile().runtime_executable()

@@ -1,4 +1,4 @@
-"""What is known of programs of every kind before they run: their costs and their texts."""
+"""Properties of programs of every kind before they run: their costs and their texts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_costs_and_text(case: str) -> None:
 
 
 def test_a_handler_of_the_user() -> None:
-    handler = xla_client.custom_call_targets("Host")["lapack_sgetrf_ffi"]  # some handler
+    handler = xla_client.custom_call_targets("Host")["lapack_sgetrf_ffi"]  # any handler
     jax.ffi.register_ffi_target("factors", handler["execute"], platform="cpu")
     types = [jax.ShapeDtypeStruct(*t) for t in (((N, N), jnp.float32), ((N,), jnp.int32), ((), jnp.int32))]
     call = jax.ffi.ffi_call("factors", types)

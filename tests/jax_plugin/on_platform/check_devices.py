@@ -77,7 +77,7 @@ def test_donated_parts_are_gone() -> None:
     assert x.is_deleted()
 
 
-def test_a_result_that_is_not_said_is_cut_as_the_argument() -> None:
+def test_a_result_without_sharding_is_split_as_the_argument() -> None:
     x = sharded(np.arange(64, dtype=np.float32).reshape(8, 8), P("x", "y"))
     assert jax.jit(lambda a: jnp.tanh(a).T)(x).sharding.spec == P("y", "x")
     assert x[:, 3].sharding.shard_shape((8,)) == (4,)
@@ -111,7 +111,7 @@ def test_an_exception_of_the_one_who_inspects_is_the_compilations() -> None:
 
 
 def parts_of(a: jax.Array) -> jax.Array:
-    """A computation on parts, which makes every device run the whole program."""
+    """Runs a computation on parts, which makes every device run the whole program."""
     return jax.shard_map(lambda p: p + jax.lax.psum(p * 0, "x"), mesh=MESH, in_specs=P("x"), out_specs=P("x"))(a)
 
 
@@ -147,11 +147,11 @@ def test_a_callback_may_see_the_part_of_each_device(has_parts: bool, turns: int)
         if has_parts:
             a = parts_of(a)
 
-        def turn(i: jax.Array, b: jax.Array) -> jax.Array:
+        def step(i: jax.Array, b: jax.Array) -> jax.Array:
             jax.debug.callback(lambda v: seen.append(np.asarray(v)), b * 2, partitioned=True)
             return b
 
-        return jax.lax.fori_loop(0, turns, turn, a)
+        return jax.lax.fori_loop(0, turns, step, a)
 
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
     jax.block_until_ready(jax.jit(f)(sharded(x, P("x"))))
@@ -179,7 +179,7 @@ def test_a_callback_has_no_mesh_of_its_callers() -> None:
     mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
 
     def add(part: jax.Array) -> jax.Array:
-        return jnp.asarray(part) + 1  # on one device, which a mesh that is set would not allow
+        return jnp.asarray(part) + 1  # on one device, which a global mesh would not permit
 
     with jax.set_mesh(mesh):
         f = jax.shard_map(

@@ -1,4 +1,4 @@
-"""What goes wrong while programs run: functions that raise, at every place they may be called from; the next call works."""
+"""Failures while programs run: functions that raise, at every place they may be called from. The next call works."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ NOT_THERE = {(ordered, in_shards), (ordered_debug, in_shards)}
 @pytest.mark.parametrize("place", PLACES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda f: f.__name__)
 def test_a_function_that_raises(kind: Any, place: Any) -> None:
-    """The call, or the wait for effects, raises with the text; when it raises no longer, the same program works."""
+    """The call, or the wait for effects, raises with the text; when the function no longer raises, the same program
+    works."""
     if (kind, place) in NOT_THERE:
         pytest.skip("JAX orders no effects on several devices")
     raises = True
@@ -100,7 +101,7 @@ def test_a_function_that_gives_something_else(result: Any, place: Any) -> None:
 
 @pytest.mark.parametrize("place", (plain, in_scan, in_shards), ids=lambda f: f.__name__)
 def test_a_function_that_calls_jax(place: Any) -> None:
-    """The program that it is called by runs on; it uses the same device, and another one."""
+    """The calling program continues. The function uses the same device, and another one."""
     inner = jax.jit(lambda x: (x @ x.T).sum() * 0)
     other = jax.devices()[1]
 
@@ -128,7 +129,7 @@ def test_a_function_that_calls_the_program_it_is_called_by() -> None:
 
 
 def test_a_function_that_calls_the_program_of_several_devices_it_is_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That can't be, as its devices are busy: an error, after a while. The program works afterwards."""
+    """This is impossible, as its devices are busy: it raises an error after a while. The program works afterwards."""
     monkeypatch.setattr("shlo_jit.pjrt.several.NESTED_SECONDS", 0.5)
     nested = True
 
@@ -188,7 +189,7 @@ def test_calls_of_one_program_in_several_threads() -> None:
 
 
 def test_arrays_that_others_delete() -> None:
-    """Whoever uses an array that another thread deletes has its values, or is told that it is deleted."""
+    """A thread that uses an array which another thread deletes sees its values, or an error that it is deleted."""
     f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2, donate_argnums=0)
     deleted = 0
 

@@ -1,4 +1,4 @@
-"""What JAX has words for that are meant for XLA's partitioner, or for devices where an array may lie in many ways."""
+"""JAX features for XLA's partitioner, or for devices with several layouts of an array."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_function_with_its_own_partitioning(spec: P) -> None:
 
 
 def test_layouts() -> None:
-    """Arrays are row-major; a program that wants another layout is refused."""
+    """Arrays are row-major; a program that requests another layout is refused."""
     home = SingleDeviceSharding(jax.devices()[0])
     usual, other = Format(Layout((0, 1)), home), Format(Layout((1, 0)), home)
     f = jax.jit(lambda x: x + 1, in_shardings=usual, out_shardings=usual)

@@ -1,4 +1,4 @@
-"""Programs of several replicas. JAX itself makes none, but its client takes them."""
+"""Programs of several replicas. JAX itself creates none, but its client accepts them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OPS = {
 
 
 def compiled(op: str, type: str, devices: Sequence[Sequence[int]], **counts: int) -> Any:
-    """A program for devices, by replica and partition."""
+    """Compiles a program for devices, by replica and partition."""
     options = xla_client.CompileOptions()
     grid = np.array(devices)
     options.num_replicas = counts.get("replicas", grid.shape[0])
@@ -76,7 +76,7 @@ def compiled(op: str, type: str, devices: Sequence[Sequence[int]], **counts: int
 
 
 def given(program: Any, rows: Sequence[np.ndarray], devices: Sequence[Any] | None = None) -> list[Any]:
-    """What a program gives on each of its devices."""
+    """Returns a program's results on each of its devices."""
     devices = program.local_devices() if devices is None else devices
     assert devices
     sharding = NamedSharding(Mesh(np.array(devices), "r"), P("r"))

@@ -1,4 +1,4 @@
-"""Values of which devices have summands: `unreduced` in a PartitionSpec, and `reduced`, which gradients of it are."""
+"""Values of which devices have summands: `unreduced` in a PartitionSpec, and `reduced`, which their gradients are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mesh():
 
 
 def summed(array: jax.Array) -> np.ndarray:
-    """What the devices' parts add up to."""
+    """Returns the sum of the devices' parts."""
     spec, total = array.sharding.spec, np.zeros(array.shape, array.dtype)
     replicas = 4 // 2 ** len({*spec.partitions, *spec.unreduced} - {None})
     places = NamedSharding(MESH, P(*spec.partitions)).devices_indices_map(array.shape)
@@ -68,7 +68,7 @@ def test_products_of_parts() -> None:
 
 
 def test_between_computations_on_parts() -> None:
-    """Summands go from one to the next as they are, and are added up where a value is wanted."""
+    """Summands are passed on as they are, and added up where the value is needed."""
     double = jax.shard_map(lambda v: v, in_specs=P(unreduced={"x"}), out_specs=P(unreduced={"x"}))
     total = jax.shard_map(lambda v: jax.lax.psum(v, "x"), in_specs=P(unreduced={"x"}), out_specs=P())
     scatter = jax.shard_map(
@@ -89,7 +89,7 @@ def test_between_computations_on_parts() -> None:
 
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_gradients(is_compiled: bool) -> None:
-    """The gradient of a value that every device has is, along that axis, one of summands."""
+    """The gradient of a value that every device has is a value of summands along that axis."""
 
     @partial(jax.shard_map, in_specs=(P("x", None), P(reduced={"x"})), out_specs=P())
     def loss(x: jax.Array, w: jax.Array) -> jax.Array:

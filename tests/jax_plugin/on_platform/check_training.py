@@ -1,4 +1,4 @@
-"""Loops that train small models, on the platform and on XLA's CPU: from the same state both see the same losses."""
+"""Loops that train small models, on the platform and on XLA's CPU: from the same state, both have the same losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def losses(step: Callable[[Any, Any], Any], state: Any, batches: list[Batch], platform: str) -> list[float]:
-    """Of a loop whose state is donated from step to step."""
+    """Returns the losses of a loop whose state is donated from step to step."""
     device = jax.devices(platform)[0]
     assert ("shlo_jit" in device.client.platform_version) == (platform == "shlo")
     state = jax.device_put(jax.tree.map(np.array, state), device)

@@ -1,4 +1,5 @@
-"""What JAX's first pages show: transformations, trees, control flow, own derivatives, random numbers, callbacks."""
+"""Contents of JAX's first pages: transformations, trees, control flow, custom derivatives, random numbers,
+callbacks."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Array = jax.Array
 
 
 def quickstart() -> Any:
-    """jit, grad, vmap and their compositions."""
+    """Runs jit, grad, vmap and their compositions."""
 
     @jax.jit
     def activation(x: Array) -> Array:
@@ -37,7 +38,7 @@ def quickstart() -> Any:
 
 
 def forward_and_reverse() -> Any:
-    """jvp, vjp, Hessian-vector products, and linearize."""
+    """Runs jvp, vjp, Hessian-vector products, and linearize."""
 
     def f(w: Array, x: Array) -> Array:
         return jnp.tanh(x @ w).sum(axis=-1)
@@ -65,7 +66,7 @@ class _Point(NamedTuple):
 
 
 def trees() -> Any:
-    """Own nodes, maps with paths, transposition and ravelling."""
+    """Runs custom nodes, maps with paths, transposition and ravelling."""
     tree = {"a": [jnp.arange(3.0), _Point(jnp.ones(2), None)], "b": _Scaler(jnp.array(2.0), jnp.arange(2.0), "s")}
     doubled = jax.jit(lambda t: jax.tree.map(lambda v: 2 * v, t))(tree)
     grads = jax.grad(lambda t: sum(jnp.sum(v**2) for v in jax.tree.leaves(t)))(tree)
@@ -77,7 +78,7 @@ def trees() -> Any:
 
 
 def control_flow() -> Any:
-    """cond, switch, while_loop, fori_loop and scan, and derivatives of those that have them."""
+    """Runs cond, switch, while_loop, fori_loop and scan, and derivatives of those that have them."""
 
     @jax.jit
     def collatz(n: Array) -> Array:
@@ -113,7 +114,7 @@ def control_flow() -> Any:
 
 
 def recurrent_scan() -> Any:
-    """A GRU over a batch of sequences, as a scan, with the gradient of its loss."""
+    """Runs a GRU over a batch of sequences, as a scan, with the gradient of its loss."""
 
     def cell(params: dict[str, Array], h: Array, x: Array) -> tuple[Array, Array]:
         both = jnp.concatenate([h, x], axis=-1)
@@ -133,7 +134,8 @@ def recurrent_scan() -> Any:
 
 
 def own_derivatives() -> Any:
-    """custom_jvp for a stable derivative, custom_vjp to clip gradients, and a fixed point by the implicit function."""
+    """Runs custom_jvp for a stable derivative, custom_vjp to clip gradients, and a fixed point by the implicit
+    function."""
 
     @jax.custom_jvp
     def softplus(x: Array) -> Array:
@@ -183,7 +185,7 @@ def own_derivatives() -> Any:
 
 
 def where_and_gradients() -> Any:
-    """A branch that is not taken must not make the gradient nan where the argument was made safe."""
+    """A branch that is not taken must not make the gradient nan if the argument was made safe."""
 
     def unsafe(x: Array) -> Array:
         return jnp.where(x > 0, jnp.sqrt(x), 0.0)
@@ -209,7 +211,7 @@ def per_example_gradients() -> Any:
 
 
 def rematerialised() -> Any:
-    """jax.checkpoint with policies, in a scan too."""
+    """Runs jax.checkpoint with policies, also in a scan."""
 
     def layer(x: Array, w: Array) -> Array:
         return jnp.sin(jnp.sin(x @ w))
@@ -226,7 +228,7 @@ def rematerialised() -> Any:
 
 
 def random_numbers() -> Any:
-    """Streams of keys and every distribution of some pages; bits are the same whoever computes them."""
+    """Runs streams of keys and every distribution of some pages; bits are the same on all platforms."""
     key = jax.random.key(42)
     a, b, *more = jax.random.split(key, 12)
     draws = jax.vmap(lambda k: jax.random.uniform(k, (3,)))(jax.random.split(a, 4))
@@ -266,7 +268,8 @@ def random_gradient() -> Any:
 
 
 def called_back() -> Any:
-    """pure_callback of a NumPy function with an own derivative, under jit and vmap; debug.print and debug.callback."""
+    """Runs pure_callback of a NumPy function with a custom derivative, under jit and vmap; debug.print and
+    debug.callback."""
     seen: list[float] = []
 
     @jax.custom_jvp
@@ -293,7 +296,7 @@ def called_back() -> Any:
 
 
 def exported() -> Any:
-    """jax.export: a program with an unknown batch, as bytes and back, with its derivative."""
+    """Runs jax.export: a program with an unknown batch, to bytes and back, with its derivative."""
 
     def f(w: Array, x: Array) -> Array:
         return jax.nn.softmax(jnp.tanh(x @ w), axis=-1)
@@ -308,7 +311,7 @@ def exported() -> Any:
 
 
 def indexed_updates() -> Any:
-    """`.at`, gathers with modes, dynamic slices, and their gradients."""
+    """Runs `.at`, gathers with modes, dynamic slices, and their gradients."""
     x = jnp.arange(24.0).reshape(4, 6)
     i = jnp.array([3, 0, 3, 9])
     return (
@@ -329,7 +332,7 @@ def indexed_updates() -> Any:
 
 
 def stateful() -> Any:
-    """State passed in and out, and a mutable array."""
+    """Passes state in and out, and uses a mutable array."""
 
     @jax.jit
     def step(state: tuple[Array, Array], x: Array) -> tuple[tuple[Array, Array], Array]:

@@ -21,7 +21,7 @@ def _well_conditioned(n: int, seed: int = 0) -> Array:
 
 
 def factorizations() -> Any:
-    """What a factorization is unique up to is taken out before results are compared."""
+    """Ambiguities of factorizations are removed before results are compared."""
     a = _well_conditioned(12)
     symmetric = a + a.T
     positive = a @ a.T / 12
@@ -97,7 +97,7 @@ def transforms() -> Any:
 
 
 def convolutions() -> Any:
-    """The kinds of convolution there are: one line, pictures, strides, holes, transposed, groups, volumes."""
+    """Runs all kinds of convolutions: 1-D, images, strides, dilation, transposed, groups, volumes."""
     line = jax.random.normal(jax.random.key(0), (50,))
     picture = jax.random.uniform(jax.random.key(1), (2, 24, 20, 3))
     kernel = jax.random.normal(jax.random.key(2), (3, 3, 3, 8)) / 5
@@ -139,7 +139,7 @@ def convolutions() -> Any:
 
 
 def sparse_matrices() -> Any:
-    """BCOO and BCSR, `sparsify`, and the gradient of a sparse regression."""
+    """Runs BCOO and BCSR, `sparsify`, and the gradient of a sparse regression."""
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((30, 20)) < 0.2, rng.standard_normal((30, 20)), 0).astype(np.float32)
     m = sparse.BCOO.fromdense(dense)
@@ -168,7 +168,7 @@ def sparse_matrices() -> Any:
 
 
 def orbits() -> Any:
-    """odeint over adaptive steps, and its adjoint."""
+    """Runs odeint over adaptive steps, and its adjoint."""
 
     def pull(state: Array, t: Array, strength: Array) -> Array:
         place, speed = state[:2], state[2:]

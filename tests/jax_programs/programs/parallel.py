@@ -30,7 +30,7 @@ def sharded_products() -> Any:
 
 
 def products_by_parts() -> Any:
-    """A matrix product whose parts are gathered, summed, or passed round a ring, with the derivative of each."""
+    """A matrix product whose parts are gathered, summed, or passed around a ring, with the derivative of each."""
     mesh = _mesh(4, names=("i",))
     lhs = jnp.arange(128.0).reshape(8, 16) / 100
     rhs = jnp.cos(jnp.arange(64.0)).reshape(16, 4)
@@ -81,7 +81,7 @@ def exchanges() -> Any:
 
 
 def explicit_axes() -> Any:
-    """Types that say how values are cut."""
+    """Types that describe how values are split."""
     mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Explicit))
     with jax.set_mesh(mesh):
         a = jax.device_put(np.arange(32.0, dtype=np.float32).reshape(8, 4), P("x", "y"))
@@ -97,7 +97,8 @@ def explicit_axes() -> Any:
 
 
 def training_in_parts() -> Any:
-    """One network three ways: batch cut by the compiler, batch cut by hand, and layers cut over devices."""
+    """Trains one network in three ways: batch split by the compiler, batch split by hand, and layers split over
+    devices."""
     sizes = [16, 32, 8]
     keys = jax.random.split(jax.random.key(0), 3)
     params = [jax.random.normal(k, (m, n)) / m**0.5 for k, m, n in zip(keys, sizes, sizes[1:], strict=False)]
@@ -143,7 +144,7 @@ def random_numbers_in_parts() -> Any:
 
 
 def local_arrays() -> Any:
-    """Arrays made of parts, and callbacks that see them."""
+    """Arrays assembled from parts, and callbacks that read them."""
     mesh = _mesh(2, 2)
     host = np.arange(48.0, dtype=np.float32).reshape(8, 6)
     sharding = NamedSharding(mesh, P("x", "y"))

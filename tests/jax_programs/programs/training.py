@@ -12,7 +12,7 @@ Array = jax.Array
 
 
 def _digits(count: int = 64) -> tuple[Array, Array]:
-    """Pictures of ten kinds: a pattern each, with noise."""
+    """Returns pictures of ten kinds: a pattern each, with noise."""
     patterns = jax.random.normal(jax.random.key(11), (10, 8, 8))
     labels = jnp.arange(count) % 10
     return patterns[labels] + 0.3 * jax.random.normal(jax.random.key(12), (count, 8, 8)), labels

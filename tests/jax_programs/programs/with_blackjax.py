@@ -1,4 +1,4 @@
-"""BlackJAX: samplers of several kinds, with their adaptation, in 64 bits so that short chains go one way."""
+"""BlackJAX: samplers of several kinds, with their adaptation, in 64 bits so that short chains take the same path."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import optimistix as optx
 
 Array = jax.Array
 jax.config.update("jax_enable_x64", True)
-"""Steps are chosen by comparing an error with a bound: with 64 bits, rounding does not change how many there are."""
+"""Steps are chosen by comparing an error with a bound: with 64 bits, rounding does not change their number."""
 
 
 def _hunters(t: Any, y: Any, args: Any) -> Any:
@@ -36,7 +36,7 @@ def adaptive_steps() -> Any:
 
 
 def adjoints() -> Any:
-    """The gradient by recursive checkpoints, by the backward equation, and forwards."""
+    """Computes the gradient by recursive checkpoints, by the backward equation, and forwards."""
     target = jnp.array([3.0, 1.0])
 
     def loss(args: Any, adjoint: Any) -> Array:
@@ -99,8 +99,8 @@ def events_and_noise() -> Any:
 
 
 def interpolated_controls() -> Any:
-    """A neural controlled equation by hand: a spline through data drives a small network. Steps are of one
-    length: where the spline has bends, which step is refused hangs on roundings."""
+    """A neural controlled equation by hand: a spline through data drives a small network. Steps have one length: at the
+    knots of the spline, rounding decides which adaptive step is rejected."""
     ts = jnp.linspace(0, 1, 10)
     ys = jnp.stack([jnp.sin(5 * ts), ts], -1)
     spline = diffrax.CubicInterpolation(ts, diffrax.backward_hermite_coefficients(ts, ys))

@@ -12,7 +12,7 @@ from numpyro.infer import HMC, MCMC, NUTS, SVI, Predictive, Trace_ELBO, autoguid
 
 Array = jax.Array
 jax.config.update("jax_enable_x64", True)
-"""A sampler decides by comparing: with 64 bits, rounding does not change which way short chains go."""
+"""A sampler decides by comparing: with 64 bits, rounding does not change the path of short chains."""
 
 
 def _eight_schools(sigma: Array, y: Any = None) -> None:
@@ -71,7 +71,7 @@ def mixture_summed_out() -> Any:
 
 
 def variational() -> Any:
-    """Steps of Adam on the evidence bound, of a diagonal and of a multivariate normal guide."""
+    """Runs steps of Adam on the evidence bound, with a diagonal and a multivariate normal guide."""
     results = []
     for kind in (autoguide.AutoNormal, autoguide.AutoMultivariateNormal, autoguide.AutoLaplaceApproximation):
         guide = kind(_eight_schools)
