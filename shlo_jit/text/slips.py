@@ -1,7 +1,7 @@
-"""Hints for typical slips of syntax: what to write at a place where the parser could not go on.
+"""Hints for typical syntax mistakes: what to write where the parser could not continue.
 
-The parser says what it expected and what it found; a row of `RULES` says what somebody probably meant who wrote that.
-Nothing here is imported before a text has been refused.
+The parser says what it expected and what it found. A row of `RULES` recognizes what the author probably meant.
+This module is imported only after a text has been rejected.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from shlo_jit.text.meant_types import ARRAY_TYPE, type_hint
 
 
 class Slip(NamedTuple):
-    """The place where the parser stopped, as rules look at it."""
+    """The context of a syntax error, as seen by the rules."""
 
     expected: str
     token: str
-    """What was found; of an invalid character, that."""
+    """The token that was found, or the invalid character."""
     line: str
-    """The line of the token, up to the token."""
+    """The text of the token's line before the token."""
     rest: str
     """The text from the token on."""
     is_next_line: bool
-    """Whether the token is on a later line than what is missing."""
+    """Whether the token is on a later line than the missing text."""
 
     @property
     def wants_op(self) -> bool:
@@ -45,7 +45,7 @@ class Hint(NamedTuple):
 
 
 def slip_of(text: str, refusal: SyntaxRefusal) -> Hint:
-    """The code and the hint for a refusal; the hint is empty where nothing is known."""
+    """Returns the code and the hint for a refusal; the hint is empty if no rule applies."""
     if refusal.hint:
         return Hint(refusal.code, refusal.hint)
     rest = text[refusal.found :]
@@ -84,7 +84,7 @@ _CHARACTERS = {
     "→": "write the arrow as ->",
     "×": "write the letter x between extents: tensor<2x3xf32>",
     "$": "names of values begin with %",
-    ";": "ops end with their lines: leave the ';' out",
+    ";": "ops end with their lines: remove the ';'",
 }
 
 
@@ -94,7 +94,7 @@ def _character(s: Slip) -> Hint | None:
     if s.token in _CHARACTERS:
         return Hint("syntax.character", _CHARACTERS[s.token])
     if len(s.token) == 1 and not s.token.isascii() and (s.token.isspace() or s.token == "\ufeff"):
-        return Hint("syntax.character", f"U+{ord(s.token):04X} is no blank: write an ordinary one")
+        return Hint("syntax.character", f"replace the character U+{ord(s.token):04X} by an ordinary blank")
     return None
 
 
@@ -130,7 +130,7 @@ def _operation(s: Slip) -> Hint | None:
     if not s.is_word:
         return None
     if s.token in ("ENTRY", "ROOT", "HloModule"):
-        return Hint("file.hlo_text", "this looks like HLO: give the StableHLO that it was made from")
+        return Hint("file.hlo_text", "this looks like HLO: pass the StableHLO program that it was compiled from")
     name = s.token.rstrip(".")
     foreign = dialect_hint(name)
     if foreign and name.partition(".")[0] not in ("stablehlo", "chlo"):
@@ -160,7 +160,7 @@ def _missing_type(s: Slip) -> Hint | None:
 
 
 def _other_type(s: Slip) -> Hint | None:
-    """Types as HLO, NumPy and Python write them."""
+    """Recognizes types in the notations of HLO, NumPy and Python."""
     if s.expected in ("')' or ','", "'}' or an operation", "'<' in tensor type") or s.wants_op:
         near = s.line[-40:] + s.rest
         for m in ARRAY_TYPE.finditer(near[:120]):
@@ -186,7 +186,7 @@ def _operand(s: Slip) -> Hint | None:
     if s.is_word:
         return Hint("syntax.value_name", f"names of values begin with %: write %{s.token}")
     if re.match(r"[-+.\d]", s.token):
-        return Hint("syntax.operand", "operands are values: make one of the number with stablehlo.constant dense<...>")
+        return Hint("syntax.operand", "operands are values: define one with stablehlo.constant dense<...>")
     return None
 
 
@@ -230,4 +230,4 @@ def _end_of_text(s: Slip) -> Hint | None:
 RULES: tuple[Callable[[Slip], Hint | None], ...] = (
     _word, _function, _result_name, _missing_type, _other_type, _character, _operation, _operand, _clause, _end_of_text,
 )  # fmt: skip
-"""The first that knows something says it."""
+"""Rules in order of priority: the first that applies gives the hint."""

@@ -53,7 +53,7 @@ def test_what_is_small_enough_compiles() -> None:
 @pytest.mark.parametrize("depth", [17, 60, 1000])
 def test_tuples_that_are_too_large_are_refused_at_once(depth: int) -> None:
     start = time.process_time()
-    with pytest.raises(shlo_jit.ParseError, match=r"alias '!t17' has 262,143 parts when it is written out") as refused:
+    with pytest.raises(shlo_jit.ParseError, match=r"alias '!t17' has 262,143 parts") as refused:
         shlo_jit.compile(tuples(depth), cache=False)
     assert refused.value.line == 18
     assert [d.line for d in shlo_jit.verify(tuples(depth))] == [18]
@@ -63,7 +63,7 @@ def test_tuples_that_are_too_large_are_refused_at_once(depth: int) -> None:
 @pytest.mark.parametrize("kind", ALIASES)
 def test_every_kind_of_alias(kind: str) -> None:
     start = time.process_time()
-    with pytest.raises(shlo_jit.ParseError, match=r"parts when it is written out, at most 131,072 may be"):
+    with pytest.raises(shlo_jit.ParseError, match=r"parts when written out, at most 131,072 are allowed"):
         shlo_jit.parse(aliased(ALIASES[kind], 60))
     shlo_jit.parse(aliased(ALIASES[kind], 10))
     assert time.process_time() - start < SECONDS
