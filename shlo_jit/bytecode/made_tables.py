@@ -1,4 +1,4 @@
-"""The types and attributes of a file that is written: each gets its number when it is first used."""
+"""Tables of a file that is written: types and attributes are numbered on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shlo_jit.ir.types import DTYPES, ScalarType, TokenType, Type, tensor
 
 
 class Numbers:
-    """Of what is equal, one number."""
+    """Assigns consecutive numbers to values; equal values have the same number."""
 
     def __init__(self) -> None:
         self.known: dict[Any, int] = {}
@@ -38,7 +38,7 @@ class Made:
         self.strings = Numbers()
         self.dialects = Numbers()
         self.attributes, self.types = Numbers(), Numbers()
-        """Dialect, bytes, and whether these are encoded or text."""
+        """Entries: dialect, bytes, and whether these are encoded (otherwise they are text)."""
         self.builtin = Namespace(self, BUILTIN, builtin_kinds.name_of_kind)
         self.sdy = Namespace(self, sdy_kinds.SDY, sdy_kinds.name_of_kind)
         self.vhlo = Namespace(self, vhlo_kinds.VHLO, vhlo_kinds.name_of_kind_in_vhlo)
@@ -46,10 +46,10 @@ class Made:
         self.aliases = locations
         self.places: dict[str, int] = {}
         self.following: set[str] = set()
-        """Aliases that are being followed: one that leads to itself is unknown."""
+        """Aliases that are being resolved; a cyclic one becomes an unknown location."""
 
     def place(self, location: Any) -> int:
-        """The number of an op's location; one that is none, or cannot be read, is unknown."""
+        """Returns the number of an op's location; the unknown location if it is missing or cannot be parsed."""
         text = location.text if isinstance(location, OpaqueAttr) else ""
         number = self.places.get(text)
         if number is None:
@@ -64,7 +64,7 @@ class Made:
             return UNKNOWN
 
     def location(self, value: Location | str) -> int:
-        """The number of a location that another one is made of."""
+        """Returns the number of a location that is part of another one."""
         if isinstance(value, Location):
             return self.builtin.attribute(value)
         name = value.removeprefix("#")
@@ -77,14 +77,14 @@ class Made:
 
 
 class Namespace:
-    """Values as a dialect has them: `Made` of the fields."""
+    """Encodes values with the kinds of one dialect; implements `fields.Made`."""
 
     def __init__(self, made: Made, dialect: Dialect, name_of: Callable[[Any], str]):
         self.made, self.dialect, self.name_of = made, dialect, name_of
         self.attribute_kinds = {kind.name: kind for kind in dialect.attributes.values()}
         self.type_kinds = {kind.name: kind for kind in dialect.types.values()}
         self.seen: dict[int, tuple[Any, int]] = {}
-        """By identity: the value, and its number."""
+        """Id of a value -> the value and its number."""
 
     def string(self, value: str) -> int:
         return self.made.strings(value)
@@ -93,7 +93,7 @@ class Namespace:
         return self.made.location(value)
 
     def attribute(self, value: Any) -> int:
-        """The number of an attribute. Raises Unsayable."""
+        """Returns the number of an attribute. Raises Unsayable."""
         found = self.seen.get(id(value))
         if found is not None:
             return found[1]
@@ -113,7 +113,7 @@ class Namespace:
         return made.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
 
     def _owner(self, value: Any) -> Namespace:
-        """The dialect that has an attribute."""
+        """Returns the namespace of the dialect that encodes an attribute."""
         made = self.made
         is_bounds = isinstance(value, OpaqueAttr) and value.text.startswith(vhlo_kinds.BOUNDS)
         if isinstance(value, OpaqueAttr) and not is_bounds:
@@ -146,7 +146,7 @@ class Namespace:
             if kind is None:
                 raise Unsayable(f"{self.dialect.name} has no {name}")
             if self.made.version < kind.since:
-                raise Unsayable(f"{name} is of version {kind.since} and later")
+                raise Unsayable(f"{name} requires version {kind.since} or later")
             parts = kind.parts(value)
         except ValueError as refusal:
             raise Unsayable(str(refusal)) from None
@@ -158,7 +158,7 @@ class Namespace:
 
 
 def _without_kinds(value: Any) -> Any:
-    """An attribute of a kind that VHLO does not have as what it has instead, as MLIR writes it too."""
+    """Replaces an attribute of a kind that VHLO lacks by VHLO's substitute, as MLIR does."""
     if isinstance(value, DenseArray):
         dtype = DTYPES.get(value.dtype)
         if dtype is not None:

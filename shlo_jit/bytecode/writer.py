@@ -1,4 +1,4 @@
-"""A `Module` to a portable artifact for a version of StableHLO."""
+"""Writer of portable artifacts: converts a `Module` to a file for a version of StableHLO."""
 
 from __future__ import annotations
 
@@ -25,30 +25,33 @@ from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
 
 ISOLATED = ("func.func", "builtin.module")
-"""Ops whose regions do not see the values outside."""
+"""Ops whose regions do not see outside values."""
 SECTIONS_SINCE, ORDERS_SINCE, LOCATIONS_MAY_MISS, PROPERTIES_SINCE = 2, 3, 4, 5
-"""The bytecode from which on isolated regions have a section, blocks say how their arguments are used, arguments may
-have no location, and an op's attributes are stored without their names."""
+"""First bytecode versions in which isolated regions have their own section, blocks give the use orders of arguments,
+arguments may lack a location, and an op's attributes are stored without their names."""
 
 
 @deeply
 def write_artifact(module: Module, version: str) -> bytes:
-    """The bytes of a program for a version of StableHLO. Raises UnsupportedError for what that version cannot say,
-    VerifyError for attributes that are not what they should be, TypeError and ValueError for the version."""
+    """Returns the bytes of a program for a version of StableHLO.
+
+    Raises UnsupportedError for anything that the version cannot represent, VerifyError for invalid attributes,
+    TypeError and ValueError for an invalid version.
+    """
     return _Writer(module, version_of(version)).file()
 
 
 class Line(NamedTuple):
-    """An op, or a cast of a value between VHLO's types and MLIR's own."""
+    """An op, or a cast of a value between types of VHLO and builtin types of MLIR."""
 
     op: Op | None
     value: Value | None
     foreign: bool
-    """Whether the results have MLIR's own types."""
+    """Whether the results have builtin types of MLIR."""
 
 
 Key = tuple[Value, bool]
-"""A value, as VHLO has it or with MLIR's own type."""
+"""A value, and whether it has the builtin type of MLIR instead of VHLO's."""
 
 
 class _Writer:
@@ -72,22 +75,22 @@ class _Writer:
     # ---- names
 
     def _numbered_ops(self) -> dict[str, int]:
-        """Names of all ops, those of a dialect together."""
+        """Numbers the names of all ops, grouped by dialect."""
         names = {self.name_of(op): None for op in (self.module.op, *walk(self.module.body))}
         if any(name.startswith("sdy.") for name in names):
             names[CAST] = None
         return {name: i for i, name in enumerate(sorted(names, key=lambda name: name.partition(".")[0]))}
 
     def name_of(self, op: Op) -> str:
-        """As the file has it."""
+        """Returns the name of an op in the file."""
         row = OPS.get(op.name)
         if row is None:
             if op.name not in FOREIGN:
-                self.refuse(op, f"portable artifacts have no ops of dialect {op.dialect}")
+                self.refuse(op, f"portable artifacts cannot contain ops of dialect {op.dialect}")
             return op.name
         number = row.at(self.version)
         if not number:
-            self.refuse(op, f"it is of version {row.since[0]} and later")
+            self.refuse(op, f"it requires version {row.since[0]} or later")
         return f"vhlo.{row.name.partition('.')[2]}_v{number}"
 
     def refuse(self, op: Op, why: str) -> NoReturn:
@@ -97,7 +100,7 @@ class _Writer:
     # ---- regions
 
     def region(self, out: Output, op: Op, region: Region, first: int) -> None:
-        """`first`: the number of its first value."""
+        """Writes a region. `first` is the number of its first value."""
         out.varint(len(region.blocks))
         if not region.blocks:
             return
@@ -129,7 +132,7 @@ class _Writer:
         self.numbers = outer
 
     def _with_casts(self, block: Block, foreign: bool) -> Iterator[Line]:
-        """The ops, and casts before those that take a value in another form than it is there in."""
+        """Yields the ops of a block, with casts before ops that use a value in a form that is not available yet."""
         there = {(value, foreign) for value in block.arguments}
         for op in block.ops:
             needs = is_foreign(op)
@@ -174,7 +177,7 @@ class _Writer:
         out.varint(self.numbers[value, not foreign])
 
     def op(self, out: Output, op: Op, first: int) -> None:
-        """`first`: the number of the first value of its regions."""
+        """Writes an op. `first` is the number of the first value of its regions."""
         foreign = is_foreign(op)
         try:
             dictionary, properties = self.attributes(op)
@@ -217,7 +220,7 @@ class _Writer:
     # ---- attributes
 
     def attributes(self, op: Op) -> tuple[int | None, int | None]:
-        """The numbers of its dictionary and its properties. Raises Unsayable and ValueError."""
+        """Returns the numbers of an op's dictionary and properties. Raises Unsayable and ValueError."""
         row = OPS.get(op.name)
         if row is None:
             stored = [(name.rstrip("?"), op.attributes.get(name.rstrip("?"))) for name in FOREIGN[op.name]]
@@ -226,7 +229,7 @@ class _Writer:
         else:
             for limit in row.limits:
                 if self.version < limit.since and limit.applies(op):
-                    raise Unsayable(f"{limit.what} is of version {limit.since} and later")
+                    raise Unsayable(f"{limit.what} requires version {limit.since} or later")
             stored, rest = to_stored(row, row.at(self.version), op)
             optional = [False] * len(stored)
         namespace = self.namespace(is_foreign(op))
@@ -242,7 +245,7 @@ class _Writer:
         return self.dictionary(rest, namespace), found
 
     def dictionary(self, items: list[tuple[str, Any]], namespace: Namespace) -> int | None:
-        """The number of a dictionary of MLIR's own, with values as the op's dialect has them."""
+        """Returns the number of a builtin dictionary whose values are encoded by the op's dialect."""
         if not items:
             return None
         out = Output()
@@ -255,7 +258,7 @@ class _Writer:
 
 
 def is_foreign(op: Op) -> bool:
-    """Whether it takes values with MLIR's own types."""
+    """Whether an op uses values with builtin types of MLIR."""
     return op.name not in OPS
 
 

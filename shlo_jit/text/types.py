@@ -227,7 +227,7 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
             extents.append(_extent(m[1], at))
             at = m.end()
         if len(extents) > MOST_DIMENSIONS:
-            raise TypeRefusal(f"a tensor has {MOST_DIMENSIONS} dimensions at most, this one {len(extents)}", at)
+            raise TypeRefusal(f"a tensor may have at most {MOST_DIMENSIONS} dimensions, found {len(extents)}", at)
     element_end = _element_end(text, at, inner_end)
     dtype = _element(text[at:element_end].strip(), at, aliases)
     shape = None if unranked else tuple(extents)

@@ -37,14 +37,14 @@ def test_an_op_is_named_with_its_place() -> None:
     with pytest.raises(UnsupportedError) as caught:
         module.serialize("1.3.0")
     (found,) = caught.value.diagnostics
-    expected = "stablehlo.tan cannot be written for StableHLO 1.3.0: it is of version 1.4.0 and later"
+    expected = "stablehlo.tan cannot be written for StableHLO 1.3.0: it requires version 1.4.0 or later"
     assert (found.message, found.line, found.column, found.op) == (expected, 2, 8, "stablehlo.tan")
 
 
 @pytest.mark.parametrize(
     ("op", "why"),
     [
-        ("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "portable artifacts have no ops of dialect chlo"),
+        ("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "portable artifacts cannot contain ops of dialect chlo"),
         ("stablehlo.negate %x {mark} : tensor<2xf32>", "VHLO has no"),
         (
             '"stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>, '

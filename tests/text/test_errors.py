@@ -35,7 +35,7 @@ CASES = [
     ("%0 = stablehlo.abs %d : tensor<?x3xf32, #stablehlo.type_extensions<bounds = [2, 3]>>", 40,
      "Static dimension 1 cannot have a bound"),
     ("%0 = stablehlo.add %x, %x : tensor<99999999999999999999xf32>", 36, "must fit 64 bits"),
-    (f"%0 = stablehlo.add %x, %x : tensor<{'1x' * 65}f32>", 166, "a tensor has 64 dimensions at most, this one 65"),
+    (f"%0 = stablehlo.add %x, %x : tensor<{'1x' * 65}f32>", 166, "a tensor may have at most 64 dimensions, found 65"),
     ("%0 = stablehlo.foo %x : tensor<3xf32>", 6, "expected an operation, found 'stablehlo.foo'"),
     ("%0 = stablehlo.compare LTT, %x, %x : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>", 24,
      "expected ::mlir::stablehlo::ComparisonDirection to be one of: EQ, NE, GE, GT, LE, LT, found 'LTT'"),
