@@ -179,7 +179,7 @@ def _properties(c: Cursor) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------------- writing
 class Tables(Protocol):
-    """Tables of a file that is written; implemented by `made_tables.Made`."""
+    """Tables of a file that is written; implemented by `output_tables.OutputTables`."""
 
     strings: Any
     dialects: Any

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from shlo_jit.bytecode.tables import Tables
 
-    class Made(Protocol):
+    class OutputTables(Protocol):
         """Tables of a file that is written."""
 
         def attribute(self, value: Any) -> int: ...
@@ -38,7 +38,7 @@ class Field:
 
     __slots__ = ("read", "write")
 
-    def __init__(self, read: Callable[[Tables], Any], write: Callable[[Output, Made, Any], None]):
+    def __init__(self, read: Callable[[Tables], Any], write: Callable[[Output, OutputTables, Any], None]):
         self.read, self.write = read, write
 
 
@@ -65,9 +65,9 @@ def _read_location(c: Tables) -> str:
     return c.location(c.varint(), at)
 
 
-ATTRIBUTE = Field(_read_attribute, lambda out, made, value: out.varint(made.attribute(value)))
-TYPE = Field(_read_type, lambda out, made, value: out.varint(made.type(value)))
-LOCATION = Field(_read_location, lambda out, made, value: out.varint(made.location(value)))
+ATTRIBUTE = Field(_read_attribute, lambda out, tables, value: out.varint(tables.attribute(value)))
+TYPE = Field(_read_type, lambda out, tables, value: out.varint(tables.type(value)))
+LOCATION = Field(_read_location, lambda out, tables, value: out.varint(tables.location(value)))
 """A location inside another one: its name, or `unknown`."""
 
 
@@ -86,10 +86,10 @@ def of(*classes: type) -> Field:
 
 NAME = of(str)
 """A string attribute."""
-STRING = Field(_read_string, lambda out, made, value: out.varint(made.string(value)))
-COUNT = Field(lambda c: c.varint(), lambda out, made, value: out.varint(value))
-SIGNED = Field(lambda c: c.signed(), lambda out, made, value: out.signed(value))
-BYTE = Field(lambda c: c.byte(), lambda out, made, value: out.byte(value))
+STRING = Field(_read_string, lambda out, tables, value: out.varint(tables.string(value)))
+COUNT = Field(lambda c: c.varint(), lambda out, tables, value: out.varint(value))
+SIGNED = Field(lambda c: c.signed(), lambda out, tables, value: out.signed(value))
+BYTE = Field(lambda c: c.byte(), lambda out, tables, value: out.byte(value))
 
 
 def listed(field: Field, least: int = 1) -> Field:
@@ -99,10 +99,10 @@ def listed(field: Field, least: int = 1) -> Field:
     def read(c: Tables) -> tuple[Any, ...]:
         return tuple([read_one(c) for _ in range(c.count(least))])
 
-    def write(out: Output, made: Made, values: tuple[Any, ...]) -> None:
+    def write(out: Output, tables: OutputTables, values: tuple[Any, ...]) -> None:
         out.varint(len(values))
         for value in values:
-            write_one(out, made, value)
+            write_one(out, tables, value)
 
     return Field(read, write)
 
@@ -112,7 +112,7 @@ def pairs(first: Field, second: Field) -> Field:
     return listed(
         Field(
             lambda c: (first.read(c), second.read(c)),
-            lambda out, made, value: (first.write(out, made, value[0]), second.write(out, made, value[1]))[0],
+            lambda out, tables, value: (first.write(out, tables, value[0]), second.write(out, tables, value[1]))[0],
         ),
         least=2,
     )
@@ -139,8 +139,8 @@ def _read_optional_attribute(c: Tables) -> Any:
     return c.attribute(marked >> 1, at) if marked & 1 else None
 
 
-def _write_optional_attribute(out: Output, made: Made, value: Any) -> None:
-    out.varint(0 if value is None else made.attribute(value) << 1 | 1)
+def _write_optional_attribute(out: Output, tables: OutputTables, value: Any) -> None:
+    out.varint(0 if value is None else tables.attribute(value) << 1 | 1)
 
 
 def _read_optional_count(c: Tables) -> int | None:
@@ -148,7 +148,7 @@ def _read_optional_count(c: Tables) -> int | None:
     return marked >> 1 if marked & 1 else None
 
 
-def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
+def _write_optional_count(out: Output, tables: OutputTables, value: int | None) -> None:
     out.varint(0 if value is None else value << 1 | 1)
 
 
@@ -158,10 +158,10 @@ def _flagged(flag: Field) -> Field:
     def read(c: Tables) -> Any:
         return _read_attribute(c) if flag.read(c) else None
 
-    def write(out: Output, made: Made, value: Any) -> None:
-        flag.write(out, made, value is not None)
+    def write(out: Output, tables: OutputTables, value: Any) -> None:
+        flag.write(out, tables, value is not None)
         if value is not None:
-            ATTRIBUTE.write(out, made, value)
+            ATTRIBUTE.write(out, tables, value)
 
     return Field(read, write)
 
@@ -188,7 +188,7 @@ def _read_extents(c: Tables) -> tuple[int | None, ...]:
     return tuple(extents)
 
 
-def _write_extents(out: Output, made: Made, extents: tuple[int | None, ...]) -> None:
+def _write_extents(out: Output, tables: OutputTables, extents: tuple[int | None, ...]) -> None:
     out.varint(len(extents))
     for extent in extents:
         out.signed(DYNAMIC if extent is None else extent)
@@ -203,7 +203,7 @@ def _read_f64(c: Tables) -> float:
     return struct.unpack("<d", struct.pack("<Q", c.signed() & (1 << 64) - 1))[0]
 
 
-def _write_f64(out: Output, made: Made, value: float) -> None:
+def _write_f64(out: Output, tables: OutputTables, value: float) -> None:
     out.signed(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
@@ -239,11 +239,11 @@ def _read_number(c: Tables) -> tuple[Type, int]:
     return type, sum((c.signed() & (1 << 64) - 1) << 64 * i for i in range(words)) & (1 << bits) - 1
 
 
-def _write_number(out: Output, made: Made, value: tuple[Type, int]) -> None:
+def _write_number(out: Output, tables: OutputTables, value: tuple[Type, int]) -> None:
     type, number = value
     bits = bits_of(type)
     assert bits is not None, type
-    out.varint(made.type(type))
+    out.varint(tables.type(type))
     if bits <= 8:
         out.byte(number)
     elif bits <= 64:
@@ -259,7 +259,7 @@ NUMBER = Field(_read_number, _write_number)
 """A number: its type and its bits."""
 
 
-def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
+def _write_blob(out: Output, tables: OutputTables, value: bytes | memoryview) -> None:
     out.varint(len(value))
     out.data += value
 

@@ -19,7 +19,7 @@ from shlo_jit.ir.types import I1, I64, DType, ScalarType, TensorType, tensor
 from shlo_jit.text.attributes import one_integer
 from shlo_jit.text.syntax import i64s
 
-LONGEST_LIST = 1 << 20
+MAX_LIST_LENGTH = 1 << 20
 """Maximum length of a list: a splat literal could represent a list of any length."""
 
 
@@ -57,8 +57,8 @@ BOOL = plain(bool)
 def _numbers(value: Any, dtype: DType) -> list[Any]:
     if not isinstance(value, Dense) or value.type.dtype is not dtype or len(value.type.extents) != 1:
         raise ValueError(f"expected a list of {dtype}")
-    if value.type.extents[0] > LONGEST_LIST:
-        raise ValueError(f"this list has more than {LONGEST_LIST} elements")
+    if value.type.extents[0] > MAX_LIST_LENGTH:
+        raise ValueError(f"this list has more than {MAX_LIST_LENGTH} elements")
     return value.array.tolist()
 
 

@@ -150,14 +150,15 @@ NO_OP = Op("", [], [])
 
 
 # ---------------------------------------------------------------------- writing
-class Unsayable(Exception):
+class NotRepresentable(Exception):
     """Raised if a version of StableHLO cannot represent something."""
 
 
 def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
     """Returns the stored attributes of version `number` of an op, in order, and the attributes unknown to its row.
 
-    Raises Unsayable for attributes that this version cannot represent, and ValueError for attributes of a wrong kind.
+    Raises NotRepresentable for attributes that this version cannot represent, and ValueError for attributes of a wrong
+    kind.
     """
     stored: list[tuple[str, Any]] = []
     known: set[str] = set()
@@ -169,20 +170,20 @@ def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]]
         if s.since <= number <= s.until:
             stored.append((s.name, _written(s, value, attribute)))
         elif attribute in op.attributes and (s.default is None or not s.default.is_it(value)):
-            raise Unsayable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
+            raise NotRepresentable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
     rest = [(name, value) for name, value in op.attributes.items() if name not in known]
     return sorted(stored), rest
 
 
 def _check_structs(row: Versions, op: Op) -> None:
-    """Checks that struct fields which the op does not store are empty. Raises Unsayable."""
+    """Checks that struct fields which the op does not store are empty. Raises NotRepresentable."""
     for attribute in {s.attribute for s in row.stored if s.struct}:
         value = op.attributes.get(attribute)
         if isinstance(value, StructAttr):
             stored = {s.field for s in row.stored if s.attribute == attribute}
             for field, content in value.fields:
                 if field not in stored and content:
-                    raise Unsayable(f"attribute {attribute} with {field} = {content}")
+                    raise NotRepresentable(f"attribute {attribute} with {field} = {content}")
 
 
 def _value(s: Stored, op: Op, attribute: str) -> Any:

@@ -13,7 +13,7 @@ from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, ScalarType, TensorType, Type, round_to, tensor
 from shlo_jit.text.attributes import as_signed, one_integer
-from shlo_jit.text.dense import from_bytes, of_literal, splat
+from shlo_jit.text.dense import dense_of_literal, from_bytes, splat
 from shlo_jit.text.literals import Literal
 
 Number = tuple[Type, int]
@@ -59,7 +59,7 @@ def tensor_of(type: Type, blob: memoryview | Literal) -> Dense:
         raise ValueError("expected a tensor type with a static shape for a literal")
     if isinstance(blob, Literal):
         is_bits = type.storage.name == "i1"
-        return Dense(type, _booleans(type, blob.data.data)) if is_bits else of_literal(blob, type)
+        return Dense(type, _booleans(type, blob.data.data)) if is_bits else dense_of_literal(blob, type)
     return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
 
 

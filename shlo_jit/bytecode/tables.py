@@ -15,7 +15,7 @@ from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.attributes import OpaqueAttr
-from shlo_jit.ir.types import MOST_PARTS
+from shlo_jit.ir.types import MAX_PARTS
 from shlo_jit.text.literals import Literal
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
@@ -101,8 +101,8 @@ class Tables(Cursor):
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
-        if self.size > MOST_PARTS:
-            self.fail(f"{WORDS[which]} {index} has more than {MOST_PARTS} nodes", at)
+        if self.size > MAX_PARTS:
+            self.fail(f"{WORDS[which]} {index} has more than {MAX_PARTS} nodes", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
         sizes[index] = size = self.size

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import IR, write_container, write_section
-from shlo_jit.bytecode.made_tables import Made, Namespace, Numbers
-from shlo_jit.bytecode.op_attributes import Unsayable, to_stored
+from shlo_jit.bytecode.op_attributes import NotRepresentable, to_stored
 from shlo_jit.bytecode.op_table import FOREIGN, OPS
+from shlo_jit.bytecode.output_tables import Namespace, Numbers, OutputTables
 from shlo_jit.bytecode.reader import (
     CAST,
     HAS_DICTIONARY,
@@ -58,7 +58,7 @@ class _Writer:
     def __init__(self, module: Module, version: Version):
         self.module, self.version = module, version
         self.bytecode = bytecode_of(version)
-        self.made = Made(version, module.locations)
+        self.tables = OutputTables(version, module.locations)
         self.properties = Numbers()
         self.numbers: dict[Key, int] = {}
         self.ops = self._numbered_ops()
@@ -68,7 +68,7 @@ class _Writer:
         out.varint(1 << 1)  # a block of one op, without arguments
         self.op(out, self.module.op, 0)
         return write_container(
-            self.bytecode, f"StableHLO_v{self.version}", self.made, list(self.ops), list(self.properties.known),
+            self.bytecode, f"StableHLO_v{self.version}", self.tables, list(self.ops), list(self.properties.known),
             bytes(out.data),
         )  # fmt: skip
 
@@ -154,23 +154,23 @@ class _Writer:
             type = namespace.type(value.type)
             if self.bytecode < LOCATIONS_MAY_MISS:
                 out.varint(type)
-                out.varint(self.made.place(location))
+                out.varint(self.tables.place(location))
                 continue
             out.varint(type << 1 | (location is not None))
             if location is not None:
-                out.varint(self.made.place(location))
+                out.varint(self.tables.place(location))
         if self.bytecode >= ORDERS_SINCE:
             out.byte(0)
 
     def namespace(self, foreign: bool) -> Namespace:
-        return self.made.builtin if foreign else self.made.vhlo
+        return self.tables.builtin if foreign else self.tables.vhlo
 
     # ---- ops
 
     def cast(self, out: Output, value: Value, foreign: bool) -> None:
         out.varint(self.ops[CAST])
         out.byte(HAS_RESULTS | HAS_OPERANDS)
-        out.varint(self.made.place(None))
+        out.varint(self.tables.place(None))
         out.varint(1)
         out.varint(self.namespace(foreign).type(value.type))
         out.varint(1)
@@ -182,7 +182,7 @@ class _Writer:
         try:
             dictionary, properties = self.attributes(op)
             types = [self.namespace(foreign).type(value.type) for value in op.results]
-        except Unsayable as refusal:
+        except NotRepresentable as refusal:
             self.refuse(op, str(refusal))
         except ValueError as refusal:
             raise VerifyError(diagnose(f"{op.name}: {refusal}", op.span, op=op.name, label="attribute")) from None
@@ -190,7 +190,7 @@ class _Writer:
         mask |= HAS_DICTIONARY * (dictionary is not None) | HAS_PROPERTIES * (properties is not None)
         out.varint(self.ops[self.name_of(op)])
         out.byte(mask)
-        out.varint(self.made.place(op.location))
+        out.varint(self.tables.place(op.location))
         for number in (dictionary, properties):
             if number is not None:
                 out.varint(number)
@@ -220,7 +220,7 @@ class _Writer:
     # ---- attributes
 
     def attributes(self, op: Op) -> tuple[int | None, int | None]:
-        """Returns the numbers of an op's dictionary and properties. Raises Unsayable and ValueError."""
+        """Returns the numbers of an op's dictionary and properties. Raises NotRepresentable and ValueError."""
         row = OPS.get(op.name)
         if row is None:
             stored = [(name.rstrip("?"), op.attributes.get(name.rstrip("?"))) for name in FOREIGN[op.name]]
@@ -229,7 +229,7 @@ class _Writer:
         else:
             for limit in row.limits:
                 if self.version < limit.since and limit.applies(op):
-                    raise Unsayable(f"{limit.what} requires version {limit.since} or later")
+                    raise NotRepresentable(f"{limit.what} requires version {limit.since} or later")
             stored, rest = to_stored(row, row.at(self.version), op)
             optional = [False] * len(stored)
         namespace = self.namespace(is_foreign(op))
@@ -252,9 +252,9 @@ class _Writer:
         out.varint(DICTIONARY)
         out.varint(len(items))
         for name, value in sorted(items, key=lambda item: item[0].encode("utf-8", "surrogateescape")):
-            out.varint(self.made.builtin.attribute(name))
+            out.varint(self.tables.builtin.attribute(name))
             out.varint(namespace.attribute(value))
-        return self.made.attributes((self.made.builtin.dialect.name, bytes(out.data), True))
+        return self.tables.attributes((self.tables.builtin.dialect.name, bytes(out.data), True))
 
 
 def is_foreign(op: Op) -> bool:

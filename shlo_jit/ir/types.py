@@ -147,7 +147,7 @@ class TensorType(Type):
         return self.size * self.storage.itemsize
 
 
-MOST_PARTS = 1 << 17
+MAX_PARTS = 1 << 17
 """Maximum number of nodes in the tree of a type or attribute. Shared nodes count each time they are used, as in printed
 text. The limit prevents nested aliases from building a tree of exponential size."""
 

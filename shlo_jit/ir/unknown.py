@@ -15,10 +15,10 @@ def is_dynamic(value: Value) -> bool:
 
 def has_unknown(module: Module) -> bool:
     """Whether any value has an unknown shape."""
-    return any(True for function in module.functions() for _ in unknown_values(function))
+    return any(True for function in module.functions() for _ in values_of_unknown_shape(function))
 
 
-def unknown_values(function: Op) -> Iterator[Value]:
+def values_of_unknown_shape(function: Op) -> Iterator[Value]:
     """Yields the values of a function whose shapes are unknown."""
     if not function.regions or not function.regions[0].blocks:
         return

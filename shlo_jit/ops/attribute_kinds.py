@@ -89,7 +89,7 @@ def _list_of(*classes: type) -> Callable[[Any], bool]:
 
 
 MESH_AXES = "stablehlo.replica_group_mesh_axes"
-LONGEST_LIST = 1 << 20
+MAX_LIST_LENGTH = 1 << 20
 _LISTS = frozenset({"ints", "bools", "pairs", "groups", "list", "layouts"})
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -189,8 +189,8 @@ def _parsed(kind: str) -> tuple[str, str, int | None]:
 def _check_length(name: str, attr: Any) -> None:
     """Checks that literals which are read as lists fit in memory: a splat may represent any number of elements."""
     for part in attr if isinstance(attr, tuple) else (attr,):
-        if isinstance(part, Dense) and (part.type.shape is None or part.type.size > LONGEST_LIST):
-            raise Violation("attribute", f"attribute '{name}' has more than {LONGEST_LIST} elements")
+        if isinstance(part, Dense) and (part.type.shape is None or part.type.size > MAX_LIST_LENGTH):
+            raise Violation("attribute", f"attribute '{name}' has more than {MAX_LIST_LENGTH} elements")
 
 
 def _check_enum(name: str, enum: str, attrs: Any) -> None:

@@ -99,7 +99,7 @@ def _check_global_ids(op: Op, label: str) -> None:
         raise Violation(label, f"channel_id must be positive when useGlobalDeviceIds is set but got: {channel_id(op)}")
 
 
-def part_in_rows(op: Op, operand: int = 0) -> tuple[int, int]:
+def rows_of_part(op: Op, operand: int = 0) -> tuple[int, int]:
     """Returns the number of rows in a member's part of an all_gather or reduce_scatter operand, and the bytes per row.
 
     Shapes are static. The rows are the product of the extents before the dimension along which the op communicates.
@@ -112,7 +112,7 @@ def part_in_rows(op: Op, operand: int = 0) -> tuple[int, int]:
 
 def goes_along_rows(op: Op, operand: int = 0) -> bool:
     """Whether an all_gather or reduce_scatter may use its dimension directly: rows are long, or there is only one."""
-    rows, nbytes = part_in_rows(op, operand)
+    rows, nbytes = rows_of_part(op, operand)
     return rows <= 1 or nbytes >= tuning.COLLECTIVE_ROW_BYTES
 
 

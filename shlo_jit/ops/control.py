@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from shlo_jit.ir.attributes import DictAttr, TypeAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import I1, MOST_PARTS, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
+from shlo_jit.ir.types import I1, MAX_PARTS, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
@@ -208,8 +208,8 @@ define(
 
 def _infer_tuple(op: Op) -> list[Type]:
     found = TupleType(tuple(v.type for v in op.operands))
-    if found.parts > MOST_PARTS:
-        raise Violation("type", f"a type may have at most {MOST_PARTS:,} parts, this tuple has {found.parts:,}")
+    if found.parts > MAX_PARTS:
+        raise Violation("type", f"a type may have at most {MAX_PARTS:,} parts, this tuple has {found.parts:,}")
     return [found]
 
 

@@ -70,7 +70,7 @@ class TypeKind:
 
     def _decide(self, t: Type) -> bool:
         if self.everything or isinstance(t, self.others):
-            return is_quantized_well(t)
+            return has_valid_quantization(t)
         if not isinstance(t, TensorType):
             return False
         if t.shape is None and not self.unranked:
@@ -111,10 +111,10 @@ def element_word(t: TensorType) -> str:
     return {"b": "pred", "i": "sint", "u": "uint", "f": "float", "c": "complex", "x": "index"}[dtype.kind]
 
 
-def is_quantized_well(t: Type) -> bool:
+def has_valid_quantization(t: Type) -> bool:
     """Whether the quantization of a type and of its parts is valid."""
     if isinstance(t, TupleType | FutureType):
-        return all(map(is_quantized_well, t.types))
+        return all(map(has_valid_quantization, t.types))
     if not isinstance(t, TensorType) or not isinstance(t.dtype, QuantizedType):
         return True
     return t.shape is None or quantization_fits(t)

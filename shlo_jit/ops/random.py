@@ -19,7 +19,7 @@ from shlo_jit.ops.type_algebra import (
     with_bounds,
 )
 
-LARGEST_RANK = 1 << 16
+MAX_RANK_OF_RESULT = 1 << 16
 """Maximum rank of a result whose rank is given by an extent, which could otherwise make its type terabytes large."""
 
 # rng
@@ -35,7 +35,7 @@ def _infer_rng(op: Op) -> list[Type]:
     known = constant_ints(op.operands[2])
     if known is None:
         rank = shape.extents[0]
-        if rank > LARGEST_RANK:
+        if rank > MAX_RANK_OF_RESULT:
             raise Violation("C3", f"shape must have a number for each dimension of the result, got {rank:,}")
         return [with_bounds((None,) * rank, a.dtype, None)]
     if any(n < 0 for n in known):

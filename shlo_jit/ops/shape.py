@@ -32,7 +32,7 @@ from shlo_jit.sizes import equal
 MOVES = {"moves_data"}
 
 
-def from_nowhere(op: Op, at: At, extents: list[int]) -> Places:
+def no_operand_places(op: Op, at: At, extents: list[int]) -> Places:
     """Index map of an op without operands."""
     return []
 
@@ -113,12 +113,12 @@ def iota(shape: tuple[int, ...], dimension: int, dtype: np.dtype) -> Array:
 define(
     "stablehlo.constant", section="constant",
     results=("output: any_tensor",), attributes={"value": required("dense")},
-    infer=_infer_constant, reference=_constant, traits=MOVES, index_map=from_nowhere,
+    infer=_infer_constant, reference=_constant, traits=MOVES, index_map=no_operand_places,
 )  # fmt: skip
 define(
     "stablehlo.iota", section="iota",
     results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0", "C1")},
-    traits={"chooses_result"}, exact=KINDS, verify=_verify_iota, index_map=from_nowhere,
+    traits={"chooses_result"}, exact=KINDS, verify=_verify_iota, index_map=no_operand_places,
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 

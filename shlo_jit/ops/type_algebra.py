@@ -30,7 +30,7 @@ from shlo_jit.ops.record import Violation
 from shlo_jit.sizes import whole
 
 Shape = tuple[int | None, ...]
-MOST_KNOWN = 1 << 16
+MAX_KNOWN = 1 << 16
 
 
 # Printing
@@ -269,9 +269,9 @@ def constant_value(value: Value) -> np.ndarray | None:
 
 
 def constant_ints(value: Value) -> tuple[int, ...] | None:
-    """Returns the known integers of a rank-1 (or rank-0) value, or None; more than `MOST_KNOWN` cannot be a shape."""
+    """Returns the known integers of a rank-1 (or rank-0) value, or None; more than `MAX_KNOWN` cannot be a shape."""
     array = constant_value(value)
-    return None if array is None or array.size > MOST_KNOWN else tuple(map(whole, array.reshape(-1)))
+    return None if array is None or array.size > MAX_KNOWN else tuple(map(whole, array.reshape(-1)))
 
 
 # Inference shared by families

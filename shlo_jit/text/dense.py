@@ -38,7 +38,7 @@ class LiteralRefusal(ValueError):
 def decode_dense(text: str, type: TensorType) -> Dense:
     """Returns the value of `text`, which consists of one complete `dense<...>`."""
     if isinstance(text, LiteralToken):
-        return of_literal(text.literal, type)
+        return dense_of_literal(text.literal, type)
     return _small(text, type) if len(text) <= 128 else _decode(text, type)
 
 
@@ -47,7 +47,7 @@ def _check_static(type: TensorType) -> None:
         raise LiteralRefusal("elements literal type must have static shape")
 
 
-def of_literal(literal: Literal, type: TensorType) -> Dense:
+def dense_of_literal(literal: Literal, type: TensorType) -> Dense:
     """Returns the value whose bytes are in the literal. Raises LiteralRefusal immediately if they do not fit."""
     _check_static(type)
     value = Dense(type, decode=lambda: from_bytes(literal.data, type), release=literal.release)
@@ -196,7 +196,7 @@ def _elements(parts: list[str], dtype: DType, at: int, whole: str = "") -> np.nd
         return _integers(parts, dtype)
     except _ElementRefusal as refusal:
         where = whole.find(refusal.part) if whole and refusal.part else 0
-        from shlo_jit.text.meant_literals import element_hint
+        from shlo_jit.text.literal_hints import element_hint
 
         raise LiteralRefusal(str(refusal), at + max(0, where), element_hint(refusal.part, dtype)) from None
 

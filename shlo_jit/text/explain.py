@@ -78,9 +78,9 @@ def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
 
 def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
     """Returns the diagnostic for a refusal."""
-    from shlo_jit.text.slips import slip_of
+    from shlo_jit.text.syntax_hints import hint_of
 
-    code, hint = slip_of(source.text, refusal)
+    code, hint = hint_of(source.text, refusal)
     message = refusal.message if hint else explained(source, refusal)
     place, found, expected = Span(source, refusal.start, refusal.end), refusal.token, refusal.expected
     return diagnose(message, place, label="syntax", hint=hint, found=found, expected=expected, code=code)

@@ -106,7 +106,7 @@ class SyntaxRefusal(Exception):
         self.found = found
         """Offset of the unexpected token: `start`, or later in the text."""
         self.hint = hint
-        """Correction to suggest, if the parser knows one; otherwise `slips.py` may find one."""
+        """Correction to suggest, if the parser knows one; otherwise `syntax_hints.py` may find one."""
         self.code = "syntax"
         self.context: list[Diagnostic] = []
         """Diagnostics about the enclosing constructs that were being parsed."""
@@ -142,7 +142,7 @@ class Cursor:
         return False
 
     def expect(self, token: str) -> None:
-        """Consumes `token`, which has to be next."""
+        """Consumes `token`, which must be next."""
         if self.tokens[self.i] != token:
             self.fail(f"'{token}'")
         self.i += 1

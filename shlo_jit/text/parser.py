@@ -23,7 +23,7 @@ from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, d
 from shlo_jit.ir.attributes import Dense, OpaqueAttr, parts_of_attribute
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region
-from shlo_jit.ir.types import MOST_PARTS, FunctionType, TensorType, Type, parts_of
+from shlo_jit.ir.types import MAX_PARTS, FunctionType, TensorType, Type, parts_of
 from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import pretty_func
 from shlo_jit.text import types as type_syntax
@@ -130,8 +130,8 @@ class Parser(ValueCursor):
 
     def _check_parts(self, token: str, count: int, at: int) -> None:
         """Rejects an alias that is too large when it is written out."""
-        if count > MOST_PARTS:
-            self.error(f"alias '{token}' has {count:,} parts when written out, at most {MOST_PARTS:,} are allowed", at)
+        if count > MAX_PARTS:
+            self.error(f"alias '{token}' has {count:,} parts when written out, at most {MAX_PARTS:,} are allowed", at)
 
     # ---- operations
 

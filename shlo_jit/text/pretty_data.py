@@ -27,7 +27,7 @@ def parse_constant(p: Parser, name: str) -> Op:
     token = p.tokens[at]
     value = parse_dense(p) if token.startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        from shlo_jit.text.meant_literals import constant_hint
+        from shlo_jit.text.literal_hints import constant_hint
 
         hint = constant_hint(p.text_since(at))
         p.error("expected a 'dense' literal as the value of a constant", at, hint=hint, code="syntax.literal")

@@ -90,7 +90,7 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
     token = p.next()
     if token == "tensor":
         if p.peek() != "<":
-            from shlo_jit.text.meant_types import type_hint
+            from shlo_jit.text.type_hints import type_hint
 
             hint = type_hint(_first_type(p.source.text[p.starts[first] : p.starts[first] + 200]))
             p.fail("'<' in tensor type", hint=hint, code="syntax.tensor_type")
@@ -102,7 +102,7 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
         else:
             result = _plain_tensor(token)
     except TypeRefusal as refusal:
-        from shlo_jit.text.meant_types import type_hint
+        from shlo_jit.text.type_hints import type_hint
 
         hint = "" if "#" in token or "!" in token else type_hint(token)
         at = p.starts[first] + refusal.offset
@@ -144,7 +144,7 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
         p.i += 1
         return ScalarType(token)
     if token[:1].isalpha():
-        from shlo_jit.text.meant_types import type_hint
+        from shlo_jit.text.type_hints import type_hint
 
         rest = p.source.text[p.starts[p.i] : p.starts[p.i] + 200].partition("\n")[0]
         is_name = p.tokens[p.i + 1] == ":"
@@ -245,7 +245,7 @@ def _encoded(shape: tuple[int | None, ...] | None, dtype: ElementType, encoding:
     m = _BOUNDS.match(encoding) or _EXTENSIONS.match(encoding)
     if m:
         parts = [part.strip() for part in m[1].split(",")] if m[1].strip() else []
-        old = m.re is _EXTENSIONS  # where a negative number stands for no bound
+        old = m.re is _EXTENSIONS  # its negative numbers mean no bound
         bounds = tuple(None if old and part.startswith("-") else _bound(part, at) for part in parts)
         assert shape is not None
         if len(bounds) != len(shape):

@@ -155,7 +155,7 @@ class ValueCursor(Cursor):
         token = self.tokens[key]
         texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
         message = f"use of value '{token}' expects different type than prior uses: {texts}"
-        from shlo_jit.text.wrong_types import definition_of, type_mismatch_hint
+        from shlo_jit.text.mismatch_hints import definition_of, type_mismatch_hint
 
         definition = definition_of(self.scope.get(token))
         hint = type_mismatch_hint(token, has, wanted, self.scope.get(token))

@@ -26,7 +26,7 @@ from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, 
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
 from shlo_jit.ops.call_record import configuration
-from shlo_jit.ops.collective import goes_along_rows, part_in_rows
+from shlo_jit.ops.collective import goes_along_rows, rows_of_part
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.ops.product_types import accumulator, operand_type, operand_types
@@ -34,7 +34,7 @@ from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.ops.type_algebra import type_text
 
 
-def is_still_there(op: Op) -> str | None:
+def not_removed(op: Op) -> str | None:
     """Check of rules that permit none of the ops they concern."""
     return "it should have been removed"
 
@@ -46,7 +46,7 @@ class Rule:
     statement: str
     concerns: Callable[[str], bool] = lambda name: False
     """Whether `op_is_wrong` checks the ops with this name."""
-    op_is_wrong: Callable[[Op], str | None] = is_still_there
+    op_is_wrong: Callable[[Op], str | None] = not_removed
     """Returns what is wrong with such an op; None if it satisfies the rule."""
     type_is_wrong: Callable[[Type], bool] = lambda t: False
     """Whether a value of this type breaks the rule."""
@@ -107,7 +107,7 @@ def _named(*names: str) -> Callable[[str], bool]:
 # ---------------------------------------------------------------------------- frontend
 def _call_is_wrong(op: Op) -> str | None:
     if op.name != "func.call":
-        return is_still_there(op)
+        return not_removed(op)
     return None if "has_side_effect" in op.attributes else "it has no attribute has_side_effect"
 
 
@@ -118,7 +118,7 @@ def _call_in_region(op: Op) -> str | None:
 
 def _sharding_is_wrong(op: Op) -> str | None:
     same = [v.type for v in op.operands] == [r.type for r in op.results]
-    return is_still_there(op) if op.regions or not op.results or same else None
+    return not_removed(op) if op.regions or not op.results or same else None
 
 
 def _is_collective(name: str) -> bool:
@@ -134,7 +134,7 @@ def _collective_is_wrong(op: Op) -> str | None:
         return "no source_target_pairs" if between and "source_target_pairs" not in configuration(op) else None
     named = op.attributes.get("source_target_pairs" if op.name.endswith("permute") else "replica_groups")
     if not isinstance(named, Dense) or op.name == "stablehlo.cross-replica-sum":
-        return is_still_there(op)
+        return not_removed(op)
     more = {"channel_handle", "use_global_device_ids"} & op.attributes.keys()
     return f"it has {min(more)}" if more else None
 
@@ -272,7 +272,7 @@ def _collective_layout_is_wrong(op: Op) -> str | None:
     if op.name == "stablehlo.all_to_all" and (op.int("split_dimension") or op.int("concat_dimension")):
         return "along a dimension other than 0"
     if op.name in ("stablehlo.all_gather", "stablehlo.reduce_scatter") and not goes_along_rows(op):
-        return f"along rows of {part_in_rows(op)[1]} bytes"
+        return f"along rows of {rows_of_part(op)[1]} bytes"
     if op.name != "stablehlo.all_reduce" and len(op.results) > 1:
         return "several operands"
     pairs = zip(op.operands, op.results, strict=False)  # a dynamic root comes after the data

@@ -9,7 +9,7 @@ from shlo_jit.ir.core import Module, Op, function_type, is_declaration, walk
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
-from shlo_jit.ops.kinds import is_quantized_well
+from shlo_jit.ops.kinds import has_valid_quantization
 from shlo_jit.ops.type_algebra import compatible, compatible_lists, type_list, type_text, types_text
 from shlo_jit.suggest import did_you_mean
 from shlo_jit.verify.check_op import return_line
@@ -80,7 +80,7 @@ def _function(func: Op) -> Iterator[Finding]:
     block = func.block()
     for a in block.arguments:
         # arguments that an op uses are reported at the op
-        if not is_quantized_well(a.type) and not any(a in op.operands for op in walk(block)):
+        if not has_valid_quantization(a.type) and not any(a in op.operands for op in walk(block)):
             message = f"the quantization parameters of '{type_text(a.type)}' do not fit"
             yield func, Violation("type", message, found=type_text(a.type))
     given = [a.type for a in block.arguments]

@@ -11,7 +11,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit.bytecode.container import write_container
-from shlo_jit.bytecode.made_tables import Made
+from shlo_jit.bytecode.output_tables import OutputTables
 from shlo_jit.bytecode.stream import Cursor, Damaged, Output
 from shlo_jit.bytecode.versions import Version
 
@@ -113,12 +113,12 @@ def test_bytecode_that_is_no_artifact() -> None:
 # ---------------------------------------------------------------------- tables with invalid or cyclic references
 def file_with(attributes: list[bytes], types: list[bytes] = [], op: bytes = b"") -> bytes:  # noqa: B006
     """Returns a file with one op and tables of these attributes and types."""
-    made = Made(Version(1, 17), {})
+    tables = OutputTables(Version(1, 17), {})
     for payload in attributes:
-        made.attributes(("builtin", payload, True))
+        tables.attributes(("builtin", payload, True))
     for payload in types:
-        made.types(("vhlo", payload, True))
-    return write_container(6, "StableHLO_v1.17.0", made, ["builtin.module"], [], op)
+        tables.types(("vhlo", payload, True))
+    return write_container(6, "StableHLO_v1.17.0", tables, ["builtin.module"], [], op)
 
 
 def varints(*values: int) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit.ir.types import MOST_PARTS, TensorType, TupleType, parts_of
+from shlo_jit.ir.types import MAX_PARTS, TensorType, TupleType, parts_of
 
 SECONDS = 10
 """Much more than refusing takes, and much less than walking through a type of 2^60 parts."""
@@ -73,9 +73,9 @@ def test_a_tuple_of_values_is_refused_where_it_gets_too_large() -> None:
     """Without a text that says the type."""
     part = TensorType((2,), shlo_jit.ir.types.DTYPES["f32"])
     whole = TupleType((part, part))
-    while 2 * parts_of(whole) + 1 <= MOST_PARTS:
+    while 2 * parts_of(whole) + 1 <= MAX_PARTS:
         whole = TupleType((whole, whole))
-    assert parts_of(whole) == MOST_PARTS - 1
+    assert parts_of(whole) == MAX_PARTS - 1
     with pytest.raises(shlo_jit.VerifyError, match="a type has 131,072 parts at most"):
         shlo_jit.infer("tuple", [whole, whole])
 

@@ -172,7 +172,7 @@ def test_what_no_rule_forbids_has_a_lowering() -> None:
     `simplify` removes the barrier, no value has the type of a `func.constant`, and quantized types are forbidden,
     whatever op produces them. For collective ops, the rule concerns their groups.
     """
-    forbidden = [rule.concerns for rule in CANONICAL if rule.op_is_wrong is core.is_still_there]
+    forbidden = [rule.concerns for rule in CANONICAL if rule.op_is_wrong is core.not_removed]
     left = {row.name for row in rows() if not any(concerns(row.name) for concerns in forbidden)}
     calls = {"stablehlo.composite", "func.call_indirect", "func.constant"}  # core.CALLS, core.STATIC
     others = {"stablehlo.optimization_barrier", *QUANTIZED, *calls}

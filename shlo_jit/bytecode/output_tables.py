@@ -12,7 +12,7 @@ from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.kinds import Dialect, Kind
 from shlo_jit.bytecode.location_texts import read_location
 from shlo_jit.bytecode.locations import UNKNOWN, Location
-from shlo_jit.bytecode.op_attributes import Unsayable
+from shlo_jit.bytecode.op_attributes import NotRepresentable
 from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, OpaqueAttr, StructAttr, SymbolRef
@@ -30,7 +30,7 @@ class Numbers:
         return self.known.setdefault(value, len(self.known))
 
 
-class Made:
+class OutputTables:
     """All tables of a file for a version of StableHLO, and the location aliases of its module."""
 
     def __init__(self, version: Version, locations: Mapping[str, str]):
@@ -77,23 +77,23 @@ class Made:
 
 
 class Namespace:
-    """Encodes values with the kinds of one dialect; implements `fields.Made`."""
+    """Encodes values with the kinds of one dialect; implements `fields.OutputTables`."""
 
-    def __init__(self, made: Made, dialect: Dialect, name_of: Callable[[Any], str]):
-        self.made, self.dialect, self.name_of = made, dialect, name_of
+    def __init__(self, tables: OutputTables, dialect: Dialect, name_of: Callable[[Any], str]):
+        self.tables, self.dialect, self.name_of = tables, dialect, name_of
         self.attribute_kinds = {kind.name: kind for kind in dialect.attributes.values()}
         self.type_kinds = {kind.name: kind for kind in dialect.types.values()}
         self.seen: dict[int, tuple[Any, int]] = {}
         """Id of a value -> the value and its number."""
 
     def string(self, value: str) -> int:
-        return self.made.strings(value)
+        return self.tables.strings(value)
 
     def location(self, value: Any) -> int:
-        return self.made.location(value)
+        return self.tables.location(value)
 
     def attribute(self, value: Any) -> int:
-        """Returns the number of an attribute. Raises Unsayable."""
+        """Returns the number of an attribute. Raises NotRepresentable."""
         found = self.seen.get(id(value))
         if found is not None:
             return found[1]
@@ -102,25 +102,25 @@ class Namespace:
         return number
 
     def _attribute(self, value: Any) -> int:
-        made = self.made
+        tables = self.tables
         if isinstance(value, OpaqueAttr) and value.text.startswith("loc("):
-            return made.place(value)
-        if self is made.vhlo:
+            return tables.place(value)
+        if self is tables.vhlo:
             value = _without_kinds(value)
         owner = self._owner(value)
         if owner is not self:
             return owner.attribute(value)
-        return made.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
+        return tables.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
 
     def _owner(self, value: Any) -> Namespace:
         """Returns the namespace of the dialect that encodes an attribute."""
-        made = self.made
+        tables = self.tables
         is_bounds = isinstance(value, OpaqueAttr) and value.text.startswith(vhlo_kinds.BOUNDS)
         if isinstance(value, OpaqueAttr) and not is_bounds:
-            return made.sdy
-        if self is made.vhlo:
+            return tables.sdy
+        if self is tables.vhlo:
             return self
-        return made.stablehlo if is_bounds or isinstance(value, EnumAttr | StructAttr | ConvDims) else made.builtin
+        return tables.stablehlo if is_bounds or isinstance(value, EnumAttr | StructAttr | ConvDims) else tables.builtin
 
     def type(self, value: Any) -> int:
         found = self.seen.get(id(value))
@@ -129,27 +129,27 @@ class Namespace:
         return found[1]
 
     def _type(self, value: Type) -> int:
-        made = self.made
-        if isinstance(value, TokenType) and self is not made.vhlo:
-            own = made.stablehlo
-            return made.types((own.dialect.name, own._payload(value, own.type_kinds), True))
-        if self is made.sdy or self is made.stablehlo:
-            return made.builtin.type(value)
-        if self is made.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
-            return made.types((self.dialect.name, type_text(value).encode() + b"\0", False))
-        return made.types((self.dialect.name, self._payload(value, self.type_kinds), True))
+        tables = self.tables
+        if isinstance(value, TokenType) and self is not tables.vhlo:
+            own = tables.stablehlo
+            return tables.types((own.dialect.name, own._payload(value, own.type_kinds), True))
+        if self is tables.sdy or self is tables.stablehlo:
+            return tables.builtin.type(value)
+        if self is tables.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
+            return tables.types((self.dialect.name, type_text(value).encode() + b"\0", False))
+        return tables.types((self.dialect.name, self._payload(value, self.type_kinds), True))
 
     def _payload(self, value: Any, kinds: Mapping[str, Kind]) -> bytes:
         try:
             name = self.name_of(value)
             kind = kinds.get(name)
             if kind is None:
-                raise Unsayable(f"{self.dialect.name} has no {name}")
-            if self.made.version < kind.since:
-                raise Unsayable(f"{name} requires version {kind.since} or later")
+                raise NotRepresentable(f"{self.dialect.name} has no {name}")
+            if self.tables.version < kind.since:
+                raise NotRepresentable(f"{name} requires version {kind.since} or later")
             parts = kind.parts(value)
         except ValueError as refusal:
-            raise Unsayable(str(refusal)) from None
+            raise NotRepresentable(str(refusal)) from None
         out = Output()
         out.varint(kind.code)
         for field, part in zip(kind.fields, parts, strict=True):

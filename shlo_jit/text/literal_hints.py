@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shlo_jit.ir.dtypes import DTYPES, DType
-from shlo_jit.text.meant_types import element_of
+from shlo_jit.text.type_hints import element_of
 
 _SPECIAL = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf")}
 
