@@ -1,4 +1,4 @@
-"""What a version of StableHLO cannot say is refused, with the op and its place."""
+"""Anything that a version of StableHLO cannot represent is rejected, with the op and its location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def version_in(name: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", [name for name in LATER if name[-1].isdigit()])
 def test_written_from_its_version_on(name: str) -> None:
-    """A function's name says the first version that has what is in it."""
+    """The name of a function gives the first version that can represent it."""
     module = shlo_jit.parse(LATER[name])
     first = version_in(name)
     for version in programs.VERSIONS:

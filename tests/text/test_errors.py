@@ -1,4 +1,4 @@
-"""Refusals: message, line and column."""
+"""Syntax errors: message, line and column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlo_jit.text.parser import parse_module
 
 HEADER = "func.func @f(%x: tensor<3xf32>, %m: tensor<3x3xf32>, %s: tensor<f32>) {\n"
 
-# line of the program behind the header; column and a part of the message
+# line of the program after the header; column and a part of the message
 CASES = [
     ("%0 = stablehlo.add %x, %y : tensor<3xf32>", 24, "use of undeclared SSA value name '%y'"),
     ("%x = stablehlo.add %x, %x : tensor<3xf32>", 1, "redefinition of SSA value '%x'"),

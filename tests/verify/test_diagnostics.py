@@ -1,4 +1,4 @@
-"""What findings say: their fields, places, hints; warnings; `infer`."""
+"""Fields, locations and hints of findings; warnings; `infer`."""
 
 from __future__ import annotations
 

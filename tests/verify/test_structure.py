@@ -1,4 +1,4 @@
-"""Rules that hold for every op and for whole modules: `GENERAL` of the registry, a good and a bad program for each."""
+"""Rules for every op and for whole modules (`GENERAL` of the registry): a valid and an invalid program for each."""
 
 from __future__ import annotations
 
