@@ -119,7 +119,7 @@ def _strings(c: Cursor) -> list[str]:
 
 
 def _dialects(c: Cursor, version: int, strings: list[str]) -> tuple[list[str], list[str]]:
-    """count dialect* number-of-ops? (dialect count name*)*"""
+    """dialects ::= count dialect* number-of-ops? (dialect count name*)*"""
     dialects: list[str] = []
     for _ in range(c.count()):
         at = c.at
@@ -166,7 +166,7 @@ def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[E
 
 
 def _properties(c: Cursor) -> list[tuple[int, int]]:
-    """count (length bytes)*"""
+    """properties ::= count (length bytes)*"""
     found: list[tuple[int, int]] = []
     for _ in range(c.count()):
         n = c.varint()

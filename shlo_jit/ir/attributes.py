@@ -59,7 +59,7 @@ class DictAttr:
 
 @dataclass(frozen=True, slots=True)
 class DenseArray:
-    """`array<i64: 1, 2>`; `dtype` is the name of the element type."""
+    """The attribute `array<i64: 1, 2>`; `dtype` is the name of the element type."""
 
     dtype: str
     values: tuple[Any, ...]

@@ -85,7 +85,7 @@ MOST_DIMENSIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class TensorType(Type):
-    """`tensor<2x?xf32>`: `shape` has None for `?`; `shape` itself is None for an unranked tensor."""
+    """A tensor type such as `tensor<2x?xf32>`. `shape` has None for `?`; it is None for an unranked tensor."""
 
     shape: tuple[int | None, ...] | None
     dtype: ElementType

@@ -1,4 +1,4 @@
-"""bitcast_convert (specification, section of the same name)."""
+"""The op bitcast_convert (specification, section of the same name)."""
 
 from __future__ import annotations
 

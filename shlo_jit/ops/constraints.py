@@ -93,14 +93,14 @@ def constraints_of(name: str, shared: Sequence[str] = ()) -> Constraints:
 
 
 GENERAL = {
-    "count": "as many operands and results as the op has",
-    "type": "types of operands and results are of the kinds that the op declares, and the stated ones as inferred",
-    "attribute": "required attributes are there, and all of them are of the kinds that the op declares",
-    "region": "as many regions as the op has, each with one block that ends with stablehlo.return",
+    "count": "the op has the declared number of operands and results",
+    "type": "types of operands and results are of the declared kinds, and the stated ones match the inferred ones",
+    "attribute": "required attributes are present, and all attributes are of the declared kinds",
+    "region": "the op has the declared number of regions, each with one block that ends with stablehlo.return",
     "dominance": "values are defined before they are used, in a scope that is still open",
     "terminator": "functions end with func.return",
-    "symbol": "symbols have one definition, and those that are referred to exist",
-    "recursion": "functions do not call themselves, directly or not",
+    "symbol": "every symbol has one definition, and every referenced symbol exists",
+    "recursion": "functions do not call themselves, directly or indirectly",
     "unknown": "the op exists",
 }
 """Rules that apply to every op; `tests/verify/test_structure.py` tests them."""

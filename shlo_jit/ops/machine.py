@@ -41,11 +41,11 @@ class Machine(Protocol):
 
     def select(self, p: Register, x: Register, y: Register, /) -> Register: ...
     def compare(self, direction: str, x: Register, y: Register, /, *, total_order: bool = False) -> Register:
-        """StableHLO's `compare` of operands of `dtype`."""
+        """Returns StableHLO's `compare` of operands of `dtype`."""
         ...
 
     def convert(self, x: Register, to: DType, /) -> Register:
-        """StableHLO's `convert` of an operand of `dtype`."""
+        """Returns StableHLO's `convert` of an operand of `dtype`."""
         ...
 
     def bitcast(self, x: Register, to: DType, /) -> Register:
@@ -71,12 +71,13 @@ class Machine(Protocol):
     def fabs(self, x: Register, /) -> Register: ...
     def fsign(self, x: Register, /) -> Register: ...
     def fmax(self, x: Register, y: Register, /) -> Register:
-        """IEEE-754's maximum: a NaN wins, and +0 is above -0."""
+        """Returns the IEEE-754 maximum: NaN propagates, and +0 is greater than -0."""
         ...
 
     def fmin(self, x: Register, y: Register, /) -> Register: ...
     def fcmp(self, predicate: str, x: Register, y: Register, /) -> Register:
-        """LLVM's: `olt` and its like are false where one is a NaN, `ult` and its like are true."""
+        """Compares with an LLVM predicate: ordered ones (`olt`) are false if an operand is NaN, unordered ones (`ult`)
+        are true."""
         ...
 
     def reduce_precision(self, x: Register, exponent_bits: int, mantissa_bits: int, /) -> Register: ...

@@ -36,7 +36,7 @@ from shlo_jit.ops.machine import ByKind, Computation
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
-    "commutative",  # op(a, b) = op(b, a), bit for bit (of complex numbers, those without NaN or zero in their parts)
+    "commutative",  # op(a, b) = op(b, a), bit for bit (complex numbers only without NaN or zero in their parts)
     "idempotent",  # op(a, a) = a, bit for bit
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
@@ -130,8 +130,8 @@ class OpDef:
     rules: tuple[str, ...]
     """Shared rules in `constraints.txt` that apply, besides those under its own name."""
     reference: Callable[..., Any] | None
-    """numpy meaning: called as reference(op, *arrays) by the reference interpreter, gives an array or a tuple of
-    arrays. Ops with regions get the interpreter too: see `reference/interpreter.py`."""
+    """Semantics in numpy: the reference interpreter calls reference(op, *arrays), which returns an array or a tuple of
+    arrays. Ops with regions also get the interpreter; see `reference/interpreter.py`."""
 
     def has(self, trait: str) -> bool:
         return trait in self.traits

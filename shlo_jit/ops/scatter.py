@@ -1,4 +1,4 @@
-"""scatter (specification, "scatter")."""
+"""The op scatter (specification, "scatter")."""
 
 from __future__ import annotations
 

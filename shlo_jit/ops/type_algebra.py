@@ -264,7 +264,7 @@ def constant_value(value: Value) -> np.ndarray | None:
     if not isinstance(attr, Dense):
         return None
     t = value.type
-    fits = isinstance(t, TensorType) and compatible_shapes(attr.type.shape, t.shape)  # else the constant is refused
+    fits = isinstance(t, TensorType) and compatible_shapes(attr.type.shape, t.shape)  # or the constant is rejected
     return attr.array if fits else None
 
 

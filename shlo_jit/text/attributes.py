@@ -143,7 +143,7 @@ def _number(p: Parser) -> Any:
 
 
 def parse_untyped(p: Parser) -> Any:
-    """string | integer | float, without the type that may follow elsewhere; a float is an f64"""
+    """Parses a string, integer or float without the optional type of other contexts; a float is an f64."""
     at = p.i
     token = p.tokens[at]
     if token[:1] == '"':

@@ -80,7 +80,7 @@ class Parser(ValueCursor):
         super().__init__(source)
         self.attribute_aliases: dict[str, Any] = {}
         self.alias_parts: dict[int, int] = {}
-        """Nodes of the trees of aliased attributes, by id."""
+        """Number of nodes in the trees of aliased attributes, by id."""
         self.type_aliases: dict[str, Type] = {}
         self.known_types: dict[str, Type] = {}
         self.locations: dict[str, str] = {}

@@ -144,7 +144,7 @@ class Printer:
         return f"{name}{text}" if text[:1] in "(<" and op.name not in SPACED else f"{name} {text}".rstrip()
 
     def _results(self, op: Op) -> str:
-        """`%0 = `, `%0:2 = ` or `%a, %b = `"""
+        """Names the results of an op. Returns `%0 = `, `%0:2 = ` or `%a, %b = `."""
         results = op.results
         if not results:
             return ""
@@ -163,7 +163,7 @@ class Printer:
         return ", ".join(self.name(value) for value in results) + " = "
 
     def _generic(self, op: Op) -> str:
-        """`"name"(operands)[successors] <{properties}> ({regions}) {attributes} : type`"""
+        """Returns `"name"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         successors = op.attributes.get("successors")
         text = f"{string_text(op.name)}({self.operands(op)})"
         if successors:

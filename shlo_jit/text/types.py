@@ -215,7 +215,7 @@ def _plain_tensor(text: str) -> TensorType:
 
 
 def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
-    """The text of a whole tensor type."""
+    """Parses the text of a whole tensor type. Raises TypeRefusal."""
     inner_end = len(text) - 1
     at = text.index("<") + 1
     unranked = _UNRANKED.match(text, at)
