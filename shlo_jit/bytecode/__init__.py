@@ -1,1 +1,1 @@
-"""Portable artifacts, VHLO in MLIR bytecode, to `Module` and back."""
+"""Reader and writer of portable artifacts: VHLO in MLIR bytecode."""

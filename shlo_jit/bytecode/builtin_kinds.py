@@ -1,6 +1,6 @@
-"""MLIR's own types and attributes (its `BuiltinDialectBytecode.td`), as far as files with StableHLO have them.
+"""Builtin types and attributes of MLIR (`BuiltinDialectBytecode.td`), as far as StableHLO files contain them.
 
-Locations are read as texts that name each other, as `#loc3` does in a program's text.
+Locations are read as texts that refer to each other, like `#loc3` in a program's text.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _symbol(root: str, nested: tuple[SymbolRef, ...] = ()) -> SymbolRef:
 def _dense_array(type: Type, count: int, blob: memoryview) -> DenseArray:
     dtype = element(type)
     if not isinstance(dtype, DType) or count * dtype.itemsize != len(blob):
-        raise ValueError("an array has another number of bytes than its elements take")
+        raise ValueError("the size of an array does not match its elements")
     array = from_bytes(blob, tensor((count,), dtype)) if count else np.empty(0, dtype.numpy)
     return DenseArray(dtype.name, tuple(array.tolist()))
 
@@ -78,10 +78,10 @@ def _dense_array_parts(value: DenseArray) -> tuple[Any, ...]:
 
 
 def _integer(code: int) -> ScalarType:
-    """Width and signedness: none, signed, unsigned."""
+    """Decodes the width and signedness (none, signed, unsigned) of an integer type."""
     width, sign = code >> 2, code & 3
     if not 0 < width <= WIDEST_NUMBER or sign == 3:
-        raise ValueError("this is no integer type")
+        raise ValueError("invalid integer type")
     return ScalarType(f"{('i', 'si', 'ui')[sign]}{width}")
 
 
@@ -146,7 +146,7 @@ _BY_CLASS = {
 
 
 def name_of_kind(value: Any) -> str:
-    """The name of the kind that a type or an attribute is of, in MLIR's own dialect. Raises ValueError."""
+    """Returns the kind name of a type or attribute in MLIR's builtin dialect. Raises ValueError."""
     if value is UNIT:
         return "unit"
     match value:
@@ -160,7 +160,7 @@ def name_of_kind(value: Any) -> str:
             return "complex" if value.name.startswith("complex") else "integer"
         case TensorType():
             if value.shape is None or value.bounds is not None or value.encoding:
-                raise ValueError("no such tensor type can be written among attributes")
+                raise ValueError("this tensor type cannot be written in attributes")
             return "tensor"
     found = _BY_CLASS.get(type(value))
     if found is None:

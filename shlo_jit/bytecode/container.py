@@ -1,10 +1,11 @@
-"""The file around a program: sections with the texts, names, types and attributes it refers to by number (MLIR's
-`docs/BytecodeFormat.md`), split into these and put together.
+"""Container format: splits a file into sections and assembles it from them (MLIR's `docs/BytecodeFormat.md`).
+
+The sections hold the strings, names, types and attributes that the program refers to by number.
 
     file    ::= `ML\\xefR` version producer section*
     section ::= id length (alignment padding)? data
 
-Types and attributes are not decoded here: of each, this says where its bytes are.
+Types and attributes are not decoded here; only the positions of their bytes are determined.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged, Output
 
 MAGIC = b"ML\xefR"
 NEWEST = 6
-"""The newest bytecode that is read."""
+"""Newest version of the bytecode that can be read."""
 STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, DIALECT_VERSION, PROPERTIES = range(9)
 ALIGNED = 0x80
 NEEDED = (STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR)
@@ -25,8 +26,8 @@ TITLES = "strings dialects types offsets operations resources resource-offsets d
 
 
 Entry = tuple[str, int, int, int]
-"""A type or an attribute: its dialect's name, where its bytes begin and end, and whether it is encoded; it is text
-otherwise."""
+"""A type or attribute: the name of its dialect, start and end of its bytes, and whether it is encoded (otherwise it is
+text)."""
 
 
 class Container(NamedTuple):
@@ -34,19 +35,19 @@ class Container(NamedTuple):
     producer: str
     strings: list[str]
     ops: list[str]
-    """Names of ops, with their dialects."""
+    """Names of ops, including their dialects."""
     attributes: list[Entry]
     types: list[Entry]
     properties: list[tuple[int, int]]
-    """Where the bytes of each are."""
+    """Start and end of the bytes of each entry."""
     ir: Cursor
 
 
 def head(data: Bytes) -> tuple[int, str, Cursor]:
-    """The version of the bytecode, who wrote it, and the rest of the file."""
+    """Returns the version of the bytecode, its producer, and the rest of the file."""
     c = Cursor(data, 0, len(data))
     if data[:4] != MAGIC:
-        c.fail("this is no MLIR bytecode")
+        c.fail("this is not MLIR bytecode")
     c.at = len(MAGIC)
     at = c.at
     version = c.varint()
@@ -56,7 +57,7 @@ def head(data: Bytes) -> tuple[int, str, Cursor]:
 
 
 def read_container(data: Bytes) -> Container:
-    """Raises Damaged."""
+    """Splits a file into its sections. Raises Damaged."""
     version, producer, rest = head(data)
     found = _sections(rest)
     for needed in NEEDED:
@@ -70,23 +71,24 @@ def read_container(data: Bytes) -> Container:
 
 
 def attribute_entries(found: Mapping[int, Cursor], version: int) -> list[Entry]:
-    """Where the attributes of a file with these sections are; of their section, nothing is read. Raises Damaged."""
+    """Returns the positions of the attributes of a file with these sections, without reading the attributes' section.
+    Raises Damaged."""
     dialects, _ = _dialects(found[DIALECTS], version, _strings(found[STRINGS]))
     return _entries(found[OFFSETS], found[ATTRIBUTES], dialects)[0]
 
 
 def section(c: Cursor) -> tuple[int, Cursor]:
-    """The id of the next section, and its data."""
+    """Reads the id of the next section, and returns it with a cursor over its data."""
     at = c.at
     id = c.byte()
     length = c.varint()
     if id & ALIGNED:
         alignment = c.varint()
         if not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
-            c.fail(f"sections are not aligned to {alignment} bytes", at)
+            c.fail(f"invalid alignment of a section: {alignment} bytes", at)
         c.skip(-c.at % alignment)
     if id & ~ALIGNED > PROPERTIES:
-        c.fail(f"there is no section {id & ~ALIGNED}", at)
+        c.fail(f"unknown section {id & ~ALIGNED}", at)
     return id & ~ALIGNED, c.part(length)
 
 
@@ -96,28 +98,28 @@ def _sections(c: Cursor) -> dict[int, Cursor]:
         at = c.at
         id, data = section(c)
         if id in found:
-            c.fail(f"a second section of {TITLES[id]}", at)
+            c.fail(f"duplicate section of {TITLES[id]}", at)
         found[id] = data
     return found
 
 
 def _strings(c: Cursor) -> list[str]:
-    """count (length of each, the last one first) bytes; each text ends with a zero byte"""
+    """strings ::= count length* byte*: lengths are in reverse order, each string ends with a zero byte"""
     lengths = c.varints(c.count())
     data, end = c.data, c.at
     if sum(lengths) != c.end - end:
-        c.fail(f"the texts take {sum(lengths)} bytes, and {c.end - end} are left")
+        c.fail(f"the strings need {sum(lengths)} bytes, but {c.end - end} are left")
     strings: list[str] = []
     for length in reversed(lengths):
         start, end = end, end + length
         if not length or data[end - 1]:
-            c.fail("a text does not end where it should", end)
+            c.fail("a string does not end with a zero byte", end)
         strings.append(data[start : end - 1].decode("utf-8", "surrogateescape"))
     return strings
 
 
 def _dialects(c: Cursor, version: int, strings: list[str]) -> tuple[list[str], list[str]]:
-    """count dialect* number-of-ops? (dialect count name*)*"""
+    """dialects ::= count dialect* number-of-ops? (dialect count name*)*"""
     dialects: list[str] = []
     for _ in range(c.count()):
         at = c.at
@@ -141,12 +143,12 @@ def _dialects(c: Cursor, version: int, strings: list[str]) -> tuple[list[str], l
 
 def _of(table: list[str], index: int, c: Cursor, at: int) -> str:
     if index >= len(table):
-        c.fail(f"there are {len(table)} texts or dialects, and this is number {index}", at)
+        c.fail(f"number {index} of only {len(table)} strings or dialects", at)
     return table[index]
 
 
 def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[Entry], list[Entry]]:
-    """attributes types (dialect count size*)*: the sizes of what lies one after the other in `data`"""
+    """offsets ::= attributes types (dialect count size*)*: the sizes of consecutive entries in `data`"""
     attributes, types = offsets.count(), offsets.count()
     entries: list[Entry] = []
     start = data.at
@@ -157,14 +159,14 @@ def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[E
             entries.append((dialect, start, end, size & 1))
             start = end
     if start != data.end:
-        offsets.fail(f"the types and attributes take {start - data.at} bytes, and there are {data.end - data.at}")
+        offsets.fail(f"the types and attributes need {start - data.at} bytes, but there are {data.end - data.at}")
     if len(entries) != attributes + types:
-        offsets.fail(f"{attributes} attributes and {types} types are not the {len(entries)} that there are")
+        offsets.fail(f"expected {attributes} attributes and {types} types, found {len(entries)} together")
     return entries[:attributes], entries[attributes:]
 
 
 def _properties(c: Cursor) -> list[tuple[int, int]]:
-    """count (length bytes)*"""
+    """properties ::= count (length bytes)*"""
     found: list[tuple[int, int]] = []
     for _ in range(c.count()):
         n = c.varint()
@@ -177,7 +179,7 @@ def _properties(c: Cursor) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------------- writing
 class Tables(Protocol):
-    """What `made_tables.Made` has of a file."""
+    """Tables of a file that is written; implemented by `output_tables.OutputTables`."""
 
     strings: Any
     dialects: Any
@@ -194,7 +196,7 @@ def write_section(out: Output, id: int, data: bytes | bytearray) -> None:
 def write_container(
     version: int, producer: str, tables: Tables, ops: Sequence[str], properties: Sequence[bytes], ir: bytes
 ) -> bytes:
-    """The file. `ops` are in the order of their dialects."""
+    """Returns the bytes of a file. `ops` are grouped by dialect."""
     dialects, named = Output(), Output()
     for dialect, group in groupby(ops, lambda name: name.partition(".")[0]):
         names = [name.partition(".")[2] for name in group]

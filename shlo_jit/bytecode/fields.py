@@ -1,7 +1,7 @@
-"""What the payloads of types and attributes are made of: one record a field, for both directions.
+"""Fields of the payloads of types and attributes: one record per kind of field, for reading and writing.
 
-A payload is its fields, one after the other. Other attributes, types and texts are in tables of the file, and stand
-here as their numbers in those.
+A payload is a sequence of fields. Other attributes, types and strings are in tables of the file, and are referred to by
+their numbers in these tables.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from shlo_jit.bytecode.stream import SIGN, WIDEST, Output
 from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS, ScalarType, Type
 
 DYNAMIC = -SIGN
-"""Stands for an extent, or a bound, that is not known."""
+"""Encoding of an unknown extent or bound."""
 WIDEST_NUMBER = 4096
-"""Bits of the widest integer that is read."""
+"""Bits of the widest integer that can be read."""
 
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from shlo_jit.bytecode.tables import Tables
 
-    class Made(Protocol):
-        """The tables of a file that is written."""
+    class OutputTables(Protocol):
+        """Tables of a file that is written."""
 
         def attribute(self, value: Any) -> int: ...
         def type(self, value: Any) -> int: ...
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Field:
-    """`read` gives the field's value at a cursor, `write` takes it."""
+    """A field: `read` returns its value at a cursor, `write` writes a value."""
 
     __slots__ = ("read", "write")
 
-    def __init__(self, read: Callable[[Tables], Any], write: Callable[[Output, Made, Any], None]):
+    def __init__(self, read: Callable[[Tables], Any], write: Callable[[Output, OutputTables, Any], None]):
         self.read, self.write = read, write
 
 
@@ -56,7 +56,7 @@ def _read_string(c: Tables) -> str:
     at = c.at
     index = c.varint()
     if index >= len(c.strings):
-        c.fail(f"there are {len(c.strings)} texts, and this is number {index}", at)
+        c.fail(f"number {index} of only {len(c.strings)} strings", at)
     return c.strings[index]
 
 
@@ -65,61 +65,61 @@ def _read_location(c: Tables) -> str:
     return c.location(c.varint(), at)
 
 
-ATTRIBUTE = Field(_read_attribute, lambda out, made, value: out.varint(made.attribute(value)))
-TYPE = Field(_read_type, lambda out, made, value: out.varint(made.type(value)))
-LOCATION = Field(_read_location, lambda out, made, value: out.varint(made.location(value)))
-"""A location that another one is made of: its name, or `unknown`."""
+ATTRIBUTE = Field(_read_attribute, lambda out, tables, value: out.varint(tables.attribute(value)))
+TYPE = Field(_read_type, lambda out, tables, value: out.varint(tables.type(value)))
+LOCATION = Field(_read_location, lambda out, tables, value: out.varint(tables.location(value)))
+"""A location inside another one: its name, or `unknown`."""
 
 
 def of(*classes: type) -> Field:
-    """An attribute that is one of these classes."""
+    """Returns the field of an attribute that must be of one of these classes."""
 
     def read(c: Tables) -> Any:
         at = c.at
         value = _read_attribute(c)
         if not isinstance(value, classes):
-            c.fail(f"an attribute of another kind ({type(value).__name__}) than should be here", at)
+            c.fail(f"unexpected kind of attribute: {type(value).__name__}", at)
         return value
 
     return Field(read, ATTRIBUTE.write)
 
 
 NAME = of(str)
-"""A text that is an attribute."""
-STRING = Field(_read_string, lambda out, made, value: out.varint(made.string(value)))
-COUNT = Field(lambda c: c.varint(), lambda out, made, value: out.varint(value))
-SIGNED = Field(lambda c: c.signed(), lambda out, made, value: out.signed(value))
-BYTE = Field(lambda c: c.byte(), lambda out, made, value: out.byte(value))
+"""A string attribute."""
+STRING = Field(_read_string, lambda out, tables, value: out.varint(tables.string(value)))
+COUNT = Field(lambda c: c.varint(), lambda out, tables, value: out.varint(value))
+SIGNED = Field(lambda c: c.signed(), lambda out, tables, value: out.signed(value))
+BYTE = Field(lambda c: c.byte(), lambda out, tables, value: out.byte(value))
 
 
 def listed(field: Field, least: int = 1) -> Field:
-    """Any number of a field, with the count in front. `least`: bytes that one takes at least."""
+    """Returns the field of a list: a count, then that many of `field`. `least` is the minimum size of one in bytes."""
     read_one, write_one = field.read, field.write
 
     def read(c: Tables) -> tuple[Any, ...]:
         return tuple([read_one(c) for _ in range(c.count(least))])
 
-    def write(out: Output, made: Made, values: tuple[Any, ...]) -> None:
+    def write(out: Output, tables: OutputTables, values: tuple[Any, ...]) -> None:
         out.varint(len(values))
         for value in values:
-            write_one(out, made, value)
+            write_one(out, tables, value)
 
     return Field(read, write)
 
 
 def pairs(first: Field, second: Field) -> Field:
-    """Any number of pairs."""
+    """Returns the field of a list of pairs."""
     return listed(
         Field(
             lambda c: (first.read(c), second.read(c)),
-            lambda out, made, value: (first.write(out, made, value[0]), second.write(out, made, value[1]))[0],
+            lambda out, tables, value: (first.write(out, tables, value[0]), second.write(out, tables, value[1]))[0],
         ),
         least=2,
     )
 
 
 def _numbered(table: Callable[[Tables], Callable[[int, int], Any]], field: Field) -> Field:
-    """`listed` of what stands in a table: its numbers are read at once."""
+    """Returns the field of a list of table entries, whose numbers are read in bulk."""
 
     def read(c: Tables) -> tuple[Any, ...]:
         at, entry = c.at, table(c)
@@ -132,15 +132,15 @@ ATTRIBUTES = _numbered(lambda c: c.attribute, ATTRIBUTE)
 TYPES = _numbered(lambda c: c.type, TYPE)
 
 
-# ---------------------------------------------------------------------- what may be missing
+# ---------------------------------------------------------------------- optional fields
 def _read_optional_attribute(c: Tables) -> Any:
     at = c.at
     marked = c.varint()
     return c.attribute(marked >> 1, at) if marked & 1 else None
 
 
-def _write_optional_attribute(out: Output, made: Made, value: Any) -> None:
-    out.varint(0 if value is None else made.attribute(value) << 1 | 1)
+def _write_optional_attribute(out: Output, tables: OutputTables, value: Any) -> None:
+    out.varint(0 if value is None else tables.attribute(value) << 1 | 1)
 
 
 def _read_optional_count(c: Tables) -> int | None:
@@ -148,26 +148,26 @@ def _read_optional_count(c: Tables) -> int | None:
     return marked >> 1 if marked & 1 else None
 
 
-def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
+def _write_optional_count(out: Output, tables: OutputTables, value: int | None) -> None:
     out.varint(0 if value is None else value << 1 | 1)
 
 
 def _flagged(flag: Field) -> Field:
-    """An attribute behind a flag that says whether it is there."""
+    """Returns the field of an optional attribute after a flag that tells whether it is present."""
 
     def read(c: Tables) -> Any:
         return _read_attribute(c) if flag.read(c) else None
 
-    def write(out: Output, made: Made, value: Any) -> None:
-        flag.write(out, made, value is not None)
+    def write(out: Output, tables: OutputTables, value: Any) -> None:
+        flag.write(out, tables, value is not None)
         if value is not None:
-            ATTRIBUTE.write(out, made, value)
+            ATTRIBUTE.write(out, tables, value)
 
     return Field(read, write)
 
 
 OPTIONAL_ATTRIBUTE = Field(_read_optional_attribute, _write_optional_attribute)
-"""Whether it is there says the lowest bit of its number."""
+"""An optional attribute; the lowest bit of its number tells whether it is present."""
 FLAGGED_ATTRIBUTE, BYTE_FLAGGED_ATTRIBUTE = map(_flagged, (COUNT, BYTE))
 OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
 
@@ -177,25 +177,25 @@ def _read_extents(c: Tables) -> tuple[int | None, ...]:
     extents: list[int | None] = []
     rank = c.count()
     if rank > MOST_DIMENSIONS:
-        c.fail(f"a tensor has {MOST_DIMENSIONS} dimensions at most, this one {rank}", at)
+        c.fail(f"a tensor may have at most {MOST_DIMENSIONS} dimensions, found {rank}", at)
     for number in c.varints(rank):
         if not number & 1:
             extents.append(number >> 1)
         elif number == WIDEST:
             extents.append(None)
         else:
-            c.fail(f"{-(number >> 1) - 1} is no extent", at)
+            c.fail(f"{-(number >> 1) - 1} is not a valid extent", at)
     return tuple(extents)
 
 
-def _write_extents(out: Output, made: Made, extents: tuple[int | None, ...]) -> None:
+def _write_extents(out: Output, tables: OutputTables, extents: tuple[int | None, ...]) -> None:
     out.varint(len(extents))
     for extent in extents:
         out.signed(DYNAMIC if extent is None else extent)
 
 
 EXTENTS = Field(_read_extents, _write_extents)
-"""Extents of dimensions, or their bounds; None is one that is not known."""
+"""Extents of dimensions, or their bounds; None if unknown."""
 
 
 # ---------------------------------------------------------------------- numbers and bytes
@@ -203,7 +203,7 @@ def _read_f64(c: Tables) -> float:
     return struct.unpack("<d", struct.pack("<Q", c.signed() & (1 << 64) - 1))[0]
 
 
-def _write_f64(out: Output, made: Made, value: float) -> None:
+def _write_f64(out: Output, tables: OutputTables, value: float) -> None:
     out.signed(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
@@ -211,7 +211,7 @@ F64 = Field(_read_f64, _write_f64)
 
 
 def bits_of(type: Type) -> int | None:
-    """The width of a number's type."""
+    """Returns the width of a number type in bits; None for other types."""
     if not isinstance(type, ScalarType):
         return None
     if type.name in ("index", "none"):
@@ -228,22 +228,22 @@ def _read_number(c: Tables) -> tuple[Type, int]:
     type = _read_type(c)
     bits = bits_of(type)
     if bits is None:
-        c.fail("this is no type of a number", at)
+        c.fail("expected the type of a number", at)
     if bits <= 8:
         return type, c.byte() & (1 << bits) - 1
     if bits <= 64:
         return type, c.signed() & (1 << bits) - 1
     words = c.count()
     if words > -(-bits // 64) or bits > WIDEST_NUMBER:
-        c.fail(f"a number of {bits} bits in {words} words is more than is read here", at)
+        c.fail(f"numbers of {bits} bits in {words} words are not supported", at)
     return type, sum((c.signed() & (1 << 64) - 1) << 64 * i for i in range(words)) & (1 << bits) - 1
 
 
-def _write_number(out: Output, made: Made, value: tuple[Type, int]) -> None:
+def _write_number(out: Output, tables: OutputTables, value: tuple[Type, int]) -> None:
     type, number = value
     bits = bits_of(type)
     assert bits is not None, type
-    out.varint(made.type(type))
+    out.varint(tables.type(type))
     if bits <= 8:
         out.byte(number)
     elif bits <= 64:
@@ -256,18 +256,18 @@ def _write_number(out: Output, made: Made, value: tuple[Type, int]) -> None:
 
 
 NUMBER = Field(_read_number, _write_number)
-"""The type of a number, and its bits."""
+"""A number: its type and its bits."""
 
 
-def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
+def _write_blob(out: Output, tables: OutputTables, value: bytes | memoryview) -> None:
     out.varint(len(value))
     out.data += value
 
 
 BLOB = Field(lambda c: c.take(c.varint()), _write_blob)
 ELEMENTS = Field(lambda c: c.blob(c.varint()), _write_blob)
-"""A blob that may have been kept out of the file."""
-"""Bytes, with their number in front; viewed when read."""
+"""BLOB: a byte count, then the bytes, which are read as a view. ELEMENTS: a blob that may have been cut out of the
+file."""
 
 LOCATIONS = listed(LOCATION)
 COUNTS, SIGNEDS, F64S = map(listed, (COUNT, SIGNED, F64))

@@ -1,11 +1,11 @@
-"""Flatbuffers, read with all offsets and lengths checked (`flatbuffers.dev/internals`): `jax.export` writes these.
+"""Reader of flatbuffers that checks all offsets and lengths (`flatbuffers.dev/internals`); `jax.export` writes them.
 
     buffer ::= u32 offset of the root table
     table  ::= i32 distance back to its vtable, then fields
-    vtable ::= u16 size, u16 size of the table, u16 offset in the table of each field, 0 where it is left out
+    vtable ::= u16 size, u16 size of the table, u16 offset in the table of each field, 0 if it is omitted
     vector ::= u32 length, then the elements; a string is a vector of bytes
 
-Offsets of tables, vectors and strings count from where they are written.
+Offsets of tables, vectors and strings are relative to the position of the offset.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ VTABLE_HEAD_BYTES = 4
 
 
 class Buffer:
-    """The bytes of a flatbuffer. Counts what is read of them: a damaged table can refer to the same thing again and
-    again, and stand for more than any memory holds."""
+    """The bytes of a flatbuffer. Limits the total that is read, since a damaged table could refer to the same bytes
+    repeatedly and expand beyond any memory."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -31,24 +31,24 @@ class Buffer:
         return Table(self, self.target(0))
 
     def read(self, form: str, at: int) -> int:
-        """The number at a byte. Raises Damaged outside of the buffer."""
+        """Returns the number at a byte offset. Raises Damaged outside the buffer."""
         size = struct.calcsize(form)
         if not 0 <= at <= len(self.data) - size:
             raise Damaged(
-                f"the flatbuffer has {len(self.data)} bytes, and byte {at} is wanted", min(at, len(self.data))
+                f"the flatbuffer has {len(self.data)} bytes, but refers to byte {at}", min(at, len(self.data))
             )
         (found,) = struct.unpack_from(form, self.data, at)
         return found
 
     def target(self, at: int) -> int:
-        """Where the offset at a byte leads."""
+        """Returns the position that the offset at a byte refers to."""
         offset = self.read("<I", at)
         if offset < _U32.size:
-            raise Damaged(f"an offset of {offset} bytes leads nowhere", at)
+            raise Damaged(f"invalid offset of {offset} bytes", at)
         return at + offset
 
     def vector(self, at: int, item: int) -> tuple[int, int]:
-        """Where the elements of a vector begin, and how many there are. `item`: their size."""
+        """Returns the start and the number of the elements of a vector. `item` is their size in bytes."""
         count, begin = self.read("<I", at), at + _U32.size
         if count * item > len(self.data) - begin:
             raise Damaged(f"a vector of {count} elements of {item} bytes is longer than the flatbuffer", at)
@@ -66,40 +66,40 @@ class Buffer:
             raise Damaged("a string is not UTF-8", at) from None
 
     def spend(self, count: int, at: int) -> None:
-        """Note that so many bytes were read."""
+        """Records that `count` bytes were read."""
         self._left -= count + _U32.size
         if self._left < 0:
             raise Damaged("tables refer to the same bytes too often", at)
 
 
 class Table:
-    """Fields by number. One that is left out has its default."""
+    """A table with numbered fields. An omitted field has its default."""
 
     def __init__(self, buffer: Buffer, at: int) -> None:
-        """Raises Damaged unless the table, and all its fields' places, are in the buffer."""
+        """Raises Damaged unless the table and all its fields are in the buffer."""
         self._buffer, self.at = buffer, at
         vtable = at - buffer.read("<i", at)
         nbytes = buffer.read("<H", vtable)
         self._nbytes = buffer.read("<H", vtable + ENTRY_BYTES)
         if nbytes < VTABLE_HEAD_BYTES or nbytes % ENTRY_BYTES or vtable + nbytes > len(buffer.data):
-            raise Damaged(f"a vtable cannot have {nbytes} bytes", max(vtable, 0))
+            raise Damaged(f"invalid size of a vtable: {nbytes} bytes", max(vtable, 0))
         if self._nbytes < _U32.size or at + self._nbytes > len(buffer.data):
-            raise Damaged(f"a table cannot have {self._nbytes} bytes", at)
+            raise Damaged(f"invalid size of a table: {self._nbytes} bytes", at)
         buffer.spend(nbytes, at)
         count = (nbytes - VTABLE_HEAD_BYTES) // ENTRY_BYTES
         self._fields = struct.unpack_from(f"<{count}H", buffer.data, vtable + VTABLE_HEAD_BYTES)
 
     def _place(self, field: int, nbytes: int) -> int | None:
-        """Where a field is; None where it is left out."""
+        """Returns the position of a field; None if it is omitted."""
         offset = self._fields[field] if field < len(self._fields) else 0
         if not offset:
             return None
         if not _U32.size <= offset <= self._nbytes - nbytes:
-            raise Damaged(f"field {field} lies outside of its table", self.at)
+            raise Damaged(f"field {field} is outside its table", self.at)
         return self.at + offset
 
     def number(self, field: int, form: str, default: int = 0) -> int:
-        """A number in `struct`'s format."""
+        """Returns a number in the format `form` of the module `struct`."""
         place = self._place(field, struct.calcsize(form))
         return default if place is None else self._buffer.read(form, place)
 
@@ -120,7 +120,7 @@ class Table:
         return None if at is None else self._buffer.text(at)
 
     def numbers(self, field: int, form: str) -> tuple[int, ...]:
-        """A vector of numbers, `form` each, in `struct`'s format without the order of bytes."""
+        """Returns a vector of numbers. `form` is the `struct` format of one number, without byte order."""
         at = self._target(field)
         if at is None:
             return ()
@@ -141,7 +141,7 @@ class Table:
         return [self._buffer.text(at) for at in self._targets(field)]
 
     def need(self, field: int, name: str) -> Table:
-        """A table that cannot be left out."""
+        """Returns a mandatory table. Raises Damaged if it is missing."""
         found = self.table(field)
         if found is None:
             raise Damaged(f"{name} is missing", self.at)

@@ -1,7 +1,7 @@
-"""How an attribute of a VHLO op stands for one of StableHLO's: the value there, the value here, and the default.
+"""Conversion between attributes of VHLO ops and those of StableHLO ops, including defaults.
 
-VHLO knows fewer kinds: lists are tensors, symbols are texts, units are truth values; and it has every attribute
-written, which StableHLO leaves out where it is the default. Refusals are ValueErrors.
+VHLO has fewer kinds of attributes: lists are tensors, symbols are strings, units are booleans. It stores every
+attribute, whereas StableHLO omits defaults. Invalid values raise ValueError.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shlo_jit.ir.types import I1, I64, DType, ScalarType, TensorType, tensor
 from shlo_jit.text.attributes import one_integer
 from shlo_jit.text.syntax import i64s
 
-LONGEST_LIST = 1 << 20
-"""Elements of a list: a literal of one value can stand for any number of them."""
+MAX_LIST_LENGTH = 1 << 20
+"""Maximum length of a list: a splat literal could represent a list of any length."""
 
 
 class Form:
-    """Of a value in the file what it is here, and back."""
+    """A conversion: `read` maps the value in a file to StableHLO's, `write` is the inverse."""
 
     __slots__ = ("read", "write")
 
@@ -33,18 +33,18 @@ class Form:
 
 
 def _of(*classes: type) -> Callable[[Any], Any]:
-    """Lets values of these classes through."""
+    """Returns a check that a value is of one of these classes."""
 
     def check(value: Any) -> Any:
         if type(value) not in classes:
-            raise ValueError(f"{type(value).__name__} is no {' or '.join(c.__name__ for c in classes)}")
+            raise ValueError(f"expected {' or '.join(c.__name__ for c in classes)}, found {type(value).__name__}")
         return value
 
     return check
 
 
 def plain(*classes: type) -> Form:
-    """The same there and here."""
+    """Returns the identity conversion for values of these classes."""
     return Form(_of(*classes), _of(*classes))
 
 
@@ -56,31 +56,31 @@ BOOL = plain(bool)
 # ---------------------------------------------------------------------- lists of numbers
 def _numbers(value: Any, dtype: DType) -> list[Any]:
     if not isinstance(value, Dense) or value.type.dtype is not dtype or len(value.type.extents) != 1:
-        raise ValueError(f"this is no list of {dtype}")
-    if value.type.extents[0] > LONGEST_LIST:
-        raise ValueError(f"this list has more than {LONGEST_LIST} elements")
+        raise ValueError(f"expected a list of {dtype}")
+    if value.type.extents[0] > MAX_LIST_LENGTH:
+        raise ValueError(f"this list has more than {MAX_LIST_LENGTH} elements")
     return value.array.tolist()
 
 
 def _as_tensor(value: Any, dtype: DType) -> Dense:
-    """Of a list, which may be a literal already."""
+    """Converts a list, which may already be a literal, to a literal."""
     if isinstance(value, Dense):
         return value
     values = value.values if isinstance(value, DenseArray) else value
     if not isinstance(values, tuple):
-        raise ValueError(f"this is no list of {dtype}")
+        raise ValueError(f"expected a list of {dtype}")
     return Dense(tensor((len(values),), dtype), np.array(values, dtype.numpy))
 
 
 INTS = Form(lambda value: i64s(tuple(_numbers(value, I64))), lambda value: _as_tensor(value, I64))
 BOOLS = Form(lambda value: DenseArray("i1", tuple(_numbers(value, I1))), lambda value: _as_tensor(value, I1))
 DIMS = Form(lambda value: tuple(_numbers(value, I64)), lambda value: _as_tensor(value, I64))
-"""In structs a list is a tuple, and a number an int."""
+"""Lists of structs, which are tuples of ints in StableHLO."""
 
 
 def _int(value: Any) -> int:
     if not isinstance(value, IntegerAttr):
-        raise ValueError("this is no integer")
+        raise ValueError("expected an integer")
     return value.value
 
 
@@ -90,13 +90,13 @@ INT = Form(_int, lambda value: one_integer(value, "i64"))
 # ---------------------------------------------------------------------- words
 def _flag(value: Any) -> Any:
     if not isinstance(value, bool):
-        raise ValueError("this is no truth value")
+        raise ValueError("expected a boolean")
     return UNIT if value else False
 
 
 def _symbol(value: Any) -> SymbolRef:
     if not isinstance(value, str):
-        raise ValueError("this is no name")
+        raise ValueError("expected a name")
     return SymbolRef((value,))
 
 
@@ -104,7 +104,7 @@ def _name(value: Any) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, SymbolRef) or len(value.path) != 1:
-        raise ValueError("this is no name")
+        raise ValueError("expected a name")
     return value.path[0]
 
 
@@ -127,11 +127,11 @@ DICTIONARIES = Form(_dictionaries, _dictionaries)
 
 
 def enum(mnemonic: str) -> Form:
-    """A word of an enumeration."""
+    """Returns the conversion of a value of an enum."""
 
     def check(value: Any) -> EnumAttr:
         if not isinstance(value, EnumAttr) or value.mnemonic != mnemonic:
-            raise ValueError(f"this is no {mnemonic}")
+            raise ValueError(f"expected a value of {mnemonic}")
         return value
 
     return Form(check, check)
@@ -150,13 +150,13 @@ _VERSIONS = VHLO.attributes[5]
 _api_version = enum("custom_call_api_version").read
 _API_VERSIONS = {word: one_integer(i, "i32") for i, word in enumerate(WORDS["custom_call_api_version"].split())}
 API_VERSION = Form(lambda value: _API_VERSIONS[_api_version(value).value], lambda value: _VERSIONS.make(_int(value)))
-"""A number in StableHLO."""
+"""The API version, which is a number in StableHLO."""
 
 NONE = TypeAttr(ScalarType("none"))
 
 
 def or_none(form: Form) -> Form:
-    """With the type `none` for what is not there."""
+    """Returns a conversion that represents None by the type `none`."""
     return Form(
         lambda value: None if value == NONE else form.read(value),
         lambda value: NONE if value is None else form.write(value),
@@ -165,7 +165,7 @@ def or_none(form: Form) -> Form:
 
 # ---------------------------------------------------------------------- defaults
 class Default:
-    """`is_it`: whether a value (as StableHLO has it) is the default; `make`: the default of an op."""
+    """A default: `is_it` tests a value in StableHLO's form, `make` returns the default of an op."""
 
     __slots__ = ("is_it", "make")
 
@@ -179,15 +179,15 @@ def default(value: Any) -> Default:
 
 
 def either(first: Any, *others: Any) -> Default:
-    """The first one, or what means the same."""
+    """Returns a default with equivalent values; the first one is written."""
     return Default(lambda given: given == first or given in others, lambda op: first)
 
 
 def all_alike(value: int, form: Form, rank: Callable[[Op], int]) -> Default:
-    """A list of this number, one for each dimension."""
+    """Returns the default that is a list of this number, once per dimension."""
 
     def is_it(given: Any) -> bool:
-        """An empty list is left as it is, as MLIR leaves it."""
+        """Whether a list is the default. An empty list is not, as in MLIR."""
         if isinstance(given, Dense):
             return given.array.size > 0 and bool((given.array == value).all())
         return bool(given.values) and all(part == value for part in given.values)

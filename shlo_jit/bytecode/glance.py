@@ -1,4 +1,4 @@
-"""What can be said of bytes without reading the program in them: whether there is one, and what sort."""
+"""Quick inspection of bytes without reading the program: whether they contain an artifact, and of which kind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from shlo_jit.bytecode.fields import DYNAMIC
 from shlo_jit.bytecode.stream import Bytes, Damaged, Output
 
 MODULE_FIELD = 13
-"""Of the table that `jax.export.Exported.serialize` writes, `mlir_module_serialized` (jax's `serialization.fbs`)."""
+"""Number of the field `mlir_module_serialized` in the table that `jax.export.Exported.serialize` writes (JAX's
+`serialization.fbs`)."""
 
 
 def artifact_in(read: Callable[[int, int], bytes], size: int) -> tuple[int, int] | None:
-    """Where the artifact begins and ends that bytes are, or have in them where `jax.export` wrote them; None where they
-    are neither. `read`: those from a place to another, fewer where there are none any more."""
+    """Returns the start and end of the artifact in bytes that are an artifact or were written by `jax.export`; None
+    for other bytes. `read` returns the bytes between two offsets, fewer at the end."""
     if read(0, len(MAGIC)) == MAGIC:
         return 0, size
     found = _exported(read)
@@ -52,16 +53,16 @@ def _bytes_of_dynamic() -> bytes:
 
 UNKNOWN_EXTENT = _bytes_of_dynamic()
 UNRANKED = 25 << 1 | 1
-"""The first byte of an unranked tensor type."""
+"""First byte of an unranked tensor type."""
 
 
 def artifact_may_be_unknown(data: Bytes, rest: bytes) -> bool:
-    """Whether the shape of any value is not known; true too where just some number has such bytes. `rest`: the data
-    without long literals."""
+    """Whether any value may have an unknown shape. Conservative: also true if some unrelated number has the same bytes.
+    `rest` is the data without long literals."""
     if UNKNOWN_EXTENT in rest:
         return True
     try:
         types = read_container(data).types
     except Damaged:
-        return True  # whoever reads it says why
+        return True  # the reader reports the error
     return any(dialect == "vhlo" and data[start] == UNRANKED for dialect, start, end, _ in types if start < end)

@@ -1,9 +1,9 @@
-"""What a kind of type or attribute is: the number it has in its dialect, its fields, and how it is made of these.
+"""Kinds of types and attributes: number in the dialect, fields, and conversion from and to the in-memory form.
 
     Kind(1, "array", (ATTRIBUTES,), make=tuple, parts=one)
 
-`make` gives what `ir` has for it, `parts` the fields of that. Reader and writer share the records: there is no other
-description of a payload. A refusal in `make` is a ValueError.
+`make` converts the fields to the object in `ir`, `parts` is the inverse. Reader and writer share these records, which
+are the only description of a payload. `make` raises ValueError for invalid fields.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def itself(value: Any) -> Any:
-    """What is made of one field and is that."""
+    """Returns the value: `make` of a kind that consists of its single field."""
     return value
 
 
 def one(value: Any) -> tuple[Any, ...]:
-    """The parts of what has one field and is that."""
+    """Returns the value as a tuple: `parts` of a kind that consists of its single field."""
     return (value,)
 
 
 def constant(value: Any) -> tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]:
-    """`make` and `parts` of a kind without fields."""
+    """Returns `make` and `parts` of a kind without fields."""
     return lambda: value, lambda _: ()
 
 
@@ -47,9 +47,9 @@ class Kind:
     ):
         self.code, self.name, self.fields, self.make, self.parts = code, name, fields, make, parts
         self.since = since
-        """The first version of StableHLO that has it."""
+        """The first version of StableHLO that supports the kind."""
         self.read = _reader(tuple(field.read for field in fields), make)
-        """The value at a cursor, behind its number."""
+        """Reads the value at a cursor, after its number."""
 
 
 def _reader(reads: tuple[Callable[[Tables], Any], ...], make: Callable[..., Any]) -> Callable[[Tables], Any]:
@@ -66,7 +66,7 @@ def _reader(reads: tuple[Callable[[Tables], Any], ...], make: Callable[..., Any]
 
 
 class Dialect:
-    """All kinds of a dialect, by number."""
+    """The kinds of a dialect, by number."""
 
     __slots__ = ("attributes", "name", "types")
 

@@ -1,11 +1,12 @@
-"""Locations: where in its author's files an op comes from, as texts and as trees.
+"""Conversion of locations, which give the origin of an op in its author's files, between texts and trees.
 
     location ::= `unknown` | alias | string | string `(` location `)`
                | string `:` line `:` column (`to` (line)? `:` column)?
                | `callsite` `(` location `at` location `)` | `fused` (`<` attribute `>`)? `[` location, ... `]`
     alias    ::= `#loc3`
 
-A module keeps an op's location as text, `loc(#loc3)`, and what `#loc3` is in `Module.locations`. Files have the tree.
+A module keeps an op's location as text, `loc(#loc3)`, and the definition of `#loc3` in `Module.locations`. Files
+contain the tree.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shlo_jit.text.strings import STRING
 
 
 def location_text(location: Child) -> str:
-    """As it stands between `loc(` and `)`."""
+    """Returns the text of a location between `loc(` and `)`."""
     if isinstance(location, str):
         return location
     kind, parts = location
@@ -40,7 +41,7 @@ def location_text(location: Child) -> str:
 
 
 def _range_text(name: str, numbers: tuple[int, ...]) -> str:
-    """line, column, end column; or with the end's line between."""
+    """Returns the text of a file range. `numbers` are line, column, an optional end line, and end column."""
     line, column, *end = (*numbers, 0, 0)[: max(2, len(numbers))]
     text = f"{string_text(name)}:{line}:{column}"
     if not end:
@@ -66,7 +67,7 @@ class _Reader:
     def next(self) -> str:
         found = _TOKEN.match(self.text, self.at)
         if found is None:
-            raise ValueError(f"this is no location: {self.text[:80]}")
+            raise ValueError(f"invalid location: {self.text[:80]}")
         self.at = found.end()
         return found[0].strip()
 
@@ -78,12 +79,12 @@ class _Reader:
 
     def expect(self, token: str) -> None:
         if not self.accept(token):
-            raise ValueError(f"this is no location: {self.text[:80]}")
+            raise ValueError(f"invalid location: {self.text[:80]}")
 
     def number(self) -> int:
         token = self.next()
         if not token.isdigit() or len(token) > 18:
-            raise ValueError(f"this is no location: {self.text[:80]}")
+            raise ValueError(f"invalid location: {self.text[:80]}")
         return int(token)
 
     def location(self) -> Child:
@@ -100,7 +101,7 @@ class _Reader:
             self.expect(")")
             return Location("callsite", (callee, caller))
         if token != "fused":
-            raise ValueError(f"this is no location: {self.text[:80]}")
+            raise ValueError(f"invalid location: {self.text[:80]}")
         return self.fused()
 
     def named(self, name: str) -> Location:
@@ -128,13 +129,13 @@ class _Reader:
         while not self.accept("]"):
             children.append(self.location())
             if not self.accept(",") and self.peek() != "]":
-                raise ValueError(f"this is no location: {self.text[:80]}")
+                raise ValueError(f"invalid location: {self.text[:80]}")
         if metadata is None:
             return Location("fused", (tuple(children),))
         return Location("tagged", (tuple(children), metadata))
 
     def metadata(self) -> Any:
-        """`<` string `>`; other attributes are dropped with their brackets."""
+        """Parses `<` string `>`. Skips other attributes together with their brackets."""
         self.expect("<")
         token = self.next()
         if token[0] == '"' and self.accept(">"):
@@ -147,11 +148,11 @@ class _Reader:
 
 
 def read_location(text: str) -> Child:
-    """The tree of `loc(...)`. Raises ValueError for what is none."""
+    """Parses `loc(...)` into a tree. Raises ValueError."""
     if not text.startswith("loc(") or not text.endswith(")"):
-        raise ValueError(f"this is no location: {text[:80]}")
+        raise ValueError(f"invalid location: {text[:80]}")
     reader = _Reader(text[4:-1])
     found = reader.location()
     if reader.text[reader.at :].strip():
-        raise ValueError(f"this is no location: {text[:80]}")
+        raise ValueError(f"invalid location: {text[:80]}")
     return found

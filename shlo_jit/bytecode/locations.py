@@ -1,4 +1,4 @@
-"""Locations as files have them: trees."""
+"""Locations in the form of files: trees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Location(NamedTuple):
-    """A node of the tree. Children are nodes, or texts: `#loc3`, `unknown`."""
+    """A node of the tree. Children are nodes or texts (`#loc3`, `unknown`)."""
 
     kind: str
     """`file` (name, line, column), `range` (name, numbers), `name`, `callsite`, `fused`, `tagged`."""

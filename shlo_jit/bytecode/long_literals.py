@@ -1,8 +1,8 @@
-"""Long literals, kept out of an artifact before anything else looks at it: what is left of a model is small.
+"""Long literals, cut out of an artifact before it is decoded, so that the rest of a model is small.
 
-The artifact is memory of the file's size, so that places in it are those in the file, in which the bytes of long
-literals are left out: pages that nobody touches are nowhere. Each literal is read to where its elements stay, and can
-be read anew from a file, or from the bytes that somebody gave, when it was given up (`text/literals.py`).
+The artifact is mapped memory of the file's size, so that offsets are those in the file. The bytes of long literals are
+not filled in; untouched pages take no memory. Each literal is read directly into its final buffer. After a release it
+can be read again, from the file or from the caller's bytes (`text/literals.py`).
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from shlo_jit.ir import aligned, digests
 from shlo_jit.text.literals import Literal
 
 Read = Callable[[int, int], bytes]
-"""The bytes from a place to another, fewer where there are none any more."""
+"""Returns the bytes between two offsets, fewer at the end."""
 Literals = Mapping[int, Literal]
-"""By the place of their bytes."""
+"""Literals by the offset of their bytes."""
 FRONT = 64
-"""Bytes that hold the numbers at the front of a section or an entry."""
-PIECE = 1 << 20
+"""Maximum size of the numbers at the start of a section or an entry, in bytes."""
+CHUNK = 1 << 20
 """Bytes that are read at a time."""
 
 
 def without_literals(read: Read, size: int, again: Read, threads: int) -> tuple[Bytes, Literals]:
-    """The artifact, and its long literals, which are read anew by `again`, in so many threads. All of an artifact that
-    is damaged as far as can be seen here: its reader says why."""
+    """Returns the artifact and its long literals, which are read in `threads` threads and can be read again by `again`.
+
+    If damage is detected here, nothing is cut out, so that the reader reports the error.
+    """
     data = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def fill(start: int, end: int) -> None:
-        for at in range(start, min(end, size), PIECE):
-            piece = read(at, min(at + PIECE, end, size))
-            data[at : at + len(piece)] = piece
+        for at in range(start, min(end, size), CHUNK):
+            chunk = read(at, min(at + CHUNK, end, size))
+            data[at : at + len(chunk)] = chunk
 
     try:
         spans = list(_spans(data, size, fill))
@@ -60,8 +62,8 @@ def without_literals(read: Read, size: int, again: Read, threads: int) -> tuple[
 
 
 def with_known(rest: bytes, rows: Iterable[tuple[int, str, int]], again: Read) -> tuple[Bytes, Literals]:
-    """As `without_literals`, of what is left of an artifact, and place, digest and size of each literal, none of which
-    is read before it is asked for."""
+    """Returns the same as `without_literals`, from the rest of an artifact and a row (offset, digest, size) for each
+    literal. Each literal is read on first use."""
     literals = {
         at: Literal(None, digest, nbytes, partial(_bytes, again, at, at + nbytes)) for at, digest, nbytes in rows
     }
@@ -76,7 +78,7 @@ def with_known(rest: bytes, rows: Iterable[tuple[int, str, int]], again: Read) -
 
 
 def rest_of(data: Bytes, literals: Literals) -> bytes:
-    """The bytes that are no literals."""
+    """Returns the bytes outside the literals."""
     if not literals:
         return data[:]
     ends = [at + literal.nbytes for at, literal in literals.items()]
@@ -84,7 +86,7 @@ def rest_of(data: Bytes, literals: Literals) -> bytes:
 
 
 def _spans(data: mmap.mmap, size: int, fill: Callable[[int, int], None]) -> Iterator[tuple[int, int]]:
-    """Where the bytes of long literals begin and end, in their order. Raises Damaged."""
+    """Yields the start and end of the bytes of each long literal, in order. Raises Damaged."""
     fill(0, FRONT)
     version, _, c = head(data)
     found: dict[int, Cursor] = {}
@@ -121,10 +123,10 @@ def _literal(span: tuple[int, int], read: Read, again: Read) -> Literal:
 
 def _bytes(read: Read, start: int, end: int) -> np.ndarray:
     data = aligned.empty(end - start)
-    for at in range(start, end, PIECE):
-        piece = read(at, min(at + PIECE, end))
-        if len(piece) != min(PIECE, end - at):
+    for at in range(start, end, CHUNK):
+        chunk = read(at, min(at + CHUNK, end))
+        if len(chunk) != min(CHUNK, end - at):
             raise OSError(errno.ESTALE, "the program's file has become shorter")
-        data[at - start :][: len(piece)] = np.frombuffer(piece, np.uint8)
+        data[at - start :][: len(chunk)] = np.frombuffer(chunk, np.uint8)
     digests.seal(data)
     return data

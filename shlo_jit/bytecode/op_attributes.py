@@ -1,4 +1,4 @@
-"""The attributes of an op as files store them, and as StableHLO has them: rows of the table, applied."""
+"""Conversion of an op's attributes between their form in files and in StableHLO, as given by the table of ops."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from shlo_jit.ir.structs import STRUCTS
 
 MISSING: Any = object()
 FieldPlan = tuple[int, Callable[[Any], Any], Callable[[Any], bool], str]
-"""Where it is among those that are stored, how it is read, whether a value is the default, its name in StableHLO."""
+"""A field: index among the stored attributes, conversion, test for the default, name in StableHLO."""
 _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 
 
 # ---------------------------------------------------------------------- reading
 class Plan:
-    """How the attributes of an op in a file are read."""
+    """Instructions to read the attributes of an op in a file."""
 
     __slots__ = ("dropped", "fields", "name", "names", "optional", "structs")
 
     def __init__(self, name: str, names: Sequence[str]):
         self.name = name
-        """Of the op in StableHLO."""
+        """Name of the op in StableHLO."""
         self.names = tuple(name.removesuffix("?") for name in names)
-        """Of what is stored, in the order of files."""
+        """Names of the stored attributes, in the order of files."""
         self.optional = {i for i, name in enumerate(names) if name.endswith("?")}
-        """Which of them may be missing."""
+        """Indices of the stored attributes that may be missing."""
         self.fields: list[FieldPlan] = []
-        """Of what is an attribute in StableHLO too."""
+        """Stored attributes that are also attributes in StableHLO."""
         self.structs: list[StructPlan] = []
         self.dropped: list[str] = []
-        """What StableHLO no longer has."""
+        """Attributes that StableHLO no longer has."""
 
     def attributes(self, stored: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
-        """StableHLO's attributes, made of those that are stored, and others, which are kept. Raises ValueError."""
+        """Converts the stored attributes to StableHLO's and adds the `rest` unchanged. Raises ValueError."""
         found: dict[str, Any] = {}
         for index, read, is_default, attribute in self.fields:
             value = read(stored[index])
@@ -50,18 +50,18 @@ class Plan:
         for name in self.dropped:
             value = found.pop(name, None)
             if isinstance(value, Dense) and value.array.size:
-                raise ValueError(f"{name} is no attribute that StableHLO still has")
+                raise ValueError(f"StableHLO no longer has the attribute {name}")
         if self.name == "stablehlo.custom_call" and ("operand_layouts" in found or "result_layouts" in found):
-            for name in ("operand_layouts", "result_layouts"):  # none of them are given, or both
+            for name in ("operand_layouts", "result_layouts"):  # either both are present, or neither
                 found[name] = stored[self.names.index(name)]
         for name, value in rest.items():
             if name in found or name in self.names:
-                raise ValueError(f"attribute {name} is there twice")
+                raise ValueError(f"attribute {name} is present twice")
             found[name] = value
         return found
 
     def refused(self, stored: Sequence[Any]) -> str:
-        """Which of the stored attributes cannot be read, for a message."""
+        """Returns the name of the first stored attribute that cannot be read, for a message."""
         for index, read, _, _ in (*self.fields, *(field for struct in self.structs for field in struct.fields)):
             try:
                 read(stored[index])
@@ -70,7 +70,7 @@ class Plan:
         return ""
 
     def taken_from(self, dictionary: dict[str, Any]) -> list[Any]:
-        """The stored attributes, where a file has all in a dictionary. Raises ValueError."""
+        """Removes and returns the stored attributes if a file has all of them in a dictionary. Raises ValueError."""
         values: list[Any] = []
         for i, name in enumerate(self.names):
             if name not in dictionary and i not in self.optional:
@@ -80,7 +80,7 @@ class Plan:
 
 
 class StructPlan:
-    """A struct of StableHLO's, whose fields are attributes in files."""
+    """A struct of StableHLO whose fields are separate attributes in files."""
 
     __slots__ = ("attribute", "constants", "fields", "name")
 
@@ -88,10 +88,10 @@ class StructPlan:
         self.name, self.attribute = name, attribute
         self.fields: list[FieldPlan] = []
         self.constants: dict[str, Any] = {}
-        """Fields that later versions brought."""
+        """Defaults of fields that were added in later versions."""
 
     def add(self, stored: Sequence[Any], found: dict[str, Any]) -> None:
-        """Add the struct to an op's attributes, unless all fields are the defaults."""
+        """Adds the struct to an op's attributes, unless all fields are the defaults."""
         fields = self.constants.copy()
         is_given = False
         for index, read, is_default, field in self.fields:
@@ -105,13 +105,13 @@ def make_struct(name: str, fields: dict[str, Any]) -> Any:
     if name == "conv":
         return ConvDims(**fields)
     if None in fields.values():
-        raise ValueError(f"{name} has not all of its fields")
+        raise ValueError(f"fields of {name} are missing")
     return StructAttr(name, tuple([(field, fields.get(field, 0)) for field, _, _ in STRUCTS[name]]))
 
 
 @functools.cache
 def plan_of(name: str) -> Plan | None:
-    """How an op is read whose name in files is this; None for one that is not known."""
+    """Returns the plan to read an op with this name in files; None if it is unknown."""
     if name in FOREIGN:
         plan = Plan(name, FOREIGN[name])
         plan.fields = [(i, itself, lambda value: value is None, name) for i, name in enumerate(plan.names)]
@@ -141,22 +141,25 @@ def _plan(row: Versions, number: int) -> Plan:
 
 
 def _never(value: Any) -> bool:
-    """Whether it is the default of what has none."""
+    """Test for the default of an attribute that has none."""
     return False
 
 
 NO_OP = Op("", [], [])
-"""Asked for the defaults of attributes that later versions brought: these do not depend on the op."""
+"""Argument for the defaults of attributes that were added in later versions; these do not depend on the op."""
 
 
 # ---------------------------------------------------------------------- writing
-class Unsayable(Exception):
-    """A version of StableHLO has no words for something."""
+class NotRepresentable(Exception):
+    """Raised if a version of StableHLO cannot represent something."""
 
 
 def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Version `number` of an op: the attributes that are stored, in their order, and those that the op's row does not
-    know. Raises Unsayable for what that version cannot have, and ValueError for attributes of another kind."""
+    """Returns the stored attributes of version `number` of an op, in order, and the attributes unknown to its row.
+
+    Raises NotRepresentable for attributes that this version cannot represent, and ValueError for attributes of a wrong
+    kind.
+    """
     stored: list[tuple[str, Any]] = []
     known: set[str] = set()
     _check_structs(row, op)
@@ -167,24 +170,24 @@ def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]]
         if s.since <= number <= s.until:
             stored.append((s.name, _written(s, value, attribute)))
         elif attribute in op.attributes and (s.default is None or not s.default.is_it(value)):
-            raise Unsayable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
+            raise NotRepresentable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
     rest = [(name, value) for name, value in op.attributes.items() if name not in known]
     return sorted(stored), rest
 
 
 def _check_structs(row: Versions, op: Op) -> None:
-    """Fields of structs that the op does not store have to say nothing. Raises Unsayable."""
+    """Checks that struct fields which the op does not store are empty. Raises NotRepresentable."""
     for attribute in {s.attribute for s in row.stored if s.struct}:
         value = op.attributes.get(attribute)
         if isinstance(value, StructAttr):
             stored = {s.field for s in row.stored if s.attribute == attribute}
             for field, content in value.fields:
                 if field not in stored and content:
-                    raise Unsayable(f"attribute {attribute} with {field} = {content}")
+                    raise NotRepresentable(f"attribute {attribute} with {field} = {content}")
 
 
 def _value(s: Stored, op: Op, attribute: str) -> Any:
-    """As StableHLO has it; the default where it is not there."""
+    """Returns the value of an attribute in StableHLO's form; the default if it is absent."""
     value = op.attributes.get(attribute, MISSING)
     if value is MISSING:
         if s.default is None:
@@ -194,10 +197,10 @@ def _value(s: Stored, op: Op, attribute: str) -> Any:
         return value
     if s.struct == "conv":
         if not isinstance(value, ConvDims):
-            raise ValueError(f"attribute {attribute} is no {s.struct}")
+            raise ValueError(f"attribute {attribute} is not a {s.struct}")
         return getattr(value, s.field)
     if not isinstance(value, StructAttr) or value.name != s.struct:
-        raise ValueError(f"attribute {attribute} is no {s.struct}")
+        raise ValueError(f"attribute {attribute} is not a {s.struct}")
     return value.get(s.field)
 
 

@@ -1,11 +1,10 @@
-"""The ops of VHLO: of each its versions, and the attributes that are stored, with what they are in StableHLO.
+"""Table of the VHLO ops: their versions and stored attributes, with the corresponding attributes in StableHLO.
 
     op("exponential", "0.9 1.9", accuracy(since=2))
 
-says that `exponential_v1` is written for StableHLO 0.9 and later and `exponential_v2` from 1.9 on, and that the second
-version brought `result_accuracy`. Reader and writer go by these rows alone. An op of the first version that lacks an
-attribute has its default, which StableHLO leaves out; an op is written in the first version only if its later
-attributes are the defaults.
+means that `exponential_v1` is written for StableHLO 0.9 and later, and `exponential_v2` from 1.9 on. The second version
+added `result_accuracy`. Reader and writer use only these rows. An op of an older version implies the defaults of later
+attributes, which StableHLO omits; an op is written in an older version only if its later attributes are the defaults.
 """
 
 from __future__ import annotations
@@ -56,38 +55,38 @@ from shlo_jit.ir.types import I64, TensorType, tensor
 
 
 class Stored(NamedTuple):
-    """An attribute of a VHLO op."""
+    """A stored attribute of a VHLO op."""
 
     name: str
     form: Form
     default: Default | None = None
     since: int = 1
-    """The version of the op that brought it."""
+    """The first version of the op that has the attribute."""
     until: int = 99
     attribute: str = ""
-    """Its name in StableHLO, where that is another."""
+    """Name in StableHLO if it differs."""
     struct: str = ""
-    """The struct there that it is a field of."""
+    """Struct in StableHLO of which this is a field."""
     field: str = ""
     kept: bool = False
-    """Whether StableHLO has it written where it is the default."""
+    """Whether StableHLO keeps the attribute if it is the default."""
 
 
 class Versions(NamedTuple):
-    """An op: `since[n - 1]` is the first version of StableHLO that writes it as `_v(n)`."""
+    """The versions of an op: `since[n - 1]` is the first version of StableHLO that writes `_v(n)`."""
 
     name: str
-    """In StableHLO, with its dialect."""
+    """Name in StableHLO, including its dialect."""
     since: tuple[Version, ...]
     stored: tuple[Stored, ...]
     limits: tuple[Limit, ...]
 
     def at(self, version: Version) -> int:
-        """The version of the op that is written for a version of StableHLO; 0 where there is none."""
+        """Returns the version of the op that is written for a version of StableHLO; 0 if there is none."""
         return sum(since <= version for since in self.since)
 
     def names_in(self, number: int) -> tuple[str, ...]:
-        """The attributes of version `number` of the op, in their order in files."""
+        """Returns the names of the attributes of version `number` of the op, in the order of files."""
         return _names_in(self.name, number)
 
 
@@ -97,7 +96,7 @@ def _names_in(name: str, number: int) -> tuple[str, ...]:
 
 
 class Limit(NamedTuple):
-    """What versions of StableHLO before `since` do not have of an op."""
+    """A feature of an op that versions of StableHLO before `since` lack."""
 
     since: Version
     what: str
@@ -105,16 +104,16 @@ class Limit(NamedTuple):
 
 
 OPS: dict[str, Versions] = {}
-"""By name in StableHLO."""
+"""Ops by name in StableHLO."""
 STEMS: dict[str, Versions] = {}
-"""By name in VHLO, without `_vN`."""
+"""Ops by name in VHLO, without `_vN`."""
 
 
 _version = functools.cache(version_of)
 
 
 def op(name: str, since: str = "0.9", *stored: Stored | tuple[Stored, ...], limits: tuple[Limit, ...] = ()) -> None:
-    """A row. `name` has its dialect where that is not `stablehlo`."""
+    """Adds a row. `name` includes its dialect unless that is `stablehlo`."""
     flat = [s for given in stored for s in ((given,) if isinstance(given, Stored) else given)]
     stem = name.partition(".")[2] or name
     full = name if "." in name else f"stablehlo.{name}"
@@ -122,7 +121,8 @@ def op(name: str, since: str = "0.9", *stored: Stored | tuple[Stored, ...], limi
 
 
 def struct(name: str, attribute: str, later: dict[str, int] | None = None) -> tuple[Stored, ...]:
-    """A struct of numbers, of which VHLO has each field as an attribute. `later`: fields of later versions."""
+    """Returns the attributes that store the fields of a struct of numbers. `later` maps fields that were added later to
+    their versions."""
     return tuple(
         Stored(
             field, DIMS if kind == DIMS_FIELD else INT, default(()) if later and field in later else None,
@@ -179,7 +179,7 @@ ALGORITHM = tuple(
 
 
 def ones(name: str, form: Form, rank: Callable[[Op], int], value: int = 1, **more: Any) -> Stored:
-    """A list with a number for each dimension, by default all 1."""
+    """Returns an attribute that is a list with a number per dimension; by default all are `value`."""
     return Stored(name, form, all_alike(value, form, rank), **more)
 
 
@@ -207,13 +207,13 @@ def integers(*names: str) -> tuple[Stored, ...]:
 
 
 def flags(*names: str) -> tuple[Stored, ...]:
-    """Truth values without a default."""
+    """Returns boolean attributes without a default."""
     return tuple(Stored(name, BOOL) for name in names)
 
 
-# ---------------------------------------------------------------------- what old versions do not have
+# ---------------------------------------------------------------------- features that old versions lack
 def _promotes(op: Op) -> bool:
-    """Whether a body computes in another element type than that of what it combines."""
+    """Whether a body computes in an element type that differs from its operands."""
     if not op.regions or not op.regions[-1].blocks:
         return False
     n = len(op.results)
@@ -234,7 +234,7 @@ def _has_dictionary(op: Op) -> bool:
 
 
 FFI = IntegerAttr(4, "i32")
-"""The interface whose options are a dictionary."""
+"""API version of custom calls whose options are a dictionary."""
 OPTIONS = (Limit(Version(1, 3), "a backend_config that is a dictionary", _has_dictionary),)
 NO_ITEMS = DictAttr(())
 BACKEND_CONFIG = Default(
@@ -376,4 +376,4 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "sdy.sharding_constraint": ("sharding",),
     "sdy.sharding_group": ("group_id",),
 }
-"""Attributes that are stored with the op, in their order; `?` behind those that may be missing."""
+"""Attributes that are stored with the op, in order; optional ones are marked by `?`."""

@@ -1,4 +1,4 @@
-"""Numbers and tensors as types and bits, which is how payloads have them."""
+"""Conversion of numbers and tensors from and to the payload form: type and bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, ScalarType, TensorType, Type, round_to, tensor
 from shlo_jit.text.attributes import as_signed, one_integer
-from shlo_jit.text.dense import from_bytes, of_literal, splat
+from shlo_jit.text.dense import dense_of_literal, from_bytes, splat
 from shlo_jit.text.literals import Literal
 
 Number = tuple[Type, int]
@@ -26,7 +26,7 @@ def integer_of(number: Number) -> IntegerAttr | bool:
     if type.name == "i1":
         return bool(bits)
     if type.name[0] == "f" or type.name in ("bf16", "tf32"):
-        raise ValueError(f"an integer is none of {type.name}")
+        raise ValueError(f"an integer does not fit type {type.name}")
     return one_integer(as_signed(bits, type.name), type.name)
 
 
@@ -40,7 +40,7 @@ def float_of(number: Number) -> FloatAttr:
     type, bits = number
     dtype = DTYPES.get(type.name) if isinstance(type, ScalarType) else None
     if dtype is None or not dtype.is_float:
-        raise ValueError("this is no type of a float")
+        raise ValueError("expected a float type")
     array = from_bytes(bits.to_bytes(dtype.itemsize, "little"), tensor((), dtype))
     return FloatAttr(float(array[()]), dtype.name)
 
@@ -53,17 +53,18 @@ def float_parts(value: FloatAttr) -> tuple[Number]:
 
 # ---------------------------------------------------------------------- tensors
 def tensor_of(type: Type, blob: memoryview | Literal) -> Dense:
-    """Bytes of all elements, or of one that all are like; copied to where a program wants them if need be."""
+    """Returns the tensor whose elements, or single splat element, are in `blob`; copies them to aligned memory if
+    necessary."""
     if not isinstance(type, TensorType) or not type.is_static:
-        raise ValueError("the elements of a literal need a tensor type with a static shape")
+        raise ValueError("expected a tensor type with a static shape for a literal")
     if isinstance(blob, Literal):
         is_bits = type.storage.name == "i1"
-        return Dense(type, _booleans(type, blob.data.data)) if is_bits else of_literal(blob, type)
+        return Dense(type, _booleans(type, blob.data.data)) if is_bits else dense_of_literal(blob, type)
     return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
 
 
 SMALL = 128
-"""Bytes of a literal that is likely to come again."""
+"""Maximum size in bytes of a literal that is likely to be repeated and therefore cached."""
 
 
 @functools.lru_cache(maxsize=16384)
@@ -81,7 +82,8 @@ def _literal(type: TensorType, blob: bytes | memoryview) -> Dense:
 
 
 def _booleans(type: TensorType, blob: bytes | memoryview) -> np.ndarray:
-    """Eight to a byte, lowest bit first; one byte of ones for a splat. Old files have a byte for each."""
+    """Decodes booleans, eight per byte, lowest bit first; a splat is one byte of zeros or ones. Old files have a byte
+    per element."""
     size = type.size
     if len(blob) == 1 and size != 1 and (blob[0] in (0, 0xFF) or size > 8):
         return splat(np.array(blob[0] != 0), type)

@@ -1,6 +1,6 @@
-"""The source of a program that was no text: the text it would have been, made when somebody asks for a place in it.
+"""Source of a program that was not read from text: its printed text, created when a position in it is requested.
 
-An op of such a program has its number, in the order of the text, where others have the place of their text.
+For an op of such a program, its number in the order of the text replaces the position in the text.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module, Op
 
 MOST_ELEMENTS = 64
-"""Of a literal that is written out."""
+"""Maximum size of a literal that is written out, in elements."""
 LONGEST_LOCATION = 300
 _MARK = "\x01(\\d+)\x02|\x03"
 _ALIAS = r"#(loc\d+)"
 
 
 class PrintedSource(Source):
-    """`module`, which is there when the program has been read."""
+    """Printed text of `module`, which is set after the program has been read."""
 
     def __init__(self, name: str):
         super().__init__("", name)
@@ -44,7 +44,7 @@ class PrintedSource(Source):
         self._text = value
 
     def place(self, start: int, end: int) -> tuple[int, int]:
-        """Of an op's number, where its text is; that of the op around it where it is not printed by itself."""
+        """Returns the text range of the op with number `start`; of the enclosing op if it is not printed separately."""
         self._print()
         at = bisect.bisect_right(self._numbers, start)
         return self._ends[self._numbers[at - 1]] if at else (0, 0)
@@ -73,7 +73,7 @@ class PrintedSource(Source):
 
 @deeply
 def _marked(module: Module) -> str:
-    """The text with a mark at both ends of every op, in the lines that `str(module)` has."""
+    """Returns the text with a mark at both ends of every op, with the same lines as `str(module)`."""
     from shlo_jit.text.printer import Printer, aliases
 
     class Plain(Printer):
@@ -93,7 +93,7 @@ def _marked(module: Module) -> str:
 
 
 def _resolved(location: OpaqueAttr, known: Mapping[str, str]) -> str:
-    """A location with the text of those that it names."""
+    """Returns the text of a location with the aliases in it expanded."""
     text = location.text
     while len(text) < LONGEST_LOCATION and (alias := re.search(_ALIAS, text)):
         inner = known.get(alias[1], "loc(unknown)")[4:-1]

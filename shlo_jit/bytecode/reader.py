@@ -1,11 +1,11 @@
-"""A portable artifact to a `Module`: the ops and regions of a file.
+"""Reader of portable artifacts: converts the ops and regions of a file to a `Module`.
 
-    block  ::= (number of ops, whether there are arguments) arguments? op*
+    block  ::= (number of ops, whether it has arguments) arguments? op*
     op     ::= name mask location dictionary? properties? result-types? operands? regions?
     region ::= number of blocks (number of values, block*)?
 
-Values have no names. Each is a number: those of a region come after all of the region around it, or start at 0 where it
-does not see that.
+Values are numbered and have no names. The numbers of a region continue after those of the enclosing region, or start at
+0 if it does not see the values of that region.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDE
 )  # fmt: skip
 NONE: Mapping[int, Literal] = MappingProxyType({})
 ONE = 1 << 1 | 1
-"""The number 1, written."""
+"""Encoding of the number 1."""
 RARE = HAS_SUCCESSORS | HAS_ORDERS
 SMALLEST_OP = 3
-"""Bytes: name, mask, location."""
+"""Minimum size of an op in bytes: name, mask, location."""
 CAST = "builtin.unrealized_conversion_cast"
 SPECIAL = {CAST, "stablehlo.return", "func.func", "builtin.module"}
-"""Ops that are not simply what the file has."""
+"""Ops that need special treatment."""
 KnownOp = tuple[str, dict[str, Any], bool]
-"""Name and attributes of an op, and whether it is special."""
+"""Name and attributes of an op, and whether it is in SPECIAL."""
 
 
 @deeply
 @paused_collector()
 def read_artifact(data: Bytes, name: str = "<bytes>", literals: Mapping[int, Literal] = NONE) -> Module:
-    """The program in a portable artifact, but for the bytes of literals, which are given by their places. Raises
-    ParseError, which says at which byte."""
+    """Returns the program in a portable artifact. `literals` are those that were cut out, by the offset of their bytes.
+
+    Raises ParseError with the byte offset of the error.
+    """
     try:
         return _Reader(data, name, literals).module()
     except Damaged as damage:
@@ -57,10 +59,10 @@ def read_artifact(data: Bytes, name: str = "<bytes>", literals: Mapping[int, Lit
 
 
 def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
-    """What is wrong with the file as a whole, and at which byte."""
+    """Returns the error for a damaged, truncated or unknown file, with the byte offset."""
     place = f"byte {damage.at}: {damage.message}"
     code, message = "file.damaged", f"the file is damaged; {place}"
-    hint = "copy it again, or write it anew"
+    hint = "copy or write the file again"
     if damage.is_cut:
         code, message = "file.cut_off", f"the file is cut off after {len(data):,} bytes; {place}"
     elif damage.is_unknown:
@@ -70,7 +72,7 @@ def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
         version = version_of_producer(producer)
         if version is None and not damage.is_cut:
             code = "file.mlir_bytecode"
-            message = f"this is MLIR bytecode, but no portable artifact of StableHLO; {place}"
+            message = f"this is MLIR bytecode, but not a portable artifact of StableHLO; {place}"
             hint = f"it was written by {producer[:60]!r}: {_TO_ARTIFACT}"
         elif version is not None and not is_known(version):
             hint = f"write it for a known version, such as {DEFAULT}, or use a release of shlo_jit that knows {version}"
@@ -79,21 +81,21 @@ def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
     return ParseError(Diagnostic(message, name, 0, 0, label="bytecode", hint=hint, code=code))
 
 
-_TO_ARTIFACT = "write StableHLO with `stablehlo-translate --serialize --target=1.0.0 FILE`, or give its text"
+_TO_ARTIFACT = "write StableHLO with `stablehlo-translate --serialize --target=1.0.0 FILE`, or pass its text"
 
 
 def _check_version(data: Bytes) -> None:
-    """Raises Damaged for a version of StableHLO that is not known. Bytecode of another origin has none."""
+    """Raises Damaged for an unknown version of StableHLO. Bytecode of other producers has no such version."""
     _, producer, _ = container.head(data)
     version = version_of_producer(producer)
     if version is not None and not is_known(version):
         at = len(container.MAGIC) + 1
-        message = f"the file is of StableHLO {version}, and versions {FIRST} to {LAST} are known here"
+        message = f"the file is of StableHLO {version}, but only versions {FIRST} to {LAST} are supported"
         raise Damaged(message, at, is_unknown=True)
 
 
 class _Reader:
-    """Where it is in the ops, and the values that can be seen there."""
+    """State of the reader: the visible values, and caches of types, ops and attributes."""
 
     def __init__(self, data: Bytes, name: str, literals: Mapping[int, Literal]):
         self.data = data
@@ -103,26 +105,26 @@ class _Reader:
         self.tables = Tables(data, self.file, literals)
         self.source = PrintedSource(name)
         self.values: list[Value | None] = []
-        """By number; those of the regions around, too, as far as they can be seen."""
+        """Values by number, including the visible ones of enclosing regions."""
         self.next = 0
         """The number of the next value that is defined."""
         self.ops = 0
         self.arguments = 0
-        """Of the blocks around."""
+        """Enclosing blocks."""
         self.depth = 0
         self.types: dict[int, Type] = {}
-        """Of values, by their number."""
+        """Types of values, by number."""
         self.plans: dict[int, Plan] = {}
-        """Of the ops met, by the number of their names."""
+        """Plans of the ops seen so far, by the number of their names."""
         self.known: dict[tuple[int, int, int], KnownOp] = {}
-        """By name, dictionary and properties."""
+        """Ops seen so far, by the numbers of name, dictionary and properties."""
 
     def module(self) -> Module:
         c = self.file.ir
         block = self.block(c, "")
         c.done("the section of operations")
         if len(block.ops) != 1 or block.ops[0].name != "builtin.module":
-            c.fail("the file has not one module")
+            c.fail("expected exactly one module in the file")
         op = block.ops[0]
         locations = Locations(self.tables) if any(self.tables.places.values()) else {}
         module = Module(op, self.source, locations, scoped=True)
@@ -137,7 +139,7 @@ class _Reader:
         if not blocks:
             return Region()
         if blocks > 1:
-            c.fail("regions of several blocks are not StableHLO", at)
+            c.fail("regions of several blocks are not valid in StableHLO", at)
         self.depth += 1
         if self.depth > NESTING_LIMIT:
             c.fail(f"nested too deeply (more than {NESTING_LIMIT} regions)", at)
@@ -156,7 +158,7 @@ class _Reader:
         head = c.varint()
         block = self.arguments_of(c) if head & 1 else Block()
         if (head >> 1) * SMALLEST_OP > c.end - c.at:
-            c.fail(f"{head >> 1} operations should follow, and {c.end - c.at} bytes are left", at)
+            c.fail(f"{head >> 1} operations should follow, but {c.end - c.at} bytes are left", at)
         self.ops_of(c, head >> 1, owner, block.ops)
         return block
 
@@ -180,11 +182,11 @@ class _Reader:
         return Block(arguments, locations=tuple(locations) if any(locations) else ())
 
     def define(self, values: Sequence[Value | None], at: int) -> None:
-        """Give values the next numbers."""
+        """Assigns the next numbers to values."""
         first = self.next
         self.next += len(values)
         if self.next > len(self.values):
-            raise Damaged("there are more values than the region says", at)
+            raise Damaged("there are more values than the region declares", at)
         self.values[first : self.next] = values
 
     def value_type(self, number: int, at: int) -> Type:
@@ -192,12 +194,12 @@ class _Reader:
         if type is None:
             type = self.tables.type(number, at)
             if not isinstance(type, Type):
-                raise Damaged("this type is one of elements, not of values", at)
+                raise Damaged("expected the type of a value, found one of elements", at)
             self.types[number] = type
         return type
 
     def skip_orders(self, c: Cursor, values: int) -> None:
-        """In which order the users of values are kept in memory."""
+        """Skips the orders of use lists."""
         for _ in range(c.count() if values > 1 else 1):
             if values > 1:
                 c.varint()
@@ -209,8 +211,8 @@ class _Reader:
     def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:  # noqa: C901, PLR0915
         """(name mask location dictionary? properties? result-types? operands? orders? regions?)*
 
-        Most of the time goes into this loop, and in it into calls: so it is long, and reads numbers itself. Past the
-        end of the section there are other bytes, or an IndexError: an op that ends there is refused."""
+        Most of the time is spent in this loop, and there in calls. Therefore it is long and decodes numbers inline. A
+        read past the end of the section returns other bytes or raises IndexError; an op that ends there is rejected."""
         data, values, source = c.data, self.values, self.source
         places, types, known = self.tables.places, self.types, self.known
         at = start = c.at
@@ -259,7 +261,7 @@ class _Reader:
                     self.skip_rare(c, mask, len(result_types), start)
                     at = c.at
                 if at > c.end:
-                    c.fail("the operations end in the middle of one", start)
+                    c.fail("the section ends in the middle of an operation", start)
                 if is_special:
                     if name == CAST:
                         self.cast(mask, operands, result_types, start)
@@ -281,11 +283,11 @@ class _Reader:
                 if is_special:
                     self.complete(op, start)
         except IndexError:
-            c.fail("an operand is none of the values here" if at < c.end else "the file ends in an operation", start)
+            c.fail("an operand is not a visible value" if at < c.end else "the file ends in an operation", start)
         c.at = at
 
     def result_types(self, found: list[Type], data: Bytes, at: int) -> int:
-        """Any number of types; where they end."""
+        """Appends the result types to `found`. Returns the offset after them."""
         count, at = varint(data, at)
         for _ in range(count):
             start = at
@@ -295,27 +297,29 @@ class _Reader:
 
     def skip_rare(self, c: Cursor, mask: int, results: int, start: int) -> None:
         if mask & HAS_SUCCESSORS:
-            c.fail("operations that go on in another block are not StableHLO", start)
+            c.fail("operations with successor blocks are not valid in StableHLO", start)
         self.skip_orders(c, results)
 
     def cast(self, mask: int, operands: list[Value], types: list[Type], start: int) -> None:
-        """From StableHLO's types to VHLO's or back, which are the same here."""
+        """Reads a cast between types of StableHLO and VHLO, which are identical in memory."""
         if mask & HAS_REGIONS or [value.type for value in operands] != types:
-            raise Damaged("a cast between types that are not the same", start)
+            raise Damaged("a cast between different types", start)
         self.define(operands, start)
 
     def complete(self, op: Op, at: int) -> None:
-        """A function has one region, which is empty where it is only declared; a module has one, with a block even
-        where nothing is in it."""
+        """Completes the regions of a function or module.
+
+        A function has one region, which is empty for a declaration. A module has one, with a block even if it is empty.
+        """
         if op.name == "func.func":
             op.regions = op.regions or [Region()]
         elif op.name == "builtin.module":
             if len(op.regions) != 1:
-                raise Damaged(f"a module has one region, not {len(op.regions)}", at)
+                raise Damaged(f"a module must have one region, not {len(op.regions)}", at)
             op.regions[0].blocks = op.regions[0].blocks or [Block()]
 
     def known_op(self, number: int, dictionary: int, properties: int, at: int) -> KnownOp:
-        """What an op with these numbers is, from now on known."""
+        """Decodes an op with these numbers and caches it."""
         plan = self.plans.get(number) or self.plan(number, at)
         attributes: dict[str, Any] = {}
         if plan.names or dictionary >= 0:
@@ -335,14 +339,14 @@ class _Reader:
         head = c.varint()
         n, isolated = head >> 1, head & 1
         if n > c.end - c.at:
-            c.fail(f"{n} regions should follow, and {c.end - c.at} bytes are left", at)
+            c.fail(f"{n} regions should follow, but {c.end - c.at} bytes are left", at)
         if not isolated:
             return [self.region(c, name) for _ in range(n)]
         inner = c
         if self.version >= 2:
             id, inner = container.section(c)
             if id != container.IR:
-                c.fail("the regions of an operation should be here", at)
+                c.fail("expected the regions of an operation", at)
         outer = self.values, self.next, self.arguments
         self.values, self.next, self.arguments = [], 0, 0
         regions = [self.region(inner, name) for _ in range(n)]
@@ -354,27 +358,27 @@ class _Reader:
     # ---- attributes
 
     def plan(self, number: int, at: int) -> Plan:
-        """How op number `number` is read."""
+        """Returns the plan to read the op with this number."""
         names = self.file.ops
         if number >= len(names):
-            raise Damaged(f"there are {len(names)} names of operations, and this is number {number}", at)
+            raise Damaged(f"number {number} of only {len(names)} names of operations", at)
         plan = plan_of(names[number])
         if plan is None:
-            raise Damaged(f"the operation {names[number]} is not known here", at, is_unknown=True)
+            raise Damaged(f"the operation {names[number]} is unknown", at, is_unknown=True)
         self.plans[number] = plan
         return plan
 
     def dictionary(self, number: int, at: int) -> dict[str, Any]:
         value = self.tables.attribute(number, at)
         if not isinstance(value, DictAttr):
-            raise Damaged(f"attribute {number} is not the dictionary that should be here", at)
+            raise Damaged(f"expected a dictionary, found another attribute (number {number})", at)
         return dict(value.items)
 
     def properties(self, plan: Plan, number: int, at: int) -> list[Any]:
-        """The attributes that are stored one after the other, without their names."""
+        """Reads the consecutively stored attributes of an op, whose names are not in the file."""
         if number >= len(self.file.properties):
             count = len(self.file.properties)  # their section is the last one
-            raise Damaged(f"there are {count} properties, and this is number {number}", at, is_cut=not count)
+            raise Damaged(f"number {number} of only {count} properties", at, is_cut=not count)
         c = self.tables
         c.at, c.end = self.file.properties[number]
         numbers = c.varints(len(plan.names))
@@ -389,7 +393,7 @@ class _Reader:
 
 
 def _read_operands(found: list[Any], values: Sequence[Value | None], data: Bytes, at: int) -> int:
-    """Values by their numbers, None for one that is not yet defined; where they end."""
+    """Appends the operands to `found`, None for a value that is not yet defined. Returns the offset after them."""
     count, at = varint(data, at)
     for _ in range(count):
         number = data[at]

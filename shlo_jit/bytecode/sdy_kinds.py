@@ -1,6 +1,6 @@
 """Attributes of Shardy (its `bytecode.td`), which are texts elsewhere in this package.
 
-Parts of an attribute are texts too, without the `#sdy.x` in front:
+Parts of an attribute are texts, too, without the prefix `#sdy.x`:
 
     axis      `"x"`, `"x":(1)2`        mesh axis  `"x"=2`
     dimension `{"x", "y"}`, `{?}p1`    sub axis   `(1)2`
@@ -56,19 +56,19 @@ def _text(part: Any) -> str:
     if isinstance(part, SymbolRef):
         return symbol_text(part.name)
     if not isinstance(part, OpaqueAttr):
-        raise ValueError("this is no attribute of sdy")
+        raise ValueError("expected an attribute of sdy")
     return part.text
 
 
 def _bare(part: Any, prefix: str) -> str:
     text = _text(part)
     if not text.startswith(prefix):
-        raise ValueError(f"this is no {prefix}")
+        raise ValueError(f"expected {prefix}")
     return text[len(prefix) :]
 
 
 def inside(text: str, opener: str, closer: str) -> list[str]:
-    """What stands between commas in brackets. Raises ValueError."""
+    """Splits the text in brackets at its top-level commas. Raises ValueError."""
     text = text.strip()
     if len(text) < 2 or text[0] != opener or text[-1] != closer:
         raise ValueError(f"expected {opener} and {closer}")
@@ -86,7 +86,7 @@ def inside(text: str, opener: str, closer: str) -> list[str]:
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     found = pattern.match(text)
     if found is None:
-        raise ValueError(f"{text[:80]!r} cannot be read here")
+        raise ValueError(f"{text[:80]!r} cannot be parsed")
     return found
 
 
@@ -240,7 +240,7 @@ _BEGINNINGS = (
 
 
 def name_of_kind(value: Any) -> str:
-    """The name of the kind that an attribute is of, which its text tells. Raises ValueError."""
+    """Returns the kind name of an attribute, which follows from its text. Raises ValueError."""
     text = _text(value)
     for beginning, name in _BEGINNINGS:
         if text.startswith(beginning):

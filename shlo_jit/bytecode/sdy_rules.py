@@ -1,4 +1,4 @@
-"""Shardy's rules, which say how dimensions of operands and results belong together, as texts.
+"""Texts of Shardy's sharding rules, which relate dimensions of operands and results.
 
 rule    ::= `#sdy.op_sharding_rule<` `(` mapping, ... `)->(` mapping, ... `)` sizes factors* (`, custom`)? `>`
 mapping ::= `[` dimension, ... `]`    dimension ::= factor factor* | `{}`     sizes ::= `{i=4, j=8}`
@@ -22,15 +22,15 @@ _MAPPING = re.compile(r"\[([^\[\]]*)\]")
 
 
 def factor_name(index: int) -> str:
-    """`i` to `z`, and from there on `z_1`, `z_2`."""
+    """Returns the name of a factor: `i` to `z`, then `z_1`, `z_2` and so on."""
     if index < 0:
-        raise ValueError("the factors of a rule are numbered from 0 on")
+        raise ValueError("the number of a factor must not be negative")
     most = _LAST - _FIRST
     return chr(_FIRST + index) if index <= most else f"z_{index - most}"
 
 
 def factors_in(text: str) -> tuple[int, ...]:
-    """The numbers of the factors that a text names."""
+    """Returns the numbers of the factors in a text."""
     return tuple(ord(m[1]) - _FIRST + int(m[2] or 0) for m in _FACTOR.finditer(text))
 
 
@@ -50,7 +50,7 @@ def mapping_parts(text: str) -> list[str]:
 
 
 def rule_text(sizes: tuple[int, ...], operands: list[str], results: list[str], *rest: Any) -> str:
-    """`rest`: lists of factors for each of `WORDS`, and whether the rule is the user's own."""
+    """Returns the text of a rule. `rest` has a list of factors for each of `WORDS`, and whether the rule is custom."""
     *lists, custom = rest
     named = ", ".join(f"{factor_name(i)}={size}" for i, size in enumerate(sizes))
     given = "".join(
@@ -63,10 +63,10 @@ def rule_text(sizes: tuple[int, ...], operands: list[str], results: list[str], *
 
 
 def rule_parts(text: str) -> tuple[Any, ...]:
-    """The fields of a rule, mappings as texts. Raises ValueError."""
+    """Parses the fields of a rule, with mappings as texts. Raises ValueError."""
     found = _RULE.match(text)
     if found is None:
-        raise ValueError(f"{text[:80]!r} cannot be read here")
+        raise ValueError(f"{text[:80]!r} cannot be parsed")
     sizes = tuple(int(part.partition("=")[2]) for part in found[3].split(",")) if found[3].strip() else ()
     lists: dict[str, tuple[int, ...]] = {word: () for word in WORDS}
     for word, factors in _GIVEN.findall(found[4]):

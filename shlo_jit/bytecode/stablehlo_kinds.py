@@ -1,5 +1,5 @@
-"""StableHLO's own attributes and types (its `StablehloBytecode.cpp`), which modules and Shardy's ops have: those of
-other ops are VHLO's in files."""
+"""StableHLO's own attributes and types (its `StablehloBytecode.cpp`), used by modules and Shardy ops. In files, other
+ops have attributes and types of VHLO."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ STABLEHLO = Dialect(
 
 
 def name_of_kind(value: Any) -> str:
-    """The name of the kind that an attribute is of. Raises ValueError."""
+    """Returns the kind name of an attribute. Raises ValueError."""
     return "conv" if isinstance(value, ConvDims) else name_of_kind_in_vhlo(value)

@@ -1,10 +1,10 @@
-"""The bytes of a file, read and written: numbers of variable length, counts, blocks of bytes.
+"""Encoding of bytecode files: numbers of variable length, counts, blocks of bytes.
 
-    varint ::= a byte whose trailing zero bits say how many bytes follow (a zero byte: eight), little-endian
+    varint ::= a byte whose trailing zero bits count the bytes that follow (a zero byte: eight), little-endian
     signed ::= varint of the number in zigzag: 0, -1, 1, -2, ...
 
-What is read is checked against what is there: a count can never be larger than the bytes that are left, so that no file
-makes its reader take more memory than some multiple of its size.
+All reads are bounds-checked. A count can never exceed the remaining bytes, so that the memory used by the reader is
+bounded by a multiple of the file's size.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mmap import mmap
 from typing import NoReturn, TypeAlias
 
 Bytes: TypeAlias = "bytes | mmap"
-"""A file, or memory of its size."""
+"""Contents of a file, or mapped memory of its size."""
 WIDEST = (1 << 64) - 1
 SIGN = 1 << 63
 
 
 class Damaged(Exception):
-    """The file is not what it should be, from this byte on. `is_cut`: it ends where more should follow; `is_unknown`:
-    what is there may be right in a file of another kind or version."""
+    """The file is invalid at byte `at`. `is_cut`: it is truncated. `is_unknown`: the contents may be valid in a file of
+    another kind or version."""
 
     def __init__(self, message: str, at: int, *, is_cut: bool = False, is_unknown: bool = False):
         super().__init__(message)
@@ -28,13 +28,13 @@ class Damaged(Exception):
 
 
 def varint(data: Bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends. Raises IndexError at the end of the file."""
+    """Returns a number and the offset after it. Raises IndexError at the end of the file."""
     first = data[at]
     return (first >> 1, at + 1) if first & 1 else long_varint(data, at)
 
 
 def long_varint(data: Bytes, at: int) -> tuple[int, int]:
-    """A number of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+    """Returns a number of more than one byte and the offset after it. Raises IndexError at the end of the file."""
     first = data[at]
     if first & 2:
         return (first | data[at + 1] << 8) >> 2, at + 2
@@ -50,7 +50,7 @@ def long_varint(data: Bytes, at: int) -> tuple[int, int]:
 
 
 class Cursor:
-    """A place in the bytes `data[at:end]`; places count from the beginning of the file."""
+    """A position in the bytes `data[at:end]`; offsets are relative to the start of the file."""
 
     __slots__ = ("at", "data", "end")
 
@@ -61,7 +61,7 @@ class Cursor:
         raise Damaged(message, self.at if at is None else at)
 
     def end_early(self, message: str, at: int | None = None) -> NoReturn:
-        """Refuse what should be longer; the file is cut off where its own end is reached."""
+        """Raises Damaged for data that should be longer; the file is truncated if its own end is reached."""
         raise Damaged(message, self.at if at is None else at, is_cut=self.end == len(self.data))
 
     def byte(self) -> int:
@@ -111,46 +111,46 @@ class Cursor:
         return (value >> 1) ^ -(value & 1)
 
     def count(self, least: int = 1) -> int:
-        """How many of something follow that take `least` bytes each, or more."""
+        """Reads the number of the following items, each of which takes at least `least` bytes."""
         at = self.at
         n = self.varint()
         if n * least > self.end - self.at:
-            self.end_early(f"{n} of something should follow, and {self.end - self.at} bytes are left", at)
+            self.end_early(f"{n} items should follow, but {self.end - self.at} bytes are left", at)
         return n
 
     def skip(self, n: int) -> None:
         if n > self.end - self.at:
-            self.end_early(f"{n} bytes should follow, and {self.end - self.at} are left")
+            self.end_early(f"{n} bytes should follow, but {self.end - self.at} are left")
         self.at += n
 
     def take(self, n: int) -> memoryview:
-        """The next n bytes, viewed."""
+        """Consumes the next n bytes and returns a view of them."""
         at = self.at
         self.skip(n)
         return memoryview(self.data)[at : at + n]
 
     def part(self, n: int) -> Cursor:
-        """A cursor over the next n bytes, which are passed over."""
+        """Consumes the next n bytes and returns a cursor over them."""
         start = self.at
         self.skip(n)
         return Cursor(self.data, start, self.at)
 
     def text(self) -> str:
-        """Up to a zero byte."""
+        """Reads a string that ends with a zero byte."""
         start = self.at
         at = self.data.find(b"\0", start, self.end)
         if at < 0:
-            self.end_early("the file ends here, in the middle of a text", start)
+            self.end_early("the file ends here, in the middle of a string", start)
         self.at = at + 1
         return self.data[start:at].decode("utf-8", "surrogateescape")
 
     def done(self, what: str) -> None:
         if self.at != self.end:
-            self.fail(f"{self.end - self.at} bytes are left of {what}")
+            self.fail(f"{self.end - self.at} bytes are left over in {what}")
 
 
 class Output:
-    """Bytes that are being written."""
+    """Buffer of bytes being written."""
 
     __slots__ = ("data",)
 

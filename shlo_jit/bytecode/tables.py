@@ -1,4 +1,4 @@
-"""The types and attributes of a file that is read: each is decoded when it is first asked for, and once."""
+"""Tables of a file that is read: types and attributes are decoded once, on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.attributes import OpaqueAttr
-from shlo_jit.ir.types import MOST_PARTS
+from shlo_jit.ir.types import MAX_PARTS
 from shlo_jit.text.literals import Literal
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
@@ -23,11 +23,11 @@ from shlo_jit.text.types import type_of_text
 ATTRIBUTE, TYPE = range(2)
 WORDS = ("attribute", "type")
 KINDS: tuple[dict[tuple[str, int], Kind], ...] = ({}, {})
-"""Of attributes and of types, by dialect and number."""
+"""Kinds of attributes and of types, by dialect and number."""
 DIALECTS: set[str] = set()
-"""Whose kinds are there."""
+"""Dialects whose kinds are loaded."""
 RARE = {"sdy": "sdy_kinds", "stablehlo": "stablehlo_kinds"}
-"""Dialects of few programs, and the modules that have them, which are imported for these."""
+"""Rarely used dialects -> modules with their kinds, which are imported on demand."""
 
 
 def _add(dialect: Dialect) -> None:
@@ -39,34 +39,34 @@ def _add(dialect: Dialect) -> None:
 _add(VHLO)
 _add(BUILTIN)
 _UNKNOWN_BYTES = b"\x1f"
-"""Of `loc(unknown)`, in its dialect."""
+"""Encoding of `loc(unknown)` in its dialect."""
 DEEPEST = 400
-"""How deep types and attributes may be in each other."""
+"""Maximum nesting of types and attributes."""
 
 
 class Tables(Cursor):
-    """The types and attributes, and a cursor over the bytes of the one that is being decoded: what fields are read
-    from."""
+    """Types and attributes of a file, and a cursor over the bytes of the one being decoded, from which fields are
+    read."""
 
     __slots__ = ("depth", "entries", "literals", "places", "size", "sizes", "strings", "values")
 
     def __init__(self, data: Bytes, container: Container, literals: Mapping[int, Literal]):
         super().__init__(data, 0, 0)
         self.literals = literals
-        """Whose bytes are not in the data, by their places."""
+        """Literals whose bytes are not in the data, by offset."""
         self.strings = container.strings
         self.entries = (container.attributes, container.types)
         self.values: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
         self.sizes: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        """Nodes of the tree of each that is decoded; -1 of one that is being decoded."""
+        """Number of nodes in the tree of each decoded entry; -1 for one that is being decoded."""
         self.size = 0
-        """Nodes so far of the one that is being decoded."""
+        """Number of nodes so far in the entry being decoded."""
         self.depth = 0
         self.places: dict[int, OpaqueAttr | None] = {}
-        """Locations that have been met, whose texts `Locations` makes."""
+        """Locations seen so far; `Locations` creates their texts."""
 
     def blob(self, n: int) -> memoryview | Literal:
-        """The next n bytes, viewed; a literal that was kept out of the data."""
+        """Consumes the next n bytes. Returns a view of them, or the literal that was cut out there."""
         literal = self.literals.get(self.at)
         if literal is None or literal.nbytes != n:
             return self.take(n)
@@ -74,7 +74,7 @@ class Tables(Cursor):
         return literal
 
     def attribute(self, index: int, at: int) -> Any:
-        """Attribute number `index`, which is asked for at `at`."""
+        """Returns attribute number `index`. `at` is the offset of the reference to it, for messages."""
         values = self.values[ATTRIBUTE]
         if index not in values:
             return self._decoded(ATTRIBUTE, index, at)
@@ -91,18 +91,18 @@ class Tables(Cursor):
     def _decoded(self, which: int, index: int, at: int) -> Any:
         entries, sizes = self.entries[which], self.sizes[which]
         if index >= len(entries):
-            self.fail(f"there are {len(entries)} {WORDS[which]}s, and this is number {index}", at)
+            self.fail(f"number {index} of only {len(entries)} {WORDS[which]}s", at)
         if index in sizes:
-            self.fail(f"{WORDS[which]} {index} is a part of itself", at)
+            self.fail(f"{WORDS[which]} {index} contains itself", at)
         if self.depth >= DEEPEST:
-            self.fail(f"types and attributes are more than {DEEPEST} deep in each other", at)
+            self.fail(f"types and attributes are nested more than {DEEPEST} levels deep", at)
         outer = self.at, self.end, self.size
         self.size, sizes[index] = 1, -1
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
-        if self.size > MOST_PARTS:
-            self.fail(f"{WORDS[which]} {index} is larger than {MOST_PARTS} of them", at)
+        if self.size > MAX_PARTS:
+            self.fail(f"{WORDS[which]} {index} has more than {MAX_PARTS} nodes", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
         sizes[index] = size = self.size
@@ -112,7 +112,7 @@ class Tables(Cursor):
         return value
 
     def read(self, entry: Entry, which: int) -> Any:
-        """The type or attribute in these bytes, to whose end the cursor is moved."""
+        """Decodes the type or attribute in these bytes and moves the cursor after it."""
         dialect, self.at, self.end, encoded = entry
         if not encoded:
             return self._read_text(dialect, which)
@@ -131,13 +131,13 @@ class Tables(Cursor):
             module = importlib.import_module(f"shlo_jit.bytecode.{RARE[dialect]}")
             _add(getattr(module, dialect.upper()))
         if dialect not in DIALECTS:
-            self.fail(f"dialect {dialect} is not known here", at)
+            self.fail(f"unknown dialect {dialect}", at)
         if (dialect, code) not in KINDS[which]:
-            self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", at)
+            self.fail(f"unknown {WORDS[which]} {code} of dialect {dialect}", at)
         return KINDS[which][dialect, code]
 
     def _read_text(self, dialect: str, which: int) -> Any:
-        """What has no bytes of its own stands here as it is printed."""
+        """Reads a type or attribute that has no binary encoding and is stored as text."""
         start = self.at
         text = self.text()
         self.done("the text here")
@@ -151,16 +151,16 @@ class Tables(Cursor):
     # ---- locations
 
     def location(self, index: int, at: int) -> str:
-        """How a location is named by others: `#loc3`, or `unknown`. Its own text is made by `Locations`."""
+        """Returns the name by which others refer to a location: `#loc3` or `unknown`. `Locations` creates its text."""
         return UNKNOWN if self.place(index, at) is None else f"#loc{index}"
 
     def place(self, index: int, at: int) -> OpaqueAttr | None:
-        """The location of an op or argument; None for one that is not known."""
+        """Returns the location of an op or argument; None if it is unknown."""
         if index in self.places:
             return self.places[index]
         entries = self.entries[ATTRIBUTE]
         if index >= len(entries):
-            self.fail(f"there are {len(entries)} attributes, and this is number {index}", at)
+            self.fail(f"number {index} of only {len(entries)} attributes", at)
         dialect, start, end, _ = entries[index]
         is_known = end - start > 1 or self.data[start:end] != _UNKNOWN_BYTES or dialect != BUILTIN.name
         self.places[index] = found = OpaqueAttr(f"loc(#loc{index})") if is_known else None
@@ -168,8 +168,10 @@ class Tables(Cursor):
 
 
 class Locations(Mapping[str, str]):
-    """Name to text of the locations that have been met, and of those they are made of. The texts are made when the
-    first one is asked for, which few programs ever see; one that cannot be read is unknown."""
+    """Texts, by name, of the locations seen so far and of the locations that they contain.
+
+    The texts are created on first use, since few programs need them. A location that cannot be decoded is unknown.
+    """
 
     def __init__(self, tables: Tables):
         self._tables = tables
@@ -182,7 +184,7 @@ class Locations(Mapping[str, str]):
         while pending:
             for index in pending:
                 found[f"loc{index}"] = f"loc({self._text(index)})"
-            pending = list(tables.places)[len(found) :]  # those that these are made of
+            pending = list(tables.places)[len(found) :]  # the locations that these contain
         return found
 
     def _text(self, index: int) -> str:

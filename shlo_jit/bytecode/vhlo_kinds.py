@@ -1,4 +1,4 @@
-"""Types and attributes of VHLO, StableHLO's versioned dialect (as its `VhloBytecode.cpp` writes them)."""
+"""Types and attributes of VHLO, the versioned dialect of StableHLO (its `VhloBytecode.cpp`)."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ WORDS = {
     "rng_distribution": "UNIFORM NORMAL",
     "transpose": "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT",
 }
-"""Of enumerations, in the order of their numbers."""
+"""Values of the enums, in the order of their numbers."""
 
 
 def enum(code: int, mnemonic: str, since: Version = FIRST, first: int = 0) -> Kind:
-    """An enumeration; `first` is the number of its first word."""
+    """Returns the kind of an enum; `first` is the number of its first value."""
     known = {first + i: EnumAttr("stablehlo", mnemonic, word) for i, word in enumerate(WORDS[mnemonic].split())}
     numbers = {value: number for number, value in known.items()}
 
@@ -90,7 +90,7 @@ def enum(code: int, mnemonic: str, since: Version = FIRST, first: int = 0) -> Ki
 
 
 def struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()) -> Kind:
-    """A struct whose fields stand in their order."""
+    """Returns the kind of a struct whose fields are stored in order."""
     names = names or tuple(field for field, _, _ in STRUCTS[name])
 
     def make(*values: Any) -> StructAttr:
@@ -101,7 +101,7 @@ def struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST
 
 def axis(name: str, sub_axis: Any) -> StructAttr:
     if sub_axis is not None and not isinstance(sub_axis, StructAttr):
-        raise ValueError("this is no part of an axis")
+        raise ValueError("expected a part of an axis")
     return StructAttr("stablehlo.axis_ref", (("name", name), ("sub_axis_info", sub_axis or ())))
 
 
@@ -110,9 +110,9 @@ def axis_parts(value: StructAttr) -> tuple[Any, ...]:
 
 
 def _mesh_axes(mesh: Any, axes: tuple[Any, ...]) -> StructAttr:
-    """The mesh is a symbol, which VHLO has as a text, or stands here itself."""
+    """Returns the axes of a mesh. The mesh is a symbol, which is a string in VHLO, or given inline."""
     if not all(isinstance(axis, StructAttr) for axis in axes):
-        raise ValueError("these are no axes")
+        raise ValueError("expected axes of a mesh")
     found = SymbolRef((mesh,)) if isinstance(mesh, str) else mesh
     return StructAttr("stablehlo.replica_group_mesh_axes", (("mesh", found), ("axes", axes)))
 
@@ -140,7 +140,7 @@ def bounds_parts(value: OpaqueAttr) -> tuple[tuple[int | None, ...]]:
 
 
 BOUNDS = "#stablehlo.bounds"
-"""As an attribute by itself they are text; a tensor type has the numbers."""
+"""Prefix of bounds as a standalone attribute, which is text; tensor types contain the numbers."""
 
 
 def type_attribute(type: Any) -> TypeAttr:
@@ -183,35 +183,35 @@ SCALARS = {
     27: "f8E4M3FNUZ", 28: "f8E5M2FNUZ", 29: "f8E4M3B11FNUZ", 31: "i2", 32: "ui2", 33: "none", 34: "tf32",
     35: "f8E4M3", 36: "f8E3M4", 37: "f4E2M1FN", 38: "f6E2M3FN", 39: "f6E3M2FN", 40: "f8E8M0FNU",
 }  # fmt: skip
-"""Types of one number, or none, and their numbers. VHLO's signed integers are those without a sign elsewhere."""
+"""Scalar types and `none`, by number. VHLO's signed integers correspond to signless ones elsewhere."""
 SINCE = {
     "f8E4M3FNUZ": Version(0, 10), "f8E5M2FNUZ": Version(0, 10), "f8E4M3B11FNUZ": Version(0, 11),
     "i2": Version(1, 2), "ui2": Version(1, 2), "none": Version(1, 6), "tf32": Version(1, 6),
     "f8E4M3": Version(1, 7), "f8E3M4": Version(1, 7), "f4E2M1FN": Version(1, 8), "f6E2M3FN": Version(1, 8),
     "f6E3M2FN": Version(1, 8), "f8E8M0FNU": Version(1, 8),
 }  # fmt: skip
-"""The versions that brought some of them."""
+"""Versions that introduced scalar types; others exist since the first version."""
 
 
 def element(type: Type | QuantizedType) -> ElementType:
-    """What elements of a tensor are. Raises ValueError for what none can be."""
+    """Converts a type to the element type of a tensor. Raises ValueError."""
     if isinstance(type, QuantizedType):
         return type
     found = DTYPES.get(type.name) if isinstance(type, ScalarType) else None
     if found is None:
-        raise ValueError("this is no type of an element")
+        raise ValueError("expected an element type")
     return found
 
 
 def scalar(dtype: ElementType) -> Type | QuantizedType:
-    """The type of an element by itself."""
+    """Returns the type of a single element."""
     return dtype if isinstance(dtype, QuantizedType) else ScalarType(dtype.name)
 
 
 def make_complex(part: Type) -> ScalarType:
     name = f"complex<{part.name if isinstance(part, ScalarType) else '?'}>"
     if name not in DTYPES:
-        raise ValueError("the parts of a complex number are f32 or f64")
+        raise ValueError("expected f32 or f64 as the part of a complex number")
     return ScalarType(name)
 
 
@@ -226,16 +226,16 @@ def make_tensor(shape: tuple[int | None, ...], type: Type) -> TensorType:
 
 @functools.lru_cache(maxsize=4096)
 def _tensor(shape: tuple[int | None, ...], name: str) -> TensorType:
-    """The interned type. Names are found faster than dtypes."""
+    """Returns the interned type, looked up by name because that is faster than by dtype."""
     return tensor(shape, DTYPES[name])
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
     if not isinstance(encoding, OpaqueAttr) or not encoding.text.startswith(BOUNDS):
-        raise ValueError("the encoding of a tensor type is none of StableHLO's")
+        raise ValueError("unknown encoding of a tensor type")
     (bounds,) = bounds_parts(encoding)
     if len(bounds) != len(shape) or any(n is not None and b is not None for n, b in zip(shape, bounds, strict=True)):
-        raise ValueError("bounds are of all dimensions, and stand where the extent is not known")
+        raise ValueError("expected a bound per dimension, and only for unknown extents")
     return TensorType(shape, element(type), bounds)
 
 
@@ -249,7 +249,7 @@ SIGNED_STORAGE = 1
 def _storage(flags: int, type: Type) -> DType:
     found = element(type)
     if not isinstance(found, DType) or not found.is_integer:
-        raise ValueError("quantized numbers are stored in integers")
+        raise ValueError("expected an integer storage type of a quantized type")
     return DTYPES[("" if flags & SIGNED_STORAGE else "u") + found.name.removeprefix("u")]
 
 
@@ -259,10 +259,10 @@ def _quantized(
 ) -> QuantizedType:  # fmt: skip
     stored, shown = _storage(flags, storage), element(expressed)
     if not isinstance(shown, DType) or not shown.is_float:
-        raise ValueError("quantized numbers stand for floats")
+        raise ValueError("expected a float as the expressed type of a quantized type")
     least, most = storage_range(stored)
     if not least <= low < high <= most or len(scales) != len(zeros) or not scales:
-        raise ValueError("the range or the parameters of a quantized type are none")
+        raise ValueError("invalid range or parameters of a quantized type")
     signless = isinstance(storage, ScalarType) and not storage.name.startswith("u")
     return QuantizedType(stored, shown, low, high, scales, zeros, axis, signless)
 
@@ -292,10 +292,10 @@ def _per_axis_parts(type: QuantizedType) -> tuple[Any, ...]:
 
 
 def values(types: tuple[Any, ...]) -> tuple[Type, ...]:
-    """Types that a value can have."""
+    """Checks that these are types of values and returns them. Raises ValueError."""
     for type in types:
         if not isinstance(type, Type):
-            raise ValueError("a quantized type is one of elements only")
+            raise ValueError("expected the type of a value, found a quantized element type")
     return types
 
 
@@ -309,7 +309,7 @@ def _buffer(shape: tuple[int | None, ...], type: Type) -> OpaqueType:
 
 
 def _buffer_parts(type: OpaqueType) -> tuple[Any, ...]:
-    """A memref has the syntax of a tensor type."""
+    """Returns extents and element type of a memref, which has the syntax of a tensor type."""
     found = type_of_text("tensor" + type.text.removeprefix("memref"))
     assert isinstance(found, TensorType)
     return found.shape, scalar(found.dtype)
@@ -350,7 +350,7 @@ TYPES_OF_VHLO = (
 VHLO = Dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
 
 
-# ---------------------------------------------------------------------- which kind a value is of
+# ---------------------------------------------------------------------- kinds of values
 _BY_CLASS = {
     tuple: "array", bool: "bool", DictAttr: "dictionary", FloatAttr: "float", IntegerAttr: "integer", str: "string",
     Dense: "tensor", TypeAttr: "type", FunctionType: "function", TokenType: "token", TupleType: "tuple",
@@ -359,7 +359,7 @@ _BY_CLASS = {
 
 
 def name_of_kind_in_vhlo(value: Any) -> str:
-    """The name of the kind that a type or an attribute is of, in VHLO. Raises ValueError."""
+    """Returns the kind name of a type or attribute in VHLO. Raises ValueError."""
     match value:
         case ScalarType():
             return "complex" if value.name.startswith("complex") else value.name

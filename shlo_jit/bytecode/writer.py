@@ -1,4 +1,4 @@
-"""A `Module` to a portable artifact for a version of StableHLO."""
+"""Writer of portable artifacts: converts a `Module` to a file for a version of StableHLO."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import IR, write_container, write_section
-from shlo_jit.bytecode.made_tables import Made, Namespace, Numbers
-from shlo_jit.bytecode.op_attributes import Unsayable, to_stored
+from shlo_jit.bytecode.op_attributes import NotRepresentable, to_stored
 from shlo_jit.bytecode.op_table import FOREIGN, OPS
+from shlo_jit.bytecode.output_tables import Namespace, Numbers, OutputTables
 from shlo_jit.bytecode.reader import (
     CAST,
     HAS_DICTIONARY,
@@ -25,37 +25,40 @@ from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
 
 ISOLATED = ("func.func", "builtin.module")
-"""Ops whose regions do not see the values outside."""
+"""Ops whose regions do not see outside values."""
 SECTIONS_SINCE, ORDERS_SINCE, LOCATIONS_MAY_MISS, PROPERTIES_SINCE = 2, 3, 4, 5
-"""The bytecode from which on isolated regions have a section, blocks say how their arguments are used, arguments may
-have no location, and an op's attributes are stored without their names."""
+"""First bytecode versions in which isolated regions have their own section, blocks give the use orders of arguments,
+arguments may lack a location, and an op's attributes are stored without their names."""
 
 
 @deeply
 def write_artifact(module: Module, version: str) -> bytes:
-    """The bytes of a program for a version of StableHLO. Raises UnsupportedError for what that version cannot say,
-    VerifyError for attributes that are not what they should be, TypeError and ValueError for the version."""
+    """Returns the bytes of a program for a version of StableHLO.
+
+    Raises UnsupportedError for anything that the version cannot represent, VerifyError for invalid attributes,
+    TypeError and ValueError for an invalid version.
+    """
     return _Writer(module, version_of(version)).file()
 
 
 class Line(NamedTuple):
-    """An op, or a cast of a value between VHLO's types and MLIR's own."""
+    """An op, or a cast of a value between types of VHLO and builtin types of MLIR."""
 
     op: Op | None
     value: Value | None
     foreign: bool
-    """Whether the results have MLIR's own types."""
+    """Whether the results have builtin types of MLIR."""
 
 
 Key = tuple[Value, bool]
-"""A value, as VHLO has it or with MLIR's own type."""
+"""A value, and whether it has the builtin type of MLIR instead of VHLO's."""
 
 
 class _Writer:
     def __init__(self, module: Module, version: Version):
         self.module, self.version = module, version
         self.bytecode = bytecode_of(version)
-        self.made = Made(version, module.locations)
+        self.tables = OutputTables(version, module.locations)
         self.properties = Numbers()
         self.numbers: dict[Key, int] = {}
         self.ops = self._numbered_ops()
@@ -65,29 +68,29 @@ class _Writer:
         out.varint(1 << 1)  # a block of one op, without arguments
         self.op(out, self.module.op, 0)
         return write_container(
-            self.bytecode, f"StableHLO_v{self.version}", self.made, list(self.ops), list(self.properties.known),
+            self.bytecode, f"StableHLO_v{self.version}", self.tables, list(self.ops), list(self.properties.known),
             bytes(out.data),
         )  # fmt: skip
 
     # ---- names
 
     def _numbered_ops(self) -> dict[str, int]:
-        """Names of all ops, those of a dialect together."""
+        """Numbers the names of all ops, grouped by dialect."""
         names = {self.name_of(op): None for op in (self.module.op, *walk(self.module.body))}
         if any(name.startswith("sdy.") for name in names):
             names[CAST] = None
         return {name: i for i, name in enumerate(sorted(names, key=lambda name: name.partition(".")[0]))}
 
     def name_of(self, op: Op) -> str:
-        """As the file has it."""
+        """Returns the name of an op in the file."""
         row = OPS.get(op.name)
         if row is None:
             if op.name not in FOREIGN:
-                self.refuse(op, f"portable artifacts have no ops of dialect {op.dialect}")
+                self.refuse(op, f"portable artifacts cannot contain ops of dialect {op.dialect}")
             return op.name
         number = row.at(self.version)
         if not number:
-            self.refuse(op, f"it is of version {row.since[0]} and later")
+            self.refuse(op, f"it requires version {row.since[0]} or later")
         return f"vhlo.{row.name.partition('.')[2]}_v{number}"
 
     def refuse(self, op: Op, why: str) -> NoReturn:
@@ -97,7 +100,7 @@ class _Writer:
     # ---- regions
 
     def region(self, out: Output, op: Op, region: Region, first: int) -> None:
-        """`first`: the number of its first value."""
+        """Writes a region. `first` is the number of its first value."""
         out.varint(len(region.blocks))
         if not region.blocks:
             return
@@ -129,7 +132,7 @@ class _Writer:
         self.numbers = outer
 
     def _with_casts(self, block: Block, foreign: bool) -> Iterator[Line]:
-        """The ops, and casts before those that take a value in another form than it is there in."""
+        """Yields the ops of a block, with casts before ops that use a value in a form that is not available yet."""
         there = {(value, foreign) for value in block.arguments}
         for op in block.ops:
             needs = is_foreign(op)
@@ -151,35 +154,35 @@ class _Writer:
             type = namespace.type(value.type)
             if self.bytecode < LOCATIONS_MAY_MISS:
                 out.varint(type)
-                out.varint(self.made.place(location))
+                out.varint(self.tables.place(location))
                 continue
             out.varint(type << 1 | (location is not None))
             if location is not None:
-                out.varint(self.made.place(location))
+                out.varint(self.tables.place(location))
         if self.bytecode >= ORDERS_SINCE:
             out.byte(0)
 
     def namespace(self, foreign: bool) -> Namespace:
-        return self.made.builtin if foreign else self.made.vhlo
+        return self.tables.builtin if foreign else self.tables.vhlo
 
     # ---- ops
 
     def cast(self, out: Output, value: Value, foreign: bool) -> None:
         out.varint(self.ops[CAST])
         out.byte(HAS_RESULTS | HAS_OPERANDS)
-        out.varint(self.made.place(None))
+        out.varint(self.tables.place(None))
         out.varint(1)
         out.varint(self.namespace(foreign).type(value.type))
         out.varint(1)
         out.varint(self.numbers[value, not foreign])
 
     def op(self, out: Output, op: Op, first: int) -> None:
-        """`first`: the number of the first value of its regions."""
+        """Writes an op. `first` is the number of the first value of its regions."""
         foreign = is_foreign(op)
         try:
             dictionary, properties = self.attributes(op)
             types = [self.namespace(foreign).type(value.type) for value in op.results]
-        except Unsayable as refusal:
+        except NotRepresentable as refusal:
             self.refuse(op, str(refusal))
         except ValueError as refusal:
             raise VerifyError(diagnose(f"{op.name}: {refusal}", op.span, op=op.name, label="attribute")) from None
@@ -187,7 +190,7 @@ class _Writer:
         mask |= HAS_DICTIONARY * (dictionary is not None) | HAS_PROPERTIES * (properties is not None)
         out.varint(self.ops[self.name_of(op)])
         out.byte(mask)
-        out.varint(self.made.place(op.location))
+        out.varint(self.tables.place(op.location))
         for number in (dictionary, properties):
             if number is not None:
                 out.varint(number)
@@ -217,7 +220,7 @@ class _Writer:
     # ---- attributes
 
     def attributes(self, op: Op) -> tuple[int | None, int | None]:
-        """The numbers of its dictionary and its properties. Raises Unsayable and ValueError."""
+        """Returns the numbers of an op's dictionary and properties. Raises NotRepresentable and ValueError."""
         row = OPS.get(op.name)
         if row is None:
             stored = [(name.rstrip("?"), op.attributes.get(name.rstrip("?"))) for name in FOREIGN[op.name]]
@@ -226,7 +229,7 @@ class _Writer:
         else:
             for limit in row.limits:
                 if self.version < limit.since and limit.applies(op):
-                    raise Unsayable(f"{limit.what} is of version {limit.since} and later")
+                    raise NotRepresentable(f"{limit.what} requires version {limit.since} or later")
             stored, rest = to_stored(row, row.at(self.version), op)
             optional = [False] * len(stored)
         namespace = self.namespace(is_foreign(op))
@@ -242,20 +245,20 @@ class _Writer:
         return self.dictionary(rest, namespace), found
 
     def dictionary(self, items: list[tuple[str, Any]], namespace: Namespace) -> int | None:
-        """The number of a dictionary of MLIR's own, with values as the op's dialect has them."""
+        """Returns the number of a builtin dictionary whose values are encoded by the op's dialect."""
         if not items:
             return None
         out = Output()
         out.varint(DICTIONARY)
         out.varint(len(items))
         for name, value in sorted(items, key=lambda item: item[0].encode("utf-8", "surrogateescape")):
-            out.varint(self.made.builtin.attribute(name))
+            out.varint(self.tables.builtin.attribute(name))
             out.varint(namespace.attribute(value))
-        return self.made.attributes((self.made.builtin.dialect.name, bytes(out.data), True))
+        return self.tables.attributes((self.tables.builtin.dialect.name, bytes(out.data), True))
 
 
 def is_foreign(op: Op) -> bool:
-    """Whether it takes values with MLIR's own types."""
+    """Whether an op uses values with builtin types of MLIR."""
     return op.name not in OPS
 
 

@@ -1,4 +1,4 @@
-"""Memory for constants where programs want them, so that nobody has to copy them there."""
+"""Aligned memory for constants, so that programs can use them without a copy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import numpy as np
 from shlo_jit.ir.digests import seal
 
 ALIGNMENT = 64
-"""Bytes."""
+"""Alignment of the memory, in bytes."""
 MAPPED_BYTES = 1 << 18
-"""Of what is a mapping. Chosen: far more than a page."""
+"""Minimum size of memory that gets its own mapping. Chosen: far more than a page."""
 HUGE_PAGE = 2 << 20
 
 
 def empty(nbytes: int) -> np.ndarray:
-    """u8[nbytes] at a multiple of ALIGNMENT. What is large is a mapping of its own, so that the system has it back when
-    it is given up, whichever thread asked for it."""
+    """Returns an uninitialized u8[nbytes] at a multiple of ALIGNMENT.
+
+    Large memory is a separate mapping, so that the system gets it back when it is freed, whichever thread allocated
+    it.
+    """
     if nbytes >= MAPPED_BYTES:
         mapping = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if nbytes >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):  # the first touch of small pages takes longer
@@ -33,7 +36,7 @@ def is_aligned(blob: bytes | memoryview) -> bool:
 
 
 def zeros(nbytes: int) -> np.ndarray:
-    """As `empty`, of zeros."""
+    """Returns u8[nbytes] of zeros, allocated like `empty`."""
     data = empty(nbytes)
     if nbytes < MAPPED_BYTES:
         data[:] = 0
@@ -41,7 +44,7 @@ def zeros(nbytes: int) -> np.ndarray:
 
 
 def copied(blob: bytes | memoryview) -> np.ndarray:
-    """The bytes there, read-only."""
+    """Returns a read-only aligned copy of the bytes."""
     data = empty(len(blob))
     data[:] = np.frombuffer(blob, np.uint8)
     seal(data)

@@ -1,4 +1,4 @@
-"""Attributes to text, as the program writes them."""
+"""Printer of attributes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPECIAL = re.compile(r'[\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute as it is written, with its type where it has one."""
+    """Returns the text of an attribute, with its type if it has one."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -61,7 +61,7 @@ def attribute_text(value: Any) -> str:
 
 
 def _item_text(value: Any) -> str:
-    """An element of an array: plain numbers go without their type."""
+    """Returns the text of an array element; i64 and f64 numbers omit their type."""
     if isinstance(value, IntegerAttr) and value.type == "i64":
         return str(value.value)
     if isinstance(value, FloatAttr) and value.type == "f64":
@@ -71,7 +71,7 @@ def _item_text(value: Any) -> str:
 
 
 def dictionary_text(items: Any) -> str:
-    """`{name = value, unit_name}`, sorted by name as MLIR has dictionaries."""
+    """Returns `{name = value, unit_name}`, sorted by name like MLIR's dictionaries."""
     return "{" + ", ".join(_entry(name, value) for name, value in sorted(items, key=itemgetter(0))) + "}"
 
 
@@ -93,7 +93,7 @@ def _dense_array(value: DenseArray) -> str:
 
 
 def _dialect_attribute(value: Any) -> str:
-    """`#stablehlo...` in its many forms."""
+    """Returns the text `#stablehlo...` of an attribute of a dialect, in its various forms."""
     match value:
         case EnumAttr():
             if value.mnemonic in ENUMS_WITH_OWN_NAME:
@@ -109,7 +109,7 @@ def _dialect_attribute(value: Any) -> str:
 
 
 def struct_fields_text(value: StructAttr) -> str:
-    """Fields that differ from their default, in their order."""
+    """Returns the text of the fields that differ from their default, in their order."""
     schema = {field: (kind, default) for field, kind, default in STRUCTS.get(value.name, ())}
     parts: list[str] = []
     for field, content in value.fields:
@@ -143,7 +143,7 @@ def _conv_text(value: ConvDims) -> str:
 
 
 def string_text(text: str) -> str:
-    """A string in quotes; control characters, quotes and backslashes escaped."""
+    """Returns a string in quotes, with control characters, quotes and backslashes escaped."""
     return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
@@ -154,5 +154,5 @@ def _escape(m: re.Match[str]) -> str:
 
 
 def symbol_text(name: str) -> str:
-    """`@name` or `@"name"`"""
+    """Returns `@name` or `@"name"`."""
     return f"@{name}" if _SYMBOL.match(name) else f"@{string_text(name)}"

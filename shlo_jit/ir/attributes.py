@@ -1,4 +1,4 @@
-"""Attributes: constant data on ops. `bool` and `str` stand for themselves; the rest are the classes here.
+"""Attributes: constant data of ops. They are `bool`, `str`, tuples, and the classes below.
 
 true  "text"                          bool, str
 3 : i64   1.5 : f32                   IntegerAttr, FloatAttr
@@ -36,7 +36,7 @@ class FloatAttr:
     value: float
     type: str = "f64"
     text: str = ""
-    """The number as written, so that printing loses nothing."""
+    """The number as written, so that printing is lossless."""
 
 
 class _Unit:
@@ -59,15 +59,15 @@ class DictAttr:
 
 @dataclass(frozen=True, slots=True)
 class DenseArray:
-    """`array<i64: 1, 2>`; `dtype` is the name of the element type."""
+    """The attribute `array<i64: 1, 2>`; `dtype` is the name of the element type."""
 
     dtype: str
     values: tuple[Any, ...]
 
 
 class Dense:
-    """`dense<...> : type`. The array is decoded on first use; a splat stays one element. One with `release` may be
-    decoded again.
+    """`dense<...> : type`. The array is decoded on first use; a splat stays one element. A value with `release` may be
+    decoded again later.
 
     `array` has the full shape (a splat is a broadcast view); treat it as read-only.
     """
@@ -99,22 +99,20 @@ class Dense:
         return self._array
 
     def release(self) -> None:
-        """Give up memory that is not needed for a while: the array is decoded again when it is asked for, where that
-        can be."""
+        """Frees memory that is not needed for a while, if the array can be decoded again on its next use."""
         if self._release is not None:
             self._array = None
             self._release()
 
     def derived(self, key: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """What `make` makes of the array. It is kept here by the key, for programs that are compiled for several
-        shapes."""
+        """Returns `make(array)`, cached by the key for programs that are compiled for several shapes."""
         if key not in self._derived:
             self._derived[key] = make(self.array)
         return self._derived[key]
 
     @property
     def is_splat(self) -> bool:
-        """One value for all elements, as far as is known without comparing them."""
+        """Whether all elements have one value, as far as is known without comparing them."""
         a = self.array
         return a.size > 0 and (a.size == 1 or not any(a.strides))
 
@@ -193,7 +191,7 @@ class OpaqueAttr:
 
 
 def parts_of_attribute(value: Any, known: Mapping[int, int]) -> int:
-    """The nodes of an attribute's tree; `known` has those of some attributes by id, which are not walked through."""
+    """Returns the number of nodes of an attribute's tree. `known` has the counts of some attributes, by id."""
     total, todo = 0, [value]
     while todo:
         inner = todo.pop()
@@ -230,7 +228,7 @@ Attribute = (
 
 
 def as_int(attr: Any) -> int:
-    """The integer of an IntegerAttr, bool or one-element Dense."""
+    """Returns the integer of an IntegerAttr, bool or one-element Dense."""
     if isinstance(attr, IntegerAttr):
         return attr.value
     if isinstance(attr, Dense):
@@ -239,7 +237,7 @@ def as_int(attr: Any) -> int:
 
 
 def as_ints(attr: Any) -> tuple[int, ...]:
-    """The integers of a DenseArray, a Dense (any rank, flattened) or a tuple of IntegerAttr."""
+    """Returns the integers of a DenseArray, a Dense (any rank, flattened) or a tuple of IntegerAttr."""
     if isinstance(attr, DenseArray):
         return tuple(map(whole, attr.values))
     if isinstance(attr, Dense):

@@ -1,7 +1,7 @@
-"""What a program is: Value, Op, Block, Region, Module (specification, "Programs").
+"""In-memory form of programs: Value, Op, Block, Region, Module (specification, "Programs").
 
-Functions and modules are ops too (`func.func`, `builtin.module`), so the generic form needs no special cases. Passes
-treat a module as a value: they build new ops and leave the old ones alone.
+Functions and modules are ops, too (`func.func`, `builtin.module`), so the generic form needs no special cases. Passes
+treat a module as a value: they build new ops and do not modify the old ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from shlo_jit.ir.types import FunctionType, TensorType, Type
 
 PRINTER, WRITER = "shlo_jit.text.printer:print_module", "shlo_jit.bytecode.writer:write_artifact"
 SUMMARY = "shlo_jit.pictures.summary:module_html"
-"""The syntax of ops is known to other packages alone, which stand above this one and are imported when a module is
-printed; so are pictures."""
+"""Functions of higher layers, which are imported only when a module is printed, serialized or drawn."""
 
 
 def _named(name: str) -> Callable[..., Any]:
@@ -37,13 +36,13 @@ class Value:
         self.owner = owner
         self.index = index
         self.name = name
-        """Name hint from the text, without `%`; of a multi-result op's results, the name before `#`."""
+        """Name hint from the text, without `%`; for results of a multi-result op, the name before `#`."""
         self.sizes: np.ndarray | None = None
-        """While a program is refined: what it holds, where sizes are among that which are known at the call only."""
+        """Used during shape refinement: the known contents of the value, including sizes known only at the call."""
 
     @property
     def op(self) -> Op | None:
-        """The op that defines it; None for a block argument."""
+        """The op that defines the value; None for a block argument."""
         return self.owner if isinstance(self.owner, Op) else None
 
     @property
@@ -71,7 +70,7 @@ class Block:
         self.ops = ops if ops is not None else []
         self.label = label
         self.locations = locations
-        """Of the arguments: `loc(...)` or None each; empty when none has one."""
+        """`loc(...)` or None for each argument; empty if no argument has a location."""
         for i, a in enumerate(self.arguments):
             a.owner, a.index = self, i
 
@@ -112,7 +111,7 @@ class Op:
     ):
         self.name = name
         self.operands = operands
-        if len(result_types) == 1:  # as most have; a third of the time that an op takes to make
+        if len(result_types) == 1:  # the common case; saves a third of the time to create an op
             self.results = [Value(result_types[0], self)]
         else:
             self.results = [Value(t, self, i) for i, t in enumerate(result_types)]
@@ -137,7 +136,7 @@ class Op:
         return self.name.partition(".")[0]
 
     def ints(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Integers of an attribute, whichever of the array forms it was written in."""
+        """Returns the integers of an attribute, in whichever array form it was written. Raises KeyError."""
         attr = self.attributes.get(name)
         if attr is None:
             if default is None:
@@ -166,7 +165,7 @@ class Op:
 
 
 class Module:
-    """A whole program: the `builtin.module` op, its source and the location aliases (`#loc1`) met in it."""
+    """A whole program: the `builtin.module` op, its source and its location aliases (`#loc1`)."""
 
     __slots__ = ("locations", "op", "scoped", "source")
 
@@ -176,17 +175,17 @@ class Module:
         self.op = op
         self.source = source
         self.locations: Mapping[str, str] = locations if locations is not None else {}
-        """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
+        """Location aliases that ops refer to: name (without `#`) -> `loc(...)` text."""
         self.scoped = scoped
-        """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is
-        changed in place loses this (whoever does so sets it to False); passes build new ones."""
+        """Whether scopes of values are already checked, as in modules from the parser; then the verifier skips this
+        check. Code that modifies a module in place must set this to False; passes build new modules."""
 
     @property
     def body(self) -> Block:
         return self.op.block()
 
     def functions(self) -> Iterator[Op]:
-        """The `func.func` ops, in order, nested modules included."""
+        """Yields the `func.func` ops in order, including those of nested modules."""
         todo = [self.op]
         while todo:
             for op in todo.pop(0).block().ops:
@@ -205,20 +204,20 @@ class Module:
         return _named(PRINTER)(self)
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Returns the HTML that notebooks display."""
         return _named(SUMMARY)(self)
 
     def serialize(self, version: str = "1.17.0") -> bytes:
-        """The program as a portable artifact (VHLO in MLIR bytecode), which StableHLO of this version and later ones
-        read.
+        """Returns the program as a portable artifact (VHLO in MLIR bytecode) that this and later versions of StableHLO
+        can read.
 
-        Raises UnsupportedError with the place of what that version cannot say, VerifyError for attributes that are not
-        what they should be, TypeError and ValueError for a version that is none of 0.9.0 to 1.20.0.
+        Raises UnsupportedError with the location of anything that the version cannot represent, VerifyError for invalid
+        attributes, TypeError and ValueError for a version that is not one of 0.9.0 to 1.20.0.
         """
         return _named(WRITER)(self, version)
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""
+        """Structural equality: same ops, types, attributes and use-def graph. Names and locations are ignored."""
         from shlo_jit.ir.equality import equal_modules
 
         return equal_modules(self, other) if isinstance(other, Module) else NotImplemented
@@ -227,25 +226,25 @@ class Module:
 
 
 def function_type(func: Op) -> FunctionType:
-    """The type of a `func.func` op."""
+    """Returns the type of a `func.func` op."""
     attr = func.attributes["function_type"]
     assert isinstance(attr, TypeAttr) and isinstance(attr.type, FunctionType)
     return attr.type
 
 
 def place_text(op: Op) -> str:
-    """An op and its line, for messages."""
+    """Returns the name of an op and its line, for messages."""
     span = op.span
     return op.name if span is None else f"{op.name} in line {span.source.line_column(span.start)[0]}"
 
 
 def is_declaration(func: Op) -> bool:
-    """A function without a body."""
+    """Whether a function has no body."""
     return not func.regions or not func.regions[0].blocks
 
 
 def walk(block: Block) -> Iterator[Op]:
-    """All ops of a block and of the regions below it, an op before those inside it."""
+    """Yields all ops of a block and of nested regions, an op before those inside it."""
     stack = [iter(block.ops)]
     while stack:
         op = next(stack[-1], None)

@@ -1,7 +1,7 @@
-"""Arrays to `dense<...>` literals, such that reading them gives the same bits.
+"""Printer of arrays as `dense<...>` literals that parse to the same bits.
 
-Up to 100 elements are written out, more become a hex string, as MLIR does. A number is written in decimal when that
-reads back as the same bits, otherwise (NaN, infinities) as its bit pattern.
+Up to 100 elements are written out, more become a hex string, as in MLIR. A number is written in decimal if that parses
+to the same bits, otherwise (NaN, infinities) as its bit pattern.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGITS = {"f64": 17, "f32": 9}
 
 
 def dense_text(value: Dense) -> str:
-    """`dense<...>` without the type."""
+    """Returns `dense<...>` without the type."""
     array, dtype = value.array, value.type.storage
     if array.size == 0:
         return "dense<>"
@@ -36,7 +36,7 @@ def _nested(array: np.ndarray, dtype: DType) -> str:
 
 
 def element_text(element: Any, dtype: DType) -> str:
-    """One element: `true`, `-3`, `1.000000e+00`, `0x7FC00000` or `(1.000000e+00,0.000000e+00)`."""
+    """Returns the text of one element: `true`, `-3`, `1.000000e+00`, `0x7FC00000` or `(1.000000e+00,0.000000e+00)`."""
     if dtype.kind == "b":
         return "true" if element else "false"
     if dtype.is_complex:
@@ -47,7 +47,7 @@ def element_text(element: Any, dtype: DType) -> str:
 
 
 def float_text(element: Any, dtype: DType) -> str:
-    """A float: six digits where they do, else as many as make it exact, else the bit pattern."""
+    """Returns the text of a float: with six digits if they are exact, else as many as needed, else the bit pattern."""
     bits = np.array([element], dtype.numpy)
     value = float(bits[0])
     if value - value == 0.0:  # finite
@@ -60,7 +60,7 @@ def float_text(element: Any, dtype: DType) -> str:
 
 
 def _plain(value: float, digits: int) -> str:
-    """`value` with that many digits, always with a point as MLIR's grammar wants it."""
+    """Returns `value` with that many digits, always with a point as MLIR's grammar requires."""
     text = f"{value:.{digits}g}"
     mantissa, e, exponent = text.partition("e")
     if "." not in mantissa:
@@ -69,7 +69,7 @@ def _plain(value: float, digits: int) -> str:
 
 
 def to_bytes(array: np.ndarray, dtype: DType) -> bytes:
-    """Little-endian buffer of an array; integers and floats of less than a byte have a byte each, high bits zero."""
+    """Returns the little-endian buffer of an array. Sub-byte integers and floats take a byte each, high bits zero."""
     if dtype.bits >= 8 or dtype.kind == "b":
         return np.ascontiguousarray(array).tobytes()
     raw = np.ascontiguousarray(array.astype(np.int8) if dtype.is_integer else array).view(np.uint8)
@@ -77,6 +77,6 @@ def to_bytes(array: np.ndarray, dtype: DType) -> bytes:
 
 
 def attribute_float_text(value: float, type_name: str) -> str:
-    """A float attribute's number, exact for its type."""
+    """Returns the text of a float attribute's number, exact for its type."""
     dtype = DTYPES.get(type_name, DTYPES["f64"])
     return float_text(value, dtype)

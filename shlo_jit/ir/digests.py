@@ -1,4 +1,4 @@
-"""Digests of constants, by content: of one that many programs read, as those for several shapes do, taken once."""
+"""Digests of constants by content, computed once even if many programs, such as those for several shapes, read one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 MADE = "made-"
 
 _found: dict[int, tuple[weakref.ref[np.ndarray], dict[tuple[int, int], str]]] = {}
-"""By the number of the array that owns the memory, for as long as that is there: place and size -> digest."""
+"""Id of the array that owns the memory -> weak reference to it, and (address, size) -> digest."""
 
 
 def digest(data: np.ndarray) -> str:
-    """SHA-256 of an array's bytes, in hexadecimal. The array is contiguous."""
+    """Returns the SHA-256 of a contiguous array's bytes, in hexadecimal."""
     known = _known(data)
     if known is None:
         return _taken(data)
@@ -26,16 +26,19 @@ def digest(data: np.ndarray) -> str:
 
 
 def note(data: np.ndarray, digest: str) -> None:
-    """Take down the digest of an array that nobody writes to any more."""
+    """Records the digest of an array that is no longer written to."""
     known = _known(data)
     if known is not None:
         known[_place(data)] = digest
 
 
 def note_made(data: np.ndarray, source: np.ndarray, how: str) -> None:
-    """Take down what an array is known by that was made of another, and that nobody writes to any more: the digest of
-    that one, where it is known, and all that decides how it was made; which is read faster than the array. Who keeps
-    the array for longer than this process lives has to say, too, which version of us made it (`is_made`)."""
+    """Records an identity for an array that was computed from `source` and is no longer written to.
+
+    The identity is computed from the digest of `source`, if it is known, and from `how`, which must describe the whole
+    computation. That is faster than reading the array. If the array outlives this process, its identity must also
+    include our version (see `is_made`).
+    """
     known = _known(source)
     found = None if known is None else known.get(_place(source))
     if found is not None:
@@ -47,13 +50,13 @@ def is_made(digest: str) -> bool:
 
 
 def sealed(data: np.ndarray) -> np.ndarray:
-    """The array, which nobody writes to any more."""
+    """Makes an array read-only and returns it."""
     seal(data)
     return data
 
 
 def seal(data: np.ndarray) -> None:
-    """Let nobody write to an array any more, nor to those that it is a view of."""
+    """Makes an array read-only, and also the arrays that it is a view of."""
     view: object = data
     while isinstance(view, np.ndarray):
         view.flags.writeable = False
@@ -61,7 +64,7 @@ def seal(data: np.ndarray) -> None:
 
 
 def _known(data: np.ndarray) -> dict[tuple[int, int], str] | None:
-    """What is known of the memory of an array; None where it can be written to."""
+    """Returns the known digests in the memory of an array; None if it is writable."""
     owner = data
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

@@ -1,4 +1,4 @@
-"""Element types of values (specification, "Types"), and NumPy's of the same name."""
+"""Element types of values (specification, "Types"), and the corresponding NumPy dtypes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class DType:
         self.name = name
         self.kind = kind
         self.bits = bits
-        """Width of the value in bits; a complex number has twice its part's."""
+        """Width of the value in bits; that of a complex number is twice that of its part."""
         self._numpy = numpy
 
     @property
     def numpy(self) -> np.dtype:
-        """NumPy's own, or one of ml_dtypes, which is imported by the first that needs it: few programs do."""
+        """The dtype of NumPy or ml_dtypes. The latter is imported on first use, since few programs need it."""
         if isinstance(self._numpy, str):
             import ml_dtypes
 
@@ -30,7 +30,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes one element takes in a buffer (i1, i2, i4, f4 and f6 take a byte each)."""
+        """Bytes per element in a buffer (i1, i2, i4, f4 and f6 take a byte each)."""
         return max(1, self.bits // 8)
 
     @property
@@ -47,7 +47,7 @@ class DType:
 
     @property
     def part(self) -> DType:
-        """The element type of a complex number's real and imaginary part; itself for the others."""
+        """The element type of the real and imaginary part of a complex number; itself for other types."""
         return {"complex<f32>": DTYPES["f32"], "complex<f64>": DTYPES["f64"]}.get(self.name, self)
 
     def __str__(self) -> str:
@@ -86,5 +86,5 @@ DTYPES: dict[str, DType] = _table()
 
 @functools.cache
 def by_numpy() -> dict[np.dtype, DType]:
-    """The element types by NumPy's, without `index`."""
+    """Returns the element types, except `index`, by NumPy dtype."""
     return {d.numpy: d for d in DTYPES.values() if d.name != "index"}

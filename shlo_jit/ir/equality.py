@@ -1,6 +1,6 @@
 """Structural equality of modules: ops, types, attributes and the use-def graph.
 
-Names of values, labels of blocks, locations and places in the text do not count; the order of attributes neither.
+Names of values, labels of blocks, locations, positions in the text and the order of attributes are ignored.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def equal_modules(a: Module, b: Module) -> bool:
-    """Whether two programs are the same up to names and places."""
+    """Whether two programs are equal up to names and positions."""
     return difference(a, b) is None
 
 
 @deeply
 def difference(a: Module, b: Module) -> str | None:
-    """The first difference between two programs, in words; None when they are equal."""
+    """Describes the first difference between two programs; None if they are equal."""
     return _Comparison().ops(a.op, b.op)
 
 
 @deeply
 def equal_regions(a: Region, b: Region) -> bool:
-    """Whether two regions of one function compute the same, of the same values from outside."""
+    """Whether two regions of one function are equal and use the same values from outside."""
     comparison = _Comparison()
     if comparison._regions("", a, b) is not None:
         return False
@@ -36,19 +36,19 @@ def equal_regions(a: Region, b: Region) -> bool:
 
 
 class _Comparison:
-    """Pairs up the values of two programs while walking both."""
+    """Traverses two programs in parallel and pairs up their values."""
 
     def __init__(self) -> None:
         self.pairs: dict[Value, Value] = {}
         self.mates: dict[Value, Value] = {}
         self.own: set[Value] = set()
-        """Results and arguments met in the first one."""
+        """Results and arguments of the first program seen so far."""
 
     def ops(self, a: Op, b: Op) -> str | None:
         if a.name != b.name:
             return f"{a.name} is not {b.name}"
         if len(a.operands) != len(b.operands) or len(a.regions) != len(b.regions):
-            return f"{a.name}: another number of operands or regions"
+            return f"{a.name}: different numbers of operands or regions"
         for i, (x, y) in enumerate(zip(a.operands, b.operands, strict=True)):
             if self.pairs.setdefault(x, y) is not y or self.mates.setdefault(y, x) is not x:
                 return f"{a.name}: operand {i} is another value"
@@ -70,7 +70,7 @@ class _Comparison:
         return None
 
     def _values(self, where: str, a: list[Value], b: list[Value]) -> str | None:
-        """Results or arguments: as many, of equal types; from now on they stand for each other."""
+        """Compares the numbers and types of results or arguments, and pairs them up."""
         if len(a) != len(b):
             return f"{where}: {len(a)} and {len(b)} results or arguments"
         self.own.update(a)
@@ -104,7 +104,7 @@ class _Comparison:
 
 
 def equal_attributes(a: Any, b: Any) -> bool:
-    """Equality of attributes: NaN equals NaN, -0.0 is not 0.0, and the order of a dictionary does not count."""
+    """Whether attributes are equal: NaN equals NaN, -0.0 differs from 0.0, the order of a dictionary is ignored."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -1,6 +1,6 @@
-"""Which values are known to be finite when a program is compiled: constants, also moved ones.
+"""Compile-time test whether values are finite: constants, also after data movement.
 
-0 * x is 0 only for finite x. So who leaves out products with zeros asks here; see docs/accuracy.md.
+0 * x is 0 only for finite x, so optimizations that omit products with zeros use this test; see docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Value
 
 LARGE = 2.0**15
-"""A number that all types of sums hold."""
+"""A number that all accumulator types can represent."""
 MOVES = frozenset(
     f"stablehlo.{name}" for name in ("transpose", "reshape", "reverse", "slice", "broadcast_in_dim", "copy")
 )
-"""Ops whose elements are elements of their operand."""
+"""Ops whose result elements are elements of their operand."""
 
 
 def is_known_finite(value: Value) -> bool:
-    """Whether products of a value's elements with zero are zeros, whatever a call brings."""
+    """Whether products of a value's elements with zero are zeros in every call."""
     op = value.op
     while op is not None and op.name in MOVES:
         op = op.operands[0].op
@@ -27,7 +27,7 @@ def is_known_finite(value: Value) -> bool:
 
 
 def is_finite(constant: Dense) -> bool:
-    """Whether products of all elements with zero are zeros, also after a conversion to the type of the sums."""
+    """Whether products of all elements with zero are zeros, also after conversion to the accumulator type."""
 
     def ends(array: np.ndarray) -> np.ndarray:
         parts = [np.real(array), np.imag(array)] if array.dtype.kind == "c" else [array]

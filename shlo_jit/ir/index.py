@@ -1,8 +1,8 @@
-"""Where an element is: affine index expressions over the loop variables of a nest.
+"""Affine index expressions over the loop variables of a nest.
 
-A value inside a nest is asked for `At` a place: one `Expr` a dimension, plus conditions under which the element exists
-at all (below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice)
-computes nothing: its record's `IndexMap` turns the place of its result into the places of its operands.
+A value in a nest is read `At` an index: one `Expr` per dimension, plus the conditions under which the element exists
+(below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice) computes
+nothing: the `IndexMap` of its record maps an index of its result to the indices of its operands.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shlo_jit.sizes import NotSymbolic, equal
 
 
 class Sym(NamedTuple):
-    """A term known at run time only: coefficient * clamp(value at `at`, 0, limit); of gather and dynamic_slice."""
+    """A term known only at run time, in gather and dynamic_slice: coefficient * clamp(value at `at`, 0, limit)."""
 
     coefficient: int
     value: Value
@@ -24,7 +24,7 @@ class Sym(NamedTuple):
 
 
 class Expr(NamedTuple):
-    """const + sum(coefficient * variable) + syms. `terms` are (variable, coefficient), sorted, never zero."""
+    """const + sum(coefficient * variable) + syms. `terms` are sorted pairs (variable, nonzero coefficient)."""
 
     const: int
     terms: tuple[tuple[int, int], ...] = ()
@@ -38,7 +38,7 @@ class Expr(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """low <= expr < high."""
+    """The condition low <= expr < high."""
 
     expr: Expr
     low: int
@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 
 
 class At(NamedTuple):
-    """A place: an Expr a dimension, and the conditions that must hold for the element to be read."""
+    """An index: one Expr per dimension, and the conditions that must hold for the element to be read."""
 
     index: tuple[Expr, ...]  # pyright: ignore[reportIncompatibleMethodOverride] - tuple.index is of no use here
     conditions: tuple[Condition, ...] = ()
@@ -56,15 +56,15 @@ ZERO = Expr(0)
 ORIGIN = At(())
 
 Places = list[tuple[Value, At]]
-"""Operands, and where each of them is read."""
+"""Operands and the indices at which they are read."""
 IndexMap = Callable[[Op, At, list[int]], Places]
-"""map(op, at, extents): where the operands of an op are read whose result is wanted `at`, the operand that is copied
-first. What is read through run-time terms (gather's indices) is listed too, since it has to be computed or loaded as
-well. `extents` are those of the nest's variables. Raises Split or NotAffine."""
+"""map(op, at, extents): indices at which an op reads its operands to produce its result `at`. The operand that is
+copied comes first. Operands read by run-time terms (gather's indices) are listed, too, since they must be computed or
+loaded as well. `extents` are those of the nest's variables. Raises Split or NotAffine."""
 
 
 def variable(var: int, extent: int) -> Expr:
-    """The loop variable itself; zero where it has one value only."""
+    """Returns the loop variable as an expression; zero if its extent is 1."""
     return ZERO if equal(extent, 1) else Expr(0, ((var, 1),))
 
 
@@ -91,7 +91,7 @@ def shift(a: Expr, by: int) -> Expr:
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
+    """Returns the row-major strides, in elements."""
     out, n = [], 1
     for extent in reversed(shape):
         out.append(n)
@@ -100,7 +100,7 @@ def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def linearize(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
-    """Offset in elements of a place in a row-major tensor."""
+    """Returns the offset, in elements, of an index in a row-major tensor."""
     total = ZERO
     for e, s in zip(index, strides_of(shape), strict=True):
         if e is not ZERO:
@@ -109,7 +109,7 @@ def linearize(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
 
 
 class Split(Exception):
-    """The variable must be split: variable = outer * factor + inner."""
+    """Raised if a variable must be split: variable = outer * factor + inner."""
 
     def __init__(self, var: int, factor: int):
         super().__init__(var, factor)
@@ -118,14 +118,14 @@ class Split(Exception):
 
 
 class NotAffine(Exception):
-    """No affine expression over the nest's variables says where the element is."""
+    """Raised if the index of an element is not an affine expression over the nest's variables."""
 
 
 def delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tuple[Expr, ...]:
-    """The place in a row-major tensor of `shape` of the element at a linear offset.
+    """Returns the index in a row-major tensor of `shape` of the element at a linear offset.
 
-    Raises Split when a variable spans several dimensions, NotAffine when there is no affine answer, or none for all
-    sizes that are known at the call only.
+    Raises Split if a variable spans several dimensions, and NotAffine if no affine index exists, or none that is valid
+    for all sizes known only at the call.
     """
     if offset.syms:
         raise NotAffine
@@ -166,7 +166,7 @@ def _delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tu
 
 
 def variables(at: At) -> set[int]:
-    """All variables a place depends on, through run-time terms too."""
+    """Returns all variables that an index depends on, including those of run-time terms."""
     out: set[int] = set()
     exprs = [*at.index, *(c.expr for c in at.conditions)]
     for e in exprs:
@@ -177,8 +177,10 @@ def variables(at: At) -> set[int]:
 
 
 def terms_of(at: At, most: int) -> int:
-    """The number of terms and conditions of a place, those of its run-time terms' own places included; counted as far
-    as `most`, since they may be as many as two to the power of the ops on the way."""
+    """Returns the number of terms and conditions of an index, including those of the indices of run-time terms.
+
+    Counting stops after `most`, since the number may be exponential in the number of ops on the path.
+    """
     total, todo = 0, [at]
     while todo and total <= most:
         place = todo.pop()
@@ -190,7 +192,7 @@ def terms_of(at: At, most: int) -> int:
 
 
 def substitute(at: At, table: dict[int, Expr]) -> At:
-    """The place with variables replaced by expressions."""
+    """Returns the index with variables replaced by expressions."""
 
     def expr(e: Expr) -> Expr:
         syms = tuple(s._replace(at=substitute(s.at, table)) for s in e.syms)

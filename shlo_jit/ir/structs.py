@@ -1,4 +1,4 @@
-"""Fields of the structs of StableHLO and CHLO: dimension numbers, channel handles, algorithms; how some are written."""
+"""Fields of the structs of StableHLO and CHLO (dimension numbers, channel handles, algorithms), and text of some."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
         ("rhs_group_dimensions", DIMS, ()),
     ),
 }
-"""Fields of the known structs: name, kind and default; None as default means that the field has to be written."""
+"""Fields of the known structs: name, kind and default. None as default means that the field is mandatory."""
 
 ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
-"""Written `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
+"""Enums written as `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
 
 CONV_FIELDS = (
     ("input_batch_dimension", INT),
@@ -84,7 +84,7 @@ CONV_FIELDS = (
 
 
 def conv_dims_text(dims: ConvDims) -> str | None:
-    """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`; None where two dimensions have one place, or one has none."""
+    """Returns `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`; None if the dimension numbers are not a permutation."""
     parts = (
         (dims.input_batch_dimension, "b", dims.input_feature_dimension, "f", dims.input_spatial_dimensions),
         (

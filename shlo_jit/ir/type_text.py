@@ -1,4 +1,4 @@
-"""Types to text, as the program writes them."""
+"""Printer of types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shlo_jit.ir.types import (
 
 @functools.lru_cache(maxsize=65536)
 def type_text(type: Type) -> str:
-    """A type as it is written."""
+    """Returns the text of a type."""
     match type:
         case TensorType():
             return _tensor(type)
@@ -41,7 +41,7 @@ def type_text(type: Type) -> str:
 
 
 def results_text(types: tuple[Type, ...]) -> str:
-    """Result types: one alone, any other number in parentheses."""
+    """Returns the text of result types: a single one bare, any other number in parentheses."""
     if len(types) == 1 and not isinstance(types[0], FunctionType):
         return type_text(types[0])
     return f"({', '.join(map(type_text, types))})"
@@ -58,7 +58,7 @@ def _tensor(type: TensorType) -> str:
 
 
 def element_type_text(dtype: ElementType) -> str:
-    """An element type."""
+    """Returns the text of an element type."""
     if not isinstance(dtype, QuantizedType):
         return dtype.name
     storage = f"{dtype.storage_name}{dtype.limits}"

@@ -22,14 +22,14 @@ INDEX = DTYPES["index"]
 
 
 def storage_range(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype."""
+    """Returns the smallest and largest value of an integer dtype."""
     if dtype.kind == "u":
         return 0, 2**dtype.bits - 1
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """f64 values rounded once to a float dtype (ml_dtypes' own conversion goes through f32 and rounds twice)."""
+    """Rounds f64 values once to a float dtype (the conversion of ml_dtypes goes through f32 and rounds twice)."""
     with np.errstate(all="ignore"):
         if dtype.name in ("f64", "f32", "f16"):
             return values.astype(dtype.numpy)
@@ -37,7 +37,7 @@ def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
         lost = single.astype(np.float64) != values
         bits = single.view(np.uint32)
         if lost.any() and np.isfinite(values).all():
-            # round to odd: a value between two f32 takes the one whose last bit is set, so the next rounding sees it
+            # round to odd: a value between two f32 becomes the one whose last bit is set, so the next rounding is right
             larger = np.abs(single.astype(np.float64)) > np.abs(values)
             down = np.where(lost & larger, bits - 1, bits)
             bits = np.where(lost, down | 1, bits).astype(np.uint32)
@@ -56,16 +56,16 @@ class QuantizedType:
     zero_points: tuple[int, ...]
     axis: int | None = None
     signless: bool = True
-    """Whether the storage is written as an integer without a sign (`i8`, `u8`), or by its own type (`ui8`)."""
+    """Whether the storage type is written as `i8` or `u8` rather than by its own name (`ui8`)."""
 
     @property
     def storage_name(self) -> str:
-        """As it is written."""
+        """Name of the storage type in the text."""
         return self.storage.name.replace("ui", "u") if self.signless else self.storage.name
 
     @property
     def limits(self) -> str:
-        """The storage's range as it is written: not at all where it is the whole."""
+        """Text of the storage range; empty if it is the full range of the storage type."""
         low_high = self.storage_min, self.storage_max
         return "" if low_high == storage_range(self.storage) else "<{}:{}>".format(*low_high)
 
@@ -74,28 +74,28 @@ ElementType = DType | QuantizedType
 
 
 class Type:
-    """Base of value types."""
+    """Base class of value types."""
 
     __slots__ = ()
 
 
 MOST_DIMENSIONS = 64
-"""Of a tensor: as many as NumPy's arrays have, which constants, arguments and results are."""
+"""Maximum rank of a tensor: that of NumPy's arrays, which hold constants, arguments and results."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType(Type):
-    """`tensor<2x?xf32>`: `shape` has None for `?`; `shape` itself is None for an unranked tensor."""
+    """A tensor type such as `tensor<2x?xf32>`. `shape` has None for `?`; it is None for an unranked tensor."""
 
     shape: tuple[int | None, ...] | None
     dtype: ElementType
     bounds: tuple[int | None, ...] | None = None
-    """Of `#stablehlo.bounds<...>`, one entry a dimension."""
+    """Bounds from `#stablehlo.bounds<...>`, one entry per dimension."""
     encoding: str = ""
     """Any other encoding attribute, as written."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether the types are surely equal: not where that depends on a size that is known at the call only."""
+        """Whether the types are certainly equal; False if that depends on a size known only at the call."""
         if self is other:
             return True
         if not isinstance(other, TensorType):
@@ -120,7 +120,7 @@ class TensorType(Type):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all extents are numbers: none is unknown, or a size that is known at the call only."""
+        """Whether all extents are numbers: none is unknown or a size known only at the call."""
         return self.shape is not None and all(isinstance(n, int) for n in self.shape)
 
     @property
@@ -139,7 +139,7 @@ class TensorType(Type):
 
     @property
     def storage(self) -> DType:
-        """The dtype its buffer has: of a quantized tensor, the storage type."""
+        """The dtype of the tensor's buffer: the storage type if it is quantized."""
         return self.dtype.storage if isinstance(self.dtype, QuantizedType) else self.dtype
 
     @property
@@ -147,13 +147,13 @@ class TensorType(Type):
         return self.size * self.storage.itemsize
 
 
-MOST_PARTS = 1 << 17
-"""Of a type or attribute: how many nodes its tree may have. Those that are used twice count twice, as they do when it
-is printed, so that aliases of aliases cannot make one that no walk comes to the end of."""
+MAX_PARTS = 1 << 17
+"""Maximum number of nodes in the tree of a type or attribute. Shared nodes count each time they are used, as in printed
+text. The limit prevents nested aliases from building a tree of exponential size."""
 
 
 def parts_of(type: Type) -> int:
-    """The nodes of a type's tree."""
+    """Returns the number of nodes of a type's tree."""
     return type.parts if isinstance(type, TupleType | FutureType | FunctionType) else 1
 
 
@@ -192,7 +192,7 @@ class FunctionType(Type):
 
 @dataclass(frozen=True, slots=True)
 class ScalarType(Type):
-    """A builtin scalar outside a tensor (`i64`, `index`, `none`), as attributes and other dialects have them."""
+    """A builtin scalar type outside of tensors (`i64`, `index`, `none`), used by attributes and other dialects."""
 
     name: str
 
@@ -209,5 +209,5 @@ TOKEN = TokenType()
 
 @functools.cache
 def tensor(shape: tuple[int | None, ...] | None, dtype: ElementType) -> TensorType:
-    """Interned TensorType without bounds or encoding."""
+    """Returns the interned TensorType without bounds or encoding."""
     return TensorType(shape, dtype)

@@ -1,4 +1,4 @@
-"""What of a program is not known before it is called."""
+"""Values whose shapes are unknown before a program is called."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from shlo_jit.ir.types import TensorType
 
 
 def is_dynamic(value: Value) -> bool:
-    """Whether a value's shape is not known."""
+    """Whether a value's shape is unknown."""
     return isinstance(value.type, TensorType) and not value.type.is_static
 
 
 def has_unknown(module: Module) -> bool:
-    """Whether the shape of any value is not known."""
-    return any(True for function in module.functions() for _ in unknown_values(function))
+    """Whether any value has an unknown shape."""
+    return any(True for function in module.functions() for _ in values_of_unknown_shape(function))
 
 
-def unknown_values(function: Op) -> Iterator[Value]:
-    """Values of a function whose shapes are not known."""
+def values_of_unknown_shape(function: Op) -> Iterator[Value]:
+    """Yields the values of a function whose shapes are unknown."""
     if not function.regions or not function.regions[0].blocks:
         return
     yield from filter(is_dynamic, function.block().arguments)

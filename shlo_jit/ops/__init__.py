@@ -1,4 +1,4 @@
-"""What every op means: one record an op, one file a family. `OPS` has them all, by name."""
+"""Semantics of the ops: one record per op, one file per family. `OPS` has all records by name."""
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ops.record import OPS, OpDef, Violation
@@ -7,7 +7,8 @@ __all__ = ["OPS", "OpDef", "Violation", "is_elementwise"]
 
 
 def is_elementwise(op: Op) -> bool:
-    """Result element i depends on element i of the operands only; a bitcast does when it keeps the shape."""
+    """Whether result element i depends only on element i of the operands. A bitcast is elementwise if it keeps the
+    shape."""
     record = OPS.get(op.name)
     if record is None:
         return False

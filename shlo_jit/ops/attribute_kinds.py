@@ -1,16 +1,16 @@
-"""Kinds of attributes: how records say what an attribute may hold, and the one check of it.
+"""Kinds of attributes: notation in which records declare the values of an attribute, and the check of them.
 
 i64, i32, index      an integer; `i64 >= 0` and `i64 > 0` limit its value
 float, f32           a number, an f32
-bool, string         a truth value (or unit), a text
-ints, bools          a list of i64 or i1, `array<i64: 1, 2>` or as of old `dense<[1, 2]> : tensor<2xi64>`
-segments             how many of the operands or results belong to each group, `array<i32: 1, 1>`
+bool, string         a boolean (or unit), a string
+ints, bools          a list of i64 or i1, `array<i64: 1, 2>` or the older form `dense<[1, 2]> : tensor<2xi64>`
+segments             the number of operands or results in each group, `array<i32: 1, 1>`
 pairs                a list of pairs of integers, `dense<...> : tensor<Nx2xi64>`
 groups               a matrix of process ids, or mesh axes
-enum NAME, enums NAME  one or a list of the words of an enumeration
-struct NAME          fields, such as `#stablehlo.gather<...>`
+enum NAME, enums NAME  a value of an enum, or a list of values
+struct NAME          a struct, such as `#stablehlo.gather<...>`
 conv                 dimension numbers of a convolution
-layouts              lists of dimensions, most minor one first: `[dense<[1, 0]> : tensor<2xindex>]`
+layouts              lists of dimensions, minor to major: `[dense<[1, 0]> : tensor<2xindex>]`
 dense, symbol, symbols, list, dict, type, any
 """
 
@@ -89,7 +89,7 @@ def _list_of(*classes: type) -> Callable[[Any], bool]:
 
 
 MESH_AXES = "stablehlo.replica_group_mesh_axes"
-LONGEST_LIST = 1 << 20
+MAX_LIST_LENGTH = 1 << 20
 _LISTS = frozenset({"ints", "bools", "pairs", "groups", "list", "layouts"})
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -118,7 +118,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 
 
 def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
-    """Raise Violation unless the attribute is of the record's kind. A missing one is None."""
+    """Raises Violation unless the attribute is of the record's kind. A missing attribute is None."""
     if attr is None:
         if spec.required:
             raise Violation("attribute", f"requires attribute '{name}'", found="no attribute", expected=name)
@@ -148,7 +148,7 @@ def _refused(label: str, name: str, attr: Any, expected: str) -> Violation:
 
 
 def _form(name: str, attr: Any, expected: str) -> str:
-    """How a list of integers or a number is written, where that is what was meant."""
+    """Suggests the right form if a list of integers or a number was probably meant; otherwise empty."""
     numbers = attr if isinstance(attr, tuple) else (attr,)
     if not all(isinstance(n, IntegerAttr) for n in numbers):
         return ""
@@ -161,7 +161,7 @@ def _form(name: str, attr: Any, expected: str) -> str:
 
 
 def short_text(attr: Any, limit: int = 200) -> str:
-    """An attribute, or a field of one, in no more than a line."""
+    """Returns the text of an attribute, or of a field, shortened to one line."""
     from shlo_jit.ir.attribute_text import attribute_text
     from shlo_jit.ir.type_text import type_text
 
@@ -177,7 +177,7 @@ def short_text(attr: Any, limit: int = 200) -> str:
 
 @functools.cache
 def _parsed(kind: str) -> tuple[str, str, int | None]:
-    """The word of a kind, what follows it, and the least value it allows."""
+    """Returns the word of a kind, the rest of it, and the minimum value that it allows."""
     word, _, rest = kind.partition(" ")
     limit = None
     if rest.startswith(("> ", ">= ")):
@@ -187,11 +187,10 @@ def _parsed(kind: str) -> tuple[str, str, int | None]:
 
 
 def _check_length(name: str, attr: Any) -> None:
-    """A literal of one value can stand for any number of them: those that are read as lists have to be of some length
-    that a memory can hold."""
+    """Checks that literals which are read as lists fit in memory: a splat may represent any number of elements."""
     for part in attr if isinstance(attr, tuple) else (attr,):
-        if isinstance(part, Dense) and (part.type.shape is None or part.type.size > LONGEST_LIST):
-            raise Violation("attribute", f"attribute '{name}' has more than {LONGEST_LIST} elements")
+        if isinstance(part, Dense) and (part.type.shape is None or part.type.size > MAX_LIST_LENGTH):
+            raise Violation("attribute", f"attribute '{name}' has more than {MAX_LIST_LENGTH} elements")
 
 
 def _check_enum(name: str, enum: str, attrs: Any) -> None:
@@ -208,13 +207,13 @@ def _check_enum(name: str, enum: str, attrs: Any) -> None:
 
 
 def describe(kind: str) -> str:
-    """A kind in words, for messages."""
+    """Describes a kind for messages."""
     word, _, rest = kind.partition(" ")
     text = {
         "i64": "64-bit signless integer attribute",
         "i32": "32-bit signless integer attribute",
         "ints": "list of integers",
-        "bools": "list of truth values",
+        "bools": "list of booleans",
         "pairs": "matrix of integers",
         "conv": "dimension numbers of a convolution",
         "layouts": "Array of layout (1D tensor of index type) attributes",

@@ -1,4 +1,4 @@
-"""bitcast_convert (specification, section of the same name)."""
+"""The op bitcast_convert (specification, section of the same name)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def _check_bitcast(op: Op) -> None:
 
 
 def _infer_bitcast(op: Op) -> list[Type]:
-    """The stated elements; the operand's shape with an innermost dimension more or less, where widths differ."""
+    """Infers the stated element type and the operand's shape. If widths differ, the innermost dimension is added or
+    removed."""
     _check_bitcast(op)
     a, b = operand_type(op, 0), stated_result(op)
     if a.shape is None:
@@ -59,13 +60,13 @@ def _infer_bitcast(op: Op) -> list[Type]:
 
 
 def bit_matrix(x: Array, bits: int) -> Array:
-    """The bits of each element, least significant first, as a new innermost dimension."""
+    """Expands each element to its bits, least significant first, along a new innermost dimension."""
     raw = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize)
     return np.unpackbits(raw, axis=-1, bitorder="little")[..., :bits]
 
 
 def from_bit_matrix(matrix: Array, dtype: np.dtype, signed_bits: int = 0) -> Array:
-    """Inverse of `bit_matrix`; `signed_bits` > 0 extends the sign of a narrow signed integer."""
+    """Inverse of `bit_matrix`. `signed_bits` > 0 extends the sign of a narrow signed integer."""
     missing = 8 * dtype.itemsize - matrix.shape[-1]
     if missing:
         fill = matrix[..., -1:] if signed_bits else np.zeros_like(matrix[..., -1:])
@@ -75,7 +76,7 @@ def from_bit_matrix(matrix: Array, dtype: np.dtype, signed_bits: int = 0) -> Arr
 
 
 def _bitcast(op: Op, x: Array) -> Array:
-    """Little endian: element 0 of the narrower type has the lowest bits."""
+    """Reference of bitcast_convert. Little-endian: element 0 of the narrower type has the lowest bits."""
     source, target = operand_type(op, 0).storage, result_type(op).storage
     matrix = bit_matrix(x, source.bits)
     if target.bits < source.bits:

@@ -1,4 +1,4 @@
-"""What ops do with their regions: run them as a whole, or an element at a time, and what they may hold then."""
+"""Classification of ops by how they run their regions (as a whole or per element), and of the regions' contents."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import is_elementwise
 
 CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
-"""Control flow: ops whose regions run as a whole."""
+"""Control-flow ops, whose regions run as a whole."""
 PLAIN_BODIES = frozenset(
     f"stablehlo.{name}" for name in ("map", "reduce", "reduce_window", "sort", "scatter", "select_and_scatter")
 )
-"""Ops that run their regions once for every element (of every pair of them, of every update)."""
+"""Ops that run their regions once per element, pair of elements or update."""
 
 
 SCALAR = frozenset(f"stablehlo.{name}" for name in ("constant", "reshape", "broadcast_in_dim", "return"))
-"""Ops that kernels know of scalars, beside elementwise ones."""
+"""Scalar ops, besides elementwise ones, that kernels support in regions."""
 EXPANDING = frozenset({"chlo.constant", "chlo.constant_like", "stablehlo.broadcast"})
-"""Ops that become such ones when they are expanded, beside `chlo.broadcast_*`."""
+"""Ops, besides `chlo.broadcast_*`, that are expanded to supported ones."""
 
 
 def is_plain(block: Block) -> bool:
-    """Whether a region has only scalars of its own and arithmetic on them; constants may stand outside."""
+    """Whether a region has only its own scalars and arithmetic on them; constants may be defined outside."""
     own = set(block.arguments)
     for op in block.ops:
         own.update(op.results)

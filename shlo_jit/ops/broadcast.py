@@ -33,7 +33,7 @@ def _infer_broadcast(op: Op) -> list[Type]:
 
 
 def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape, mismatch: str) -> None:
-    """C2 to C5 of broadcast_in_dim, for a shape that may be unknown in part. `mismatch` words the last of them."""
+    """Checks C2 to C5 of broadcast_in_dim for a shape that may be partly unknown. `mismatch` is the message for C5."""
     t = operand_type(op, 0)
     if t.shape is None:
         return
@@ -62,7 +62,7 @@ def _verify_broadcast_in_dim(op: Op) -> None:
 
 
 def check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...]) -> None:
-    """C6: the quantization dimension follows the broadcast."""
+    """Checks C6: the quantization dimension follows the broadcast."""
     x, y = t.dtype, result.dtype
     assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType) and t.shape is not None
     assert x.axis is not None and y.axis is not None

@@ -1,4 +1,4 @@
-"""What a custom call says to what it calls: its attributes as values of Python, and how it wants to be called."""
+"""Arguments of custom calls: attributes as Python values, and the API version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shlo_jit.ops.type_algebra import type_text
 
 
 def python_value(attr: Any) -> Any:
-    """An attribute as the Python value a callable gets."""
+    """Converts an attribute to the Python value that a callable gets."""
     if isinstance(attr, (IntegerAttr, FloatAttr)):
         return attr.value
     if isinstance(attr, DenseArray):
@@ -48,8 +48,11 @@ def python_value(attr: Any) -> Any:
 
 
 def attributes_of(op: Op) -> dict[str, Any]:
-    """Keyword arguments: the entries of a dictionary backend_config, or `backend_config` itself when it is text; names
-    of `called_computations`, when there are any."""
+    """Returns the keyword arguments of a call.
+
+    They are the entries of a dictionary backend_config, or `backend_config` itself if it is a string, and the names of
+    `called_computations` if there are any.
+    """
     config = _configuration(op)
     if isinstance(config, DictAttr):
         found = {k: python_value(v) for k, v in config.items}
@@ -60,13 +63,13 @@ def attributes_of(op: Op) -> dict[str, Any]:
 
 
 def types_of(op: Op) -> dict[str, Any]:
-    """`Callback.attribute_types` of a call."""
+    """Returns `Callback.attribute_types` of a call."""
     config = _configuration(op)
     return _type_of(config) if isinstance(config, DictAttr) else {}
 
 
 def api_version(op: Op) -> int:
-    """How a call wants to be called. JAX writes those of version 4 with a dictionary under MHLO's name, and says 1."""
+    """Returns the API version of a call. JAX writes version 4 as version 1 with a dictionary `mhlo.backend_config`."""
     if isinstance(op.attributes.get("mhlo.backend_config"), DictAttr):
         return 4
     return op.int("api_version", 1)

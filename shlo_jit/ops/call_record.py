@@ -1,4 +1,4 @@
-"""Records of custom calls: what the targets that mean something here take and give, as `record.py` has it for ops.
+"""Records of known custom calls: operands, results and rules of their targets, analogous to `record.py` for ops.
 
     CallDef(
         operands=ports("x: f32[m n], tau: f32[k]"),
@@ -6,14 +6,14 @@
         rules=("k <= n <= m",),
     )
 
-A port is `name: kind`, with `?` after the name where it may be left out and `*` where there may be any number (both
-only at the end), and a kind of `ops/kinds.py`. Behind the kind stand the extents of one matrix or vector, `[m n]`, of
-which there may be a whole batch: all ports with brackets have the same extents in front. An extent is a name or an
-expression over names; a name means the same wherever it stands. An operand `n: 0d int` without brackets is a number:
-it has to be a constant, and gives the name `n` its value. `batch` is the number of matrices.
+A port is `name: kind`, with a kind of `ops/kinds.py`. A `?` after the name marks an optional port, `*` any number of
+them (both only at the end). The kind may be followed by the extents of one matrix or vector, `[m n]`. There may be a
+batch of these: all ports with brackets have the same leading extents. An extent is a name or an expression over names.
+A name has the same value everywhere. An operand `n: 0d int` without brackets is a number: it must be a constant, which
+is the value of the name `n`. `batch` is the number of matrices.
 
-Shapes are those in memory: a port's layout turns its extents first, and a matrix `[m n]` is column-major, so that its
-last extent in memory is m.
+Shapes are those in memory: the layout of a port is applied to its extents first. A matrix `[m n]` is column-major, so
+its last extent in memory is m.
 
 Rules are expressions over names and options. Options are the entries of the call's `backend_config`.
 """
@@ -36,9 +36,9 @@ from shlo_jit.ops.record import Violation
 from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
 
 LABEL = "target"
-"""Of the violations found here."""
+"""Label of the violations reported here."""
 SHAPES_OF_CALL = "indices_of_shape_operands"
-"""An attribute: which operands say what shapes the results have. They are beside those that the target takes."""
+"""Attribute with the indices of operands that give the shapes of results. The target itself does not take them."""
 _PORT = re.compile(r"\s*(?P<name>\w+)(?P<many>[?*]?)\s*:\s*(?P<kind>[\w |<>]+?)\s*(?:\[(?P<extents>[^\]]*)\])?\s*")
 
 
@@ -49,9 +49,9 @@ class Port:
     name: str
     kind: TypeKind
     extents: tuple[str, ...] | None
-    """Of one matrix or vector; None for what has no batch."""
+    """Extents of one matrix or vector; None for a port without a batch."""
     many: str = ""
-    """`?` for one that may be left out, `*` for any number."""
+    """`?` for an optional port, `*` for any number."""
 
     @property
     def is_number(self) -> bool:
@@ -60,19 +60,19 @@ class Port:
 
 @dataclass(frozen=True)
 class CallDef:
-    """What a call of one target takes and gives."""
+    """Operands, results, options and rules of the calls of one target."""
 
     operands: tuple[Port, ...] = ()
     results: tuple[Port, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    """Entry of the configuration -> `bool`, `int`, or the letters it may be; `?` in front where it may be left out."""
+    """Entry of the configuration -> `bool`, `int`, or the permitted letters; a leading `?` marks optional entries."""
     rules: tuple[str, ...] = ()
     verify: Callable[[Op], None] | None = None
-    """What else there is to check; raises Violation."""
+    """Additional checks; raises Violation."""
 
 
 def ports(text: str) -> tuple[Port, ...]:
-    """`x: f32[m n], info: i32[]`"""
+    """Parses ports, such as `x: f32[m n], info: i32[]`."""
     found = []
     for part in re.split(r",(?![^\[]*\])", text) if text.strip() else []:
         m = _PORT.fullmatch(part)
@@ -83,24 +83,24 @@ def ports(text: str) -> tuple[Port, ...]:
 
 
 def assigned(declared: Sequence[Port], values: Sequence[Any]) -> list[tuple[Port, Any]]:
-    """Each value with its port. Their number has been checked."""
+    """Pairs each value with its port. The caller has checked their number."""
     several = [*declared, *([declared[-1]] * len(values) if declared else [])]
     return list(zip(several, values, strict=False))
 
 
 def shape_operands_of(op: Op) -> tuple[int, ...]:
-    """Indices of a call's operands that say what shapes its results have, one a result; mostly there are none."""
+    """Returns the indices of the operands that give the shapes of a call's results, one per result; usually empty."""
     return op.ints(SHAPES_OF_CALL, ())
 
 
 def own_items(op: Op, items: Sequence[Any]) -> list[Any]:
-    """Of items, one for each operand of a call, those of the operands that the target takes."""
+    """Filters items, one per operand of a call, to those of operands that the target takes."""
     shapes = shape_operands_of(op)
     return [item for i, item in enumerate(items) if i not in shapes]
 
 
 def own_attributes(op: Op) -> dict[str, Any]:
-    """A call's attributes, of a call without the operands that say what shapes its results have."""
+    """Returns the attributes that a call has without the operands that give the shapes of its results."""
     kept = own_items(op, range(len(op.operands)))
     attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
     if attributes.get("operand_layouts") is not None:
@@ -112,36 +112,38 @@ def own_attributes(op: Op) -> dict[str, Any]:
 
 
 def _renumbered(alias: StructAttr, kept: list[int]) -> StructAttr:
-    """An alias of one of the operands that are kept."""
+    """Renumbers the operand of an alias after other operands have been removed."""
     fields = {**dict(alias.fields), "operand_index": kept.index(int(alias.get("operand_index", 0)))}
     return StructAttr(alias.name, tuple(fields.items()))
 
 
 def configuration(op: Op) -> dict[str, Any]:
-    """The entries of a call's configuration, where it is a dictionary; letters and numbers as such."""
+    """Returns the entries of a call's configuration if it is a dictionary. Integers become Python ints."""
     config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
     items = config.items if isinstance(config, DictAttr) else ()
     return {k: v.value if isinstance(v, IntegerAttr) else v for k, v in items}
 
 
 def check_call(record: CallDef, op: Op, *, final: bool = False) -> None:
-    """Raise Violation unless a call is as its record says. Extents, and numbers among the operands, may be unknown
-    yet, but for the `final` check of what machine code is made for."""
+    """Raises Violation unless a call satisfies its record.
+
+    Extents, and operands that are numbers, may still be unknown, except in the `final` check before code generation.
+    """
     _Check(record, op, final).run()
 
 
 class _Array(NamedTuple):
-    """A value of a batch."""
+    """A value with a batch of matrices or vectors."""
 
     text: str
-    """Which one, for messages."""
+    """Description of the value for messages."""
     batch: tuple[int | None, ...]
     extents: list[tuple[str, int | None]]
-    """Of one matrix or vector, as the record calls them."""
+    """Extents of one matrix or vector, with their names in the record."""
 
 
 class _Check:
-    """The check of one call; `names` fills on the way."""
+    """The check of one call; fills `names` with the values found."""
 
     def __init__(self, record: CallDef, op: Op, final: bool):
         self.target = op.attributes["call_target_name"]
@@ -179,11 +181,11 @@ class _Check:
         return Violation(LABEL, f"custom_call @{self.target}: {message}", found=found, expected=expected)
 
     def known(self, text: str) -> str:
-        """`, with m = 5, n = 3`: the names in an expression."""
+        """Returns the known names in an expression, such as `, with m = 5, n = 3`."""
         words = [w for w in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text)) if w in self.names]
         return ", with " + ", ".join(f"{w} = {self.names[w]}" for w in words) if words else ""
 
-    # ------------------------------------------------------------------ one by one
+    # ------------------------------------------------------------------ individual values
     def count(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> None:
         least = sum(not port.many for port in declared)
         most = math.inf if any(port.many == "*" for port in declared) else len(declared)
@@ -220,7 +222,7 @@ class _Check:
             self.names[name] = value
 
     def numbers(self) -> None:
-        """The operands that are numbers give names their values."""
+        """Assigns the values of operands that are numbers to their names."""
         for port, v in assigned(self.record.operands, self.operands):
             if not port.is_number:
                 continue
@@ -231,7 +233,7 @@ class _Check:
                 raise self.wrong(f"operand '{port.name}' must be a constant", "no constant", "a constant")
 
     def arrays(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> Iterator[_Array]:
-        """The ports with brackets whose extents are known."""
+        """Yields the values of ports with brackets whose extents are known."""
         layouts = self.op.attributes.get(f"{what}_layouts") or ()
         layouts = (own_items(self.op, layouts) if what == "operand" else layouts) or (None,) * len(types)
         for (port, t), layout in zip(assigned(declared, types), layouts, strict=True):
@@ -244,20 +246,20 @@ class _Check:
                 raise self.wrong(message, type_text(t), expected)
             order = tuple(range(t.rank)) if layout is None else tuple(reversed(as_ints(layout)))
             if order[:rest] != tuple(range(rest)):
-                message = f"{what} '{port.name}': the layout has to leave the first {rest} dimensions in front"
-                raise self.wrong(message, str(list(as_ints(layout))), "a layout of matrices one after the other")
+                message = f"{what} '{port.name}': the layout must keep the first {rest} dimensions in front"
+                raise self.wrong(message, str(list(as_ints(layout))), "a layout with consecutive matrices")
             shape = [t.shape[d] for d in order]
             own = list(zip(port.extents, reversed(shape[rest:]), strict=True))
             yield _Array(f"{what} '{port.name}' is '{type_text(t)}'", tuple(shape[:rest]), own)
 
     def shape(self, array: _Array) -> None:
-        """The batch, and the names that stand alone."""
+        """Checks the batch, and the extents that are plain names."""
         if self.batch is None:
             self.batch = array.batch
         if not compatible_shapes(array.batch, self.batch):
             batch = "x".join("?" if n is None else str(n) for n in self.batch) or "1"
             expected = f"a batch of {batch}"
-            raise self.wrong(f"{array.text}, which is no batch of {batch} as the others", expected=expected)
+            raise self.wrong(f"{array.text}, but other values have a batch of {batch}", expected=expected)
         if None not in array.batch:
             self.bind("batch", math.prod(array.batch), array)  # type: ignore[arg-type]
         for word, n in array.extents:
@@ -271,7 +273,7 @@ class _Check:
             raise self.wrong(message, f"{name} = {value}", f"{name} = {known}")
 
     def expressions(self, array: _Array) -> None:
-        """The extents that are written as expressions."""
+        """Checks the extents that are expressions."""
         for word, n in array.extents:
             expected = None if word.isidentifier() else self.value(word)
             if expected is not None and n is not None and n != expected:
@@ -279,11 +281,11 @@ class _Check:
                 raise self.wrong(message, f"{word} = {n}", f"{word} = {expected}")
 
     def value(self, text: str) -> Any:
-        """Of an expression of the record; None where a name is not known yet."""
+        """Evaluates an expression of the record; None if a name in it is still unknown."""
         code = _compiled(text)
         if any(name not in self.names and name not in _FUNCTIONS for name in code.co_names):
             return None
-        return eval(code, {"__builtins__": _FUNCTIONS}, self.names)  # the text is a record's
+        return eval(code, {"__builtins__": _FUNCTIONS}, self.names)  # the text comes from a record
 
 
 _FUNCTIONS = {"min": min, "max": max}
@@ -295,7 +297,7 @@ def _compiled(text: str) -> CodeType:
 
 
 def _is_unknown(t: Type) -> bool:
-    """A tensor without a rank, which may turn out to be anything."""
+    """Whether a type is an unranked tensor."""
     return isinstance(t, TensorType) and t.shape is None
 
 

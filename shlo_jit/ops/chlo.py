@@ -1,4 +1,4 @@
-"""CHLO: client ops of one operand type, mostly special functions. `passes/` expands them into StableHLO.
+"""CHLO ops with operands of one type, mostly special functions. `passes/` expands them to StableHLO.
 
 Special functions come from scipy, which only tests and the constant folder need.
 """
@@ -21,7 +21,7 @@ from shlo_jit.ops.type_algebra import operand_type, same_type, with_element
 
 
 def special(name: str) -> Callable[..., Any]:
-    """A function of scipy.special, imported when it is first called."""
+    """Returns a function of scipy.special, which is imported on the first call."""
 
     def call(*xs: Array) -> Array:
         import scipy.special
@@ -32,13 +32,13 @@ def special(name: str) -> Callable[..., Any]:
 
 
 def _polygamma(n: Array, x: Array) -> Array:
-    """Only whole orders from 0 on have a value here."""
+    """Reference of polygamma. The order must be a non-negative integer; other orders give NaN."""
     whole = (n >= 0) & (n == np.floor(n))
     return np.where(whole, special("polygamma")(np.where(whole, n, 0).astype(np.int64), x), np.nan)
 
 
 def _zeta(x: Array, q: Array) -> Array:
-    """Hurwitz zeta. At the poles q = 0, -1, ... it is infinite for even x."""
+    """Reference of the Hurwitz zeta function. At the poles q = 0, -1, ... it is infinite for even x."""
     pole = (q <= 0) & (q == np.floor(q))
     below = (q <= 0) & ~pole & (x != np.floor(x))
     value = np.where(q > 0, special("zeta")(x, np.where(q > 0, q, 1.0)), _zeta_below(x, q))
@@ -48,7 +48,7 @@ def _zeta(x: Array, q: Array) -> Array:
 
 
 def _zeta_below(x: Array, q: Array) -> Array:
-    """By the recurrence zeta(x, q) = zeta(x, q + 1) + q^-x up to a positive q."""
+    """Computes zeta for q <= 0 by the recurrence zeta(x, q) = zeta(x, q + 1) + q^-x up to a positive q."""
     steps = np.where((q < 0) & (q > -1e4), -np.floor(q), 0).astype(np.int64)
     total = special("zeta")(x, np.where(q <= 0, q + steps + (q + steps == 0), 1.0))
     for k in range(int(steps.max()) if steps.size else 0):
@@ -61,20 +61,21 @@ def _lgamma(x: Array) -> Array:
 
 
 def _digamma(x: Array) -> Array:
-    """NaN at the poles, zero included."""
+    """Reference of digamma. NaN at the poles, including zero."""
     pole = (x <= 0) & (x == np.floor(x))
     return np.where(pole, np.nan, special("psi")(np.where(pole, 1.0, x)))
 
 
 def _traits(exact: str, machine: ByKind | Computation | None) -> set[str]:
-    """What is computed here, and is not exact, are functions."""
+    """Returns the traits of an op: inexact ones with a machine form are transcendental."""
     return {"elementwise"} if exact or machine is None else {"elementwise", "transcendental"}
 
 
 def unary(
     name: str, kinds: str, reference: Meaning, machine: ByKind | None = None, *, exact: str = "", cost: int = 20
 ) -> None:
-    """An op of one operand whose result has the operand's type; one without `machine` is said in other ops."""
+    """Defines an op of one operand whose result has the operand's type; without `machine` it is expressed with other
+    ops."""
     define(
         f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",),
         traits=_traits(exact, machine), exact=exact, cost=cost, machine=machine, infer=same_type, rules=("unary",),
@@ -85,7 +86,7 @@ def unary(
 def binary(
     name: str, kinds: str, reference: Meaning, machine: ByKind | Computation, *, exact: str = "", cost: int = 20
 ) -> None:
-    """An op of two operands of one type, which is the result's too."""
+    """Defines an op whose two operands and result have one type."""
     define(
         f"chlo.{name}", operands=(f"lhs: {kinds}", f"rhs: {kinds}"), results=(f"result: {kinds}",),
         traits=_traits(exact, machine), exact=exact, cost=cost, machine=machine, infer=same_type, rules=("binary",),
@@ -122,7 +123,7 @@ binary("zeta", "float|unranked", function(_zeta), by_kind(f=call("zeta")))
 
 
 def next_after(x: Array, y: Array) -> Array:
-    """The neighbour of x on the way to y, on the bits of the format."""
+    """Reference of next_after: the neighbor of x in the direction of y, computed on the bits of the format."""
     bits = x.view(f"i{x.dtype.itemsize}") if x.ndim else x.reshape(1).view(f"i{x.dtype.itemsize}").reshape(())
     one = bits.dtype.type(1)
     sign = np.array(1 << (dtype_of(x).bits - 1), np.uint64).astype(bits.dtype)
@@ -137,7 +138,7 @@ def next_after(x: Array, y: Array) -> Array:
 
 
 def mulhi(x: Array, y: Array) -> Array:
-    """The upper half of the product of twice the width."""
+    """Reference of mulhi: the upper half of the double-width product."""
     bits = dtype_of(x).bits
     product = widen_int(x).astype(object) * widen_int(y).astype(object)
     high = np.asarray(product >> bits, object)
@@ -152,7 +153,7 @@ binary(
 binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y), by_kind(i="mulhi"), exact="i", cost=4)
 
 
-# is_inf and its kind
+# is_inf and similar tests
 
 
 def _infer_pred(op: Op) -> list[Type]:

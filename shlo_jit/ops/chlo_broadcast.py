@@ -1,4 +1,4 @@
-"""CHLO ops with implicit broadcasting: `chlo.broadcast_add` and the like are the StableHLO op after it."""
+"""CHLO ops with implicit broadcasting: `chlo.broadcast_add` is a broadcast of the operands, then `stablehlo.add`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from shlo_jit.ops.type_algebra import (
 
 
 def broadcast_types(op: Op, types: Sequence[TensorType], element: ElementType) -> TensorType:
-    """Shape of operands broadcast as in numpy, or by the attribute `broadcast_dimensions` of the smaller one."""
+    """Returns the type after broadcasting as in numpy, or by `broadcast_dimensions`, which apply to the operand of
+    lower rank."""
     if any(t.shape is None for t in types):
         return TensorType(None, element)
     placed = [_place(op, t, max(u.rank for u in types)) for t in types]
@@ -40,7 +41,7 @@ def broadcast_types(op: Op, types: Sequence[TensorType], element: ElementType) -
 
 
 def _place(op: Op, t: TensorType, rank: int) -> list[tuple[int | None, int | None]]:
-    """(extent, bound) of an operand along each dimension of the result."""
+    """Returns (extent, bound) of an operand along each dimension of the result."""
     assert t.shape is not None
     dims = op.ints("broadcast_dimensions", ())
     if t.rank == rank or not dims:
@@ -54,7 +55,7 @@ def _place(op: Op, t: TensorType, rank: int) -> list[tuple[int | None, int | Non
 
 
 def _spread(op: Op, arrays: Sequence[Array]) -> list[Array]:
-    """Arrays of one shape."""
+    """Broadcasts arrays to a common shape."""
     rank = max(x.ndim for x in arrays)
     dims = op.ints("broadcast_dimensions", ())
     wide = []
@@ -69,7 +70,7 @@ def _spread(op: Op, arrays: Sequence[Array]) -> list[Array]:
 
 
 def _reference(name: str) -> Callable[..., Array]:
-    """What the op without broadcasting means."""
+    """Returns the reference of a broadcasting op: that of the op without broadcasting, after broadcasting."""
 
     def reference(op: Op, *arrays: Array) -> Array:
         inner = OPS.get(f"stablehlo.{name}") or OPS[f"chlo.{name}"]
@@ -122,7 +123,7 @@ _ELEMENTS = {
     "pred|int|unranked": "and or xor",
     "int|unranked": "shift_left shift_right_arithmetic shift_right_logical",
 }
-"""Kinds of operands, and the ops that take them: as without broadcasting."""
+"""Kinds of operands -> ops that take them, as for the ops without broadcasting."""
 for _kind, _names in _ELEMENTS.items():
     for _name in _names.split():
         define(

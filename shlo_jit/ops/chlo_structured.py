@@ -48,7 +48,7 @@ def _infer_top_k(op: Op) -> list[Type]:
 
 
 def _top_k(op: Op, x: Array) -> tuple[Array, Array]:
-    """Largest first, in the order of totalOrder; of equal ones that with the lower index."""
+    """Reference of top_k: largest first in the order of totalOrder; of equal elements the lower index comes first."""
     key = total_order_key(x) if dtype_of(x).is_float else widen_int(x)
     if key.dtype.kind == "u":
         order = np.argsort(np.invert(key), axis=-1, kind="stable")
@@ -73,7 +73,7 @@ _LISTS = (
 
 
 class RaggedDims:
-    """The dimension numbers of a ragged_dot, and which of its three modes they mean."""
+    """The dimension numbers of a ragged_dot, which determine one of its three modes."""
 
     def __init__(self, attr: StructAttr):
         lists = [dims_of(attr, name) for name in _LISTS]
@@ -85,7 +85,7 @@ class RaggedDims:
         return "batch" if d in self.lhs_batch else "contracting" if d in self.lhs_sum else "non_contracting"
 
     def prefix(self, rank: int) -> list[int]:
-        """Dimensions of lhs that group sizes may depend on."""
+        """Returns the dimensions of lhs that group sizes may depend on."""
         d = self.ragged[0]
         if self.mode == "batch":
             return list(self.lhs_batch[: self.lhs_batch.index(d)])
@@ -134,7 +134,7 @@ def _check_ragged(dims: RaggedDims, lhs: TensorType, rhs: TensorType, sizes: Ten
 
 
 def _check_group_sizes(dims: RaggedDims, lhs: TensorType, sizes: TensorType) -> None:
-    """Either one list for all, or one for each index of the prefix."""
+    """Checks group sizes: one list for all, or one for each index of the prefix."""
     assert lhs.shape is not None and sizes.shape is not None
     prefix = [lhs.shape[d] for d in dims.prefix(lhs.rank)]
     if sizes.rank == 1:
@@ -163,7 +163,7 @@ def _infer_ragged_dot(op: Op) -> list[Type]:
 
 
 def _group_masks(dims: RaggedDims, shape: Sequence[int], sizes: Array) -> Array:
-    """mask[g, ...lhs index...]: whether an element of lhs is in group g (extents 1 where it does not matter)."""
+    """Returns mask[g, ...lhs index...]: whether an element of lhs is in group g. Other dimensions have extent 1."""
     d, rank = dims.ragged[0], len(shape)
     ends = np.cumsum(sizes.astype(np.int64), axis=-1)
     starts = ends - sizes.astype(np.int64)
@@ -219,7 +219,8 @@ define(
 
 
 def _scan_parts(op: Op) -> tuple[int, int]:
-    """Numbers of scanned inputs and of carries: results are outputs and carries, as the body's are."""
+    """Returns the numbers of scanned inputs and of carries. Results of the op and of its body are outputs, then
+    carries."""
     if op.attributes.get("resultSegmentSizes") is not None:
         _segments(op, "resultSegmentSizes", len(op.results))
     if op.attributes.get("operandSegmentSizes") is not None:
@@ -231,7 +232,7 @@ def _scan_parts(op: Op) -> tuple[int, int]:
 def _segments(op: Op, name: str, count: int) -> tuple[int, int]:
     sizes = op.ints(name)
     if len(sizes) != 2 or min(sizes) < 0 or sum(sizes) != count:
-        raise Violation("attribute", f"{name} {list(sizes)} are not two sizes of together {count}")
+        raise Violation("attribute", f"{name} must be two sizes with sum {count}, got {list(sizes)}")
     return sizes[0], sizes[1]
 
 

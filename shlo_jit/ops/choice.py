@@ -47,7 +47,7 @@ def _verify_compare(op: Op) -> None:
         "f": ("FLOAT", "TOTALORDER"), "c": ("FLOAT",),
     }[dtype.kind]  # fmt: skip
     if attr.value not in allowed:
-        raise Violation("C3", f"compare_type {attr.value} does not go with elements of type {dtype}")
+        raise Violation("C3", f"compare_type {attr.value} does not fit elements of type {dtype}")
 
 
 _COMPARISONS = {

@@ -1,6 +1,7 @@
-"""Ops that talk to other processes or to the host (specification, "Collective ops", "Point-to-point communication").
+"""Ops that communicate with other processes or the host (specification, "Collective ops", "Point-to-point
+communication").
 
-They have no reference: what they mean takes more than one process.
+They have no reference, since their semantics involve several processes.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ GROUPS = {
 GLOBAL_IDS = {"use_global_device_ids": optional("bool", False)}
 COLLECTIVE = {"collective", "side_effect"}
 WRITTEN_ALONG = "written_along"
-"""An attribute of core ops: see `passes/canonical/collective_layouts.py`."""
+"""Attribute of core ops; see `passes/canonical/collective_layouts.py`."""
 
 
 def channel_id(op: Op) -> int:
-    """Handle of the channel; 0 without one."""
+    """Returns the handle of the channel; 0 if there is none."""
     attr = op.attributes.get("channel_handle")
     return _number(attr.get("handle", 0)) if isinstance(attr, StructAttr) else 0
 
@@ -51,16 +52,17 @@ def _number(value: Any) -> int:
 
 
 def mesh_symbol(op: Op) -> str | None:
-    """Name of the mesh in `#stablehlo.replica_group_mesh_axes<mesh = @mesh, ...>`; the verifier looks it up."""
+    """Returns the name of the mesh in `#stablehlo.replica_group_mesh_axes<mesh = @mesh, ...>`; the verifier looks it
+    up."""
     attr = op.attributes.get("replica_groups")
     mesh = attr.get("mesh") if isinstance(attr, StructAttr) else None
     return mesh.name if isinstance(mesh, SymbolRef) else mesh
 
 
 def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True, uneven: bool = False) -> None:
-    """Replica groups name each process once; `complete` groups leave none out. -1 fills up `uneven` groups.
+    """Checks that replica groups name each process once. `complete` groups name all; -1 pads `uneven` groups.
 
-    `unique` and `inside` are the constraints that say so.
+    `unique` and `inside` are the labels of these constraints.
     """
     attr = op.attributes["replica_groups"]
     if not isinstance(attr, Dense):
@@ -86,7 +88,7 @@ def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True, une
 
 
 def group_size(op: Op) -> int | None:
-    """Processes in a group, when the groups are written out."""
+    """Returns the number of processes per group; None if the groups are not given explicitly."""
     attr = op.attributes["replica_groups"]
     shape = attr.type.shape if isinstance(attr, Dense) else None
     return shape[1] if shape is not None and len(shape) == 2 else None
@@ -97,9 +99,11 @@ def _check_global_ids(op: Op, label: str) -> None:
         raise Violation(label, f"channel_id must be positive when useGlobalDeviceIds is set but got: {channel_id(op)}")
 
 
-def part_in_rows(op: Op, operand: int = 0) -> tuple[int, int]:
-    """Of an operand of an all_gather or reduce_scatter of static shapes: the rows that a member's part of the whole
-    consists of (what lies before the dimension that the op goes along), and the bytes of each."""
+def rows_of_part(op: Op, operand: int = 0) -> tuple[int, int]:
+    """Returns the number of rows in a member's part of an all_gather or reduce_scatter operand, and the bytes per row.
+
+    Shapes are static. The rows are the product of the extents before the dimension along which the op communicates.
+    """
     gathers = op.name == "stablehlo.all_gather"
     t = (op.operands if gathers else op.results)[operand].tensor
     d = op.int("all_gather_dim" if gathers else "scatter_dimension")
@@ -107,8 +111,8 @@ def part_in_rows(op: Op, operand: int = 0) -> tuple[int, int]:
 
 
 def goes_along_rows(op: Op, operand: int = 0) -> bool:
-    """Whether such an op may go along the dimension it has: the rows are long, or there is one."""
-    rows, nbytes = part_in_rows(op, operand)
+    """Whether an all_gather or reduce_scatter may use its dimension directly: rows are long, or there is only one."""
+    rows, nbytes = rows_of_part(op, operand)
     return rows <= 1 or nbytes >= tuning.COLLECTIVE_ROW_BYTES
 
 
@@ -210,7 +214,8 @@ def _verify_reduce_scatter(op: Op) -> None:
 
 
 def _check_body(op: Op, types: list[TensorType], label: str) -> list[TensorType]:
-    """The reduction takes two scalars of a type that each operand's elements can be promoted to."""
+    """Checks that the reduction takes two scalars of a type to which each operand's elements can be promoted. Returns
+    the operand types with the elements of the reduction."""
     results = []
     for t in types:
         scalar = tensor((), t.dtype)
@@ -256,7 +261,7 @@ define(
 
 
 def _data_operands(op: Op, label: str) -> list[TensorType]:
-    """The operands without the dynamic root, which is checked here."""
+    """Returns the types of the operands without the dynamic root, which is checked here."""
     name = op.name.removeprefix("stablehlo.")
     types = operand_types(op)
     if not op.attributes.get("has_dynamic_root"):
@@ -376,7 +381,7 @@ def _verify_infeed(op: Op) -> None:
 
 
 def _check_channel(op: Op, host: str, host_type: int) -> None:
-    """DEVICE_TO_DEVICE is 1, DEVICE_TO_HOST 2, HOST_TO_DEVICE 3."""
+    """Checks the channel type: DEVICE_TO_DEVICE is 1, DEVICE_TO_HOST is 2, HOST_TO_DEVICE is 3."""
     to_host = bool(op.attributes.get("is_host_transfer"))
     if to_host and channel_type(op) != host_type:
         raise Violation("C1", f"channel_type should be {host} when is_host_transfer is true")

@@ -1,8 +1,8 @@
-"""numpy meanings of complex arithmetic and functions.
+"""Reference implementations of complex arithmetic and functions in numpy.
 
-complex<f32> arrives here as complex<f64> (`numeric.in_double`), except in plain arithmetic. The parts of a function are
-computed apart where numpy has no such function, or its own loses digits (log of numbers near 1, expm1). Infinities and
-NaNs have the values of C's Annex G.
+complex<f32> arrives here as complex<f64> (`numeric.in_double`), except in plain arithmetic. Real and imaginary parts
+are computed separately if numpy lacks the function or loses digits (log of numbers near 1, expm1). Infinities and NaNs
+follow Annex G of C.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 Array = Any
-"""A numpy array (its stubs give `real` and `imag` to some dtypes only)."""
+"""A numpy array; numpy's stubs declare `real` and `imag` for some dtypes only."""
 
 
 def join(real: Array, imag: Array) -> Array:
-    """Parts to complex numbers of twice their width, without arithmetic."""
+    """Combines parts to complex numbers of twice their width, without arithmetic."""
     real, imag = np.broadcast_arrays(np.asarray(real), np.asarray(imag))
     out = np.empty(real.shape, np.complex64 if real.dtype == np.float32 else np.complex128)
     out.real = real
@@ -25,7 +25,7 @@ def join(real: Array, imag: Array) -> Array:
 
 
 def _long(x: Array) -> tuple[Array, Array]:
-    """Real and imaginary parts in extended precision."""
+    """Returns real and imaginary parts in extended precision."""
     return x.real.astype(np.longdouble), x.imag.astype(np.longdouble)
 
 
@@ -46,12 +46,12 @@ def sign(x: Array) -> Array:
 
 
 def multiply(x: Array, y: Array) -> Array:
-    """(a + bi)(c + di), each part rounded once per operation."""
+    """Returns (a + bi)(c + di), each part rounded once per operation."""
     return join(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real).astype(x.dtype)
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Scaled so that nothing in between overflows; a number by zero is infinite as in C (Annex G)."""
+    """Divides with scaling, so that no intermediate overflows. Division by zero is infinite as in C (Annex G)."""
     a, b = _long(x)
     c, d = _long(y)
     scale = np.maximum(np.abs(c), np.abs(d))
@@ -77,7 +77,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def _precedes(x: Array, y: Array) -> Array:
-    """Lexicographic order of (real, imaginary)."""
+    """Whether x precedes y in the lexicographic order of (real, imaginary)."""
     return (x.real < y.real) | ((x.real == y.real) & (x.imag < y.imag))
 
 
@@ -114,7 +114,7 @@ def exp(x: Array) -> Array:
 
 
 def square(x: Array) -> Array:
-    """(a - b)(a + b) + 2ab i, where neither square overflows by itself."""
+    """Returns (a - b)(a + b) + 2ab i, which avoids overflow of the individual squares."""
     a, b = x.real, x.imag
     real = np.where(np.isfinite(a) & (np.abs(a) == np.abs(b)), 0.0, (a - b) * (a + b)).astype(a.dtype)
     product = a * b
@@ -151,9 +151,9 @@ def log1p(x: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """exp(y log x), by parts in extended precision, where a product with a factor 0 is 0.
+    """Returns exp(y log x), by parts in extended precision, where a product with a factor 0 is 0.
 
-    So x^0 = 1^y = 1, whatever the other operand is. The sign of a zero x does not matter, and the direction of a real
+    Therefore x^0 = 1^y = 1, whatever the other operand is. The sign of a zero x is ignored. The direction of a real
     power of a number on an axis is exact for quarters of a circle.
     """
     a, b = _long(x)
@@ -185,7 +185,7 @@ def _product(x: Array, y: Array) -> Array:
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + e^-x), by parts that do not overflow: |1 + e^-x|^2 = g^2 + 4 f c^2 with the names below."""
+    """Returns 1 / (1 + e^-x), by parts that do not overflow: |1 + e^-x|^2 = g^2 + 4 f c^2 with the names below."""
     a, b = _long(x)
     f, g = np.exp(-np.abs(a)), -np.expm1(-np.abs(a))
     square = np.cos(b / 2) ** 2
@@ -197,7 +197,7 @@ def logistic(x: Array) -> Array:
 
 
 def rsqrt(x: Array) -> Array:
-    """conj(sqrt(x)) / |x|, 0 for infinities, and infinite for 0."""
+    """Returns conj(sqrt(x)) / |x|; 0 for infinities, and infinite for 0."""
     a, b = _long(x)
     size = np.hypot(a, b)
     root = np.sqrt(x.astype(np.clongdouble))
@@ -208,7 +208,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def cbrt(x: Array) -> Array:
-    """The root with a third of the argument; infinite for an infinity whose argument is a NaN."""
+    """Returns the root with a third of the argument; infinite for an infinity whose argument is a NaN."""
     a, b = _long(x)
     root = np.cbrt(np.hypot(a, b))
     third = np.arctan2(b, a) / 3
@@ -233,6 +233,6 @@ def tanh(x: Array) -> Array:
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """-i log((x + iy) / sqrt(x^2 + y^2))"""
+    """Returns -i log((x + iy) / sqrt(x^2 + y^2))."""
     i = np.asarray(1j, x.dtype)
     return -i * log(divide(x + multiply(np.broadcast_to(i, y.shape), y), np.sqrt(x * x + y * y)))

@@ -1,17 +1,17 @@
-"""The registry of constraints: label and statement of every rule of every op, from `constraints.txt`.
+"""Registry of constraints: label and statement of every rule of every op, from `constraints.txt`.
 
-Records refer to it (`OpDef.constraints`), diagnostics quote it, and a test fails when a label in it has no program that
-keeps the rule and no program that breaks it. The file is read when it is first asked for.
+Records refer to it (`OpDef.constraints`), diagnostics quote it, and a test requires a valid and an invalid program for
+every label. The file is read on first use.
 
     dot_general:
       C5  0 <= lhs_batching_dimensions < rank(lhs)
       C12 >  shape(result) = ...
 
-A name in angle brackets is that of rules which several ops share: their records name it (`define(..., rules=...)`).
+A name in angle brackets denotes rules shared by several ops, whose records refer to it (`define(..., rules=...)`).
 
-Behind `>` stand the stated results that are held against this rule when inference gives other types: a result's number
-(every result without one), and `s` or `e` when only shape or element type is meant. A `~` marks what is known only when
-the program runs (how many processes there are): no verifier can check it, and no test is asked for.
+A `>` marks the rule that stated results break if inference gives other types. It may be followed by the number of a
+result (default: every result), and `s` or `e` if only its shape or element type is meant. A `~` marks rules that depend
+on run-time facts, such as the number of processes: no verifier can check them, and no test is required.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ _LINE = re.compile(r"  (?P<label>\w+)\s+(?:(?P<mark>>\d?[se]?|~)\s+)?(?P<stateme
 
 @dataclass
 class Constraints:
-    """Of one op."""
+    """The constraints of one op."""
 
     statements: dict[str, str] = field(default_factory=dict)
-    """By label, what a verifier can check."""
+    """Statements that a verifier can check, by label."""
     at_run_time: dict[str, str] = field(default_factory=dict)
-    """What it cannot."""
+    """Statements that can be checked only at run time, by label."""
     results: list[tuple[str, str]] = field(default_factory=list)
-    """Marks without `>`, each with its label, in the order of the file."""
+    """Marks (without `>`) and their labels, in the order of the file."""
 
     def result_label(self, index: int, part: str) -> str:
-        """The rule a stated result breaks: its number, and whether its shape (`s`) or elements (`e`) are wrong."""
+        """Returns the label of the rule that a stated result breaks. `index` is its number, `part` tells whether its
+        shape (`s`) or elements (`e`) are wrong."""
         for mark, label in self.results:
             number, about = mark.rstrip("se"), mark.lstrip("0123456789")
             if number in ("", str(index)) and about in ("", part):
@@ -47,7 +48,7 @@ class Constraints:
 
 @functools.cache
 def registry() -> dict[str, Constraints]:
-    """By op name."""
+    """Returns the constraints by op name."""
     text = importlib.resources.files("shlo_jit.ops").joinpath("constraints.txt").read_text("utf-8")
     found: dict[str, Constraints] = {}
     ops: list[Constraints] = []
@@ -76,12 +77,12 @@ def _add(op: Constraints, label: str, mark: str, statement: str) -> None:
 
 
 def full_name(name: str) -> str:
-    """`add` to `stablehlo.add`; a name in brackets is left alone."""
+    """Expands `add` to `stablehlo.add`; a name in brackets stays unchanged."""
     return name if "." in name or name[0] == "<" else f"stablehlo.{name}"
 
 
 def constraints_of(name: str, shared: Sequence[str] = ()) -> Constraints:
-    """Of an op by its full name, with those shared ones it names (without brackets); empty when there are none."""
+    """Returns the constraints of an op by its full name, plus the `shared` ones (names without brackets)."""
     found = Constraints()
     for own in (registry().get(name), *(registry()[f"<{rules}>"] for rules in shared)):
         if own is not None:
@@ -92,14 +93,14 @@ def constraints_of(name: str, shared: Sequence[str] = ()) -> Constraints:
 
 
 GENERAL = {
-    "count": "as many operands and results as the op has",
-    "type": "types of operands and results are of the kinds that the op declares, and the stated ones as inferred",
-    "attribute": "required attributes are there, and all of them are of the kinds that the op declares",
-    "region": "as many regions as the op has, each with one block that ends with stablehlo.return",
+    "count": "the op has the declared number of operands and results",
+    "type": "types of operands and results are of the declared kinds, and the stated ones match the inferred ones",
+    "attribute": "required attributes are present, and all attributes are of the declared kinds",
+    "region": "the op has the declared number of regions, each with one block that ends with stablehlo.return",
     "dominance": "values are defined before they are used, in a scope that is still open",
     "terminator": "functions end with func.return",
-    "symbol": "symbols have one definition, and those that are referred to exist",
-    "recursion": "functions do not call themselves, directly or not",
+    "symbol": "every symbol has one definition, and every referenced symbol exists",
+    "recursion": "functions do not call themselves, directly or indirectly",
     "unknown": "the op exists",
 }
-"""Rules that hold for every op; `tests/verify/test_structure.py` has their tests."""
+"""Rules that apply to every op; `tests/verify/test_structure.py` tests them."""

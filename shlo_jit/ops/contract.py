@@ -36,7 +36,7 @@ def check_precision(op: Op, label: str) -> None:
 
 
 def dims_of(attr: StructAttr, name: str) -> tuple[int, ...]:
-    """A list of dimensions of a structure; empty when it is not mentioned."""
+    """Returns a list of dimensions of a struct; empty if it is absent."""
     return tuple(map(int, attr.get(name, ())))
 
 
@@ -65,7 +65,7 @@ DotDims = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ..
 
 
 def check_dot_dimensions(lhs: TensorType, rhs: TensorType, dims: DotDims) -> None:
-    """C1 to C10 of dot_general."""
+    """Checks C1 to C10 of dot_general."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
     assert lhs.shape is not None and rhs.shape is not None
     if len(lhs_batch) != len(rhs_batch):
@@ -106,11 +106,11 @@ def _verify_dot_general(op: Op) -> None:
 
 
 PRODUCT_LABELS = {"which": "C14", "storage": "C17", "expressed": "C18", "axis": "C19", "hybrid": "C20"}
-"""Of dot_general, for `check_quantized_product`."""
+"""Labels of dot_general for `check_quantized_product`."""
 
 
 def check_quantized_product(lhs: TensorType, rhs: TensorType, result: TensorType, labels: Mapping[str, str]) -> None:
-    """C14, C17 to C20 of dot_general, C28, C31 to C34 of convolution: which quantized types go together."""
+    """Checks the combination of quantized types: C14, C17 to C20 of dot_general, C28, C31 to C34 of convolution."""
     if not is_quantized(rhs) or is_quantized(lhs) != is_quantized(result):
         raise Violation(
             labels["which"],
@@ -147,7 +147,7 @@ _ALGORITHMS = {
 
 
 def _check_algorithm(algorithm: StructAttr) -> None:
-    """The combinations of `#stablehlo.dot_algorithm` that some hardware has."""
+    """Checks that some hardware supports the combination in `#stablehlo.dot_algorithm`."""
     names = [_type_name(algorithm.get(f)) for f in ("lhs_precision_type", "rhs_precision_type", "accumulation_type")]
     counts = [_integer(algorithm.get(f))
               for f in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")]  # fmt: skip
@@ -180,7 +180,7 @@ def _integer(attr: Any) -> int:
 
 
 def dot_general(lhs: Array, rhs: Array, dims: DotDims, dtype: np.dtype) -> Array:
-    """Transposed and flattened to matrices, which `multiply_matrices` multiplies."""
+    """Reference of dot_general: transposes and flattens the operands to matrices for `multiply_matrices`."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
     lhs_free = [d for d in range(lhs.ndim) if d not in lhs_batch + lhs_sum]
     rhs_free = [d for d in range(rhs.ndim) if d not in rhs_batch + rhs_sum]
@@ -196,9 +196,11 @@ def dot_general(lhs: Array, rhs: Array, dims: DotDims, dtype: np.dtype) -> Array
 
 
 def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
-    """Matrix product of the operands in the result's type. Floats as the specification writes it: each product
-    rounded, then added, from left to right (in f32 where the type is narrower); integers modulo 2^n; booleans by or of
-    and."""
+    """Returns the matrix product in the result's dtype.
+
+    Floats follow the specification: each product is rounded, then added, from left to right (in f32 if the type is
+    narrower). Integers wrap modulo 2^n. Booleans use `and` for products and `or` for sums.
+    """
     kind = wide_dtype(dtype)
     if kind in (np.int64, np.uint64):
         a, b = convert(a, dtype), convert(b, dtype)
@@ -212,7 +214,7 @@ def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
 
 
 def wide_dtype(*dtypes: np.dtype) -> np.dtype:
-    """The 64-bit (or complex) type in which sums of products are formed."""
+    """Returns the 64-bit (or complex) accumulator type for sums of products."""
     from shlo_jit.ir.dtypes import by_numpy
 
     kinds = {by_numpy()[d].kind for d in dtypes}
@@ -279,7 +281,7 @@ define(
 
 
 def einsum_sizes(equation: str, types: list[TensorType]) -> tuple[int | None, ...] | None:
-    """Shape of the result of an explicit einsum without ellipsis; None when it has one."""
+    """Returns the result shape of an explicit einsum; None if it contains an ellipsis."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if not arrow or len(terms) != len(types):

@@ -1,7 +1,7 @@
 """Ops of control flow, functions, tuples and tokens (specification, "if", "while", "Functions").
 
-What needs the whole module (does the callee exist, do its types fit) is checked by `verify/verifier.py`. References of
-ops with regions get `run`; those that call functions get `call(name, *arrays)`.
+Checks that need the whole module (existence and types of callees) are in `verify/symbols.py`. References of ops with
+regions get `run`; those of ops that call functions get `call(name, *arrays)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from shlo_jit.ir.attributes import DictAttr, TypeAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import I1, MOST_PARTS, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
+from shlo_jit.ir.types import I1, MAX_PARTS, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
@@ -23,7 +23,10 @@ Call = Callable[..., tuple[Array, ...]]
 
 
 def _branch_types(op: Op, empty: str, same: str) -> list[Type]:
-    """What all branches return, merged; they take no arguments. `empty` and `same` are the constraints that say so."""
+    """Returns the merged result types of all branches, which have no arguments.
+
+    `empty` and `same` are the labels of the constraints on arguments and types.
+    """
     returned = []
     for i, _ in enumerate(op.regions):
         block = block_of(op, i, empty)
@@ -41,7 +44,7 @@ def _branch_types(op: Op, empty: str, same: str) -> list[Type]:
 
 
 def _join(types: tuple[Type, ...]) -> Type:
-    """The type a value has whichever branch it comes from."""
+    """Returns the common type of a value that may come from any branch."""
     first = types[0]
     if not isinstance(first, TensorType) or all(t == first for t in types):
         return first
@@ -205,8 +208,8 @@ define(
 
 def _infer_tuple(op: Op) -> list[Type]:
     found = TupleType(tuple(v.type for v in op.operands))
-    if found.parts > MOST_PARTS:
-        raise Violation("type", f"a type has {MOST_PARTS:,} parts at most, this tuple's {found.parts:,}")
+    if found.parts > MAX_PARTS:
+        raise Violation("type", f"a type may have at most {MAX_PARTS:,} parts, this tuple has {found.parts:,}")
     return [found]
 
 
@@ -238,7 +241,7 @@ def _infer_operands(op: Op) -> list[Type]:
 
 
 def _token(op: Op, *xs: Array) -> tuple[None]:
-    """A token has no value."""
+    """Reference of ops that return a token, which has no value."""
     return (None,)
 
 
@@ -256,7 +259,7 @@ define(
     results=("output: token",), infer=lambda op: [TOKEN], reference=_token,
 )  # fmt: skip
 
-# trace: deprecated; it marks a value in a profile
+# trace: deprecated; marks a value in a profile
 
 
 define(
@@ -275,7 +278,7 @@ ASYNCHRONOUS = {
         "reduce_scatter", "slice", "dynamic_slice", "dynamic_update_slice",
     )
 }  # fmt: skip
-"""What may run asynchronously."""
+"""Ops that may run asynchronously."""
 
 
 def _infer_async_start(op: Op) -> list[Type]:

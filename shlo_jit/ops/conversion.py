@@ -71,7 +71,7 @@ define(
 
 
 def _infer_convert(op: Op) -> list[Type]:
-    """The shape is the operand's; the element type cannot be inferred and is taken from the stated result."""
+    """Infers the operand's shape. The element type cannot be inferred and is taken from the stated result."""
     stated = op.results[0].type
     assert isinstance(stated, TensorType)
     return [with_element(operand_type(op, 0), stated.dtype)]
@@ -82,8 +82,11 @@ def _reduce_precision(op: Op, x: Array) -> Array:
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to a float format with so many bits. What is below its normal numbers becomes a zero of the same sign. A
-    NaN becomes an infinity where no bit is left to tell the two apart."""
+    """Rounds to a float format with `exponent_bits` and `mantissa_bits`.
+
+    Numbers below its normal range become zeros of the same sign. A NaN becomes an infinity if no mantissa bit is left
+    to distinguish the two.
+    """
     width, fraction = (32, 23) if x.dtype == np.float32 else (64, 52)
     unsigned_type = np.dtype(f"u{width // 8}").type
     bits = np.ascontiguousarray(x).view(unsigned_type).reshape(x.shape)

@@ -53,7 +53,7 @@ ATTRIBUTES = {
 
 
 def _check_dimensions(numbers: ConvDims, rank: int) -> None:
-    """C12, C13, C17 to C20: every dimension of lhs, rhs and result has one role."""
+    """Checks C12, C13, C17 to C20: every dimension of lhs, rhs and result has one role."""
     inputs, kernels, outputs = (
         numbers.input_spatial_dimensions,
         numbers.kernel_spatial_dimensions,
@@ -82,7 +82,7 @@ def _check_dimensions(numbers: ConvDims, rank: int) -> None:
 
 
 def _check_groups(op: Op, lhs: TensorType, rhs: TensorType, numbers: ConvDims) -> None:
-    """C10, C11, C14 to C16, C21 to C23."""
+    """Checks C10, C11, C14 to C16, C21 to C23."""
     features, batches = op.int("feature_group_count"), op.int("batch_group_count")
     if features > 1 and batches > 1:
         raise Violation(
@@ -135,8 +135,8 @@ def _spatial_window(op: Op, rhs_shape: tuple[int | None, ...], padding: tuple[tu
 
 
 def _check_steps(op: Op, rhs_shape: tuple[int | None, ...]) -> None:
-    """The signs of a window whose padding is known at run time only. Its sizes are left open (jax writes one stride too
-    many there)."""
+    """Checks the signs of a window whose padding is known only at run time. The lengths of its lists are not checked,
+    since JAX writes one stride too many."""
     check_positive("value", [rhs_shape[d] for d in op.attributes["dimension_numbers"].kernel_spatial_dimensions], "C25")
     for name, what, label in (
         ("window_strides", "stride", "C3"),
@@ -147,7 +147,8 @@ def _check_steps(op: Op, rhs_shape: tuple[int | None, ...]) -> None:
 
 
 def _padding(op: Op, rank: int) -> tuple[tuple[int, int], ...] | None:
-    """Of convolution the attribute; of dynamic_conv the operand, or None when that is not a constant."""
+    """Returns the padding: the attribute of convolution, or the operand of dynamic_conv; None if that is not a
+    constant."""
     if op.name == "stablehlo.dynamic_conv":
         shape = operand_types(op)[2].shape
         if not compatible_shapes(shape, (rank, 2)):
@@ -220,7 +221,7 @@ def _split(x: Array, groups: int, axis: int) -> list[Array]:
 
 
 def convolution(op: Op, lhs: Array, rhs: Array, padding: tuple[tuple[int, int], ...]) -> Array:
-    """Windows of the input times the kernel, as one matrix product a group."""
+    """Reference of convolution: input windows times the kernel, as one matrix product per group."""
     numbers: ConvDims = op.attributes["dimension_numbers"]
     dtype = result_dtype(op)
     spatial = len(numbers.input_spatial_dimensions)
@@ -248,7 +249,8 @@ def convolution(op: Op, lhs: Array, rhs: Array, padding: tuple[tuple[int, int], 
 
 
 def _convolve(x: Array, k: Array, window: Window, dtype: np.dtype) -> Array:
-    """x: batch, feature, spatial; k: output feature, input feature, spatial; gives batch, output feature, spatial."""
+    """Convolves x (batch, feature, spatial) with k (output feature, input feature, spatial). Returns an array (batch,
+    output feature, spatial)."""
     spatial = x.ndim - 2
     counts = window_counts(x.shape[2:], window)
     low, high = (tuple(p[i] for p in window.padding) for i in (0, 1))

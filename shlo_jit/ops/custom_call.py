@@ -42,7 +42,7 @@ def _check_backend_config(op: Op) -> None:
         raise Violation("backend_config", f"backend_config for api_version {name} must be a string attribute")
 
 
-# Operands that say what shapes the results have
+# Operands that give the shapes of results
 
 
 def _check_shape_operands(op: Op) -> None:
@@ -117,7 +117,7 @@ ALIAS = "stablehlo.output_operand_alias"
 
 
 def _part(t: Type, indices: tuple[int, ...], what: str) -> Type:
-    """The part of a (nested) tuple type at `indices`."""
+    """Returns the part of a (nested) tuple type at `indices`."""
     for i in indices:
         if not isinstance(t, TupleType) or not 0 <= i < len(t.types):
             raise Violation("alias", f"{what}_tuple_indices in the output_operand_alias attribute out of bounds")
@@ -126,11 +126,11 @@ def _part(t: Type, indices: tuple[int, ...], what: str) -> Type:
 
 
 def _aliases(op: Op) -> list[tuple[tuple[int, ...], int, tuple[int, ...]]]:
-    """(output indices, operand, operand indices) of each alias."""
+    """Returns (output indices, operand, operand indices) of each alias."""
     found = []
     for alias in op.attributes.get("output_operand_aliases") or ():
         if not isinstance(alias, StructAttr) or alias.name != ALIAS:
-            raise Violation("alias", f"output_operand_aliases has {short_text(alias)}, which is no #{ALIAS}")
+            raise Violation("alias", f"expected #{ALIAS} in output_operand_aliases, got {short_text(alias)}")
         found.append(
             (
                 tuple(alias.get("output_tuple_indices", ())),
@@ -159,7 +159,7 @@ def _check_aliases(op: Op) -> None:
                 f"and output part has type '{type_text(target)}'",
             )
         if index in shape_operands_of(op):
-            raise Violation("alias", f"operand {index} says what shape a result has: no output can have its memory")
+            raise Violation("alias", f"operand {index} is the shape of a result: no output can alias it")
         if is_buffer(source) and (index, inner) in used_operands:
             raise Violation(
                 "alias", f"buffer operand {index}{list(inner)} is used in output_operand_alias more than once"
@@ -183,7 +183,7 @@ def _buffer_paths(t: Type, path: tuple[int, ...]) -> list[tuple[int, ...]]:
     return []
 
 
-# Buffers: custom calls that make and unmake memrefs
+# Buffers: custom calls that create and destroy memrefs
 
 
 def _check_buffers(op: Op) -> None:

@@ -1,6 +1,6 @@
-"""Ops whose result's shape is computed at run time (dynamism document; they are `Dynamism` in the specification).
+"""Ops whose result shape is computed at run time (dynamism document; section `Dynamism` of the specification).
 
-When the operand that gives the shape is a constant, inference uses its value; that is what shape refinement lives on.
+If the operand that gives the shape is a constant, inference uses its value. Shape refinement relies on this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRAITS = {"moves_data", "looks_at_operands"}
 
 
 def _shaped(op: Op, operand: int, label: str, name: str) -> TensorType:
-    """The stated result, made static where the shape operand (`name`) is a constant."""
+    """Returns the stated result type, made static if the shape operand (`name`) is a constant."""
     result = stated_result(op)
     known = constant_ints(op.operands[operand])
     vector = operand_type(op, operand)
@@ -192,18 +192,18 @@ def _infer_slice(op: Op) -> list[Type]:
     if starts is None or limits is None:
         for d, (length, n) in enumerate(zip(lengths, t.shape, strict=True)):
             if length < 0 or (n is not None and length > n):
-                raise Violation("C3", f"a slice of {length} is not inside of dimension {d} of extent {n}")
+                raise Violation("C3", f"a slice of {length} is not inside dimension {d} of extent {n}")
     else:
         for d, (a, b, n) in enumerate(zip(starts, limits, t.shape, strict=True)):
             if a < 0 or a > b or (n is not None and b > n):
-                raise Violation("C3", f"slice [{a}, {b}) is not inside of dimension {d} of extent {n}")
+                raise Violation("C3", f"slice [{a}, {b}) is not inside dimension {d} of extent {n}")
     shape: Shape = tuple(-(-length // s) for length, s in zip(lengths, strides, strict=True))
     return [with_bounds(shape, t.dtype, None)]
 
 
 def _lengths(starts: Value, limits: Value) -> tuple[int, ...] | None:
-    """limits - starts, where they are known, or where the limits are the starts and something known: then the starts
-    may follow from data."""
+    """Returns limits - starts if both are known, or if the limits are the starts plus a constant: then the starts may
+    depend on data."""
     first, last = constant_ints(starts), constant_ints(limits)
     if first is not None and last is not None:
         return tuple(b - a for a, b in zip(first, last, strict=True))
@@ -265,18 +265,18 @@ define(
     traits={"moves_data"}, infer=_infer_set_dimension_size, reference=_set_dimension_size,
 )  # fmt: skip
 
-# compute_reshape_shape, cstr_reshapable: -1 in a shape stands for what is left
+# compute_reshape_shape, cstr_reshapable: an extent of -1 is determined by the number of elements
 
 
 def resolve_shape(count: int, shape: Array) -> list[int]:
-    """`shape` with its -1 replaced, so that it has `count` elements."""
+    """Returns `shape` with -1 replaced, so that it has `count` elements."""
     wanted = [int(n) for n in shape]
     rest = int(np.prod([n for n in wanted if n != -1], dtype=np.int64))
     return [count // rest if n == -1 and rest else n for n in wanted]
 
 
 def _verify_count(op: Op) -> None:
-    """The number of elements is a scalar, in a tensor or outside of one."""
+    """Checks that the number of elements is a scalar, in a tensor or outside one."""
     t = op.operands[0].type
     scalar = t in (ScalarType("index"), ScalarType("i32"), ScalarType("i64"))
     if not scalar and not type_kind("0d int|index").accepts(t):

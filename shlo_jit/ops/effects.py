@@ -1,4 +1,4 @@
-"""Which ops have an effect beside their results, and so must not be removed, repeated or reordered."""
+"""Side effects of ops: ops with an effect must not be removed, repeated or reordered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shlo_jit.ops.record import OPS
 
 
 def acts(op: Op) -> bool:
-    """The op itself, whatever its regions do, must stay in order with others of its kind."""
+    """Whether the op itself, regardless of its regions, has an effect and must stay in order with other such ops."""
     if op.name in ("stablehlo.custom_call", "func.call"):
         return bool(op.attributes.get("has_side_effect", False))
     record = OPS.get(op.name)
@@ -15,7 +15,7 @@ def acts(op: Op) -> bool:
 
 
 def acting(block: Block) -> set[Op]:
-    """The ops of a block, and of the regions inside, that have an effect: their own, or of an op in their regions."""
+    """Returns the ops of a block and of nested regions that have an effect, either their own or in their regions."""
     found: set[Op] = set()
 
     def note(block: Block) -> bool:

@@ -1,6 +1,6 @@
 """Elementwise ops: result element i depends on element i of the operands (specification, "Ops").
 
-Constraint C1 of nearly all of them is `baseline_type(operands...) = baseline_type(result)`, which inference states.
+Constraint C1 of nearly all of them is `baseline_type(operands...) = baseline_type(result)`, which inference implies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def unary(
     cost: int = 1,
     accuracy: bool = False,
 ) -> None:
-    """An op of one operand whose result has the operand's type; the functions may say how accurate they have to be."""
+    """Defines an op of one operand whose result has the operand's type. With `accuracy`, it has the attribute
+    `result_accuracy`."""
     define(
         f"stablehlo.{name}",
         section=name,
@@ -75,7 +76,7 @@ def binary(
     neutral: Neutral | None = None,
     cost: int = 1,
 ) -> None:
-    """An op of two operands of one type, which is the result's too."""
+    """Defines an op whose two operands and result have one type."""
     define(
         f"stablehlo.{name}",
         section=name,
@@ -110,7 +111,7 @@ def _logistic(x: Array) -> Array:
 
 
 def _cbrt(x: np.ndarray) -> np.ndarray:
-    """Rounded from long doubles: NumPy's function of f64 is several units in the last place off on some machines."""
+    """Rounds from long doubles, since NumPy's function for f64 is off by several ULPs on some machines."""
     return np.cbrt(x.astype(np.longdouble)).astype(x.dtype)
 
 
@@ -119,7 +120,7 @@ def _rsqrt(x: Array) -> Array:
 
 
 def fmax(x: Array, y: Array) -> Array:
-    """IEEE-754 maximum: NaN wins, and +0 is above -0."""
+    """IEEE-754 maximum: NaN propagates, and +0 is greater than -0."""
     larger = np.maximum(x, y)
     return np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), larger)
 
@@ -187,7 +188,7 @@ def _infer_add(op: Op) -> list[Type]:
     if len({isinstance(t.dtype, QuantizedType) for t in types}) > 1:
         raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
     quantized = [t.dtype for t in types if isinstance(t.dtype, QuantizedType)]
-    if len({q.storage.bits for q in quantized}) > 1:  # signed or not is a matter of C1
+    if len({q.storage.bits for q in quantized}) > 1:  # signedness is covered by C1
         raise Violation("C3", "mismatched operands and result quantization storage types")
     if len({q.expressed for q in quantized}) > 1:
         raise Violation("C4", "mismatched operands and result quantization expressed types")
@@ -195,7 +196,7 @@ def _infer_add(op: Op) -> list[Type]:
 
 
 def _verify_add(op: Op) -> None:
-    """C5 to C7: the only arithmetic that takes operands quantized per axis."""
+    """Checks C5 to C7. `add` is the only arithmetic op with operands quantized per axis."""
     if not isinstance(operand_type(op, 0).dtype, QuantizedType):
         return
     lhs, rhs, result = (t.dtype for t in (*operand_types(op), stated_result(op)))
@@ -251,7 +252,8 @@ def _count_leading_zeros(op: Op, x: Array) -> Array:
 
 
 def _shift(kind: str) -> Meaning:
-    """Shifts; an amount of the width or more (or negative) leaves nothing but zeros or copies of the sign."""
+    """Returns the reference of a shift. A negative amount, or one of at least the width, gives zeros or copies of the
+    sign."""
 
     def reference(op: Op, x: Array, amount: Array) -> Array:
         bits = dtype_of(x).bits

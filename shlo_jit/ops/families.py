@@ -1,8 +1,8 @@
-"""Which module of this package defines which ops.
+"""Table of ops by the module of this package that defines them.
 
-A module is imported when the record of one of its ops is first asked for: most programs have ops of a few families, and
-a start is made of imports. Ops that are in no table are looked for in their dialect's module of elementwise ops, so one
-that is added there needs no row here. `tests/ops/test_records.py` holds the table against what the modules define.
+A module is imported on the first access to one of its records: most programs use few families, and imports dominate
+the startup time. Ops that are not in the table are searched in their dialect's module of elementwise ops, so new ops
+there need no row here. `tests/ops/test_records.py` compares the table with the modules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FAMILIES = {
     """,
     "chlo_structured": "chlo.top_k chlo.ragged_dot chlo.scan chlo.dynamic_reshape",
 }
-"""Module name -> its ops; a name without a dialect is StableHLO's."""
+"""Module name -> its ops; names without a dialect belong to StableHLO."""
 
 FAMILY_OF: dict[str, str] = {
     name if "." in name else f"stablehlo.{name}": module
@@ -55,9 +55,9 @@ FAMILY_OF: dict[str, str] = {
 """Full name of an op -> module name."""
 
 ELEMENTWISE = {"stablehlo": "elementwise", "chlo": "chlo"}
-"""Dialect -> module of the ops that `FAMILY_OF` does not have."""
+"""Dialect -> module of the ops that are not in `FAMILY_OF`."""
 
 
 def family_of(name: str) -> str | None:
-    """The module that has an op's record, if there is one; None of a foreign dialect's."""
+    """Returns the module that would define an op's record; None for ops of foreign dialects."""
     return FAMILY_OF.get(name) or ELEMENTWISE.get(name.partition(".")[0])

@@ -1,4 +1,4 @@
-"""Ops that find elements by index values: gather, dynamic_slice and their like (specification, "gather")."""
+"""Ops that address elements by index values: gather, dynamic_slice and similar ones (specification, "gather")."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _infer_dynamic_slice(op: Op) -> list[Type]:
 
 
 def _clamped_slices(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Array]) -> tuple[slice, ...]:
-    """The slice of `sizes` nearest to `starts` that lies inside `shape`."""
+    """Returns the slice of `sizes` nearest to `starts` that is inside `shape`."""
     at = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(a, a + k) for a, k in zip(at, sizes, strict=True))
 
@@ -72,7 +72,7 @@ def _dynamic_slice(op: Op, x: Array, *starts: Array) -> Array:
 
 
 def _clamped(value: Value, at: At, limit: int) -> Expr:
-    """A start index: the value at a place, clamped to 0 and the limit."""
+    """Returns a start index: the value at an index, clamped to [0, limit]."""
     return ZERO if surely(lambda: limit <= 0) else Expr(0, (), (Sym(1, value, at, limit),))
 
 
@@ -125,7 +125,7 @@ define(
 
 
 class DimLabels(NamedTuple):
-    """Which constraint says that dimensions do not repeat, are sorted (empty: they need not be) and exist."""
+    """Labels of the constraints that dimensions are unique, sorted (empty: not required) and in range."""
 
     unique: str
     ordered: str
@@ -133,7 +133,7 @@ class DimLabels(NamedTuple):
 
 
 def check_index_dims(labels: DimLabels, name: str, dims: Sequence[int], rank: int, of: str) -> None:
-    """A list of dimensions without repeats, sorted and inside a rank."""
+    """Checks that a list of dimensions is unique, sorted and in range."""
     if len(set(dims)) != len(dims):
         raise Violation(labels.unique, f"Expects {name} to not repeat; got: {list(dims)}.")
     if labels.ordered and list(dims) != sorted(dims):
@@ -146,7 +146,7 @@ def check_index_dims(labels: DimLabels, name: str, dims: Sequence[int], rank: in
 
 
 def index_depth(label: str, numbers: StructAttr, indices: TensorType, name: str) -> tuple[int, int | None]:
-    """index_vector_dim, and how many numbers one index has (None when unknown)."""
+    """Returns index_vector_dim and the number of components of an index (None if unknown)."""
     assert indices.shape is not None
     at = int(numbers.get("index_vector_dim", 0))
     if not 0 <= at <= indices.rank:
@@ -158,7 +158,7 @@ def index_depth(label: str, numbers: StructAttr, indices: TensorType, name: str)
 
 
 def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:
-    """C1 to C21 of gather. `sizes` is None when slice sizes are not known."""
+    """Checks C1 to C21 of gather. `sizes` is None if slice sizes are unknown."""
     t, indices = operand_types(op, 0, 2)
     numbers = op.attributes["dimension_numbers"]
     assert t.shape is not None and indices.shape is not None
@@ -204,8 +204,8 @@ def check_batching(
     at: int,
     labels: tuple[str, str, str],
 ) -> None:
-    """Batching dimensions of operand and indices (name and numbers) pair up: C15 to C17 of gather, C16 to C18 of
-    scatter."""
+    """Checks that batching dimensions of operand and indices (name and numbers) correspond: C15 to C17 of gather, C16
+    to C18 of scatter."""
     if len(own[1]) != len(other[1]):
         raise Violation(labels[1], f"{own[0]} and {other[0]} should have the same size")
     if at in other[1]:
@@ -236,7 +236,8 @@ def _check_slice_sizes(
 
 
 def gather_shape(op: Op, sizes: Sequence[int | None]) -> tuple[Shape, list[int | None]]:
-    """C22: extents of the indices at the batch dimensions, of the slices at `offset_dims`; and their bounds."""
+    """Returns the result shape and bounds by C22: extents of the indices at batch dimensions, of slices at
+    `offset_dims`."""
     indices = operand_type(op, 1)
     numbers = op.attributes["dimension_numbers"]
     offsets = dims_of(numbers, "offset_dims")
@@ -269,14 +270,14 @@ def _infer_dynamic_gather(op: Op) -> list[Type]:
 
 
 def as_index(numbers: Array) -> Array:
-    """As i64. What it cannot hold becomes the largest it can, which lies outside of every tensor as well."""
+    """Converts to i64. Larger numbers saturate, since the largest i64 is outside every tensor as well."""
     if numbers.dtype == np.uint64:
         numbers = np.minimum(numbers, np.uint64(2**63 - 1))
     return numbers.astype(np.int64)
 
 
 def gather(x: Array, indices: Array, numbers: StructAttr, sizes: Sequence[int]) -> Array:
-    """result[i] = operand[clamped start + offset], by one index array a dimension of the operand."""
+    """Reference of gather: result[i] = operand[clamped start + offset], with one index array per operand dimension."""
     offsets = dims_of(numbers, "offset_dims")
     batching, indices_batching = (
         dims_of(numbers, "operand_batching_dims"),
@@ -298,7 +299,7 @@ def gather(x: Array, indices: Array, numbers: StructAttr, sizes: Sequence[int]) 
     grid = np.indices(shape, sparse=True)
 
     def of_batch(a: Array) -> Array:
-        """An array over the batch dimensions, laid out over the result's."""
+        """Reshapes an array over the batch dimensions to broadcast over the result's dimensions."""
         extents = [1] * rank
         for d, n in zip(batch_dims, batch_shape, strict=True):
             extents[d] = n

@@ -1,7 +1,7 @@
-"""Kinds of types: the words in which records say what their operands and results may be.
+"""Kinds of types: notation in which records declare the types of operands and results.
 
-    tensor                   a ranked tensor of any element type, quantized per tensor included
-    any_tensor               the same, quantized per axis too
+    tensor                   a ranked tensor of any element type, including those quantized per tensor
+    any_tensor               the same, including those quantized per axis
     int|float                a ranked tensor whose elements are integers or floats
     0d i32, 1d int           rank 0, rank 1
     shape                    a 1-d tensor of integers or index with a static extent
@@ -31,7 +31,7 @@ from shlo_jit.ir.types import (
 )
 
 MEMORY = 2000
-"""Types a kind remembers at most."""
+"""Maximum number of types that a kind caches."""
 
 _ALIASES = {
     "tensor": ("pred", "int", "float", "complex", "quant"),
@@ -47,18 +47,18 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class TypeKind:
-    """A set of types, with a memory of the type objects it was asked about (hashing a type costs more than asking)."""
+    """A set of types, with a cache of answers by type object, since hashing a type is more expensive than the test."""
 
     text: str
     elements: frozenset[str]
     rank: int | None
     static: bool
     others: tuple[type, ...]
-    """Types that are no tensors."""
+    """Types other than tensors."""
     everything: bool
     unranked: bool
     known: dict[int, tuple[Type, bool]] = field(default_factory=dict, compare=False, repr=False)
-    """By `id`; the type is kept, so that its id stays its own."""
+    """Cached answers by `id`. The type is kept alive, so that its id stays unique."""
 
     def accepts(self, t: Type) -> bool:
         known = self.known.get(id(t))
@@ -70,7 +70,7 @@ class TypeKind:
 
     def _decide(self, t: Type) -> bool:
         if self.everything or isinstance(t, self.others):
-            return is_quantized_well(t)
+            return has_valid_quantization(t)
         if not isinstance(t, TensorType):
             return False
         if t.shape is None and not self.unranked:
@@ -88,7 +88,7 @@ class TypeKind:
         return element_word(t) in self.elements or str(t.dtype) in self.elements
 
     def describe(self) -> str:
-        """In words, for messages: `0D tensor of i1 or float values`."""
+        """Describes the kind for messages: `0D tensor of i1 or float values`."""
         if self.everything:
             return "a type whose quantization parameters, if any, fit"
         words = [kind.__name__.removesuffix("Type").lower() for kind in self.others]
@@ -102,7 +102,7 @@ class TypeKind:
 
 
 def element_word(t: TensorType) -> str:
-    """Which element word a tensor's type falls under; empty when its quantization does not fit its shape."""
+    """Returns the element word of a tensor type; empty if its quantization does not fit its shape."""
     dtype = t.dtype
     if isinstance(dtype, QuantizedType):
         if not quantization_fits(t):
@@ -111,17 +111,17 @@ def element_word(t: TensorType) -> str:
     return {"b": "pred", "i": "sint", "u": "uint", "f": "float", "c": "complex", "x": "index"}[dtype.kind]
 
 
-def is_quantized_well(t: Type) -> bool:
-    """Whether the quantization of a type, or of those it consists of, fits."""
+def has_valid_quantization(t: Type) -> bool:
+    """Whether the quantization of a type and of its parts is valid."""
     if isinstance(t, TupleType | FutureType):
-        return all(map(is_quantized_well, t.types))
+        return all(map(has_valid_quantization, t.types))
     if not isinstance(t, TensorType) or not isinstance(t.dtype, QuantizedType):
         return True
     return t.shape is None or quantization_fits(t)
 
 
 def quantization_fits(t: TensorType) -> bool:
-    """Constraints C1 to C13 of quantized types that concern the type alone."""
+    """Whether a quantized type satisfies those of the constraints C1 to C13 that concern only the type."""
     q = t.dtype
     assert isinstance(q, QuantizedType) and t.shape is not None
     if q.storage.name.startswith("si"):
@@ -142,13 +142,13 @@ def quantization_fits(t: TensorType) -> bool:
 
 
 def _scales_fit(q: QuantizedType) -> bool:
-    """Scales are positive numbers within the range of the expressed type."""
+    """Whether the scales are positive numbers within the range of the expressed type."""
     limits = ml_dtypes.finfo(q.expressed.numpy)
     return all(float(limits.smallest_subnormal) <= scale <= float(limits.max) for scale in q.scales)
 
 
 def integer_range(dtype: ElementType) -> tuple[int, int]:
-    """Smallest and largest value of an integer element type."""
+    """Returns the smallest and largest value of an integer element type."""
     assert not isinstance(dtype, QuantizedType)
     if dtype.kind == "u":
         return 0, (1 << dtype.bits) - 1
@@ -157,7 +157,7 @@ def integer_range(dtype: ElementType) -> tuple[int, int]:
 
 @functools.cache
 def type_kind(text: str) -> TypeKind:
-    """The kind that `text` names."""
+    """Parses the kind that `text` denotes."""
     rank, static, words = None, False, text
     if text == "any":
         return TypeKind(text, frozenset(), None, False, (), True, True)

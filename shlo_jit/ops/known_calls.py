@@ -1,7 +1,7 @@
-"""What the custom calls mean that mean something here: their records, and the ops that some of them stand for.
+"""Known custom calls: their records, and the ops that some of them are equivalent to.
 
-Whoever asks has made sure that the user has not registered an implementation of the target: then a call is the user's
-own, and nothing here is said of it.
+Callers must first check that the user has not registered an implementation of the target. Such a call belongs to the
+user, and nothing here applies to it.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from shlo_jit.sizes import NotSymbolic, Size
 SHAPE_ASSERTION = "shape_assertion"
 SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
 DRAW = "shlo_jit.draw"
-"""Gives a key nobody has had: `passes/expand/rng.py`."""
+"""Returns a fresh random key; see `passes/expand/rng.py`."""
 SIZE = "shlo_jit.size"
-"""Gives `size`, one that is known at the call only."""
+"""Returns `size`, which is known only at the call."""
 SORT = "shlo_jit.sort"
-"""Sorts its first operands, as many as there are results, along `dimension` by the function `callee`, which also takes
-the other operands: `passes/regions/outline.py`."""
+"""Sorts its first operands, one per result, along `dimension` by the function `callee`, which also takes the other
+operands; see `passes/regions/outline.py`."""
 SEND, RECV = "shlo_jit.send", "shlo_jit.recv"
-"""To and from another process, along `source_target_pairs`."""
+"""Transfers to and from another process, along `source_target_pairs`."""
 RAGGED_ALL_TO_ALL = "ragged_all_to_all"
 AMONG_PROCESSES = frozenset({SEND, RECV, RAGGED_ALL_TO_ALL})
 START = "shlo_jit.start"
-"""The beginning of the collective op that has the same number `started`."""
+"""Start of the asynchronous collective op that has the same number `started`."""
 JAX_CALLBACK = re.compile(r"xla_(\w+_)?python_(\w+_)?callback")
-"""Targets of the functions of Python that JAX keeps beside a program: of `pure_callback`, `io_callback`, `debug.print`,
-`buffer_callback`, for any platform, in this version of JAX and earlier ones."""
+"""Targets of Python functions that JAX keeps outside a program: `pure_callback`, `io_callback`, `debug.print`,
+`buffer_callback`, for any platform, in this and earlier versions of JAX."""
 CODE = "shlo_jit.machine_code"
 """Runs `code`, a `machine_code.MachineCode`, which is compiled with the program."""
 ELEMENTWISE = "shlo_jit.elementwise"
-"""Attribute of calls whose results have the shape of their operands: see `passes/refine/elementwise_calls.py`."""
+"""Attribute of calls whose results have the shape of their operands; see `passes/refine/elementwise_calls.py`."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
-"""The second has k as an operand; the result's type says it too."""
+"""Targets of approximate top-k. The second has k as an operand, although the result's type implies it."""
 
 
 def _wrong(op: Op, message: str) -> Violation:
@@ -53,7 +53,7 @@ def _wrong(op: Op, message: str) -> Violation:
 
 
 def call_record(op: Op) -> CallDef | None:
-    """The record of a custom call's target, or None."""
+    """Returns the record of a custom call's target, or None."""
     target = op.attributes["call_target_name"]
     found = lapack_target(target)
     if found is None:
@@ -63,7 +63,7 @@ def call_record(op: Op) -> CallDef | None:
 
 
 def lapack_letter(op: Op) -> str:
-    """LAPACK's letter of a call's element type. Raises Violation where there is none."""
+    """Returns LAPACK's letter for a call's element type. Raises Violation if there is none."""
     found = lapack_target(op.attributes["call_target_name"])
     if found is not None and found[0]:
         return found[0]
@@ -75,7 +75,7 @@ def lapack_letter(op: Op) -> str:
     raise _wrong(op, f"operand 'dl' must have elements of {', '.join(LETTERS.values())}, but got {what}")
 
 
-# A sparse matrix in rows, and a dense one
+# Product of a sparse matrix (CSR) and a dense one
 
 
 def _check_sparse_product(op: Op) -> None:
@@ -117,22 +117,22 @@ def _check_approximate_top_k(op: Op) -> None:
         if t.shape is None or r.shape is None:
             continue
         if not -t.rank <= dimension < t.rank:
-            raise _wrong(op, f"reduction_dim {dimension} is no dimension of '{type_text(t)}'")
+            raise _wrong(op, f"reduction_dim {dimension} is not a dimension of '{type_text(t)}'")
         d = dimension % t.rank
         shape = list(t.shape)
         shape[d] = r.shape[d] if r.rank == t.rank else None
         first = operands[0].type
         fits = compatible_shapes(tuple(shape), r.shape) and compatible_shapes(t.shape, first.shape)  # type: ignore[attr-defined]
         if not fits or t.dtype != r.dtype or init.dtype != t.dtype or init.shape not in ((), None):
-            raise _wrong(op, f"'{type_text(t)}' and '{type_text(init)}' do not give '{type_text(r)}'")
+            raise _wrong(op, f"'{type_text(t)}' and '{type_text(init)}' do not match the result '{type_text(r)}'")
         have, wanted = t.shape[d], r.shape[d]
         if have is not None and wanted is not None and wanted > have:
-            raise _wrong(op, f"there are no {wanted} elements along dimension {d} of '{type_text(t)}'")
+            raise _wrong(op, f"expected at least {wanted} elements along dimension {d} of '{type_text(t)}'")
         if options.get("aggregate_to_topk") is True and type(k) is int and wanted not in (None, k):
             raise _wrong(op, f"top_k = {k}, but the result is '{type_text(r)}'")
 
 
-# Among processes
+# Communication between processes
 
 
 def _check_matrix(op: Op, name: str, attribute: Any) -> None:
@@ -170,22 +170,22 @@ def _comparator_type(op: Op) -> FunctionType:
 
 def _check_size(op: Op) -> None:
     if not isinstance(op.attributes.get("size"), Size):
-        raise _wrong(op, "the call is the compiler's own")
+        raise _wrong(op, "the target is reserved for the compiler")
 
 
 class OutlinedRef(SymbolRef):
-    """The name of a function that the compiler has made of a region; no text has one."""
+    """Name of a function that the compiler has outlined from a region; never occurs in program text."""
 
     __slots__ = ()
 
 
 def _check_sort(op: Op) -> None:
     if not isinstance(op.attributes.get("callee"), OutlinedRef):
-        raise _wrong(op, "the call is the compiler's own")
+        raise _wrong(op, "the target is reserved for the compiler")
 
 
 def function_of_call(op: Op) -> str | None:
-    """The function of the program that a step calls, by a call or to compare elements by it."""
+    """Returns the function of the program that an op calls: the callee of a call or the comparator of a sort."""
     is_sort = op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == SORT
     return op.attributes["callee"].name if is_sort or op.name == "func.call" else None
 
@@ -204,7 +204,7 @@ CALLED: dict[str, Callable[[Op], FunctionType]] = {
     **dict.fromkeys(APPROXIMATE_TOP_K, _comparator_type),
     "stablehlo.dynamic_reduce_window": _reducer_type,
 }
-"""The type that the one function in `called_computations` has to have, by target."""
+"""Required type of the single function in `called_computations`, by target."""
 
 _RECORDS: dict[str, CallDef] = {
     SHAPE_ASSERTION: CallDef(ports("condition: 0d pred, value*: 0d int|index"), options={"error_message": "?string"}),
@@ -241,17 +241,19 @@ _RECORDS: dict[str, CallDef] = {
 }  # fmt: skip
 
 
-# Calls, and ops of MHLO, that stand for an op
+# Calls, and ops of MHLO, that are equivalent to an op
 
 
 OTHER_NAMES = {"topk": "top_k"}
-"""Ops whose name in MHLO is not CHLO's."""
+"""Ops whose names in MHLO and CHLO differ."""
 
 
 def stands_for(op: Op) -> Op | None:
-    """The op that a custom call, or an op of MHLO's, stands for, with a body that says no more than its types; None
-    when it stands for none, or when what would be its attributes is not known yet. Raises Violation where operands and
-    results contradict each other."""
+    """Returns the op that a custom call or MHLO op is equivalent to; its body gives only types.
+
+    None if there is no such op, or if values that would be its attributes are not known yet. Raises Violation if
+    operands and results contradict each other.
+    """
     if op.name.startswith("mhlo."):
         return _of_mhlo(op, op.name.removeprefix("mhlo."), op.attributes)
     target = op.attributes["call_target_name"]
@@ -264,8 +266,11 @@ def stands_for(op: Op) -> Op | None:
 
 
 def results_of(op: Op) -> list[Type] | None:
-    """The types of a call's results, of one that stands for an op whose shapes its operands say; None of any other, or
-    where those are not known. Raises Violation, and NotSymbolic for what there is for fixed shapes only."""
+    """Returns the result types of a call that is equivalent to an op whose shapes follow from its operands.
+
+    None for any other call, or if the shapes are unknown. Raises Violation, and NotSymbolic if only fixed shapes are
+    supported.
+    """
     target = op.attributes["call_target_name"]
     if target == "stablehlo.dynamic_reduce_window":
         meant = _reduce_window(op)
@@ -290,7 +295,7 @@ def _op(like: Op, name: str, operands: list[Value], attributes: dict[str, Any], 
 
 
 def _of_mhlo(op: Op, word: str, found: dict[str, Any]) -> Op | None:
-    """CHLO and StableHLO ops under MHLO's name; their attributes are those found with the op or call."""
+    """Returns the CHLO or StableHLO op with an MHLO name; `found` are the attributes of the op or call."""
     word = OTHER_NAMES.get(word, word)
     record = OPS.get("chlo." + word) or OPS.get("stablehlo." + word)
     if record is None or record.regions or record.has("terminator"):
@@ -324,7 +329,7 @@ WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilat
 
 
 def _reduce_window(op: Op) -> Op | None:
-    """What a call of `stablehlo.dynamic_reduce_window` is; None where its window is not known yet."""
+    """Returns the op for a call of `stablehlo.dynamic_reduce_window`; None if its window is not known yet."""
     n = len(op.results)
     if n == 0 or len(op.operands) != 2 * n + len(WINDOW):
         expected = f"{2 * n} arrays and initial values, {', '.join(WINDOW)}"
@@ -347,7 +352,7 @@ def _reduce_window(op: Op) -> Op | None:
 
 
 def _reducer_of(inits: list[Value]) -> Region:
-    """A body of the right types, for the rules on types."""
+    """Returns a body with the right types, for checks of types."""
     arguments = [Value(_scalar(v.type)) for _ in range(2) for v in inits]
     return Region([Block(arguments, [Op("stablehlo.return", arguments[: len(inits)], [])])])
 
@@ -360,7 +365,8 @@ _STANDS_FOR: dict[str, Callable[[Op], Op | None]] = {
 
 
 def called_function(op: Op) -> tuple[str, FunctionType] | None:
-    """Name and type of the function that a known call needs; None when it needs none. Raises Violation."""
+    """Returns name and required type of the function that a known call uses; None if it uses none. Raises
+    Violation."""
     wanted = CALLED.get(op.attributes.get("call_target_name", ""))
     if wanted is None:
         return None

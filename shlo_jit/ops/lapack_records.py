@@ -1,9 +1,9 @@
-"""Records of the custom calls by which JAX reaches LAPACK; see `call_record.py` for the notation.
+"""Records of the custom calls by which JAX uses LAPACK; see `call_record.py` for the notation.
 
-`lapack_spotrf_ffi` takes its options in its configuration, characters by their ASCII code; the older `lapack_spotrf`
-and `blas_strsm` take options and sizes as constant operands before the arrays, and return workspaces among the results.
-T stands for the element type that the target's letter names (s, d, c, z), R for that of a real part, C for the complex
-one. The names of ports are those that `lower/kernels/lapack/factors.py` knows.
+`lapack_spotrf_ffi` has its options in its configuration, characters as ASCII codes. The older `lapack_spotrf` and
+`blas_strsm` have options and sizes as constant operands before the arrays, and return workspaces among the results.
+T denotes the element type given by the target's letter (s, d, c, z), R the type of its real part, C the complex type.
+`lower/kernels/lapack/factors.py` uses the names of the ports.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from shlo_jit.ir.types import DTYPES
 from shlo_jit.ops.call_record import CallDef, ports
 
 PERTURBED = "tridiagonal_solve_perturbed_ffi"
-"""The one target without a letter: its operands tell the element type."""
+"""The only target without a letter: its element type follows from its operands."""
 LETTERS = {"s": "f32", "d": "f64", "c": "complex<f32>", "z": "complex<f64>"}
 SYNONYMS = {"ungqr": "orgqr", "unmqr": "ormqr", "heevd": "syevd", "hetrd": "sytrd"}
-"""Complex names of routines -> the real ones'."""
+"""Names of complex routines -> names of the real ones."""
 _TARGET = re.compile(r"(?:lapack|blas)_([sdcz])([a-z0-9]+?)(_ffi)?")
 
 
@@ -33,7 +33,7 @@ class Routine:
     options: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     real_results: str = ""
-    """Of real matrices, where they differ."""
+    """Results for real matrices if they differ."""
 
 
 _SVD = Routine(
@@ -83,7 +83,7 @@ ROUTINES: dict[str, Routine] = {
         _SIDES,
     ),
 }  # fmt: skip
-"""By routine: what the `_ffi` targets take and give."""
+"""Operands and results of the `_ffi` targets, by routine."""
 
 
 def _numbers(names: str) -> str:
@@ -139,12 +139,13 @@ OLD_ROUTINES: dict[str, Routine] = {
         rules=("left in (0, 1)", "lower in (0, 1)", "trans in (0, 1, 2)", "unit in (0, 1)", "k == (m if left else n)"),
     ),
 }  # fmt: skip
-"""The same for the targets without `_ffi` (JAX up to 0.4.30). Letters come by their ASCII code: 78 is N, 86 is V."""
+"""The same for targets without `_ffi` (JAX up to 0.4.30). Letters are ASCII codes: 78 is N, 86 is V."""
 
 
 @functools.cache
 def lapack_target(name: str) -> tuple[str, str, bool] | None:
-    """Letter (or none), routine and whether it is an `_ffi` target; None for a name that is none of LAPACK's here."""
+    """Returns the letter (or an empty string), the routine, and whether it is an `_ffi` target; None for a name that is
+    not a known LAPACK target."""
     if name == PERTURBED:
         return "", "gtsv_perturbed", True
     match = _TARGET.fullmatch(name)
@@ -158,7 +159,7 @@ def lapack_target(name: str) -> tuple[str, str, bool] | None:
 
 @functools.cache
 def lapack_record(letter: str, routine: str, ffi: bool) -> CallDef:
-    """Of a target as `lapack_target` gives it; the letter is one of `LETTERS`."""
+    """Returns the record of a target, given the parts that `lapack_target` returns; the letter is one of `LETTERS`."""
     about = (ROUTINES if ffi else OLD_ROUTINES)[routine]
     element = LETTERS[letter]
     part = DTYPES[element].part.name

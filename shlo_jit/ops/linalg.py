@@ -25,7 +25,7 @@ def _wide(x: Array) -> Array:
 
 
 def _extents(t: TensorType) -> str:
-    """`2, ?`"""
+    """Returns the extents as text, such as `2, ?`."""
     return ", ".join("?" if n is None else str(n) for n in t.shape or ())
 
 
@@ -44,7 +44,8 @@ def _infer_cholesky(op: Op) -> list[Type]:
 
 
 def cholesky(a: Array, lower: bool) -> Array:
-    """Column by column; a matrix that is not positive definite gives NaN. The other triangle is zero."""
+    """Reference of cholesky, column by column. A matrix that is not positive definite gives NaN. The other triangle is
+    zero."""
     wide = _wide(a)
     if not lower:
         wide = np.conj(np.swapaxes(wide, -1, -2))
@@ -101,7 +102,7 @@ def _infer_triangular_solve(op: Op) -> list[Type]:
 
 
 def triangular_solve(a: Array, b: Array, *, left: bool, lower: bool, unit: bool, transpose: str) -> Array:
-    """Substitution, row by row. Only the named triangle of `a` is read."""
+    """Reference of triangular_solve: substitution row by row. Only the given triangle of `a` is read."""
     matrix, right = _wide(a), _wide(b)
     if transpose != "NO_TRANSPOSE":
         matrix, lower = np.swapaxes(matrix, -1, -2), not lower
@@ -146,7 +147,7 @@ define(
 
 
 def _fft_element(op: Op, t: TensorType, kind: str) -> DType:
-    """C2: element type of the result."""
+    """Returns the element type of the result by C2."""
     assert isinstance(t.dtype, DType)
     if kind == "RFFT":
         if t.dtype not in (F32, F64):

@@ -1,4 +1,4 @@
-"""What a call of `known_calls.CODE` runs: machine code of the user's that is compiled with the program."""
+"""User code that a call of `known_calls.CODE` runs; it is compiled with the program."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from shlo_jit.reasons import Reason
 
 @dataclass(frozen=True)
 class MachineCode(OpaqueAttr):
-    """A routine with one function, which takes two arrays of pointers to dense buffers: `i64 f(ptr operands, ptr
-    results)`; or, by elements, also the range of them that it shall compute, `(..., i64 first, i64 last)`.
+    """A routine with one function, which takes two arrays of pointers to dense buffers.
 
-    The function returns 0, or what went wrong."""
+    Its signature is `i64 f(ptr operands, ptr results)`. With `by_elements`, it also takes the range of elements to
+    compute, `(..., i64 first, i64 last)`. The function returns 0 or an error number.
+    """
 
     target: str
-    """Of the custom call that it is made in place of."""
+    """Target of the custom call that it replaces."""
     name: str
-    """The user's function, for people: `wave (model.py:12)`."""
+    """Readable name of the user's function: `wave (model.py:12)`."""
     routine: Routine
     by_elements: bool
     why: Reason | None = None
-    """Why elementwise code was not lifted to ops."""
+    """The reason why elementwise code was not lifted to ops."""
     errors: tuple[str, ...] = ()
-    """What each number from 1 on means; none where a number is all that is known."""
+    """Messages of the error numbers from 1 on; empty if only the number is known."""
     cost: int = 1
-    """Of an element, in additions, roughly."""
+    """Approximate cost per element, in units of one addition."""
 
     @classmethod
     def of(cls, target: str, name: str, routine: Routine, **others: Any) -> MachineCode:
-        """One whose text is the function's name."""
+        """Creates an attribute whose text is the function's name."""
         return cls(f'#shlo_jit.code<"{name}">', target, name, routine, **others)
 
     @property

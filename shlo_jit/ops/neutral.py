@@ -1,6 +1,6 @@
-"""Neutral elements: e with op(e, x) = op(x, e) = x for every x of an element type, bit for bit (a NaN stays one).
+"""Neutral elements: e with op(e, x) = op(x, e) = x for every x of an element type, bit for bit (a NaN stays a NaN).
 
-None where there is none.
+The functions return None if there is no neutral element.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from shlo_jit.ir.types import DType, storage_range
 
 
 def of_sum(dtype: DType) -> int | float | complex | None:
-    """0; of floats -0, since -0 + 0 = 0 while -0 + -0 = -0."""
+    """Returns 0; for floats -0, since -0 + 0 = 0 while -0 + -0 = -0."""
     if dtype.name == "f8E8M0FNU":
         return None  # it has no zero
     if dtype.is_complex:
@@ -18,18 +18,21 @@ def of_sum(dtype: DType) -> int | float | complex | None:
 
 
 def of_product(dtype: DType) -> int | None:
-    """1; complex numbers have none: (a + bi)(1 + 0i) = (a - 0b) + (b + 0a)i is NaN for infinite parts."""
+    """Returns 1. Complex numbers have none: (a + bi)(1 + 0i) = (a - 0b) + (b + 0a)i is NaN for infinite parts."""
     return None if dtype.is_complex else 1
 
 
 def of_maximum(dtype: DType) -> int | float | None:
-    """The least number, where there is one: complex numbers of an infinite part and any other tie, and floats of 8 bits
-    and fewer are looked at no further (some have no infinity)."""
+    """Returns the smallest number if there is one.
+
+    Complex numbers have none, since those with an infinite part tie with others. None for floats of at most 8 bits,
+    some of which have no infinity.
+    """
     return _limit(dtype, 0)
 
 
 def of_minimum(dtype: DType) -> int | float | None:
-    """The greatest number, as `of_maximum`."""
+    """Returns the largest number, with the exceptions of `of_maximum`."""
     return _limit(dtype, 1)
 
 
@@ -42,12 +45,12 @@ def _limit(dtype: DType, end: int) -> int | float | None:
 
 
 def no_bits(dtype: DType) -> int:
-    """Of `or` and `xor`."""
+    """Returns the neutral element of `or` and `xor`."""
     return 0
 
 
 def all_bits(dtype: DType) -> int:
-    """Of `and`."""
+    """Returns the neutral element of `and`."""
     if dtype.kind == "b":
         return 1
     return (1 << dtype.bits) - 1 if dtype.kind == "u" else -1

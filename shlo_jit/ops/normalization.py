@@ -29,10 +29,10 @@ _VECTOR = "1d float|quant"
 def _check(
     op: Op, wide: list[TensorType], narrow: list[TensorType], sizes: Sequence[str], same: str = ""
 ) -> TensorType:
-    """Whole tensors of one shape, and vectors as long as the feature dimension. Gives a vector's type.
+    """Checks that tensors have one shape, and vectors the length of the feature dimension. Returns a vector's type.
 
-    `sizes` are the constraints on the extents of the vectors; `same` is that on their being the same, where there is
-    one.
+    `sizes` are the labels of the constraints on the extents of the vectors; `same` is the label of their equality, if
+    there is one.
     """
     for t in [*wide, *narrow][1:]:
         if not compatible_elements(t.dtype, wide[0].dtype):
@@ -85,7 +85,7 @@ def _infer_grad(op: Op) -> list[Type]:
 
 
 class _Layout:
-    """Shapes of one normalization: how vectors lie along the feature dimension and what is summed over."""
+    """Shapes of one normalization: broadcast of vectors along the feature dimension, and the axes summed over."""
 
     def __init__(self, op: Op, x: Array):
         self.feature = op.int("feature_index")
@@ -121,7 +121,7 @@ def _training(op: Op, x: Array, scale: Array, offset: Array) -> tuple[Array, ...
 
 
 def _grad(op: Op, x: Array, *others: Array) -> tuple[Array, ...]:
-    """The names i1 ... i6 are the specification's."""
+    """Reference of batch_norm_grad. The names i1 ... i6 are those of the specification."""
     scale, mean, variance, grad = others
     layout = _Layout(op, x)
     wide_grad = grad.astype(np.float64)

@@ -1,8 +1,8 @@
-"""numpy meanings of numbers: how element types are widened, computed on and rounded back.
+"""Reference semantics of numbers in numpy: widening of element types, computation and rounding.
 
-Integers wrap modulo 2^n. Floats narrower than f32 are computed on in f32 and rounded. Functions that IEEE-754 leaves
-to the implementation are computed in f64 and rounded to f32, so that an f32 result is off by little more than half an
-ULP; a narrower result is the rounded f32 result.
+Integers wrap modulo 2^n. Floats narrower than f32 are computed in f32 and rounded. Functions that IEEE-754 leaves to
+the implementation are computed in f64 and rounded to f32, so that the error of an f32 result is little more than half
+a ULP. A narrower result is the rounded f32 result.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def result_type(op: Op, index: int = 0) -> TensorType:
 
 
 def result_dtype(op: Op, index: int = 0) -> np.dtype:
-    """numpy dtype of a result; of a quantized one its expressed type, since meanings compute on dequantized values."""
+    """Returns the numpy dtype of a result; for a quantized one that of its expressed type, since references compute on
+    dequantized values."""
     return expressed(result_type(op, index).dtype).numpy
 
 
 def storage_dtype(op: Op, index: int = 0) -> np.dtype:
-    """numpy dtype a result is stored in."""
+    """Returns the numpy dtype in which a result is stored."""
     dtype = result_type(op, index).dtype
     return (dtype.storage if isinstance(dtype, QuantizedType) else dtype).numpy
 
@@ -47,7 +48,7 @@ def storage_dtype(op: Op, index: int = 0) -> np.dtype:
 
 
 def wrap(x: Array, dtype: np.dtype) -> Array:
-    """Integers of any width to `dtype`, modulo 2^n."""
+    """Converts integers of any width to `dtype`, modulo 2^n."""
     t = by_numpy()[dtype]
     if t.bits >= 8:
         return np.asarray(x).astype(dtype)
@@ -59,13 +60,13 @@ def wrap(x: Array, dtype: np.dtype) -> Array:
 
 
 def widen_int(x: Array) -> Array:
-    """i2 and i4 as i8, ui2 and ui4 as ui8; others unchanged."""
+    """Converts i2 and i4 to i8, ui2 and ui4 to ui8; others stay unchanged."""
     t = dtype_of(x)
     return x if t.bits >= 8 else x.astype(np.int8 if t.kind == "i" else np.uint8)
 
 
 def unsigned(x: Array) -> Array:
-    """The bits of an integer array as unsigned integers of the same width (at least 8 bits, upper bits zero)."""
+    """Reinterprets integers as unsigned ones of the same width (at least 8 bits, upper bits zero)."""
     t = dtype_of(x)
     if t.bits >= 8:
         return x.view(f"u{x.dtype.itemsize}")
@@ -76,7 +77,7 @@ def unsigned(x: Array) -> Array:
 
 
 def narrow(x: Array, dtype: np.dtype) -> Array:
-    """Round floats to `dtype`, once (ml_dtypes rounds f64 to f32 on its way to a narrower type)."""
+    """Rounds floats once to `dtype` (ml_dtypes would round f64 to f32 first, then to the narrower type)."""
     if x.dtype == dtype:
         return x
     if x.dtype == np.float64 and dtype not in (np.dtype(np.float32), np.dtype(np.float16)):
@@ -87,7 +88,7 @@ def narrow(x: Array, dtype: np.dtype) -> Array:
 
 
 def to_odd(x: Array) -> Array:
-    """f64 to f32, an inexact result rounded to the neighbour with an odd mantissa: then rounding again is harmless."""
+    """Rounds f64 to f32; inexact results become the neighbor with an odd mantissa, so that rounding again is exact."""
     near = x.astype(np.float32)
     bits = near.view(np.uint32) if near.ndim else near.reshape(1).view(np.uint32)
     back = near.astype(np.float64).reshape(bits.shape)
@@ -99,7 +100,7 @@ def to_odd(x: Array) -> Array:
 
 
 def in_float(f: Callable[..., Any], *xs: Array) -> Array:
-    """`f` on f32 copies of narrow floats, rounded back; on wide floats and complex numbers directly."""
+    """Applies `f` to f32 copies of narrow floats and rounds back; wide floats and complex numbers are used directly."""
     dtype = xs[0].dtype
     if dtype in WIDE:
         return np.asarray(f(*xs)).astype(dtype)
@@ -107,7 +108,7 @@ def in_float(f: Callable[..., Any], *xs: Array) -> Array:
 
 
 def in_double(f: Callable[..., Any], *xs: Array) -> Array:
-    """`f` computed in f64 or complex<f64>, rounded to f32 and from there to narrower types."""
+    """Computes `f` in f64 or complex<f64>, and rounds to f32 and from there to narrower types."""
     dtype = xs[0].dtype
     if dtype in (np.float64, np.complex128):
         return np.asarray(f(*xs)).astype(dtype)
@@ -117,7 +118,7 @@ def in_double(f: Callable[..., Any], *xs: Array) -> Array:
     return y.astype(np.float32).astype(dtype)
 
 
-# Meanings of elementwise ops by kind of number
+# References of elementwise ops by kind of number
 
 
 Meaning = Callable[..., Array]
@@ -131,9 +132,9 @@ def meaning(
     c: Callable[..., Any] | None = None,
     exact: bool = True,
 ) -> Meaning:
-    """A reference from one function a kind of number: b bool, i integers, f floats, c complex (as f when left out).
+    """Returns a reference from one function per kind of number: b bool, i integers, f floats, c complex (default: f).
 
-    `exact` functions are those that IEEE-754 defines to the last bit; others go through f64.
+    `exact` functions are those that IEEE-754 defines to the last bit; others are computed in f64.
     """
 
     def reference(op: Op, *xs: Array) -> Array:
@@ -151,12 +152,12 @@ def meaning(
 
 
 def function(f: Callable[..., Any], c: Callable[..., Any] | None = None) -> Meaning:
-    """A reference of floats and complex numbers (as of floats when left out) that goes through f64."""
+    """Returns a reference for floats and complex numbers (default: `f`) that computes in f64."""
     return meaning(f=f, c=c, exact=False)
 
 
 def divide_int(x: Array, y: Array) -> Array:
-    """Quotient rounded to zero; x / 0 is all ones, and the most negative number by -1 is itself."""
+    """Returns the quotient rounded to zero. x / 0 is all ones; the most negative number divided by -1 is itself."""
     zero = y == 0
     if x.dtype.kind == "u":
         return np.where(zero, np.array(-1).astype(x.dtype), x // np.where(zero, 1, y).astype(y.dtype))
@@ -168,14 +169,14 @@ def divide_int(x: Array, y: Array) -> Array:
 
 
 def remainder_int(x: Array, y: Array) -> Array:
-    """Remainder with the sign of x; x % 0 is x, and the most negative number modulo -1 is 0."""
+    """Returns the remainder with the sign of x. x % 0 is x; the most negative number modulo -1 is 0."""
     skip = (y == 0) if x.dtype.kind == "u" else (y == 0) | (y == -1)
     safe = np.where(skip, 1, y).astype(y.dtype)
     return np.where(y == 0, x, np.where(skip, 0, np.fmod(x, safe))).astype(x.dtype)
 
 
 def power_int(x: Array, y: Array) -> Array:
-    """Modulo 2^n; a negative exponent gives 0 unless the base is 1 or -1."""
+    """Returns the power modulo 2^n. A negative exponent gives 0 unless the base is 1 or -1."""
     x, y = np.broadcast_arrays(x, y)
     result = np.ones_like(x)
     base = x.copy()
@@ -191,7 +192,7 @@ def power_int(x: Array, y: Array) -> Array:
 
 
 def total_order_key(x: Array) -> Array:
-    """Integers that compare as IEEE-754's totalOrder compares the floats."""
+    """Returns integers that compare like the floats in the totalOrder of IEEE-754."""
     bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     narrow_bits = dtype_of(x).bits
     if dtype_of(x).name == "f8E8M0FNU":
@@ -205,12 +206,12 @@ def total_order_key(x: Array) -> Array:
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of a complex number's parts."""
+    """Returns the dtype of a complex number's parts."""
     return {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}[dtype]
 
 
 def make_complex(real: Array, imag: Array, dtype: np.dtype) -> Array:
-    """Parts to complex numbers without arithmetic (which would turn an infinity into NaN)."""
+    """Combines parts to complex numbers without arithmetic, which would turn an infinity into NaN."""
     real, imag = np.broadcast_arrays(real, imag)
     out = np.empty(real.shape, dtype)
     out.real = real
@@ -222,7 +223,7 @@ def make_complex(real: Array, imag: Array, dtype: np.dtype) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype) -> Array:
-    """Between any two element types. Floats to integers saturate, NaN gives 0; integers wrap."""
+    """Converts between any two element types. Floats to integers saturate, NaN gives 0; integers wrap."""
     if x.dtype == dtype:
         return x
     source, target = dtype_of(x), by_numpy()[dtype]

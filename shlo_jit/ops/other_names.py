@@ -1,6 +1,6 @@
-"""What StableHLO calls the operations that other libraries have under other names.
+"""Names of operations in other libraries, and the corresponding StableHLO ops.
 
-`NAMES` has one op for a name, `RECIPES` the ops that express an operation which is no op of StableHLO.
+`NAMES` maps a name to one op. `RECIPES` explains operations that must be expressed with several ops.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _OF_MODULES = "stablehlo"
 NAMES = {
     word: name if "." in name else f"{_OF_MODULES}.{name}" for name, words in _WORDS.items() for word in words.split()
 }
-"""Name elsewhere -> op."""
+"""Name in another library -> op."""
 
 _REDUCE = "stablehlo.reduce with `applies stablehlo.add`"
 _SOFTMAX = "stablehlo.reduce (maximum), stablehlo.subtract, stablehlo.exponential, stablehlo.reduce (add)"
@@ -108,7 +108,7 @@ _INDEX = (
 )
 _RECURRENT = "write stablehlo.while over the steps, with stablehlo.dot_general, stablehlo.logistic and stablehlo.tanh"
 _ATTENTION = "write stablehlo.dot_general, softmax in its ops, and stablehlo.dot_general; they are fused"
-_LAPACK = "use jax.numpy.linalg in a JAX program, which makes calls of LAPACK"
+_LAPACK = "use jax.numpy.linalg in a JAX program, which emits LAPACK calls"
 RECIPES = {
     "relu": "write stablehlo.maximum with a constant of zeros",
     "leaky_relu": "write stablehlo.compare with zero, stablehlo.multiply by the slope, and stablehlo.select",
@@ -149,7 +149,7 @@ RECIPES = {
     "trunc": "write stablehlo.sign, stablehlo.abs, stablehlo.floor and stablehlo.multiply",
     "identity": "use the operand itself",
     "copy": "use the operand itself",
-    "dropout": "leave it out of a model that is not trained; else stablehlo.rng, stablehlo.compare, stablehlo.select",
+    "dropout": "omit it for inference; for training write stablehlo.rng, stablehlo.compare and stablehlo.select",
     "lstm": _RECURRENT,
     "gru": _RECURRENT,
     "parameter": "name arguments in the function: func.func @main(%x: tensor<2x3xf32>)",
@@ -160,12 +160,11 @@ RECIPES = {
     "svd": _LAPACK,
     "eigh": _LAPACK,
 }
-"""Operations that are no ops, and how to express them."""
+"""Operations that are not single ops -> how to express them."""
 
 
 def hint_for(name: str) -> str:
-    """What to write for an op that is not known: `did you mean 'stablehlo.exponential'?`. Empty where nothing is
-    near."""
+    """Suggests an op for an unknown name: `did you mean 'stablehlo.exponential'?`. Empty if nothing is similar."""
     dialect, _, plain = name.rpartition(".")
     plain = plain.lower()
     joined = plain.replace("_", "").replace("-", "")
@@ -184,7 +183,7 @@ def hint_for(name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """The name, and what is left of it without the endings and separators that libraries add."""
+    """Yields the name, and variants without the suffixes and separators that libraries add."""
     yield name
     yield name.replace("-", "_")
     yield name.strip("_")
@@ -194,5 +193,5 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _same_name(dialect: str, name: str) -> str:
-    """An op of that very name in another dialect, StableHLO's first."""
+    """Returns the op with the same name in another dialect, StableHLO first; empty if there is none."""
     return next((op for d in ("stablehlo", "chlo", "func") if d != dialect and (op := f"{d}.{name}") in OPS), "")

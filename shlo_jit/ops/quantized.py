@@ -1,4 +1,4 @@
-"""Quantized values: uniform_quantize, uniform_dequantize, and what other ops mean on quantized tensors
+"""Quantized values: uniform_quantize, uniform_dequantize, and the semantics of other ops on quantized tensors
 (specification, "Quantization computations")."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shlo_jit.ops.type_algebra import element_text, expressed, operand_type, wit
 
 
 def parameters(q: QuantizedType, rank: int, dtype: np.dtype) -> tuple[Array, Array]:
-    """Scales (of `dtype`) and zero points (int64), shaped to spread over a tensor of `rank` dimensions."""
+    """Returns scales (of `dtype`) and zero points (int64), shaped to broadcast over a tensor of rank `rank`."""
     shape = [1] * rank
     if q.axis is not None:
         shape[q.axis] = -1
@@ -22,7 +22,7 @@ def parameters(q: QuantizedType, rank: int, dtype: np.dtype) -> tuple[Array, Arr
 
 
 def dequantize(x: Array, q: QuantizedType) -> Array:
-    """(x - zero_point) * scale in the expressed type."""
+    """Returns (x - zero_point) * scale in the expressed type."""
     dtype = q.expressed.numpy
     wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
     scales, zeros = parameters(q, x.ndim, dtype)
@@ -31,7 +31,7 @@ def dequantize(x: Array, q: QuantizedType) -> Array:
 
 
 def quantize(x: Array, q: QuantizedType) -> Array:
-    """clamp(round(x / scale) + zero_point) in the storage type; NaN is stored as 0."""
+    """Returns clamp(round(x / scale) + zero_point) in the storage type; NaN is stored as 0."""
     wide = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
     scales, zeros = parameters(q, x.ndim, q.expressed.numpy)
     ratio = np.asarray(x.astype(wide) / scales.astype(wide)).astype(np.float64)
@@ -40,17 +40,17 @@ def quantize(x: Array, q: QuantizedType) -> Array:
     return np.clip(stored, q.storage_min, q.storage_max).astype(np.int64).astype(q.storage.numpy)
 
 
-# Which ops compute: dequantize, compute, quantize (specification, "dequantize_op_quantize")
+# Ops that dequantize, compute and quantize (specification, "dequantize_op_quantize")
 
 
 def quantization(v: Value) -> QuantizedType | None:
-    """The quantized type of a value's elements, if they are."""
+    """Returns the quantized element type of a value, or None."""
     t = v.type
     return t.dtype if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType) else None
 
 
 def computes_on_quantized(op: Op, record: OpDef) -> bool:
-    """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
+    """Whether an op itself computes on quantized tensors, rather than moving them or running regions."""
     if record.regions or any(map(record.has, ("moves_data", "on_storage", "terminator", "collective"))):
         return False
     return any(quantization(v) is not None for v in (*op.operands, *op.results))
@@ -60,7 +60,7 @@ def computes_on_quantized(op: Op, record: OpDef) -> bool:
 
 
 def _infer_quantize(op: Op) -> list[Type]:
-    """The shape is the operand's; the quantized type is taken from the stated result."""
+    """Infers the operand's shape. The quantized type is taken from the stated result."""
     t, stated = operand_type(op, 0), op.results[0].type
     assert isinstance(stated, TensorType) and isinstance(stated.dtype, QuantizedType)
     source = expressed(t.dtype)

@@ -1,6 +1,6 @@
 """rng and rng_bit_generator (specification, sections of the same names).
 
-The bits are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), laid out as XLA does.
+The bits are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), in XLA's layout.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from shlo_jit.ops.type_algebra import (
     with_bounds,
 )
 
-LARGEST_RANK = 1 << 16
-"""Of a result whose rank is an extent: one that is as large as extents may be would take terabytes to write down."""
+MAX_RANK_OF_RESULT = 1 << 16
+"""Maximum rank of a result whose rank is given by an extent, which could otherwise make its type terabytes large."""
 
 # rng
 
@@ -35,7 +35,7 @@ def _infer_rng(op: Op) -> list[Type]:
     known = constant_ints(op.operands[2])
     if known is None:
         rank = shape.extents[0]
-        if rank > LARGEST_RANK:
+        if rank > MAX_RANK_OF_RESULT:
             raise Violation("C3", f"shape must have a number for each dimension of the result, got {rank:,}")
         return [with_bounds((None,) * rank, a.dtype, None)]
     if any(n < 0 for n in known):
@@ -44,7 +44,7 @@ def _infer_rng(op: Op) -> list[Type]:
 
 
 def _rng(op: Op, a: Array, b: Array, shape: Array) -> Array:
-    """Some numbers of the distribution; the specification leaves open which."""
+    """Reference of rng: numbers of the distribution; the specification does not determine which."""
     generator = np.random.default_rng(0)
     size = tuple(int(n) for n in shape)
     if op.attributes["rng_distribution"].value == "NORMAL":
@@ -67,7 +67,8 @@ define(
 
 
 def _check_state(algorithm: str, state: TensorType) -> None:
-    """The state is two words of 64 bits, or three; that of DEFAULT, which is Philox here, may have shorter elements."""
+    """Checks that the state has two or three 64-bit words. The state of DEFAULT, which is Philox here, may have shorter
+    elements."""
     assert state.shape is not None
     size, bits = state.shape[0], state.storage.bits
     allowed = (2,) if algorithm == "THREE_FRY" else (2, 3)
@@ -105,9 +106,9 @@ def threefry(x0: Array, x1: Array, key0: Array, key1: Array) -> tuple[Array, Arr
     keys = [key0, key1, key0 ^ key1 ^ np.uint32(0x1BD11BDA)]
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for group in range(5):
-        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+        for rotation in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
             x0 = x0 + x1
-            x1 = ((x1 << np.uint32(turn)) | (x1 >> np.uint32(32 - turn))) ^ x0
+            x1 = ((x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))) ^ x0
         x0 = x0 + keys[(group + 1) % 3]
         x1 = x1 + keys[(group + 2) % 3] + np.uint32(group + 1)
     return x0, x1
@@ -143,7 +144,8 @@ def _threefry_bits(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Ar
 
 
 def _split_dimension(shape: tuple[int, ...]) -> int:
-    """The dimension along which two 32-bit words of a block lie side by side: an even one, else the largest."""
+    """Returns the dimension along which the two 32-bit words of a block are adjacent: the first even one, otherwise the
+    largest."""
     if not shape:
         return 0
     even = [d for d, n in enumerate(shape) if n % 2 == 0]

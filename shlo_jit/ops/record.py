@@ -1,21 +1,22 @@
-"""One record per op: what every stage knows about it.
+"""Records of ops: one record per op, with everything that the stages know about it.
 
     define(
         "stablehlo.multiply",
         section="multiply",
-        operands=("lhs: tensor", "rhs: tensor"),  # name and kind: words of `ops/kinds.py`
+        operands=("lhs: tensor", "rhs: tensor"),  # name and kind: notation of `ops/kinds.py`
         results=("result: tensor",),
         traits={"elementwise", "commutative"},
         exact="bifc",  # may be computed at compile time on elements of these kinds
         neutral=neutral.of_product,  # 1
-        machine=by_kind(f="fmul", i="mul", b="and_", c="cmul"),  # words of `ops/machine.py`
+        machine=by_kind(f="fmul", i="mul", b="and_", c="cmul"),  # operations of `ops/machine.py`
         infer=same_type,  # result types from operands and attributes
-        rules=("binary",),  # what holds besides, by label, for messages
+        rules=("binary",),  # shared constraints, by label, for messages
         reference=meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply),  # in numpy
     )
 
 Parser, verifier, folder, fusion, lowering, reference interpreter and tests read the record; no stage has a list of ops
-where a fact says the same. Records import no code generation: what it can do is `Machine`, in `ops/machine.py`.
+that duplicates a fact of the records. Records import no code generation; its interface is `Machine` in
+`ops/machine.py`.
 """
 
 from __future__ import annotations
@@ -35,32 +36,32 @@ from shlo_jit.ops.machine import ByKind, Computation
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
-    "commutative",  # op(a, b) = op(b, a), bit for bit (of complex numbers, those without NaN or zero in their parts)
+    "commutative",  # op(a, b) = op(b, a), bit for bit (complex numbers only without NaN or zero in their parts)
     "idempotent",  # op(a, a) = a, bit for bit
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
-    "transcendental",  # an elementary or special function, or a root: many operations, which costs count by themselves
-    "moves_data",  # result elements are operand elements (or constants); their values are not looked at
-    "on_storage",  # has a meaning of its own on quantized values, or none: they are not dequantized for it
-    "collective",  # talks to other processes
-    "chooses_result",  # the specification allows several result types, and the program says which (shape or elements)
+    "transcendental",  # an elementary or special function, or a root: many operations, counted separately in costs
+    "moves_data",  # result elements are operand elements (or constants); their values are not examined
+    "on_storage",  # has its own semantics on quantized values, or none: they are not dequantized for it
+    "collective",  # communicates with other processes
+    "chooses_result",  # the specification allows several result types (shape or elements); the program chooses one
     "looks_at_operands",  # inference or verification reads the ops that define the operands (constant shapes)
 }
 
 
 @dataclass(frozen=True)
 class AttributeSpec:
-    """An inherent attribute. `kind` is described in `ops/attribute_kinds.py`; `default` is None when it has none."""
+    """An inherent attribute. `ops/attribute_kinds.py` describes `kind`; `default` is None if there is none."""
 
     kind: str
     required: bool = False
     default: Any = None
     limit_label: str = "attribute"
-    """The constraint that states the limit of an integer kind."""
+    """Label of the constraint with the limit of an integer kind."""
 
 
 class Violation(Exception):
-    """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
+    """A violated constraint. `label` is that of the specification (`C5`), or a word such as `type`."""
 
     def __init__(
         self,
@@ -78,83 +79,88 @@ class Violation(Exception):
         self.message = message
         self.hint = hint
         self.at = at
-        """What of the op's text is wrong, where a part of it is to blame; the op as a whole otherwise."""
+        """The part of the op's text that is wrong; empty for the whole op."""
         self.found = found
-        """What there is; empty stands for the types of the op."""
+        """What was found; if empty, the types of the op are shown."""
         self.expected = expected
-        """What there should be; empty stands for the rule of the label."""
+        """What was expected; if empty, the rule of the label is shown."""
         self.code = code
-        """Stable name of the kind of message; empty stands for the one of the label."""
+        """Stable code of the message; if empty, that of the label."""
 
 
 Neutral = Callable[[DType], "int | float | complex | None"]
-"""The number e of an element type with op(e, x) = op(x, e) = x for every x, bit for bit (a NaN stays one); None where
-there is none."""
+"""Returns the number e of an element type with op(e, x) = op(x, e) = x for every x, bit for bit (a NaN stays a NaN);
+None if there is none."""
 KINDS = "bifc"
-"""All kinds of elements, as `define` takes them: booleans, integers of either signedness, floats, complex numbers."""
+"""All kinds of elements, in the notation of `define`: booleans, integers of either signedness, floats, complex
+numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpDef:
-    """A record, as `define` makes it."""
+    """A record, created by `define`."""
 
     name: str
     section: str
-    """Heading in the specification; empty for ops it does not name."""
+    """Heading in the specification; empty for ops that it does not describe."""
     operands: tuple[str, ...]
-    """Names of the operands; a name ending in `*` takes any number, in `?` none or one."""
+    """Names of the operands; a name with suffix `*` takes any number, with `?` at most one."""
     operand_kinds: tuple[TypeKind, ...]
-    """What types each of them may have."""
+    """Kinds of types of each operand."""
     results: tuple[str, ...]
     result_kinds: tuple[TypeKind, ...]
     attributes: dict[str, AttributeSpec]
     regions: tuple[str, ...]
     traits: frozenset[str]
     exact: frozenset[str]
-    """Kinds of elements (`DType.kind`) on which `reference` gives the bits of run time, so that the op may be computed
-    when a program is compiled."""
+    """Kinds of elements (`DType.kind`) on which `reference` gives the same bits as at run time, so that the op may be
+    folded at compile time."""
     neutral: Neutral | None
     index_map: IndexMap | None
-    """Where the elements of the result are copied from; None for an op that computes or is no such copy."""
+    """Maps result elements to the operand elements that they are copied from; None for other ops."""
     cost: int
-    """Of one element, in additions. It only steers fusion and how work is cut."""
+    """Cost per element, in units of one addition. It only controls fusion and the partitioning of work."""
     machine: ByKind | Computation | None
-    """How an elementwise op is computed in machine code, in the words of `ops/machine.py`. A plain computation gets
-    registers of the operands' own types."""
+    """Code of an elementwise op, in the operations of `ops/machine.py`. A plain computation gets registers of the
+    operands' own types."""
     infer: Callable[[Op], Sequence[Type]] | None
     """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
     verify: Callable[[Op], None] | None
-    """Checks what inference does not; raises Violation."""
+    """Checks besides inference; raises Violation."""
     rules: tuple[str, ...]
-    """Which of the shared rules in `constraints.txt` it keeps, besides those under its own name."""
+    """Shared rules in `constraints.txt` that apply, besides those under its own name."""
     reference: Callable[..., Any] | None
-    """numpy meaning: called as reference(op, *arrays) by the reference interpreter, gives an array or a tuple of
-    arrays. Ops with regions get the interpreter too: see `reference/interpreter.py`."""
+    """Semantics in numpy: the reference interpreter calls reference(op, *arrays), which returns an array or a tuple of
+    arrays. Ops with regions also get the interpreter; see `reference/interpreter.py`."""
 
     def has(self, trait: str) -> bool:
         return trait in self.traits
 
     def is_exact_on(self, *dtypes: DType) -> bool:
-        """Whether `reference` gives the bits of run time on operands of these element types."""
+        """Whether `reference` gives the same bits as at run time on operands of these element types."""
         return all(dtype.kind in self.exact for dtype in dtypes)
 
     def neutral_on(self, dtype: DType) -> int | float | complex | None:
-        """The neutral element among numbers of an element type; None where there is none."""
+        """Returns the neutral element for an element type; None if there is none."""
         return None if self.neutral is None else self.neutral(dtype)
 
     @property
     def constraints(self) -> Mapping[str, str]:
-        """Label to statement of every rule of this op's own (`C5`: `0 <= lhs_batching_dimensions < rank(lhs)`)."""
+        """Statements of the rules of this op, by label (`C5`: `0 <= lhs_batching_dimensions < rank(lhs)`)."""
         return constraints_of(self.name, self.rules).statements
 
     def result_label(self, index: int, part: str) -> str:
-        """The rule that is broken when a stated result type is not the inferred one; `type` when none says so."""
+        """Returns the label of the rule that is broken if a stated result type is not the inferred one; `type` if no
+        rule covers this."""
         return constraints_of(self.name, self.rules).result_label(index, part)
 
 
 class Records(Mapping[str, OpDef]):
-    """All ops by full name. Raises KeyError for a name that is none. A family's module is imported when one of its ops
-    is asked for, all of them elementwise ones when all names are."""
+    """All records by full name. Raises KeyError for an unknown name.
+
+    The module of a family is imported on the first access to one of its ops; the modules of elementwise ops also when
+    all names are requested.
+    """
 
     def __init__(self) -> None:
         self._defined: dict[str, OpDef] = {}
@@ -166,7 +172,7 @@ class Records(Mapping[str, OpDef]):
         return record
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As of any mapping; asked for every op of a program, so without an exception on the way."""
+        """Returns the record or the default. Avoids exceptions, since it is called for every op of a program."""
         record = self._defined.get(name)
         if record is None and (family := family_of(name)) is not None:
             import_module(f"shlo_jit.ops.{family}")
@@ -188,7 +194,7 @@ class Records(Mapping[str, OpDef]):
         return [*(name for name in self._defined if name not in FAMILY_OF), *FAMILY_OF]
 
     def add(self, record: OpDef) -> None:
-        """Called by `define` while the family's module is imported."""
+        """Adds a record; called by `define` while the family's module is imported."""
         assert record.name not in self._defined, record.name
         self._defined[record.name] = record
 
@@ -197,12 +203,12 @@ OPS = Records()
 
 
 def required(kind: str, limit_label: str = "attribute") -> AttributeSpec:
-    """An attribute that must be there."""
+    """Returns the specification of a required attribute."""
     return AttributeSpec(kind, required=True, limit_label=limit_label)
 
 
 def optional(kind: str, default: Any = None) -> AttributeSpec:
-    """An attribute that may be left out, and what it is then."""
+    """Returns the specification of an optional attribute with its default."""
     return AttributeSpec(kind, default=default)
 
 
@@ -225,9 +231,11 @@ def define(
     rules: tuple[str, ...] = (),
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
-    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name;
-    `exact` is some of `KINDS`, all of them for an op that moves data. The cost, where none is given, is 0 of an index
-    map and 1 of any other op."""
+    """Creates and registers a record.
+
+    Operands and results are written `name: kind`, with `*` or `?` after the name. `exact` is a subset of `KINDS`; ops
+    that move data have all of them. The default cost is 0 for an index map and 1 for any other op.
+    """
     assert set(traits) <= TRAITS, set(traits) - TRAITS
     assert set(exact) <= set(KINDS), exact
     kinds = KINDS if "moves_data" in traits else exact
@@ -258,6 +266,6 @@ def define(
 
 
 def _declarations(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[TypeKind, ...]]:
-    """`("lhs: float", ...)` to names and kinds."""
+    """Splits `("lhs: float", ...)` into names and kinds."""
     pairs = [text.split(":", 1) if ":" in text else (text, "any") for text in texts]
     return tuple(name.strip() for name, _ in pairs), tuple(type_kind(kind.strip()) for _, kind in pairs)

@@ -38,7 +38,7 @@ from shlo_jit.ops.window import Window, make_window, optional_ints, padding_pair
 
 
 def split_operands(op: Op, label: str) -> tuple[list[TensorType], list[TensorType]]:
-    """Inputs and as many initial values."""
+    """Returns the types of the inputs and of the initial values, which are equal in number."""
     types = operand_types(op)
     if not types:
         raise Violation(label, "requires at least 1 input value")
@@ -48,7 +48,7 @@ def split_operands(op: Op, label: str) -> tuple[list[TensorType], list[TensorTyp
 
 
 def check_same_shapes(inputs: list[TensorType], label: str) -> TensorType:
-    """All inputs have compatible shapes; gives the first that has a rank."""
+    """Checks that all inputs have compatible shapes. Returns the first type that has a rank."""
     known = next((t for t in inputs if t.shape is not None), inputs[0])
     for i, t in enumerate(inputs):
         if not compatible_shapes(known.shape, t.shape):
@@ -61,7 +61,7 @@ def check_same_shapes(inputs: list[TensorType], label: str) -> TensorType:
 
 
 def check_inits(inputs: list[TensorType], inits: list[TensorType], label: str) -> None:
-    """Initial values have the elements of the inputs."""
+    """Checks that initial values have the element types of the inputs."""
     for i, (t, init) in enumerate(zip(inputs, inits, strict=True)):
         if not compatible_elements(t.dtype, init.dtype):
             raise Violation(
@@ -74,7 +74,7 @@ def check_inits(inputs: list[TensorType], inits: list[TensorType], label: str) -
 def _infer_reduce(op: Op) -> list[Type]:
     block = block_of(op, 0, "C6")
     types = operand_types(op)
-    if len(types) % 2:  # the body is what tells inputs from initial values here
+    if len(types) % 2:  # here the body determines the numbers of inputs and initial values
         raise Violation(
             "C6", f"Reduction-region must take {len(types) // 2 * 2} parameters, "
             f"but takes {len(block.arguments)} parameter(s)"
@@ -234,7 +234,7 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
 
 
 def _check_select(op: Op, operand: TensorType) -> None:
-    """C9: select is (E, E) -> i1."""
+    """Checks C9: select is (E, E) -> i1."""
     block = block_of(op, 0, "C9")
     scalar = with_bounds((), operand.dtype, None)
     if len(block.arguments) != 2:
@@ -282,19 +282,19 @@ def _select_and_scatter(op: Op, operand: Array, source: Array, init: Array, *, r
 
 
 def update_in_order(run: RegionRunner, region: int, targets: list[Array], places: Array, updates: list[Array]) -> None:
-    """targets[place] = body(targets[place], update) for each update in turn, in place.
+    """Computes targets[place] = body(targets[place], update) for each update in order, in place.
 
-    Updates of different places are independent, so round k does the k-th update of every place at once.
+    Updates of different places are independent, so round k performs the k-th update of every place in one step.
     """
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     starts = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
-    turn = np.empty(len(ordered), np.int64)
-    turn[order] = np.arange(len(ordered)) - starts
-    for k in range(int(turn.max()) + 1 if len(turn) else 0):
-        now = np.flatnonzero(turn == k)
+    rounds = np.empty(len(ordered), np.int64)
+    rounds[order] = np.arange(len(ordered)) - starts
+    for k in range(int(rounds.max()) + 1 if len(rounds) else 0):
+        now = np.flatnonzero(rounds == k)
         at = places[now]
         new = run.map(region, *[t[at] for t in targets], *[u[now] for u in updates])
         for target, value in zip(targets, new, strict=True):
@@ -344,7 +344,7 @@ def _infer_sort(op: Op) -> list[Type]:
 
 
 def _sort(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ...]:
-    """A stable sort of each line by the comparator."""
+    """Reference of sort: a stable sort of each line by the comparator."""
     if arrays[0].ndim == 0:
         return arrays
     d = op.int("dimension", -1)
@@ -359,7 +359,7 @@ def _sort(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ...]:
 
 
 def _comparison_key(run: RegionRunner, line: list[Array]):
-    """A sort key for positions of a line: compares as the comparator does; small lines compare all pairs at once."""
+    """Returns a sort key for positions of a line, based on the comparator. Small lines compare all pairs together."""
     n = len(line[0])
     if n * n <= 1 << 22:
         pairs = [side for x in line for side in (np.repeat(x, n), np.tile(x, n))]

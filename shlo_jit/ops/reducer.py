@@ -1,4 +1,4 @@
-"""Reduction regions: the constraints on them, and folding with them.
+"""Reduction regions: their constraints, and folding with them.
 
 `reference` functions of ops with regions get `run`, a `RegionRunner`: `run(i, *arrays)` evaluates region i, and
 `run.map(i, *arrays)` evaluates a region over rank-0 tensors once for every element of equally shaped arrays.
@@ -28,7 +28,7 @@ from shlo_jit.ops.type_algebra import (
 
 
 class RegionRunner(Protocol):
-    """What a reference may do with its op's regions."""
+    """Interface by which a reference runs its op's regions."""
 
     def __call__(self, region: int, *arrays: Array) -> tuple[Array, ...]: ...
 
@@ -36,7 +36,7 @@ class RegionRunner(Protocol):
 
 
 def block_of(op: Op, region: int, label: str) -> Block:
-    """The block of a region; refuses a missing one."""
+    """Returns the block of a region. Raises Violation if it is missing or empty."""
     if len(op.regions) <= region or not op.regions[region].blocks:
         raise Violation(label, "op requires one region" if region == 0 else f"op requires region {region}")
     block = op.block(region)
@@ -46,16 +46,16 @@ def block_of(op: Op, region: int, label: str) -> Block:
 
 
 def returned_types(block: Block) -> list[Type]:
-    """Types of the values a region gives."""
+    """Returns the types of the values that a region returns."""
     return [v.type for v in block.terminator.operands]
 
 
 def check_reducer(
     block: Block, inputs: Sequence[TensorType], inits: Sequence[TensorType], allowed: Shape, label: str
 ) -> list[TensorType]:
-    """A body of type (E..., E...) -> (E...) whose E are promotable from the inputs; gives the types it returns.
+    """Checks that a body has type (E..., E...) -> (E...) with E promotable from the inputs. Returns its result types.
 
-    `allowed` is what the arguments' shape may have of the op's result; nothing in all but odd programs.
+    `allowed` is the part of the op's result shape that the arguments may have; empty in nearly all programs.
     """
     n, arguments = len(inputs), block.arguments
     if len(arguments) != 2 * n:
@@ -106,7 +106,7 @@ def _check_against_init(result: TensorType, init: TensorType, index: int, label:
 def _check_against_input(
     argument: Type, source: TensorType, index: int, count: int, allowed: Shape, label: str
 ) -> None:
-    """Argument `index` of a body over `count` inputs, which stands for an element of `source`."""
+    """Checks argument `index` of a body over `count` inputs, which is an element of `source`."""
     assert isinstance(argument, TensorType)
     if not is_promotable(source.dtype, argument.dtype):
         raise Violation(
@@ -133,24 +133,24 @@ def _check_against_input(
 
 
 def body_dtypes(block: Block, n: int) -> list[np.dtype]:
-    """numpy dtypes of the accumulators of a body over `n` values."""
+    """Returns the numpy dtypes of the accumulators of a body over `n` values."""
     return [expressed(a.type.dtype).numpy for a in block.arguments[:n]]  # type: ignore[union-attr]
 
 
 LINE = 1024
-"""Lines longer than this are folded in pieces of this length, and then their results."""
+"""Lines longer than this are folded in chunks of this length, then the results of the chunks are folded."""
 
 
 def fold(run: RegionRunner, region: int, values: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
-    """Reduce the last axis of each of `values` with a body, from left to right, beginning with `inits`."""
+    """Reduces the last axis of each of `values` with a body, from left to right, starting with `inits`."""
     kept = values[0].shape[:-1]
     result = tuple(np.broadcast_to(i, kept) for i in inits)
     level = list(values)
     while (count := level[0].shape[-1]) > LINE:
         whole = count // LINE * LINE
-        pieces = [v[..., :whole].reshape(*kept, -1, LINE) for v in level]
+        chunks = [v[..., :whole].reshape(*kept, -1, LINE) for v in level]
         rest = [v[..., whole:] for v in level]
-        merged = _fold_line(run, region, pieces)
+        merged = _fold_line(run, region, chunks)
         level = list(merged)
         if whole < count:
             level = [np.concatenate([m, r[..., None]], -1)
@@ -161,7 +161,7 @@ def fold(run: RegionRunner, region: int, values: Sequence[Array], inits: Sequenc
 
 
 def _fold_line(run: RegionRunner, region: int, values: Sequence[Array]) -> tuple[Array, ...]:
-    """The last axis, from left to right, beginning with its first element."""
+    """Reduces the last axis, from left to right, starting with its first element."""
     result = tuple(v[..., 0] for v in values)
     for k in range(1, values[0].shape[-1]):
         result = run.map(region, *result, *[v[..., k] for v in values])
@@ -169,5 +169,5 @@ def _fold_line(run: RegionRunner, region: int, values: Sequence[Array]) -> tuple
 
 
 def converted(arrays: Sequence[Array], dtypes: Sequence[np.dtype]) -> list[Array]:
-    """`to_destination_type` for a body over wider elements."""
+    """Implements `to_destination_type` for a body over wider elements."""
     return [convert(a, d) for a, d in zip(arrays, dtypes, strict=True)]

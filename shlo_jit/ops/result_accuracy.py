@@ -1,4 +1,4 @@
-"""`result_accuracy` of transcendental ops: tolerances only where the mode is TOLERANCE."""
+"""Check of `result_accuracy` of transcendental ops: only the mode TOLERANCE has tolerances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.ops.record import Violation
 
 
 def check_result_accuracy(op: Op) -> None:
-    """With the modes DEFAULT and HIGHEST all tolerances have to be zero."""
+    """Checks that all tolerances are zero with the modes DEFAULT and HIGHEST, and not all with TOLERANCE."""
     attr = op.attributes.get("result_accuracy")
     if not isinstance(attr, StructAttr):
         return
@@ -21,7 +21,7 @@ def check_result_accuracy(op: Op) -> None:
             "result_accuracy", f"Invalid tolerances for ResultAccuracyAttr with mode {mode}, must be all zero."
         )
     if mode == "TOLERANCE" and not any(tolerances):
-        raise Violation("result_accuracy", "mode TOLERANCE needs a tolerance that is not zero")
+        raise Violation("result_accuracy", "mode TOLERANCE requires a nonzero tolerance")
 
 
 def _mode(attr: Any) -> str:

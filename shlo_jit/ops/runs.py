@@ -1,4 +1,4 @@
-"""Dimensions of products: which do what, and which are walked as one run of memory."""
+"""Dimensions of products: their roles, and which of them form one run of memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shlo_jit.sizes import equal
 
 @dataclass(frozen=True)
 class Run:
-    """Dimensions walked as one: extent and stride in elements; extent 1 has stride 0."""
+    """Dimensions that are traversed as one: extent and stride in elements. A run of extent 1 has stride 0."""
 
     extent: int
     stride: int
 
 
 def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
-    """The dimensions as one run, the first outermost; None when their strides do not nest."""
+    """Combines dimensions to one run, the first outermost; None if their strides do not nest."""
     strides = strides_of(shape)
     extent, stride = 1, 0
     for d in reversed(dims):
@@ -35,8 +35,11 @@ def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
 
 
 def outer_of(shape: tuple[int, ...], free: tuple[int, ...]) -> int | None:
-    """How many of an operand's leading free dimensions lie before others, as where a dimension in the middle is summed
-    over: 0 where all are one run. None where there are more than two runs."""
+    """Returns the number of leading free dimensions of an operand that form the first of two runs.
+
+    There are two runs if a dimension between them is contracted. 0 if all form one run, None if there are more than two
+    runs.
+    """
     return next(
         (n for n in range(len(free)) if run_of(shape, free[:n]) and run_of(shape, free[n:])), 0 if not free else None
     )
@@ -44,7 +47,7 @@ def outer_of(shape: tuple[int, ...], free: tuple[int, ...]) -> int | None:
 
 @dataclass(frozen=True)
 class Roles:
-    """Dimensions of both operands by what they do."""
+    """Dimensions of both operands by role."""
 
     lhs_batch: tuple[int, ...]
     rhs_batch: tuple[int, ...]
@@ -64,7 +67,7 @@ def roles_of(op: Op) -> Roles:
 
 
 def extents_of(op: Op) -> tuple[int, int, int, int]:
-    """Of a dot_general: products, rows, columns and terms."""
+    """Returns the extents of a dot_general: batch, m, n and k."""
     r = roles_of(op)
     lhs, rhs = (o.tensor.extents for o in op.operands)
     batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
@@ -72,7 +75,7 @@ def extents_of(op: Op) -> tuple[int, int, int, int]:
 
 
 def is_split(op: Op) -> bool:
-    """Whether free dimensions of an operand of a canonical dot_general lie on both sides of what is summed over."""
+    """Whether an operand of a canonical dot_general has free dimensions on both sides of the contracted ones."""
     r = roles_of(op)
     lhs, rhs = (o.tensor.extents for o in op.operands)
     return bool(outer_of(lhs, r.lhs_free) or outer_of(rhs, r.rhs_free))

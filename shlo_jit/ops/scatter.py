@@ -1,4 +1,4 @@
-"""scatter (specification, "scatter")."""
+"""The op scatter (specification, "scatter")."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shlo_jit.ops.type_algebra import (
 
 
 def scatter_operands(op: Op) -> tuple[list[TensorType], TensorType, list[TensorType]]:
-    """inputs, scatter_indices, updates."""
+    """Returns the types of inputs, scatter_indices and updates."""
     types = operand_types(op)
     n = len(types) // 2
     if len(types) < 3 or len(types) % 2 == 0:
@@ -48,7 +48,7 @@ def _infer_scatter(op: Op) -> list[Type]:
 
 
 def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) -> None:
-    """C2, C4, C7 to C22."""
+    """Checks C2, C4, C7 to C22."""
     numbers = op.attributes["scatter_dimension_numbers"]
     windows, inserted = dims_of(numbers, "update_window_dims"), dims_of(numbers, "inserted_window_dims")
     batching = dims_of(numbers, "input_batching_dims")
@@ -98,7 +98,7 @@ def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) 
 
 
 def _check_update_shape(op: Op, shape: Shape, index_shape: Shape, update: Shape, at: int) -> None:
-    """C4: windows fit into the operand, the other extents are those of the indices."""
+    """Checks C4: windows fit into the operand, the other extents are those of the indices."""
     numbers = op.attributes["scatter_dimension_numbers"]
     windows = dims_of(numbers, "update_window_dims")
     gone = dims_of(numbers, "inserted_window_dims") + dims_of(numbers, "input_batching_dims")
@@ -124,7 +124,7 @@ def _check_update_shape(op: Op, shape: Shape, index_shape: Shape, update: Shape,
 
 
 def scatter_places(op: Op, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...]) -> Array:
-    """For each element of an update the flat position it goes to, or -1 outside of the operand."""
+    """Returns the flat position in the operand of each element of an update, or -1 outside the operand."""
     numbers = op.attributes["scatter_dimension_numbers"]
     windows = dims_of(numbers, "update_window_dims")
     batching, indices_batching = (

@@ -1,4 +1,4 @@
-"""Ops that make, move or copy elements without computing on them (specification, "Ops")."""
+"""Ops that create, move or copy elements without computing on them (specification, "Ops")."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ from shlo_jit.sizes import equal
 MOVES = {"moves_data"}
 
 
-def from_nowhere(op: Op, at: At, extents: list[int]) -> Places:
-    """The index map of an op without operands."""
+def no_operand_places(op: Op, at: At, extents: list[int]) -> Places:
+    """Index map of an op without operands."""
     return []
 
 
 def same_elements(op: Op, *, spreads: bool = False) -> None:
-    """C1: the result has the operand's element type; quantized per axis, the axis may differ, and scales and zero
-    points may where they are spread over more slices (`spreads`)."""
+    """Checks C1: the result has the operand's element type.
+
+    If quantized per axis, the axis may differ. Scales and zero points may differ if they are broadcast to more slices
+    (`spreads`).
+    """
     a, b, label = operand_type(op, 0), stated_result(op), "C1"
     if a.dtype == b.dtype:
         return
@@ -58,7 +61,7 @@ def same_elements(op: Op, *, spreads: bool = False) -> None:
 
 
 def check_known_shape(result: TensorType) -> None:
-    """Of an op that takes its shape from its result type: at most one dimension, which is bounded, is unknown."""
+    """Checks the result of an op whose shape is the stated one: at most one dimension is unknown, and it is bounded."""
     if result.is_static or result.shape is None:
         return
     unknown = result.shape.count(None)
@@ -75,7 +78,7 @@ def _infer_constant(op: Op) -> list[Type]:
         raise Violation("attribute", "requires attribute 'value'")
     stated = op.results[0].type
     if isinstance(stated, TensorType) and isinstance(stated.dtype, QuantizedType):
-        if value.type.dtype == stated.dtype.storage:  # the literal is written in the storage type
+        if value.type.dtype == stated.dtype.storage:  # the literal has the storage type
             return [with_element(value.type, stated.dtype)]
         return [value.type]
     return [value.type]
@@ -101,7 +104,7 @@ def _verify_iota(op: Op) -> None:
 
 
 def iota(shape: tuple[int, ...], dimension: int, dtype: np.dtype) -> Array:
-    """Numbers 0, 1, ... along a dimension; complex ones have no imaginary part."""
+    """Returns the numbers 0, 1, ... along a dimension; complex ones have imaginary part 0."""
     line = np.arange(shape[dimension], dtype=np.int64)
     column = line.reshape([-1 if d == dimension else 1 for d in range(len(shape))])
     return convert(np.broadcast_to(column, shape).copy(), dtype)
@@ -110,12 +113,12 @@ def iota(shape: tuple[int, ...], dimension: int, dtype: np.dtype) -> Array:
 define(
     "stablehlo.constant", section="constant",
     results=("output: any_tensor",), attributes={"value": required("dense")},
-    infer=_infer_constant, reference=_constant, traits=MOVES, index_map=from_nowhere,
+    infer=_infer_constant, reference=_constant, traits=MOVES, index_map=no_operand_places,
 )  # fmt: skip
 define(
     "stablehlo.iota", section="iota",
     results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0", "C1")},
-    traits={"chooses_result"}, exact=KINDS, verify=_verify_iota, index_map=from_nowhere,
+    traits={"chooses_result"}, exact=KINDS, verify=_verify_iota, index_map=no_operand_places,
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 
@@ -138,7 +141,7 @@ def _verify_reshape(op: Op) -> None:
 
 
 def check_reshape_axis(a: TensorType, b: TensorType) -> None:
-    """C3: the quantized axis keeps its extent and what stands before and after it."""
+    """Checks C3: the quantized axis keeps its extent and the products of the extents before and after it."""
     x, y = a.dtype, b.dtype
     assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType)
     assert x.axis is not None and y.axis is not None
@@ -294,7 +297,7 @@ def _infer_pad(op: Op) -> list[Type]:
 
 
 def pad_type(t: TensorType, low: tuple[int, ...], high: tuple[int, ...], inner: tuple[int, ...]) -> TensorType:
-    """C2 to C4 of pad, and the type it gives."""
+    """Checks C2 to C4 of pad. Returns the result type."""
     assert t.shape is not None
     for name, values in (("edge_padding_low", low), ("edge_padding_high", high), ("interior_padding", inner)):
         if len(values) != t.rank:
@@ -313,7 +316,7 @@ def pad_type(t: TensorType, low: tuple[int, ...], high: tuple[int, ...], inner: 
 
 
 def pad(x: Array, value: Array, low: tuple[int, ...], high: tuple[int, ...], inner: tuple[int, ...]) -> Array:
-    """Interior padding first, then the edges, which may be negative."""
+    """Reference of pad: interior padding first, then the edges, which may be negative."""
     spread = tuple(n + max(n - 1, 0) * i for n, i in zip(x.shape, inner, strict=True))
     y = np.full(spread, value, x.dtype)
     y[tuple(slice(None, None, i + 1) for i in inner)] = x
@@ -330,10 +333,10 @@ def _pad(op: Op, x: Array, value: Array) -> Array:
 
 
 def _pad_places(op: Op, at: At, extents: list[int]) -> Places:
-    """The operand under the condition that the element is not padding, then the padding value."""
+    """Index map of pad: the operand, on the condition that the element is not padding, then the padding value."""
     operand, value = op.operands
     low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
-    assert not any(interior), "interior padding has a nest of its own"
+    assert not any(interior), "interior padding has its own loop nest"
     index, conditions = [], list(at.conditions)
     source, target = operand.tensor.extents, op.result.tensor.extents
     for d, e in enumerate(at.index):
@@ -384,7 +387,7 @@ def _infer_concatenate(op: Op) -> list[Type]:
 
 
 def _check_concatenable(types: list[TensorType], axis: int) -> None:
-    """C2: extents agree in the other dimensions."""
+    """Checks C2: extents agree in the other dimensions."""
     first = next(i for i, t in enumerate(types) if t.shape is not None)
     for i, t in enumerate(types):
         a, b = types[first].shape, t.shape

@@ -1,6 +1,6 @@
 """Type algebra of inference: compatibility, merging and printing of types whose dimensions may be unknown.
 
-Inference says what is statically known; a stated type is checked for compatibility with that, not for equality
+Inference returns what is statically known. A stated type is checked for compatibility with that, not for equality
 (type inference document, P4). A dimension is a number, or None for `?`, which may have a bound.
 """
 
@@ -30,14 +30,14 @@ from shlo_jit.ops.record import Violation
 from shlo_jit.sizes import whole
 
 Shape = tuple[int | None, ...]
-MOST_KNOWN = 1 << 16
+MAX_KNOWN = 1 << 16
 
 
 # Printing
 
 
 def element_text(dtype: ElementType) -> str:
-    """An element type as MLIR prints it."""
+    """Returns the text of an element type as printed by MLIR."""
     if isinstance(dtype, DType):
         return dtype.name
     storage = f"{dtype.storage_name}{dtype.limits}"
@@ -48,7 +48,7 @@ def element_text(dtype: ElementType) -> str:
 
 
 def type_text(t: Type) -> str:
-    """A type as MLIR prints it."""
+    """Returns the text of a type as printed by MLIR."""
     match t:
         case TensorType(shape, dtype, bounds, encoding):
             dims = "*x" if shape is None else "".join(f"{'?' if n is None else n}x" for n in shape)
@@ -99,7 +99,8 @@ def compatible_shapes(a: Shape | None, b: Shape | None) -> bool:
 
 
 def compatible_elements(a: ElementType, b: ElementType) -> bool:
-    """Equal, or quantized types that differ in scales, zero points and axis only (`baseline_element_type`)."""
+    """Whether types are equal, or quantized ones that differ only in scales, zero points and axis
+    (`baseline_element_type`)."""
     if a is b or a == b:
         return True
     if isinstance(a, QuantizedType) and isinstance(b, QuantizedType):
@@ -113,7 +114,7 @@ def compatible_elements(a: ElementType, b: ElementType) -> bool:
 
 
 def compatible(a: Type, b: Type) -> bool:
-    """Whether a value of one type can be one of the other."""
+    """Whether a value of one type may have the other type at run time."""
     if a is b:
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):
@@ -133,7 +134,7 @@ def compatible_lists(a: Sequence[Type], b: Sequence[Type]) -> bool:
 
 
 def within_bounds(a: TensorType, b: TensorType) -> bool:
-    """The static extents of `a` do not exceed the bounds of `b`."""
+    """Whether the static extents of `a` do not exceed the bounds of `b`."""
     if b.bounds is None or a.shape is None:
         return True
     return all(n is None or m is None or n <= m for n, m in zip(a.shape, b.bounds, strict=False))
@@ -143,7 +144,7 @@ def within_bounds(a: TensorType, b: TensorType) -> bool:
 
 
 def expressed(dtype: ElementType) -> DType:
-    """Of a quantized type the expressed type, else the type itself."""
+    """Returns the expressed type of a quantized type, otherwise the type itself."""
     return dtype.expressed if isinstance(dtype, QuantizedType) else dtype
 
 
@@ -156,7 +157,7 @@ def per_axis(t: TensorType) -> bool:
 
 
 def is_promotable(source: ElementType, target: ElementType) -> bool:
-    """`is_promotable` of the specification: same kind of number, and not narrower."""
+    """Whether `is_promotable` of the specification holds: same kind of number, and not narrower."""
     if isinstance(source, QuantizedType) or isinstance(target, QuantizedType):
         return (
             isinstance(source, QuantizedType)
@@ -175,7 +176,8 @@ def is_promotable(source: ElementType, target: ElementType) -> bool:
 
 
 def merge(types: Sequence[TensorType], label: str = "C1") -> TensorType:
-    """The type of a value that has all of `types`: what is static in one is static in the result."""
+    """Merges the types of one value: a dimension that is static in one of them is static in the result. Raises
+    Violation."""
     first = types[0]
     if all(t is first or t == first for t in types):
         return first
@@ -201,14 +203,14 @@ def merge(types: Sequence[TensorType], label: str = "C1") -> TensorType:
 
 
 def check_bounds(label: str, shape: Sequence[int | None], bounds: Sequence[int | None]) -> None:
-    """No extent that one type states is beyond the bound that another one has."""
+    """Checks that no extent of one type exceeds the bound of another."""
     for d, (n, bound) in enumerate(zip(shape, bounds, strict=True)):
         if n is not None and bound is not None and n > bound:
             raise Violation(label, f"Mismatched dimension size {n} and bound {bound} in dimension {d}")
 
 
 def with_bounds(shape: Shape, dtype: ElementType, bounds: Sequence[int | None] | None) -> TensorType:
-    """A tensor type; bounds of static dimensions are dropped."""
+    """Returns a tensor type; bounds of static dimensions are dropped."""
     if bounds is not None and any([b is not None for b in bounds]):
         kept = tuple(None if n is not None else b for n, b in zip(shape, bounds, strict=True))
         if any(b is not None for b in kept):
@@ -219,12 +221,12 @@ def with_bounds(shape: Shape, dtype: ElementType, bounds: Sequence[int | None] |
 
 
 def bounds_of(t: TensorType) -> list[int | None]:
-    """A bound, or None, for each dimension."""
+    """Returns a bound or None for each dimension."""
     return list(t.bounds) if t.bounds is not None else [None] * t.rank
 
 
 def with_element(t: TensorType, dtype: ElementType) -> TensorType:
-    """The same shape with other elements."""
+    """Returns the type with another element type."""
     if t.bounds is None and not t.encoding:
         return tensor(t.shape, dtype)
     return TensorType(t.shape, dtype, t.bounds, t.encoding)
@@ -240,7 +242,7 @@ def operand_type(op: Op, index: int) -> TensorType:
 
 
 def stated_result(op: Op, index: int = 0) -> TensorType:
-    """The type the program says a result has."""
+    """Returns the type that the program states for a result."""
     t = op.results[index].type
     assert isinstance(t, TensorType)
     return t
@@ -251,7 +253,8 @@ def operand_types(op: Op, start: int = 0, stop: int | None = None) -> list[Tenso
 
 
 def constant_value(value: Value) -> np.ndarray | None:
-    """The array a value is known to be at compile time, or None. Of `Value.sizes`, an array of objects."""
+    """Returns the array that a value is known to have at compile time, or None. `Value.sizes` are an array of
+    objects."""
     if value.sizes is not None:
         return value.sizes
     op = value.op
@@ -261,21 +264,21 @@ def constant_value(value: Value) -> np.ndarray | None:
     if not isinstance(attr, Dense):
         return None
     t = value.type
-    fits = isinstance(t, TensorType) and compatible_shapes(attr.type.shape, t.shape)  # else the constant is refused
+    fits = isinstance(t, TensorType) and compatible_shapes(attr.type.shape, t.shape)  # or the constant is rejected
     return attr.array if fits else None
 
 
 def constant_ints(value: Value) -> tuple[int, ...] | None:
-    """The integers a 1-d (or rank-0) value is known to hold, or None; more than `MOST_KNOWN` are no one's shape."""
+    """Returns the known integers of a rank-1 (or rank-0) value, or None; more than `MAX_KNOWN` cannot be a shape."""
     array = constant_value(value)
-    return None if array is None or array.size > MOST_KNOWN else tuple(map(whole, array.reshape(-1)))
+    return None if array is None or array.size > MAX_KNOWN else tuple(map(whole, array.reshape(-1)))
 
 
 # Inference shared by families
 
 
 def same_type(op: Op) -> list[Type]:
-    """All operands have one type (but for quantization parameters), and the result has it too."""
+    """Infers the common type of all operands (except for quantization parameters), which the result has, too."""
     operands = op.operands
     first = operands[0].type
     for v in operands:
@@ -298,7 +301,7 @@ def same_type(op: Op) -> list[Type]:
 
 
 def check_shape(label: str, inferred: Shape | None, stated: TensorType) -> None:
-    """The stated result has the shape that follows from the operands."""
+    """Checks that the stated result has the shape inferred from the operands."""
     if not compatible_shapes(inferred, stated.shape):
         raise Violation(
             label,
@@ -308,7 +311,7 @@ def check_shape(label: str, inferred: Shape | None, stated: TensorType) -> None:
 
 
 def check_disjoint(label: str, first: str, a: Sequence[int], second: str, b: Sequence[int]) -> None:
-    """No dimension is named twice in two lists."""
+    """Checks that no dimension occurs twice in two lists."""
     both = [*a, *b]
     if len(set(both)) == len(both):
         return

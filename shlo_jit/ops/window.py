@@ -1,5 +1,5 @@
-"""Windows over tensors: the attributes that reduce_window, select_and_scatter and convolution share, their shapes and
-how the reference takes windows out of an array."""
+"""Windows over tensors: attributes shared by reduce_window, select_and_scatter and convolution, their shapes, and the
+reference's extraction of windows from an array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """Sizes and steps of a window, one number (of padding, a pair) a dimension."""
+    """Sizes and steps of a window: one number (for padding, a pair) per dimension."""
 
     dimensions: tuple[int | None, ...]
     strides: Ints
@@ -29,7 +29,7 @@ class Window:
 
 
 def padding_pairs(attr: Any, rank: int, label: str) -> tuple[tuple[int, int], ...]:
-    """The pairs of a padding attribute; none written means no padding."""
+    """Returns the pairs of a padding attribute; an absent one means no padding."""
     if attr is None:
         return ((0, 0),) * rank
     assert isinstance(attr, Dense)
@@ -41,7 +41,7 @@ def padding_pairs(attr: Any, rank: int, label: str) -> tuple[tuple[int, int], ..
 
 
 def check_positive(what: str, values: Sequence[int | None], label: str) -> None:
-    """Extents and steps that are known are positive."""
+    """Checks that known extents and steps are positive."""
     for i, n in enumerate(values):
         if n is not None and n <= 0:
             raise Violation(label, f"expects window to have positive {what} for {i}-th window dimension, but got {n}.")
@@ -56,7 +56,8 @@ def make_window(
     base_dilations: Ints | None,
     window_dilations: Ints | None,
 ) -> Window:
-    """Check sizes and signs; what is not written is 1. `labels`: constraint labels by the words used below."""
+    """Checks sizes and signs and returns the window; absent values are 1. `labels` are constraint labels by the keys
+    used below."""
     rank = len(dimensions)
     ones = (1,) * rank
     check_positive("value", dimensions, labels["window"])
@@ -88,7 +89,7 @@ def optional_ints(op: Op, name: str) -> Ints | None:
 
 
 def window_counts(shape: tuple[int | None, ...], window: Window) -> tuple[int | None, ...]:
-    """How many windows fit along each dimension (reduce_window C15)."""
+    """Returns the number of windows that fit along each dimension (reduce_window C15)."""
     counts: list[int | None] = []
     for n, size, stride, (low, high), base, dilation in zip(
         shape, window.dimensions, window.strides, window.padding, window.base_dilations, window.window_dilations,
@@ -101,14 +102,14 @@ def window_counts(shape: tuple[int | None, ...], window: Window) -> tuple[int | 
         reach = (size - 1) * dilation + 1 if size else 0
         if isinstance(padded, Size) and not surely(lambda padded=padded, reach=reach: reach <= padded):
             raise NotSymbolic(
-                "comparison-unknown", f"it is not known whether a window of {reach} fits into {padded} elements"
+                "comparison-unknown", f"it is unknown whether a window of {reach} fits into {padded} elements"
             )
         counts.append((padded - reach) // stride + 1 if padded > 0 and reach <= padded else 0)
     return tuple(counts)
 
 
 def take_windows(padded: np.ndarray, counts: Ints, window: Window) -> np.ndarray:
-    """All windows of an array that is already dilated and padded: shape counts + window dimensions."""
+    """Returns all windows of an array that is already dilated and padded, with shape counts + window dimensions."""
     sizes = tuple(n or 0 for n in window.dimensions)
     if 0 in counts:
         return np.empty((*counts, *sizes), padded.dtype)

@@ -1,4 +1,4 @@
-"""How far results are from those expected: what `shlo-jit run --check` says of each."""
+"""Comparison of results with expected ones, as reported by `shlo-jit run --check`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Tolerance(NamedTuple):
-    """How far an element may be from what is expected: `atol`, and `rtol` times that besides."""
+    """Permitted difference of an element from the expected one: `atol + rtol * |expected|`."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -22,34 +22,36 @@ class Tolerance(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one result, over all of its elements."""
+    """Difference of one result from the expected one, over all of its elements."""
 
     same_bits: bool
     ulps: float
-    """The largest difference in units in the last place of the element expected."""
+    """The largest difference, in units in the last place of the expected element."""
     relative: float
-    """The largest difference, over the largest finite element expected."""
+    """The largest difference, divided by the largest finite expected element."""
     at: tuple[int, ...]
-    """Where that is; where elements are beyond a tolerance, the one that is farthest."""
+    """Index of the largest difference; if elements exceed a tolerance, of the one that exceeds it most."""
     bound: float | Tolerance
-    """What `relative` may be, unless a tolerance was given: 0 of integers, and half of the digits of others, the square
-    root of epsilon."""
+    """The given tolerance, or the maximum of `relative`: 0 for integers, otherwise the square root of epsilon, which
+    means half of the digits."""
     is_close: bool
-    """Whether all is within that."""
+    """Whether all elements are within `bound`."""
 
     @property
     def verdict(self) -> str:
-        """In a word. `equal` without having the same bits: zeros and NaN have signs."""
+        """One-word summary. `equal` elements may have different bits, since zeros and NaN have signs."""
         if self.same_bits:
             return "same bits"
         return "DIFFERS" if not self.is_close else "close" if self.relative else "equal"
 
 
 def difference(got: np.ndarray, want: np.ndarray, tolerance: Tolerance | None = None) -> Difference:
-    """Between two arrays of a shape and a dtype, any that ml_dtypes or numpy has. Infinities and NaN differ infinitely
-    from all but themselves. Raises ValueError where shapes or dtypes are not the same."""
+    """Compares two arrays of the same shape and dtype, which may be any of numpy or ml_dtypes.
+
+    Infinities and NaN differ infinitely from everything but themselves. Raises ValueError if shapes or dtypes differ.
+    """
     if (got.shape, got.dtype) != (want.shape, want.dtype):
-        raise ValueError(f"{got.dtype.name}{list(got.shape)} and {want.dtype.name}{list(want.shape)} do not compare")
+        raise ValueError(f"expected {want.dtype.name}{list(want.shape)}, got {got.dtype.name}{list(got.shape)}")
     numbers = _numbers(want)
     limits = _limits(want.dtype)
     if want.size == 0:
@@ -72,7 +74,7 @@ def difference(got: np.ndarray, want: np.ndarray, tolerance: Tolerance | None = 
 
 @dataclass(frozen=True)
 class _Limits:
-    """What a dtype can tell apart."""
+    """Resolution of a dtype."""
 
     eps: float
     smallest: float
@@ -92,7 +94,7 @@ def _limits(dtype: np.dtype) -> _Limits:
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
-    """In f64, or as long integers where there are such; complex numbers as pairs along a last dimension."""
+    """Converts to f64, or to long doubles for 8-byte elements. Complex numbers become pairs along a last dimension."""
     if x.dtype.kind == "c":
         return np.stack([np.real(x), np.imag(x)], axis=-1).astype(np.float64)
     return x.astype(np.longdouble if x.dtype.itemsize == 8 else np.float64)
@@ -106,5 +108,5 @@ def _distance(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 
 def _place(at: tuple[np.intp, ...], x: np.ndarray) -> tuple[int, ...]:
-    """An index of `x`; of a complex number, whichever part it was."""
+    """Returns the index in `x`, without the index of a complex number's part."""
     return tuple(int(i) for i in at[: x.ndim])

@@ -1,5 +1,4 @@
-"""The reference interpreter with arguments and results as compiled programs have them: of tuples their elements, of
-tokens nothing."""
+"""The reference interpreter with the calling convention of compiled programs: tuples are flattened, tokens omitted."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 def evaluate_flattened(function: Op, *arrays: Any, module: Module) -> list[np.ndarray]:
-    """The results of a function of the module. Raises as `evaluate`."""
+    """Returns the flattened results of a function of the module. Raises the same errors as `evaluate`."""
     given = iter(arrays)
     arguments = [_nested(a.type, given) for a in function.block().arguments]
     return [np.asarray(x) for result in evaluate(function, *arguments, module=module) for x in _flat(result)]
 
 
 def _nested(t: Type, given: Iterator[Any]) -> Any:
-    """A value of a type, of the next arrays."""
+    """Builds a value of type `t` from the next arrays."""
     if isinstance(t, TupleType | FutureType):
         return tuple(_nested(part, given) for part in t.types)
     return None if isinstance(t, TokenType) else next(given)

@@ -1,8 +1,9 @@
-"""The reference interpreter: runs a Module in numpy, slowly and obviously, by each record's `reference`.
+"""The reference interpreter: runs a Module in numpy, slowly but simply, with the `reference` of each record.
 
-It is the oracle of tests and the constant folder, never part of running a compiled program. A reference is called as
-`reference(op, *arrays)`; that of an op with regions gets `run=`, a `RegionRunner` (see `ops/reducer.py`), that of an
-op that calls functions gets `call=`. Tokens are None, tuples are tuples, futures are tuples of their values.
+It is the oracle of tests and the constant folder, and never part of running a compiled program. A reference is called
+as `reference(op, *arrays)`. The reference of an op with regions also gets `run=`, a `RegionRunner` (see
+`ops/reducer.py`); that of an op that calls functions gets `call=`. Tokens are None, tuples are tuples, futures are
+tuples of their values.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def evaluate(
     module: Module | None = None,
     custom_calls: Mapping[str, CustomCall] | None = None,
 ) -> tuple[Array, ...]:
-    """Run a function of a module (or a `func.func` op, with `module` to find its callees in) on arrays."""
+    """Runs a function of a module, or a `func.func` op whose callees are in `module`, on arrays."""
     func = source.function(entry) if isinstance(source, Module) else source
     if func is None:
         raise ValueError(f"the module has no function '{entry}'")
@@ -45,13 +46,13 @@ def evaluate(
 
 
 def evaluate_op(op: Op, *arrays: Array, module: Module | None = None) -> tuple[Array, ...]:
-    """The results of one op on arrays: what a constant folder needs."""
+    """Returns the results of one op on arrays, for constant folding."""
     with np.errstate(all="ignore"):
         return Interpreter(module).op(op, list(arrays))
 
 
 def as_array(x: Any, t: Any) -> Any:
-    """An argument as an array of its type's dtype."""
+    """Converts an argument to an array of its type's dtype."""
     if not isinstance(t, TensorType) or x is None:
         return x
     return np.asarray(x, t.storage.numpy)
@@ -59,13 +60,13 @@ def as_array(x: Any, t: Any) -> Any:
 
 @functools.cache
 def _extras(reference: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether a reference wants `run` and `call`."""
+    """Whether a reference has parameters `run` and `call`."""
     names = inspect.signature(reference).parameters
     return "run" in names, "call" in names
 
 
 class Interpreter:
-    """Functions and custom calls that ops may refer to."""
+    """Evaluates ops; holds the functions and custom calls that they may refer to."""
 
     def __init__(self, module: Module | None = None, custom_calls: Mapping[str, CustomCall] | None = None):
         self.module = module
@@ -81,7 +82,7 @@ class Interpreter:
         return self.function(func, list(arrays))
 
     def block(self, block: Block, arrays: list[Array], outer: dict[Value, Array]) -> tuple[Array, ...]:
-        """The values its terminator has, given those of its arguments."""
+        """Returns the operands of the block's terminator, given the values of its arguments."""
         values = dict(outer)
         values.update(zip(block.arguments, arrays, strict=True))
         for op in block.ops[:-1]:
@@ -90,7 +91,7 @@ class Interpreter:
         return tuple(values[v] for v in block.terminator.operands)
 
     def op(self, op: Op, arrays: list[Array], values: dict[Value, Array] | None = None) -> tuple[Array, ...]:
-        """The results of one op. `values` are those that its regions may use."""
+        """Returns the results of one op. `values` are the outside values that its regions may use."""
         if op.name == "stablehlo.custom_call":
             return self.custom_call(op, arrays)
         record = OPS.get(op.name)
@@ -122,7 +123,7 @@ class Interpreter:
 
 
 def known_custom_call(op: Op, target: str) -> CustomCall | None:
-    """Custom calls that frontends write for what has a meaning here: annotations, and CHLO ops under MHLO's name."""
+    """Returns the implementation of a known custom call: an annotation, or a CHLO op under an `mhlo.` name."""
     if target == "Sharding":
         return lambda x: x
     if target == "shape_assertion":
@@ -134,7 +135,7 @@ def known_custom_call(op: Op, target: str) -> CustomCall | None:
 
 
 class Regions:
-    """Runs the regions of one op (`RegionRunner`)."""
+    """Runs the regions of one op; implements `RegionRunner`."""
 
     def __init__(self, interpreter: Interpreter, op: Op, values: dict[Value, Array]):
         self.interpreter = interpreter
@@ -145,7 +146,7 @@ class Regions:
         return self.interpreter.block(self.op.block(region), list(arrays), self.values)
 
     def map(self, region: int, *arrays: Array) -> tuple[Array, ...]:
-        """The region once for each element. Elementwise ops do that by themselves when given whole arrays."""
+        """Runs the region once per element. Elementwise ops vectorize that implicitly over whole arrays."""
         block = self.op.block(region)
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
         if _is_scalar_code(block):
@@ -160,7 +161,7 @@ class Regions:
 
 
 def _is_scalar_code(block: Block) -> bool:
-    """Only elementwise ops and constants on rank-0 tensors, none of them quantized per axis."""
+    """Whether a block has only elementwise ops and constants on rank-0 tensors, none of them quantized per axis."""
     for v in block.arguments:
         if not isinstance(v.type, TensorType) or v.type.shape != ():
             return False
@@ -186,7 +187,7 @@ def _quantized(x: Array, v: Value) -> Array:
 
 
 def _checked(op: Op, x: Array, v: Value) -> Array:
-    """A result as an array; a reference that gives another dtype than the type says is wrong."""
+    """Converts a result to an array. Raises AssertionError if the reference returned a wrong dtype."""
     t = v.type
     if not isinstance(t, TensorType) or isinstance(t.dtype, TupleType):
         return x

@@ -1,4 +1,4 @@
-"""Made-up arguments: what a program is tried on where nobody has data for it."""
+"""Random arguments to run a program without real data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shlo_jit.ir.types import DTYPES
 
 
 def made_up(generator: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """Floats and complex numbers are normally distributed, integers in [0, 10) as far as the type goes."""
+    """Returns a random array: floats and complex numbers are normally distributed, integers are in [0, 10) or the range
+    of the type."""
     kind = next(d.kind for d in DTYPES.values() if d.numpy == dtype)
     if kind in "fc":
         values = generator.standard_normal(shape)

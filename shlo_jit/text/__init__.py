@@ -1,1 +1,1 @@
-"""Text to `Module` and back."""
+"""Parser and printer of textual programs."""

@@ -1,4 +1,4 @@
-"""Attributes as text.
+"""Parser of attributes.
 
     attribute  ::= string | number | `true` | `false` | `unit` | array | dictionary | dense | dense-array | symbol
                  | `#` alias | dialect-attribute | type | location
@@ -8,8 +8,8 @@
     entry      ::= (name | string) (`=` attribute)?
     dialect-attribute ::= `#stablehlo<precision HIGH>` | `#stablehlo.gather<...>` | `#other.dialect<...>`
 
-What the kinds look like in memory is in `ir/attributes.py`. Structs are brought to one form: all fields, in the order
-of `STRUCTS`, those not written with their default. Lists of dimensions in a struct are tuples of Python ints.
+`ir/attributes.py` describes the in-memory form of each kind. Structs are normalized: they have all fields in the order
+of `STRUCTS`, and omitted fields have their defaults. Lists of dimensions in a struct are tuples of Python ints.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
 
 ENCODINGS = ("stablehlo.bounds", "stablehlo.type_extensions")
-"""Attributes of types, which are kept as text elsewhere."""
+"""Attributes that encode a tensor type; anywhere else they are kept as text."""
 
 _NUMBER = re.compile(r"[-+]?\d")
 _ARRAY = re.compile(r"array<\s*([su]?i\d{1,4}|f\d{1,3}|bf16)\s*(?::([^<>]*))?>$")
@@ -90,7 +90,7 @@ def _keyword_attribute(p: Parser, token: str) -> Any:
 
 
 def _opaque(p: Parser) -> OpaqueAttr:
-    """A keyword or `#name` and the bracketed groups behind it, kept as text; a trailing type belongs to it."""
+    """Parses a keyword or `#name`, the bracketed groups after it and a trailing type; keeps all of it as text."""
     first = p.i
     p.i += 1
     while p.tokens[p.i] in ("<", "["):
@@ -132,7 +132,7 @@ def _number(p: Parser) -> Any:
         type = p.type()
         if not isinstance(type, ScalarType):
             hint = f"write dense<{token}> : {p.tokens[p.i - 1]}"
-            p.error("a number has a scalar type", p.i - 1, hint=hint, code="syntax.literal")
+            p.error("expected a scalar type after a number", p.i - 1, hint=hint, code="syntax.literal")
         type_name = type.name
     is_float_type = type_name in ("bf16", "tf32") or type_name.startswith("f")
     if "." in token or (is_float_type and "0x" in token):
@@ -143,7 +143,7 @@ def _number(p: Parser) -> Any:
 
 
 def parse_untyped(p: Parser) -> Any:
-    """string | integer | float, without the type that may follow elsewhere; a float is an f64"""
+    """Parses a string, integer or float without the optional type of other contexts; a float is an f64."""
     at = p.i
     token = p.tokens[at]
     if token[:1] == '"':
@@ -161,7 +161,7 @@ def parse_untyped(p: Parser) -> Any:
 def _float_attribute(p: Parser, token: str, type_name: str, at: int) -> FloatAttr:
     value = float_value(token, type_name) if type_name[0] in "bft" else None
     if value is None:
-        p.error(f"'{token}' is no number of type {type_name}", at)
+        p.error(f"'{token}' is not a number of type {type_name}", at)
     return FloatAttr(value, type_name)
 
 
@@ -174,7 +174,7 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
         p.fail("a number", at)
     digits = type_name.lstrip("sui")
     if type_name != "index" and not digits.isdigit():
-        p.error(f"a number is no value of type {type_name}", at)
+        p.error(f"a number is not a value of type {type_name}", at)
     if not fits(value, 64 if type_name == "index" else int(digits)):
         p.error(f"integer constant out of range for attribute: {token} does not fit {type_name}", at)
     if type_name == "i1":
@@ -184,7 +184,7 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
 
 @functools.lru_cache(maxsize=4096)
 def one_integer(value: int, type_name: str) -> IntegerAttr:
-    """One object for one value: the verifier goes by identity to know ops that are alike."""
+    """Returns the unique object for this value: the verifier recognizes identical ops by object identity."""
     return IntegerAttr(value, type_name)
 
 
@@ -205,7 +205,7 @@ def parse_dense(p: Parser) -> Any:
 
 @functools.lru_cache(maxsize=16384)
 def _array_text(text: str) -> DenseArray | str:
-    """The value of `array<...>`, or what is wrong with it."""
+    """Returns the value of `array<...>`, or an error message."""
     m = _ARRAY.match(text)
     if not m:
         return "expected 'array<type: elements>' with an integer or float type"
@@ -222,7 +222,7 @@ def _array_text(text: str) -> DenseArray | str:
         wrong = next((part for part in parts if not fits_integer(part, name)), None)
         values = () if wrong is not None else tuple(as_signed(int(part), name) for part in parts)
     if wrong is not None:
-        return f"'{wrong[:40]}' is no element of type {name}"
+        return f"'{wrong[:40]}' is not an element of type {name}"
     return DenseArray(name, values)
 
 
@@ -234,13 +234,13 @@ def fits_integer(part: str, type_name: str) -> bool:
 
 
 def as_signed(value: int, type_name: str) -> int:
-    """A number of a type without a sign, as the signed one with its bits: 255 of i8 is -1. (Those of `ui8` stay.)"""
+    """Reinterprets a number of a signless type as signed: 255 of i8 becomes -1. Numbers of `ui8` stay as they are."""
     bits = 64 if type_name == "index" else int(type_name.lstrip("sui"))
     return value - (1 << bits) if type_name[0] == "i" and value >> (bits - 1) == 1 else value
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether an integer of so many bits can be this, signed or not."""
+    """Whether a signed or unsigned integer with this number of bits can hold the value."""
     return value.bit_length() <= bits if value >= 0 else (-value - 1).bit_length() < bits
 
 
@@ -389,7 +389,7 @@ def _enum(p: Parser, dialect: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _one_enum(dialect: str, mnemonic: str, value: str) -> EnumAttr:
-    """One object for one value: the verifier goes by identity to know ops that are alike."""
+    """Returns the unique object for this value: the verifier recognizes identical ops by object identity."""
     return EnumAttr(dialect, mnemonic, value)
 
 
@@ -404,7 +404,7 @@ ENUMS = {
     "result_accuracy_mode": (),
     "custom_call_api_version": (),
 }
-"""Values of the enums of StableHLO and CHLO; none are those that the verifier looks at."""
+"""Values of the enums of StableHLO and CHLO; an empty tuple means that the verifier checks the value."""
 
 
 def _check_enum(p: Parser, mnemonic: str, value: str) -> None:
@@ -416,12 +416,12 @@ def _check_enum(p: Parser, mnemonic: str, value: str) -> None:
 
 
 def enum_title(mnemonic: str, dialect: str = "stablehlo") -> str:
-    """The name of an enum as MLIR's messages have it."""
+    """Name of an enum as it appears in MLIR's messages."""
     return f"::mlir::{dialect}::" + "".join(word.capitalize() for word in mnemonic.split("_"))
 
 
 def parse_enum_value(p: Parser, mnemonic: str, dialect: str = "stablehlo") -> EnumAttr:
-    """VALUE of the enum `mnemonic`, as pretty forms have it"""
+    """Parses a bare VALUE of the enum `mnemonic`, as in pretty forms."""
     token = p.tokens[p.i]
     if token not in ENUMS[mnemonic]:
         p.fail(f"{enum_title(mnemonic, dialect)} to be one of: {', '.join(ENUMS[mnemonic])}")

@@ -1,11 +1,11 @@
-"""`dense<...>` literals to arrays.
+"""Decoder of `dense<...>` literals into arrays.
 
     dense   ::= `dense<` (element | list | hex-string)? `>`
     list    ::= `[` ((element | list) (`,` (element | list))*)? `]`
     element ::= integer | float | hex | `true` | `false` | `(` element `,` element `)`
 
-A splat stays one element, broadcast to the shape, however large that is. A hex string is the little-endian buffer,
-or one element of it. Everything is decoded here and now: a wrong literal is an error at its place.
+A splat stays a single element, broadcast to the shape, however large the shape is. A hex string is the little-endian
+buffer, or one element of it. Decoding is eager, so that an invalid literal is reported at its position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_BRACKETS = str.maketrans("", "", "[]() \t\r\n")
 
 
 class LiteralRefusal(ValueError):
-    """The literal is wrong; `offset` says where in its text, and `hint` what to write."""
+    """An invalid literal: `offset` is the position of the error in its text, `hint` says what to write."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = ""):
         super().__init__(message)
@@ -36,9 +36,9 @@ class LiteralRefusal(ValueError):
 
 
 def decode_dense(text: str, type: TensorType) -> Dense:
-    """The value of `text`, which is `dense<...>` as a whole."""
+    """Returns the value of `text`, which consists of one complete `dense<...>`."""
     if isinstance(text, LiteralToken):
-        return of_literal(text.literal, type)
+        return dense_of_literal(text.literal, type)
     return _small(text, type) if len(text) <= 128 else _decode(text, type)
 
 
@@ -47,8 +47,8 @@ def _check_static(type: TensorType) -> None:
         raise LiteralRefusal("elements literal type must have static shape")
 
 
-def of_literal(literal: Literal, type: TensorType) -> Dense:
-    """The value whose bytes are in the literal; what cannot be is an error here and now."""
+def dense_of_literal(literal: Literal, type: TensorType) -> Dense:
+    """Returns the value whose bytes are in the literal. Raises LiteralRefusal immediately if they do not fit."""
     _check_static(type)
     value = Dense(type, decode=lambda: from_bytes(literal.data, type), release=literal.release)
     _ = value.array
@@ -76,7 +76,7 @@ def _decode(text: str, type: TensorType) -> Dense:
 
 
 def splat(element: np.ndarray, type: TensorType) -> np.ndarray:
-    """One element as a (read-only) array of the type's shape."""
+    """Returns one element as a read-only array of the type's shape."""
     try:
         return np.broadcast_to(element.reshape(()), type.extents)
     except ValueError:
@@ -95,13 +95,13 @@ def _from_hex(text: str, type: TensorType) -> np.ndarray:
         data = bytes.fromhex(text[start:end])
     except ValueError:
         data = None
-    if data is None or 2 * len(data) != end - start:  # `fromhex` is content with blanks
+    if data is None or 2 * len(data) != end - start:  # `fromhex` accepts blanks
         raise LiteralRefusal("expected string containing pairs of hex digits starting with '0x'", 6)
     return from_bytes(data, type)
 
 
 def from_bytes(data: bytes | memoryview | np.ndarray, type: TensorType) -> np.ndarray:
-    """The array in a raw buffer: all elements, or one for a splat; i1 has a byte or a bit an element."""
+    """Returns the array in a raw buffer of all elements, or of one for a splat. i1 has a byte or a bit per element."""
     dtype = type.storage
     size = type.size
     if dtype.name == "i1":
@@ -114,7 +114,7 @@ def from_bytes(data: bytes | memoryview | np.ndarray, type: TensorType) -> np.nd
 
 
 def _raw(data: bytes | memoryview | np.ndarray, dtype: DType) -> np.ndarray:
-    """Elements of a little-endian buffer; the small integers have a byte each, of which the low bits count."""
+    """Returns the elements of a little-endian buffer. Sub-byte types use the low bits of one byte per element."""
     if dtype.bits >= 8:
         return np.frombuffer(data, dtype.numpy.newbyteorder("<") if dtype.kind in "iux" else dtype.numpy)
     low = np.frombuffer(data, np.uint8) & ((1 << dtype.bits) - 1)
@@ -127,7 +127,7 @@ def _raw(data: bytes | memoryview | np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _bits(data: bytes | memoryview | np.ndarray, type: TensorType) -> np.ndarray:
-    """A buffer of i1: one byte an element, or packed, lowest bit first; a single byte is a splat."""
+    """Decodes a buffer of i1: one byte per element, or packed, lowest bit first. A single byte is a splat."""
     size = type.size
     values = np.frombuffer(data, np.uint8)
     if len(data) == size:
@@ -144,7 +144,7 @@ def _wrong_size(expected: int, found: int) -> str:
 
 
 def _from_list(plain: str, type: TensorType, at: int) -> np.ndarray:
-    """list ::= brackets as the shape has them; the elements are converted all at once."""
+    """Parses a list whose brackets follow the shape. All elements are converted together."""
     _check_nesting(plain, type, at)
     if type.size == 0:
         if plain.translate(_NO_BRACKETS).strip(","):
@@ -161,7 +161,7 @@ def _from_list(plain: str, type: TensorType, at: int) -> np.ndarray:
 
 
 def _check_nesting(plain: str, type: TensorType, at: int) -> None:
-    """Whether brackets and commas are those of the shape."""
+    """Checks that brackets and commas match the shape. Raises LiteralRefusal if not."""
     shape = type.extents
     found = plain.translate(_SKELETON)
     pairs = type.storage.is_complex
@@ -179,7 +179,7 @@ def _check_nesting(plain: str, type: TensorType, at: int) -> None:
 
 
 def _skeleton(shape: tuple[int, ...], pairs: bool) -> str:
-    """The brackets and commas of a literal of this shape. Its length is that of the text it is compared with."""
+    """Returns the brackets and commas of a literal of this shape. Its length is that of the text to compare with."""
     inner = "," if pairs else ""
     for extent in reversed(shape):
         inner = "[" + ",".join([inner] * extent) + "]"
@@ -187,7 +187,7 @@ def _skeleton(shape: tuple[int, ...], pairs: bool) -> str:
 
 
 def _elements(parts: list[str], dtype: DType, at: int, whole: str = "") -> np.ndarray:
-    """Elements as a one-dimensional array."""
+    """Returns the elements as a one-dimensional array."""
     try:
         if dtype.is_complex:
             return _complexes(parts, dtype)
@@ -196,7 +196,7 @@ def _elements(parts: list[str], dtype: DType, at: int, whole: str = "") -> np.nd
         return _integers(parts, dtype)
     except _ElementRefusal as refusal:
         where = whole.find(refusal.part) if whole and refusal.part else 0
-        from shlo_jit.text.meant_literals import element_hint
+        from shlo_jit.text.literal_hints import element_hint
 
         raise LiteralRefusal(str(refusal), at + max(0, where), element_hint(refusal.part, dtype)) from None
 
@@ -227,7 +227,7 @@ def _integers(parts: list[str], dtype: DType) -> np.ndarray:
 
 
 def _plain_integers(parts: list[str]) -> np.ndarray | None:
-    """Many decimal integers at once; None when there is anything else among them or they need more than 64 bits."""
+    """Converts many decimal integers together. None if anything else is among them or 64 bits are not enough."""
     if "".join(parts).strip("0123456789-"):
         return None
     try:
@@ -238,7 +238,7 @@ def _plain_integers(parts: list[str]) -> np.ndarray | None:
 
 
 def _integer(part: str, dtype: DType) -> int:
-    """An integer element. A hexadecimal or unsigned one may use the sign bit of a signed type."""
+    """Parses an integer element. A hexadecimal or unsigned one may use the sign bit of a signed type."""
     if not _INTEGER.match(part) or len(part) > 40:
         raise _ElementRefusal(f"expected integer elements of type {dtype}, but parsed '{_short(part)}'", part)
     hexadecimal = "0x" in part
@@ -259,7 +259,7 @@ def _short(part: str) -> str:
 
 
 def _floats(parts: list[str], dtype: DType) -> np.ndarray:
-    """Floats: decimal ones are read as f64 and rounded once, hexadecimal ones are bit patterns."""
+    """Parses floats: decimal ones are read as f64 and rounded once, hexadecimal ones are bit patterns."""
     many = _plain_floats(parts) if len(parts) > 64 else None
     if many is not None:
         return round_to(many, dtype)
@@ -289,7 +289,7 @@ def _floats(parts: list[str], dtype: DType) -> np.ndarray:
 
 
 def _plain_floats(parts: list[str]) -> np.ndarray | None:
-    """Many decimal floats at once; None when there is anything else among them."""
+    """Converts many decimal floats together. None if anything else is among them."""
     joined = ",".join(parts)
     if joined.strip("0123456789+-.eE,") or joined.count(".") != len(parts) or ",." in joined or joined[0] == ".":
         return None
@@ -313,7 +313,7 @@ def _complexes(parts: list[str], dtype: DType) -> np.ndarray:
 
 
 def float_value(text: str, type_name: str) -> float | None:
-    """The value of a float attribute of a builtin type; None when the text is no float of that type."""
+    """Returns the value of a float attribute of a builtin type. None if the text is not a float of that type."""
     dtype = DTYPES.get(type_name)
     if dtype is None or not dtype.is_float:
         return float(text) if "x" not in text and len(text) <= 400 else None

@@ -1,8 +1,8 @@
-"""Syntax errors in more words: which tokens the grammar of record would take at the place of the error.
+"""Extended syntax errors: the tokens that the reference grammar accepts at the position of the error.
 
-The parser by hand has refused the text and says what it wanted. `stablehlo.lark`, fed with the text up to there, knows
-everything that could have stood there. Lark is imported here, when it is needed, and nowhere else; the work is bounded:
-of a long text only the part from the last top-level function on is looked at, and of that at most `MAX_TEXT`.
+The hand-written parser has rejected the text and says what it expected. `stablehlo.lark`, fed with the text up to that
+position, lists all acceptable tokens. Only this module imports Lark, and only when it is needed. The work is bounded:
+a long text is parsed only from its last top-level function on, and at most `MAX_TEXT` characters of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 50_000
 MAX_TOKENS = 12
-"""More kinds of tokens than this explain nothing."""
+"""Maximum number of token kinds to list; a longer list is not helpful."""
 
 READABLE = {
     "SSA": "a value",
@@ -59,7 +59,7 @@ _FUNCTION = re.compile(r"^[ \t]*func\.func\b", re.MULTILINE)
 
 @functools.cache
 def grammar() -> lark.Lark:
-    """The LALR parser of `stablehlo.lark`."""
+    """Builds the LALR parser of `stablehlo.lark`."""
     import lark
 
     text = importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8")
@@ -67,7 +67,7 @@ def grammar() -> lark.Lark:
 
 
 def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
-    """A keyword is a whole word: `dim` is not the beginning of `dims`."""
+    """Makes a keyword match whole words only: `dim` must not match the beginning of `dims`."""
     import lark
 
     value = terminal.pattern.value
@@ -77,17 +77,17 @@ def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
 
 
 def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
-    """The report on a refusal."""
-    from shlo_jit.text.slips import slip_of
+    """Returns the diagnostic for a refusal."""
+    from shlo_jit.text.syntax_hints import hint_of
 
-    code, hint = slip_of(source.text, refusal)
+    code, hint = hint_of(source.text, refusal)
     message = refusal.message if hint else explained(source, refusal)
     place, found, expected = Span(source, refusal.start, refusal.end), refusal.token, refusal.expected
     return diagnose(message, place, label="syntax", hint=hint, found=found, expected=expected, code=code)
 
 
 def explained(source: Source, refusal: SyntaxRefusal) -> str:
-    """The message of `refusal`, and what the grammar knows on top of it."""
+    """Returns the message of `refusal`, extended by the tokens that the grammar accepts."""
     try:
         names = _acceptable(source.text, refusal.found)
     except ImportError:
@@ -102,7 +102,7 @@ def explained(source: Source, refusal: SyntaxRefusal) -> str:
 
 
 def _acceptable(text: str, end: int) -> set[str]:
-    """Names of the terminals that may follow `text[:end]`; none when that cannot be said cheaply."""
+    """Returns the names of the terminals that may follow `text[:end]`; empty if they are too expensive to find."""
     import lark
 
     start = 0
@@ -120,7 +120,7 @@ def _acceptable(text: str, end: int) -> set[str]:
 
 
 def _readable(name: str) -> str:
-    """A terminal's name in words."""
+    """Returns a readable name of a terminal."""
     if name in READABLE:
         return READABLE[name]
     definition = _definitions().get(name, "").removesuffix(_WORD_END).replace("\\", "")
@@ -134,5 +134,5 @@ def _readable(name: str) -> str:
 
 @functools.cache
 def _definitions() -> dict[str, str]:
-    """Terminal names to their text or regular expression."""
+    """Returns the text or regular expression of each terminal, by name."""
     return {terminal.name: terminal.pattern.value for terminal in grammar().terminals}

@@ -1,16 +1,16 @@
-"""Dialects of MLIR that are not compiled: what they are, and how their programs become StableHLO."""
+"""MLIR dialects that are not compiled: what they are, and how to convert their programs to StableHLO."""
 
 from __future__ import annotations
 
-_AGAIN = "export the model as StableHLO where it came from, before it was lowered"
+_AGAIN = "export the model as StableHLO from its framework, before it is lowered"
 DIALECTS = {
     "vhlo": "VHLO, the form of portable artifacts: convert it with `stablehlo-opt --vhlo-to-version=target=current "
     "--vhlo-legalize-to-stablehlo FILE`, or give the artifact itself (.mlirbc)",
     "mhlo": "MHLO: convert it with `mlir-hlo-opt --hlo-legalize-to-stablehlo FILE`",
-    "lmhlo": f"LMHLO, which XLA makes of a program: {_AGAIN}",
+    "lmhlo": f"LMHLO, which XLA lowers programs to: {_AGAIN}",
     "tosa": f"TOSA: {_AGAIN} (in JAX .lower(...).as_text(), in PyTorch torchax)",
     "torch": "the Torch dialect: convert it with `torch-mlir-opt --torch-backend-to-stablehlo-backend-pipeline FILE`",
-    "tf": "TensorFlow's dialect: let the function write its StableHLO, as docs/tensorflow.md shows",
+    "tf": "TensorFlow's dialect: export the function as StableHLO, as docs/tensorflow.md shows",
     "tfl": f"TensorFlow Lite's dialect: {_AGAIN}",
     "onnx": "the ONNX dialect: convert it with `onnx-mlir-opt --convert-onnx-to-stablehlo FILE`",
     **dict.fromkeys(
@@ -20,14 +20,14 @@ DIALECTS = {
     ),
     **dict.fromkeys(
         ("math", "arith", "tensor", "shape", "complex", "index"),
-        "a dialect of single numbers and of MLIR's own tensors",
+        "a dialect of scalars and of MLIR's own tensors",
     ),
 }  # fmt: skip
-"""Dialect -> what its programs are, and what to do."""
+"""Dialect -> description of its programs and what to do."""
 
 
 def dialect_hint(name: str) -> str:
-    """What to do about an op of another dialect; empty for a name of a dialect that is not known here."""
+    """Returns what to do about an op of another dialect; empty if the dialect is unknown."""
     from shlo_jit.ops.other_names import hint_for
 
     dialect, dot, _ = name.partition(".")

@@ -1,11 +1,11 @@
-"""Text to tokens: one regular expression, run once over the whole text.
+"""Lexer: one regular expression, run once over the whole text.
 
-Three things that MLIR's lexer would split are one token here, because they are most of a real program and repeat so
-often that a dict lookup replaces parsing them: types `tensor<...>`, integer lists `[0, 1]` and `array<...>`. Literals
-`dense<...>` and flat locations `loc(...)` are one token too. Comments are blanked beforehand, so that offsets hold.
+Types `tensor<...>`, integer lists `[0, 1]` and `array<...>` are single tokens here, although MLIR's lexer splits them.
+They make up most of a real program and repeat so often that a dict lookup replaces parsing them. Literals `dense<...>`
+and flat locations `loc(...)` are single tokens, too. Comments are blanked beforehand, which keeps all offsets valid.
 
-Every token carries the white space after it until `tokenize` has summed up the lengths: `findall` and `accumulate`
-run at C speed, where asking a match object for every start would double the time.
+Every token includes the white space after it until `tokenize` has summed up the lengths: `findall` and `accumulate`
+run at C speed, whereas asking a match object for every start would double the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GOOD = rf"""
     | @{STRING}
     | [][(){{}}<>=,:?*+\-/|;]
 """
-# What is no token of ours swallows the rest of the text; the parser stops there.
+# An unknown token swallows the rest of the text; the parser stops there.
 _TOKEN = re.compile(rf"(?:{_GOOD}|(?s:.+))[ \t\r\n]*", re.VERBOSE)
 _VALID = re.compile(_GOOD, re.VERBOSE)
 _COMMENT = re.compile(rf"{STRING}|//[^\n]*")
@@ -50,21 +50,21 @@ _LEADING = re.compile(r"[ \t\r\n]*")
 OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 CLOSERS = frozenset(OPENERS.values())
 INVALID = "\0"
-"""Put before the token that swallowed the rest of a text, so that it is taken for nothing else."""
+"""Prefix of a token that swallowed the rest of a text, so that it cannot be mistaken for a valid one."""
 LONGEST_MESSAGE = 600
 DEPTH_LIMIT = 100
-"""Attributes and types may nest this deep; regions `deep.NESTING_LIMIT`."""
+"""Maximum nesting of attributes and types; for regions it is `deep.NESTING_LIMIT`."""
 
 
 def tokenize(text: str, cuts: Sequence[Cut] = ()) -> tuple[list[str], list[int]]:
-    """Tokens of `text` and the offset of each; empty tokens at its end close the list (so that one may look ahead).
-    `cuts`: the literals that were cut out of it."""
+    """Returns the tokens of `text` and the offset of each. Empty tokens at the end of the list permit lookahead.
+    `cuts` are the literals that were cut out of the text."""
     text = without_comments(text)
     tokens: list[str] = []
     starts: list[int] = []
     done = 0
     for cut in cuts:
-        if text.startswith(OPENER.decode(), cut.at):  # and is in no comment
+        if text.startswith(OPENER.decode(), cut.at):  # not inside a comment
             _tokenize_part(text, done, cut.at, tokens, starts)
             tokens.append(token_of(text, cut))
             starts.append(cut.at)
@@ -76,14 +76,14 @@ def tokenize(text: str, cuts: Sequence[Cut] = ()) -> tuple[list[str], list[int]]
 
 
 def without_comments(text: str) -> str:
-    """The text with blanks in place of comments, so that offsets stay."""
-    if "/" in text and "//" in text:  # the first question is the cheap one
+    """Replaces comments by blanks, which keeps offsets valid."""
+    if "/" in text and "//" in text:  # the first test is the cheap one
         return _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else " " * len(m[0]), text)
     return text
 
 
 def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: list[int]) -> None:
-    """Append the tokens of `text[start:end]`."""
+    """Appends the tokens of `text[start:end]`."""
     leading = _LEADING.match(text, start, end)
     assert leading is not None
     padded = _TOKEN.findall(text, leading.end(), end)
@@ -94,7 +94,7 @@ def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: l
 
 
 class SyntaxRefusal(Exception):
-    """A syntax error on its way from the place it was found to `parse_module`, which explains and reports it."""
+    """A syntax error, propagated from where it is detected to `parse_module`, which explains and reports it."""
 
     def __init__(self, expected: str, token: str, start: int, end: int, found: int, hint: str = ""):
         self.message = f"expected {_cut(expected)}, found {token}"
@@ -104,16 +104,16 @@ class SyntaxRefusal(Exception):
         self.start = start
         self.end = end
         self.found = found
-        """Offset of the token that was not expected: `start`, or further down."""
+        """Offset of the unexpected token: `start`, or later in the text."""
         self.hint = hint
-        """What to write, where the parser knows it; else `slips.py` may."""
+        """Correction to suggest, if the parser knows one; otherwise `syntax_hints.py` may find one."""
         self.code = "syntax"
         self.context: list[Diagnostic] = []
-        """What was being read."""
+        """Diagnostics about the enclosing constructs that were being parsed."""
 
 
 class Cursor:
-    """A place in the tokens of a source. `i` is the index of the next token."""
+    """A position in the tokens of a source. `i` is the index of the next token."""
 
     __slots__ = ("depth", "i", "source", "starts", "tokens")
 
@@ -127,7 +127,7 @@ class Cursor:
         return self.tokens[self.i]
 
     def next(self) -> str:
-        """The next token, whatever it is; the cursor moves behind it."""
+        """Consumes and returns the next token, whatever it is."""
         token = self.tokens[self.i]
         if not token:
             self.fail("a token")
@@ -135,36 +135,36 @@ class Cursor:
         return token
 
     def accept(self, token: str) -> bool:
-        """Move over `token` if it is next."""
+        """Consumes `token` if it is next. Returns whether it was."""
         if self.tokens[self.i] == token:
             self.i += 1
             return True
         return False
 
     def expect(self, token: str) -> None:
-        """Move over `token`, which has to be next."""
+        """Consumes `token`, which must be next."""
         if self.tokens[self.i] != token:
             self.fail(f"'{token}'")
         self.i += 1
 
     def deeper(self) -> None:
-        """Enter a nested construct; the caller takes `depth` back when it leaves."""
+        """Enters a nested construct; the caller decrements `depth` when it leaves."""
         self.depth += 1
         if self.depth > DEPTH_LIMIT:
             self.error(f"nested too deeply (more than {DEPTH_LIMIT} levels)")
 
     def end(self) -> int:
-        """Offset just behind the token before the cursor."""
+        """Returns the offset just after the token before the cursor."""
         last = max(0, self.i - 1)
         return self.starts[last] + len(self.tokens[last])
 
     def span(self, first: int, last: int | None = None) -> Span:
-        """The characters of the tokens `first` to `last`, or of one token."""
+        """Returns the span of the tokens `first` to `last`, or of one token."""
         last = first if last is None else last
         return Span(self.source, self.starts[first], self.starts[last] + min(len(self.tokens[last]), 80))
 
     def fail(self, expected: str, at: int | None = None, hint: str = "", code: str = "syntax") -> NoReturn:
-        """Refuse the token at the cursor (or at index `at`): something else was expected there."""
+        """Rejects the token at the cursor (or at index `at`), where something else was expected."""
         raise self._refusal(expected, at, hint, code)
 
     def _refusal(self, expected: str, at: int | None, hint: str, code: str) -> SyntaxRefusal:
@@ -173,9 +173,9 @@ class Cursor:
         start = self.starts[at] if token else len(self.source.text.rstrip())
         end = start + max(1, min(len(token), 80))
         before = self.starts[at - 1] + len(self.tokens[at - 1]) if at else 0
-        is_word = bool(token) and expected.endswith("an operation")  # which is what is wrong
+        is_word = bool(token) and expected.endswith("an operation")  # then the word itself is wrong
         if at and not is_word and "\n" in self.source.text[before:start]:
-            # what is missing is missing up there
+            # the missing token belongs at the end of the previous line
             refusal = SyntaxRefusal(expected, _show(token), before, before + 1, start, hint)
         else:
             refusal = SyntaxRefusal(expected, _show(token), start, end, start, hint)
@@ -185,15 +185,15 @@ class Cursor:
     def error(
         self, message: str, at: int | None = None, offset: int | None = None, *, hint: str = "", code: str = "syntax"
     ) -> NoReturn:
-        """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset. The
-        hint says what to write."""
+        """Reports an error that the grammar permits but other rules do not: at the cursor, at token `at` or at a text
+        offset. The hint says what to write."""
         at = self.i if at is None else at
         span = self.span(at) if offset is None else Span(self.source, offset, offset + 1)
         raise ParseError(diagnose(_cut(message), span, label="syntax", hint=hint, code=code))
 
     @contextlib.contextmanager
     def reading(self, failure: str) -> Iterator[None]:
-        """Add `failure`, at the place reached, to what an error inside says."""
+        """Adds `failure`, at the position reached, to the diagnostics of an error raised inside."""
         try:
             yield
         except SyntaxRefusal as refusal:
@@ -220,7 +220,7 @@ class Cursor:
         return value
 
     def skip_brackets(self) -> None:
-        """Move over a bracketed group, the opening bracket being next. Unbalanced brackets are an error."""
+        """Skips a bracketed group whose opening bracket is next. Unbalanced brackets are an error."""
         first = self.i
         stack: list[str] = []
         tokens = self.tokens
@@ -241,7 +241,7 @@ class Cursor:
                 return
 
     def text_since(self, first: int) -> str:
-        """The source text of the tokens from `first` up to the cursor, white space runs as one blank."""
+        """Returns the source text of the tokens from `first` up to the cursor, each run of white space as one blank."""
         text = self.source.between(self.starts[first], self.end())
         if "\n" in text or "  " in text or "//" in text:
             text = _COMMENT_OR_SPACE.sub(lambda m: m[0] if m[0][0] == '"' else " ", text)
@@ -252,12 +252,12 @@ _COMMENT_OR_SPACE = re.compile(rf"{STRING}|(?:\s|//[^\n]*)+")
 
 
 def _cut(message: str) -> str:
-    """A message that quotes long names or types is cut."""
+    """Truncates a message that quotes long names or types."""
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 3] + "..."
 
 
 def unescape(token: str) -> str:
-    """The characters of a string token. `\\HH` is a byte; bytes that are no UTF-8 stay as surrogates."""
+    """Returns the characters of a string token. `\\HH` is a byte; bytes that are not UTF-8 stay as surrogates."""
     body = token[1:-1]
     if "\\" not in body:
         return body
@@ -275,12 +275,12 @@ def unescape(token: str) -> str:
 
 
 def is_invalid(token: str) -> bool:
-    """Whether the token is the rest of a text the lexer could not go on with."""
+    """Whether the token is the rest of a text that the lexer could not tokenize."""
     return token[:1] == INVALID
 
 
 def _show(token: str) -> str:
-    """A token in a message: short, in backquotes; the end of the text has no token."""
+    """Returns a token for a message: shortened and quoted. The empty token is the end of the text."""
     if not token:
         return "the end of the text"
     if is_invalid(token):

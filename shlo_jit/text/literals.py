@@ -1,9 +1,9 @@
-"""Long literals, cut out of a text before anything else looks at it: what is left of a model is small.
+"""Long literals, cut out of a text before it is parsed, so that the remaining text of a model is small.
 
-    dense<"0x3F80...3F80">     ->     dense<"0x3F80">   with the first KEPT digits, and a Literal at that place
+    dense<"0x3F80...3F80">     ->     dense<"0x3F80">   with the first KEPT digits, and a Literal at that position
 
-A literal's digits are read in pieces and decoded to where its elements stay; the whole text is in memory only where
-somebody gave it so. Its bytes are known by their digest from then on.
+The digits of a literal are read in chunks and decoded directly into the final buffer. The whole text is in memory only
+if the caller provided it that way. From then on, a literal is identified by the digest of its bytes.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 OPENER = b'dense<"0x'
 CLOSER = b'">'
 KEPT = 100
-"""Digits that stay, of which messages show the first."""
+"""Digits that stay in the text; messages show the first of them."""
 WINDOW = 1 << 18
 """Characters that are searched at a time."""
-PIECE = 1 << 19
+CHUNK = 1 << 19
 """Digits that are decoded at a time, while they are in a core's cache."""
 
 
 Decode = Callable[[bytes, np.ndarray], bool]
-"""As `decode_digits`."""
+"""A function with the interface of `decode_digits`."""
 Fast = Callable[[], Decode]
-"""What makes a faster one, in the thread that asks for it."""
+"""Factory of a faster decoder, called in the thread that uses it."""
 
 
 class Characters(NamedTuple):
-    """A text that may be longer than what is in memory of it."""
+    """A text of which only a part may be in memory."""
 
     size: int
-    """In bytes."""
+    """Size in bytes."""
     read: Callable[[int, int], bytes]
-    """The bytes from a place to another, fewer where there are none any more."""
+    """Returns the bytes between two offsets; fewer at the end of the text."""
     again: Callable[[int, int], np.ndarray] | None = None
-    """Bytes of the literal whose digits are there, read anew later. Raises OSError."""
+    """Reads the literal whose digits are between two offsets again and returns its bytes. Raises OSError."""
 
 
 class Literal:
-    """The bytes of a literal. Those that can be read anew may be given up while nobody needs them, or be read later."""
+    """The bytes of a literal. If they can be read again, they may be released while unused, or be read lazily."""
 
     __slots__ = ("__weakref__", "_again", "_data", "digest", "nbytes")
 
@@ -65,7 +65,7 @@ class Literal:
         self._data = data
         self._again = again
         self.digest = digest
-        """SHA-256, in hexadecimal."""
+        """SHA-256 of the bytes, in hexadecimal."""
         self.nbytes = nbytes
 
     @property
@@ -74,7 +74,7 @@ class Literal:
 
     @property
     def data(self) -> np.ndarray:
-        """u8[nbytes], aligned, read-only. Raises OSError where it was given up and its file has changed."""
+        """u8[nbytes], aligned, read-only. Raises OSError if it was released and its file has changed."""
         if self._data is None:
             assert self._again is not None
             found = self._again()
@@ -84,37 +84,37 @@ class Literal:
         return self._data
 
     def release(self) -> None:
-        """Give the bytes up, if they can be read anew."""
+        """Releases the bytes if they can be read again."""
         if self._again is not None:
             self._data = None
 
     def digits(self, kept: str) -> str:
-        """The digits in the text, in the case of those that were kept."""
+        """Returns the digits of the original text, in the letter case of the `kept` ones."""
         found = self.data.tobytes().hex()
         return found if kept.upper() != kept else found.upper()
 
 
 class Cut(NamedTuple):
-    """`literal` begins at this character of the text that is left."""
+    """A literal that was cut out of a text; in the remaining text it begins at character `at`."""
 
     at: int
     literal: Literal
     start: int = 0
-    """Where its digits begin in the whole text, in bytes."""
+    """Byte offset of its digits in the whole text."""
 
     @property
     def first(self) -> int:
-        """Where its digits begin."""
+        """Offset of its digits in the remaining text."""
         return self.at + len(OPENER)
 
     @property
     def end(self) -> int:
-        """Behind what is left of it."""
+        """Offset after its remaining part."""
         return self.first + KEPT + len(CLOSER)
 
     @property
     def removed(self) -> int:
-        """Digits that are not in the text."""
+        """Number of digits that were removed from the text."""
         return 2 * self.literal.nbytes - KEPT
 
 
@@ -132,7 +132,7 @@ def token_of(text: str, cut: Cut) -> LiteralToken:
 
 
 class CutSource(Source):
-    """What is left of a text; lines and columns are those of all of it."""
+    """Source of the remaining text; lines and columns are those of the whole text."""
 
     def __init__(self, text: str, name: str, cuts: Sequence[Cut]):
         super().__init__(text, name)
@@ -156,7 +156,7 @@ class CutSource(Source):
 
 
 def restored(text: str, cuts: Iterable[Cut], digits: Callable[[Cut], str], start: int, end: int) -> str:
-    """A part of a text, with digits for those literals that are in it as a whole."""
+    """Returns a part of a text, with the digits of the literals that lie completely inside it."""
     parts = []
     for cut in cuts:
         if start <= cut.at and cut.end <= end:
@@ -166,13 +166,13 @@ def restored(text: str, cuts: Iterable[Cut], digits: Callable[[Cut], str], start
 
 
 def identity(text: str, cuts: Sequence[Cut]) -> str:
-    """What a text is known by: digests in the place of what was cut out."""
+    """Returns the identity of a text: the text with digests in place of the literals that were cut out."""
     return restored(text, cuts, lambda c: f"sha256:{c.literal.digest}", 0, len(text))
 
 
 # ---------------------------------------------------------------------- cutting
 def cut_string(text: str, threads: int = 1, fast: Fast | None = None) -> tuple[str, tuple[Cut, ...]]:
-    """What is left of a text, and its long literals; as `cut_bytes`."""
+    """Returns the remaining text and its long literals, as `cut_bytes` does."""
     if len(text) < tuning.LONG_LITERAL_DIGITS or OPENER.decode() not in text:
         return text, ()
     if text.isascii():
@@ -183,12 +183,12 @@ def cut_string(text: str, threads: int = 1, fast: Fast | None = None) -> tuple[s
 
 
 def characters(data: bytes | memoryview) -> Characters:
-    """Of a text that is in memory."""
+    """Returns the `Characters` of a text in memory."""
     return Characters(len(data), lambda start, end: bytes(data[start:end]))
 
 
 def file_characters(descriptor: int, size: int, name: str, fast: Fast | None = None) -> Characters:
-    """Of an open file. Literals of a large one are read anew by what `fast` makes."""
+    """Returns the `Characters` of an open file. Literals of a large file are read again with a decoder from `fast`."""
     path = os.path.abspath(name)
 
     def again(start: int, end: int) -> np.ndarray:
@@ -201,9 +201,11 @@ def file_characters(descriptor: int, size: int, name: str, fast: Fast | None = N
 
 
 def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> tuple[bytes, tuple[Cut, ...]]:
-    """What is left of a text, and its long literals, those of a large text decoded in so many threads by what `fast`
-    makes. What has anything but pairs of digits in it is no literal, and stays. Places count characters, of text in
-    UTF-8."""
+    """Returns the remaining text and its long literals.
+
+    The literals of a large text are decoded in `threads` threads with decoders from `fast`. A literal that contains
+    anything but pairs of digits stays in the text. Positions count characters of UTF-8 text, not bytes.
+    """
     large = given.size >= tuning.THREADED_TEXT_BYTES
     make = functools.cache(fast if large and fast is not None else lambda: decode_digits)
     with thread_pool(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
@@ -225,17 +227,17 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
 
 
 def read_all(literals: Iterable[Literal], threads: int) -> None:
-    """Read those literals that have not been read yet, in so many threads. Raises OSError as `Literal.data`."""
+    """Reads the literals that have not been read yet, in `threads` threads. Raises OSError like `Literal.data`."""
     waiting = [literal for literal in literals if not literal.is_read]
     if sum(literal.nbytes for literal in waiting) < tuning.THREADED_TEXT_BYTES or threads < 2:
-        return  # they are read when they are asked for
+        return  # they are read on first use
     with thread_pool(threads, "shlo_jit literals") as executor:
         for _ in executor.map(lambda literal: literal.data, waiting):
             pass
 
 
 def _count(part: bytes) -> int:
-    """Characters of UTF-8: bytes that do not go on with one."""
+    """Counts the characters of UTF-8 text: bytes that are not continuation bytes."""
     return len(part) if part.isascii() else sum(byte & 0xC0 != 0x80 for byte in part)
 
 
@@ -258,7 +260,7 @@ def _started(
 
 
 class _Window:
-    """A part of a text in memory, that follows the search."""
+    """A sliding window: the part of a text that is in memory and moves with the search."""
 
     def __init__(self, given: Characters) -> None:
         self.given = given
@@ -266,7 +268,7 @@ class _Window:
         self.data = b""
 
     def find(self, word: bytes, at: int) -> int:
-        """Where a word comes first from a place on; -1 where it does not."""
+        """Returns the first offset of a word from `at` on; -1 if there is none."""
         while True:
             if not self.start <= at <= self.start + len(self.data) - len(word):
                 self.start, self.data = at, self.given.read(at, min(at + WINDOW, self.given.size))
@@ -279,7 +281,7 @@ class _Window:
 
 
 def _spans(window: _Window) -> Iterator[tuple[int, int]]:
-    """Where the digits of long literals may begin and end."""
+    """Yields the start and end of the digits of each possible long literal."""
     at = 0
     while (start := window.find(OPENER, at)) >= 0:
         first = start + len(OPENER)
@@ -291,15 +293,15 @@ def _spans(window: _Window) -> Iterator[tuple[int, int]]:
 
 
 def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: Decode) -> tuple[np.ndarray, str] | None:
-    """The bytes whose digits are there, and their digest; None where anything else is among them, or the file has
-    become shorter."""
+    """Returns the decoded bytes and their digest. None if there is anything but digits, or if the file has become
+    shorter."""
     nbytes, odd = divmod(end - start, 2)
     if odd:
         return None
     data = aligned.empty(nbytes)
     found = hashlib.sha256()
-    for at in range(0, nbytes, PIECE // 2):
-        place = data[at : at + PIECE // 2]
+    for at in range(0, nbytes, CHUNK // 2):
+        place = data[at : at + CHUNK // 2]
         if not decode(read(start + 2 * at, start + 2 * (at + len(place))), place):
             return None
         found.update(place.data)
@@ -309,7 +311,7 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: De
 
 
 def decode_digits(digits: bytes, to: np.ndarray) -> bool:
-    """Pairs of digits to bytes that fill `to`; False where they are none, or not as many."""
+    """Decodes pairs of digits into `to`. Returns False if they are not digits, or do not fill `to` exactly."""
     try:
         found = binascii.unhexlify(digits)
     except binascii.Error:

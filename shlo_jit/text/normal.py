@@ -1,10 +1,10 @@
-"""What of a text says what it means: without comments, locations and the white space around lines.
+"""Normal form of a text for comparison: without comments, locations and the white space around lines.
 
     normal(text) == normal(other)   only if both mean the same
 
-Only what is certain is taken away, without parsing: a location that stands where one may stand, at the end of an op or
-of an argument, and the alias of a location where nothing else uses it. What stays merely keeps two texts apart. The
-location `loc("x")` of an argument stays: it is its name (`text/port_names.py`).
+The text is not parsed, so only what is certainly irrelevant is removed: a location at the end of an op or argument,
+and the alias of a location that nothing else uses. Anything irrelevant that remains merely makes two texts compare as
+different. The location `loc("x")` of an argument stays because it is the argument's name (`text/port_names.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from shlo_jit.text.strings import STRING
 _FLAT = rf'[^()"\n]*(?:{STRING}[^()"\n]*)*'
 _DEEP = rf'[^()"\n]*(?:(?:{STRING}|\({_FLAT}\))[^()"\n]*)*'
 _LOCATION = rf'loc\([^()"\n]*(?:(?:{STRING}|\({_DEEP}\))[^()"\n]*)*\)'
-"""With brackets in brackets in brackets, on one line."""
+"""Regular expression of a location on one line, with brackets nested up to three levels."""
 _COMMENTS = re.compile(rf"{STRING}|[ \t]*//[^\n]*")
 _LOCATIONS = re.compile(
     rf"""{STRING}
-    | (?<=[\w>)}}\]"])[ ]{_LOCATION}(?=\n[%}}"A-Za-z_\#^]|\n?\Z)      # behind an op, at the end of its line
-    | (?<=[\w>}}])[ ](?!loc\({STRING}\)){_LOCATION}(?=[,)])           # behind an argument, unless it is a name
+    | (?<=[\w>)}}\]"])[ ]{_LOCATION}(?=\n[%}}"A-Za-z_\#^]|\n?\Z)      # after an op, at the end of its line
+    | (?<=[\w>}}])[ ](?!loc\({STRING}\)){_LOCATION}(?=[,)])           # after an argument, unless it is a name
     """,
     re.VERBOSE,
 )
@@ -30,7 +30,7 @@ _LINES = re.compile(r"\n[ \t\r\n]*")
 
 
 def normal(text: str) -> str:
-    """The text without what does not matter."""
+    """Returns the text without comments, locations and surrounding white space."""
     if "//" in text:
         text = _COMMENTS.sub(_strings_only, text)
     text = _LINES.sub("\n", text).strip(" \t\r\n")

@@ -1,6 +1,6 @@
-"""Text to `Module`: recursive descent over the tokens, one method a production.
+"""Parser of text into a `Module`: recursive descent over the tokens, one method per production.
 
-    text        ::= (alias | resources | op)*                    ops outside a module are put into one
+    text        ::= (alias | resources | op)*                    ops outside a module are wrapped in one
     alias       ::= `#name` `=` attribute | `!name` `=` type
     op          ::= (results `=`)? (generic | pretty) location?
     results     ::= `%name` (`:` count)? (`,` ...)*
@@ -23,7 +23,7 @@ from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, d
 from shlo_jit.ir.attributes import Dense, OpaqueAttr, parts_of_attribute
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region
-from shlo_jit.ir.types import MOST_PARTS, FunctionType, TensorType, Type, parts_of
+from shlo_jit.ir.types import MAX_PARTS, FunctionType, TensorType, Type, parts_of
 from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import pretty_func
 from shlo_jit.text import types as type_syntax
@@ -40,8 +40,10 @@ Handler = Callable[["Parser", str], Op]
 @deeply
 @paused_collector()
 def parse_module(text: str | bytes, name: str = "<text>", cuts: Sequence[Cut] | None = None) -> Module:
-    """The program in `text`; raises `ParseError` with file, line, column and what was expected. `cuts`: the literals
-    that were cut out of it already."""
+    """Returns the program in `text`. `cuts` are the literals that were already cut out of it.
+
+    Raises ParseError with file, line, column and what was expected.
+    """
     if cuts is None:
         text, cuts = cut_string(check_text(text, name) if isinstance(text, str) else decode_text(text, name))
     source = CutSource(str(text), name, cuts) if cuts else Source(str(text), name)
@@ -54,7 +56,7 @@ def parse_module(text: str | bytes, name: str = "<text>", cuts: Sequence[Cut] | 
 
 
 def attribute_of_text(text: str) -> Any:
-    """The attribute that a text is, and nothing else. Raises ParseError."""
+    """Returns the attribute that makes up the whole text. Raises ParseError."""
     source = Source(text, "<attribute>")
     p = Parser(source)
     try:
@@ -67,7 +69,7 @@ def attribute_of_text(text: str) -> Any:
 
 
 class Parser(ValueCursor):
-    """A cursor with all names that are known at its place: of values, types, attributes, locations, resources."""
+    """A cursor with all names visible at its position: values, types, attributes, locations, resources."""
 
     __slots__ = (
         "alias_parts", "attribute_aliases", "known_types", "locations", "open_regions", "resources", "type_aliases",
@@ -78,14 +80,14 @@ class Parser(ValueCursor):
         super().__init__(source)
         self.attribute_aliases: dict[str, Any] = {}
         self.alias_parts: dict[int, int] = {}
-        """Nodes of the trees of aliased attributes, by id."""
+        """Number of nodes in the trees of aliased attributes, by id."""
         self.type_aliases: dict[str, Type] = {}
         self.known_types: dict[str, Type] = {}
         self.locations: dict[str, str] = {}
         self.resources: dict[str, bytes] = {}
         self.unread: list[Dense] = []
         self.open_regions = 0
-        """How many are open."""
+        """Nesting depth of regions at the cursor."""
 
     # ---- the whole text
 
@@ -100,7 +102,7 @@ class Parser(ValueCursor):
             else:
                 ops.append(self.op())
         for value in self.unread:
-            _ = value.array  # the resources have been read, so this is where a wrong one shows
+            _ = value.array  # the resources have been read now, so an invalid one is detected here
         if len(ops) == 1 and ops[0].name == "builtin.module":
             top = ops[0]
         else:
@@ -113,7 +115,7 @@ class Parser(ValueCursor):
         name = token[1:]
         self.i += 2
         if "." in name:
-            self.error("the name of an alias has no dots", at)
+            self.error("the name of an alias must not contain dots", at)
         if name in self.attribute_aliases or name in self.locations or name in self.type_aliases:
             self.error(f"alias '{token}' is defined twice", at)
         if token[0] == "!":
@@ -127,9 +129,9 @@ class Parser(ValueCursor):
             self._check_parts(token, count, at)
 
     def _check_parts(self, token: str, count: int, at: int) -> None:
-        """Refuses an alias that is too large when it is written out."""
-        if count > MOST_PARTS:
-            self.error(f"alias '{token}' has {count:,} parts when it is written out, at most {MOST_PARTS:,} may be", at)
+        """Rejects an alias that is too large when it is written out."""
+        if count > MAX_PARTS:
+            self.error(f"alias '{token}' has {count:,} parts when written out, at most {MAX_PARTS:,} are allowed", at)
 
     # ---- operations
 
@@ -195,14 +197,14 @@ class Parser(ValueCursor):
                 self.fail("',', ':' or '=' after the name of a result")
 
     def _bind(self, op: Op, names: list[tuple[str, int, int]], at: int) -> None:
-        """Give the results of `op` their names."""
+        """Assigns names to the results of `op`."""
         total = sum(count for _, count, _ in names)
         if total != len(op.results):
             self.error(f"operation defines {len(op.results)} results but was provided {total} to bind", names[0][2])
         index = 0
         for token, count, name_at in names:
             if "#" in token:
-                self.error(f"'{token}' is no name for a result", name_at)
+                self.error(f"'{token}' is not a valid name for a result", name_at)
             for n in range(count):
                 keys = [f"{token}#{n}", token] if n == 0 and count > 1 else [token if count == 1 else f"{token}#{n}"]
                 for key in keys:
@@ -238,7 +240,7 @@ class Parser(ValueCursor):
         if name == "func.func":
             pretty_func.drop_empty_dictionaries(attributes)
         if name == "builtin.module" and (len(regions) != 1 or len(regions[0].blocks) != 1):
-            self.error("a module has one region with one block", at)
+            self.error("a module must have one region with one block", at)
         return Op(name, operands, type.results, attributes, regions)
 
     def successors(self) -> tuple[OpaqueAttr, ...]:
@@ -255,7 +257,7 @@ class Parser(ValueCursor):
                 self.fail("']' or ','")
 
     def _unknown(self, name: str) -> Op:
-        """A word that begins no operation we know: name what is wrong with it."""
+        """Handles a word that is not a known operation: reports the error or tries the form of unknown dialects."""
         if not (name[:1].isalpha() or name[:1] == "_"):
             self.fail("operation name in quotes or an operation")
         if "." not in name:
@@ -278,7 +280,7 @@ class Parser(ValueCursor):
         return regions
 
     def region(self, arguments: list[Argument] | None = None, isolated: bool = False) -> Region:
-        """region ::= `{` block* `}`. `arguments` are those of the first block, where the op's syntax names them."""
+        """region ::= `{` block* `}`. `arguments` are those of the first block if the op's syntax names them."""
         first = self.i
         self.expect("{")
         self.open_regions += 1
@@ -296,7 +298,7 @@ class Parser(ValueCursor):
         if arguments is not None or self.tokens[self.i][:1] not in "^}":
             region.blocks.append(self._block(_first_block(arguments or []), first))
         while self.tokens[self.i][:1] == "^":
-            # a block but the first may use what a block further down defines
+            # any block except the first may use values that a later block defines
             self.in_blocks = bool(region.blocks)
             region.blocks.append(self._labelled_block(labels, first))
         self.expect("}")
@@ -343,7 +345,7 @@ class Parser(ValueCursor):
     def _line(self, at: int) -> int:
         return self.source.line_column(self.starts[at])[0]
 
-    # ---- pieces that the pretty forms are made of
+    # ---- building blocks of the pretty forms
 
     def type(self) -> Type:
         """type"""
@@ -423,7 +425,7 @@ class Parser(ValueCursor):
 
 
 def _first_block(arguments: list[Argument], label: str = "") -> Block:
-    """An empty block with these arguments."""
+    """Returns an empty block with these arguments."""
     locations = tuple(argument.location for argument in arguments)
     values = [argument.value for argument in arguments]
     return Block(values, label=label, locations=locations if any(locations) else ())

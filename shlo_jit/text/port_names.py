@@ -1,7 +1,7 @@
-"""What callers see of a function's arguments and results: their names, and which arguments they give up.
+"""Names of a function's arguments and results for callers, and the arguments that callers donate.
 
-Frontends write `%arg0` and say the name beside it: JAX in the argument's location, `%arg0: tensor<2xf32> loc("x")`,
-other versions of it in the attribute `jax.arg_info`, and of results in `jax.result_info`.
+Frontends write `%arg0` and give the name separately. JAX puts it in the argument's location,
+`%arg0: tensor<2xf32> loc("x")`, or in the attribute `jax.arg_info`. Names of results are in `jax.result_info`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shlo_jit.text.lexer import unescape
 from shlo_jit.text.strings import STRING
 
 DONATED = ("tf.aliasing_output", "jax.buffer_donor")
-"""Attributes of arguments whose memory results may take over."""
+"""Attributes of arguments whose memory may be reused for results."""
 _NAMED = re.compile(rf"loc\(({STRING})\)")
 
 
 def argument_names(function: Op) -> list[str]:
-    """Of each argument: what its location or `jax.arg_info` calls it, unless others are called so too; else what the
-    text does."""
+    """Returns the name of each argument: from its location or `jax.arg_info` if that is unique, otherwise from the
+    text."""
     block = function.block()
     locations = block.locations or (None,) * len(block.arguments)
     said = [_location_name(at) or info for at, info in zip(locations, _info(function, "arg"), strict=True)]
@@ -30,12 +30,12 @@ def argument_names(function: Op) -> list[str]:
 
 
 def result_names(function: Op) -> list[str]:
-    """Of each result: its `jax.result_info`; empty where there is none."""
+    """Returns the `jax.result_info` of each result; empty if it has none."""
     return _info(function, "result")
 
 
 def donated_arguments(function: Op) -> list[int]:
-    """Arguments that the program lets results have the memory of."""
+    """Returns the indices of arguments whose memory the program may reuse for results."""
     described = function.attributes.get("arg_attrs") or ()
     return [
         i
@@ -53,6 +53,6 @@ def _info(function: Op, of: str) -> list[str]:
 
 
 def _location_name(location: object) -> str:
-    """The name that a location consists of; empty of others."""
+    """Returns the name that a location consists of; empty for other locations."""
     found = _NAMED.fullmatch(location.text) if isinstance(location, OpaqueAttr) else None
     return unescape(found[1]) if found else ""

@@ -1,7 +1,7 @@
 """The operations' own ("pretty") syntaxes: one table from op name to how it is parsed and printed.
 
-Whatever form an op is written in, it is the same `Op` in memory. `op.attributes` has StableHLO's names as keys, in the
-order written; what is inherent to the op and what is not lie side by side; an attribute that was not written is absent.
+The `Op` in memory does not depend on the form in which it was written. `op.attributes` has StableHLO's names as keys,
+in the order written, inherent and discardable attributes alike. An attribute that was not written is absent.
 
     attribute                              in memory
     -------------------------------------  --------------------------------------------------------------------------
@@ -33,10 +33,11 @@ order written; what is inherent to the op and what is not lie side by side; an a
     called_computations                    tuple of SymbolRef
     func.func: sym_name, sym_visibility    str
       function_type                        TypeAttr(FunctionType)
-      arg_attrs, res_attrs                 tuple of DictAttr, one an argument or result; absent when all are empty
+      arg_attrs, res_attrs                 tuple of DictAttr, one per argument or result; absent when all are empty
 
-`reduce ... applies op` becomes the region it stands for. The block arguments of a `reduce` are all left ones, then all
-right ones, also where the text has pairs. A missing `window = {...}` entry of a convolution is a missing attribute.
+`reduce ... applies op` is expanded to the region that it abbreviates. The block arguments of a `reduce` are all
+left-hand ones, then all right-hand ones, even if the text has pairs. A missing `window = {...}` entry of a convolution
+is a missing attribute.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from shlo_jit.text import (
 from shlo_jit.text.syntax import Parse, Print
 
 ISOLATED = frozenset({"builtin.module", "func.func"})
-"""Values from outside are not visible in the regions of these."""
+"""Ops whose regions do not see values from outside."""
 
 PRETTY: dict[str, Parse] = {}
 PRINT: dict[str, Print] = {}
@@ -71,4 +72,4 @@ PRETTY["constant"] = PRETTY["func.constant"]
 PRETTY[""] = pretty_foreign.parse_unknown
 
 SHORT = {"builtin.module": "module", "func.return": "return", "func.call": "call"}
-"""Names that are printed without their dialect."""
+"""Ops that are printed without their dialect."""

@@ -93,7 +93,7 @@ def parse_constant(p: Parser, name: str) -> Op:
     at = p.i
     value = parse_dense(p) if p.tokens[at].startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        p.error("the value of a constant is a 'dense' literal", at)
+        p.error("expected a 'dense' literal as the value of a constant", at)
     return Op(name, [], (value.type,), {"value": value, **p.dictionary()})
 
 
@@ -145,8 +145,8 @@ def parse_scan(p: Parser, name: str) -> Op:
     op.regions.append(region)
     carries = len(inits)
     if carries > len(op.results):
-        p.error("scan has a result for each of its initial values", at)
-    # MLIR keeps the two groups of operands and results apart by these
+        p.error("expected a result of scan for each of its initial values", at)
+    # MLIR separates the two groups of operands and results by these attributes
     op.attributes["operandSegmentSizes"] = DenseArray("i32", (len(inputs), carries))
     op.attributes["resultSegmentSizes"] = DenseArray("i32", (len(op.results) - carries, carries))
     return op

@@ -1,10 +1,10 @@
-"""Pretty forms that are regular: operands, clauses `word = value`, attributes, type.
+"""Regular pretty forms: operands, clauses `word = value`, attributes, type.
 
     regular ::= operand (`,` operand)* (`,` word `=` value)* dictionary? `:` signature
     value   ::= ints | integer | `true` | `false` | ENUM | string
 
-A row of `FORMS` tells all there is about the syntax of such an op. `signature` is SAME (one type for all operands and
-the result, or a function type), FUNCTION (a function type), RESULT (the type of the result; such ops have no operands).
+A row of `FORMS` fully describes the syntax of such an op. `signature` is SAME (one type for all operands and the
+result, or a function type), FUNCTION (a function type), RESULT (the type of the result; such ops have no operands).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ FORMS.update({f"stablehlo.{name}": Form(2, SAME) for name in BINARY})
 
 
 def _parser(form: Form) -> Any:
-    """The parse function of a row."""
+    """Returns the parse function of a row."""
     count, signature, clauses = form
     if signature == RESULT:
         return lambda p, name: _parse_result_only(p, name, clauses)
@@ -186,7 +186,7 @@ def _parse_value(p: Parser, kind: str) -> Any:
 
 
 def _printer(form: Form) -> Any:
-    """The print function of a row."""
+    """Returns the print function of a row."""
     return lambda printer, op: _print_regular(printer, op, form)
 
 

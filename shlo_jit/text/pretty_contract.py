@@ -30,7 +30,7 @@ def _pair(p: Parser) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _precision(p: Parser) -> tuple[EnumAttr, ...]:
-    """`precision` `=` `[` (PRECISION (`,` PRECISION)*)? `]`, the first word being read already"""
+    """`precision` `=` `[` (PRECISION (`,` PRECISION)*)? `]`; the caller has consumed the first word"""
     p.expect("=")
     p.expect("[")
     values: list[EnumAttr] = []
@@ -46,7 +46,7 @@ def _precision(p: Parser) -> tuple[EnumAttr, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _one_tuple(values: tuple[EnumAttr, ...]) -> tuple[EnumAttr, ...]:
-    """One object for one value: the verifier goes by identity to know ops that are alike."""
+    """Returns the unique object for this value: the verifier recognizes identical ops by object identity."""
     return values
 
 
@@ -203,7 +203,7 @@ def _pairs(p: Parser) -> Dense:
             at = p.i
             row = parse_ints(p)
             if len(row) != 2:
-                p.error("padding has to be pairs of integers", at)
+                p.error("expected padding as pairs of integers", at)
             rows.append(row)
             if p.accept("]"):
                 break

@@ -87,7 +87,7 @@ def parse_reduce(p: Parser, name: str) -> Op:
 
 
 def _applied(p: Parser) -> str:
-    """op-name, that of an operation with two operands"""
+    """op-name of an operation with two operands"""
     name = p.tokens[p.i]
     if not name[:1].isalpha() or not name.replace(".", "").isidentifier():
         p.fail("the name of an operation such as 'stablehlo.add'")
@@ -101,10 +101,10 @@ def _applied(p: Parser) -> str:
 
 
 def _applied_region(p: Parser, op: Op, inner: str, at: int) -> Region:
-    """The region that `applies op` stands for."""
+    """Returns the region that `applies op` abbreviates."""
     init = op.operands[-1].type
     if len(op.operands) != 2 or not isinstance(init, TensorType):
-        p.error("'applies' is for one input and its initial value", at)
+        p.error("'applies' requires exactly one input and its initial value", at)
     type: Type = tensor((), init.dtype)
     lhs, rhs = Value(type, name="lhs"), Value(type, name="rhs")
     body = Op(inner, [lhs, rhs], (type,), {}, [], p.source, p.starts[at], p.end())
@@ -113,7 +113,7 @@ def _applied_region(p: Parser, op: Op, inner: str, at: int) -> Region:
 
 
 def _reducer(p: Parser, count: int) -> Region:
-    """reducer ::= `reducer` (`(` argument `,` argument `)`)* region: one pair of arguments an input"""
+    """reducer ::= `reducer` (`(` argument `,` argument `)`)* region: one pair of arguments per input"""
     p.expect("reducer")
     lhs: list[Argument] = []
     rhs: list[Argument] = []
@@ -153,7 +153,7 @@ def print_reduce(printer: Printer, op: Op) -> str | None:
 
 
 def applied_op(op: Op) -> str | None:
-    """Name of the op that a reduce `applies`, when its region is just that."""
+    """Returns the name of the op that a reduce `applies` if its region consists only of that op."""
     block = op.block()
     if len(op.operands) != 2 or len(block.ops) != 2 or len(block.arguments) != 2:
         return None
@@ -217,7 +217,7 @@ def print_while(printer: Printer, op: Op) -> str | None:
         if [value.type for value in block.arguments] != types:
             return None
     operands = [printer.value(value) for value in op.operands]
-    # both regions use the same argument names; the second one gets those chosen for the first
+    # both regions use the same argument names: the second gets the names chosen for the first
     names = printer.open_scope(body.arguments)
     pairs = ", ".join(f"{name} = {operand}" for name, operand in zip(names, operands, strict=True))
     head = f"({pairs})" + (" : " + ", ".join(map(printer.type, types)) if types else "")

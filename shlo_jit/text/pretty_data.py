@@ -1,4 +1,4 @@
-"""Pretty forms, each its own: constant, compare, select, slice, tuples, complex, calls of custom code, barriers."""
+"""Irregular pretty forms: constant, compare, select, slice, tuples, complex, custom calls, barriers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def parse_constant(p: Parser, name: str) -> Op:
     token = p.tokens[at]
     value = parse_dense(p) if token.startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        from shlo_jit.text.meant_literals import constant_hint
+        from shlo_jit.text.literal_hints import constant_hint
 
         hint = constant_hint(p.text_since(at))
-        p.error("the value of a constant is a 'dense' literal", at, hint=hint, code="syntax.literal")
+        p.error("expected a 'dense' literal as the value of a constant", at, hint=hint, code="syntax.literal")
     attributes["value"] = value
     return Op(name, [], (value.type,), attributes)
 
 
 def _parse_typed_constant(p: Parser, name: str) -> Op:
-    """`(` `)` properties? dictionary? `:` `(` `)` `->` type: the form where literal and result differ in type"""
+    """`(` `)` properties? dictionary? `:` `(` `)` `->` type: the form for a literal and a result of different types"""
     p.expect("(")
     p.expect(")")
     attributes: dict[str, Any] = {}

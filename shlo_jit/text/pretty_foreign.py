@@ -1,4 +1,4 @@
-"""Pretty forms of the other dialects that StableHLO text comes with: sdy, check, interpreter, arith, shape, tensor.
+"""Pretty forms of other dialects that occur in StableHLO text: sdy, check, interpreter, arith, shape, tensor.
 
     mesh        ::= symbol `=` mesh-text dictionary?
     manual      ::= `(` operands `)` `in_shardings` `=` list `out_shardings` `=` list `manual_axes` `=` set
@@ -8,7 +8,7 @@
     check       ::= operand `,` (operand | literal) (`,` word `=` number)* `:` types
     unknown     ::= operands dictionary? `:` (function-type | types (`->` types)? | types `to` type)
 
-Attributes of sdy stay text. An op of a dialect we know nothing of has to fit `unknown`, a form common to many dialects.
+Attributes of sdy stay text. An op of an unknown dialect must match `unknown`, a form common to many dialects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _raw(p: Parser, prefix: str, suffix: str = ">") -> OpaqueAttr:
-    """A bracketed group as the text of an attribute, e.g. `[<@mesh, [{}]>]` as `#sdy.sharding_per_value<[...]>`."""
+    """Parses a bracketed group as attribute text, e.g. `[<@mesh, [{}]>]` as `#sdy.sharding_per_value<[...]>`."""
     first = p.i
     if p.tokens[p.i][:1] == "[" and len(p.tokens[p.i]) > 1:
         p.i += 1
@@ -41,7 +41,7 @@ def _raw(p: Parser, prefix: str, suffix: str = ">") -> OpaqueAttr:
 
 
 def _bare(attribute: Any, prefix: str, suffix: str = ">") -> str:
-    """The text between prefix and suffix of what `_raw` read."""
+    """Returns the text between prefix and suffix of an attribute that `_raw` parsed. Raises NotPretty."""
     text = attribute.text if isinstance(attribute, OpaqueAttr) else ""
     if not (text.startswith(prefix) and text.endswith(suffix)):
         raise NotPretty
@@ -214,7 +214,7 @@ def parse_propagation_barrier(p: Parser, name: str) -> Op:
 
 
 def print_generic(printer: Printer, op: Op) -> str | None:
-    """Nothing: the generic form is good enough."""
+    """Returns None: the op is always printed in the generic form."""
     return None
 
 
@@ -281,10 +281,10 @@ def parse_check(p: Parser, name: str) -> Op:
 
 
 def _no_form(p: Parser, name: str, at: int) -> NoReturn:
-    """Refuse an op of another dialect, and say what to do about programs in it."""
+    """Rejects an op of another dialect, with a hint about what to do with programs in that dialect."""
     from shlo_jit.text.foreign_dialects import dialect_hint
 
-    message = f"the pretty form of '{name}' is not known; write it in the generic form"
+    message = f"the pretty form of '{name}' is unknown; write the op in the generic form"
     p.error(message, at, hint=dialect_hint(name), code="file.other_dialect")
 
 

@@ -43,7 +43,7 @@ def print_module_op(printer: Printer, op: Op) -> str | None:
 
 
 def _merge(p: Parser, attributes: dict[str, Any]) -> None:
-    """dictionary, whose entries must be new"""
+    """Parses a dictionary and adds its entries, which must be new, to `attributes`."""
     at = p.i
     for key, value in parse_dictionary(p).items():
         if key in attributes:
@@ -72,7 +72,7 @@ def parse_func(p: Parser, name: str) -> Op:
     if p.tokens[p.i] != "{":
         return Op("func.func", [], (), attributes, [Region()])
     if len(arguments) != len(inputs):
-        p.error("the arguments of a function with a body need names")
+        p.error("expected names for the arguments of a function with a body")
     return Op("func.func", [], (), attributes, [p.region(arguments, isolated=True)])
 
 
@@ -125,7 +125,7 @@ def _parse_results(p: Parser) -> tuple[list[Type], list[DictAttr]]:
 
 
 def drop_empty_dictionaries(attributes: dict[str, Any]) -> None:
-    """`arg_attrs` and `res_attrs` are absent when all their dictionaries are empty."""
+    """Removes `arg_attrs` and `res_attrs` if all their dictionaries are empty."""
     for name in ("arg_attrs", "res_attrs"):
         value = attributes.get(name)
         if isinstance(value, tuple) and all(isinstance(d, DictAttr) and not d.items for d in value):
@@ -189,7 +189,7 @@ def _are_dictionaries(attributes: Any, types: tuple[Type, ...]) -> bool:
 
 
 def _with_attributes(printer: Printer, types: tuple[Type, ...], attributes: Any) -> list[str]:
-    """Types with the dictionaries of `arg_attrs` or `res_attrs` behind them."""
+    """Returns the types, each followed by its dictionary of `arg_attrs` or `res_attrs`."""
     texts = [printer.type(type) for type in types]
     if attributes is None:
         return texts

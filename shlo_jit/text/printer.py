@@ -1,8 +1,8 @@
-"""`Module` to text that parses to an equal module.
+"""Printer: writes a `Module` as text that parses to an equal module.
 
-Ops are printed in their pretty form where they have one and fit it, in the generic form otherwise. Values keep the
-names they had in the text as far as those are unique; numbers are given anew, in order. Printing what was parsed from
-printed text gives the same text.
+Ops are printed in their pretty form if they have one and match it, otherwise in the generic form. Values keep their
+names from the text if those are unique; numbers are assigned anew, in order. Printing is idempotent: parsing printed
+text and printing it again gives the same text.
 """
 
 from __future__ import annotations
@@ -47,32 +47,37 @@ scatter_dimension_numbers slice_sizes source_target_pairs split_count split_dime
 sym_name sym_visibility transpose_a unique_indices unit_diagonal use_global_device_ids value version
 window_dilations window_dimensions window_reversal window_strides"""
 PROPERTIES = frozenset(_PROPERTIES.split())
-"""Inherent attributes: the generic form has them in `<{...}>`, all others in `{...}`."""
+"""Inherent attributes: the generic form has them in `<{...}>` and all others in `{...}`."""
 
 
 @deeply
 def print_module(module: Module) -> str:
-    """The whole program, location aliases in front."""
+    """Returns the text of the whole program, location aliases first."""
     printer = Printer()
     body = printer.op(module.op)
     return "\n".join([*aliases(module.locations, body), body, ""])
 
 
 def print_op(op: Op) -> str:
-    """One op, for messages and tests."""
+    """Returns the text of one op, for messages and tests."""
     return Printer().op(op)
 
 
 def value_names(op: Op) -> dict[Value, str]:
-    """The names, with `%`, that `print_op` gives to values in an op, in the order of the text. Regions that do not see
-    each other may use a name for values of their own."""
+    """Returns the names, with `%`, that `print_op` gives to the values in an op, in the order of the text.
+
+    Regions that do not see each other may use the same name for different values.
+    """
     printer = Printer()
     printer.op(op)
     return printer.names
 
 
 def aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
-    """Definitions of the location aliases that `body` needs, directly or through others, those used by others first."""
+    """Returns the definitions of the location aliases that `body` needs, directly or through others.
+
+    An alias comes before those that refer to it.
+    """
     todo = _ALIAS.findall(body)
     if not todo or not locations:
         return []
@@ -86,12 +91,12 @@ def aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
 
 
 class Printer:
-    """The text so far is in the return values; here are the names of values and the indentation."""
+    """State of the printer: the names of values and the indentation. Text is passed as return values."""
 
     def __init__(self) -> None:
         self.indent = ""
         self.in_func = False
-        """Whether the op at hand lies directly in a function, where `func.` goes without saying."""
+        """Whether the current op is directly in a function, where the prefix `func.` is omitted."""
         self.names: dict[Value, str] = {}
         self.used: set[str] = set()
         self.counter = 0
@@ -100,10 +105,10 @@ class Printer:
     # ---- ops
 
     def op(self, op: Op) -> str:
-        """An op with its results and location, without the indentation of its first line."""
+        """Returns the text of an op with its results and location, without the indentation of its first line."""
         from shlo_jit.text.pretty import SHORT
 
-        # operands are named by now; results get their names before the op's regions are printed
+        # operands already have names; results get theirs before the op's regions are printed
         results = self._results(op)
         short = SHORT.get(op.name, op.name) if self.in_func or op.name == "builtin.module" else op.name
         outer = self.in_func
@@ -111,24 +116,24 @@ class Printer:
             self.in_func = op.name == "func.func"
         text = self._pretty(op, short)
         if text is None:
-            self.in_func = False  # in a generic function it does not
+            self.in_func = False  # the generic form of a function requires the prefix
             text = self._generic(op)
         self.in_func = outer
         return f"{results}{text}{self.location(op)}"
 
     def location(self, op: Op) -> str:
-        """` loc(...)` of an op, or nothing."""
+        """Returns ` loc(...)` of an op, or an empty text."""
         return f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
 
     def _pretty(self, op: Op, name: str) -> str | None:
-        """The op in its own syntax, or None when it has none or does not fit."""
+        """Returns the op in its pretty form, or None if it has none or does not match it."""
         from shlo_jit.text.pretty import PRINT
 
         pretty = PRINT.get(op.name)
         if pretty is None or "successors" in op.attributes:
             return None
         record = OPS.get(op.name)
-        if record is not None and not has_declared_form(op, record):  # what the pretty form takes for granted
+        if record is not None and not has_declared_form(op, record):  # which the pretty form assumes
             return None
         try:
             text = pretty(self, op)
@@ -139,11 +144,11 @@ class Printer:
         return f"{name}{text}" if text[:1] in "(<" and op.name not in SPACED else f"{name} {text}".rstrip()
 
     def _results(self, op: Op) -> str:
-        """`%0 = `, `%0:2 = ` or `%a, %b = `"""
+        """Names the results of an op. Returns `%0 = `, `%0:2 = ` or `%a, %b = `."""
         results = op.results
         if not results:
             return ""
-        if results[0] in self.names:  # named ahead
+        if results[0] in self.names:  # named by `_name_ahead`
             texts = [self.names[value] for value in results]
             base, grouped, _ = texts[0].partition("#")
             return f"{base}:{len(texts)} = " if grouped else ", ".join(texts) + " = "
@@ -158,7 +163,7 @@ class Printer:
         return ", ".join(self.name(value) for value in results) + " = "
 
     def _generic(self, op: Op) -> str:
-        """`"name"(operands)[successors] <{properties}> ({regions}) {attributes} : type`"""
+        """Returns `"name"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         successors = op.attributes.get("successors")
         text = f"{string_text(op.name)}({self.operands(op)})"
         if successors:
@@ -176,12 +181,12 @@ class Printer:
     # ---- names
 
     def name(self, value: Value) -> str:
-        """Give a value its name."""
+        """Assigns a name to a value and returns it."""
         name = self.names[value] = self._fresh(value.name)
         return name
 
     def _fresh(self, hint: str) -> str:
-        """A name with `%` that is free here, from the hint or the next number."""
+        """Returns an unused name with `%`, from the hint or the next number."""
         if not _HINT.match(hint):
             self.counter += 1
             return f"%{self.counter - 1}"
@@ -196,12 +201,12 @@ class Printer:
         return f"%{name}"
 
     def value(self, value: Value) -> str:
-        """A use of a value. One that is defined in a later block gets its name now."""
+        """Returns the name of a value at a use; a placeholder if the value is not defined."""
         found = self.names.get(value)
         return found if found is not None else f"%<undefined {value.name}>"
 
     def open_scope(self, values: list[Value], names: list[str] | None = None) -> list[str]:
-        """Enter a region with these arguments; their names are given, or chosen and returned."""
+        """Enters a region with these arguments. Returns their names, which are `names` or chosen here."""
         self.scopes.append(([], self.counter))
         if names is None:
             return [self.name(value) for value in values]
@@ -217,7 +222,7 @@ class Printer:
         self.used.difference_update(names)
 
     def open_function(self) -> tuple[set[str], int]:
-        """Enter an op whose regions do not see the values outside; `close_function` takes what this returns."""
+        """Enters an op whose regions do not see outside values. Returns the state that `close_function` restores."""
         outer = (self.used, self.counter)
         self.used, self.counter = set(), 0
         return outer
@@ -228,13 +233,13 @@ class Printer:
     # ---- regions
 
     def opened_block(self, block: Block) -> str:
-        """`{ ops }` of a block whose scope is open; closes it."""
+        """Returns `{ ops }` of a block whose scope is open, and closes the scope."""
         text = self._ops(block)
         self.close_scope()
         return f"{{\n{text}{self.indent}}}"
 
     def opened_region(self, region: Region) -> str:
-        """`{ blocks }` of a region in whose scope the first block's arguments are named; closes it."""
+        """Returns `{ blocks }` of a region whose open scope includes the first block's arguments; closes the scope."""
         self._name_ahead(region)
         texts = [self._ops(region.blocks[0])]
         texts += [self._labelled(block, i) for i, block in enumerate(region.blocks) if i]
@@ -242,7 +247,7 @@ class Printer:
         return f"{{\n{''.join(texts)}{self.indent}}}"
 
     def isolated_region(self, region: Region, values: list[Value]) -> str:
-        """A region that does not see the values outside, its arguments being named elsewhere."""
+        """Returns the text of a region that does not see outside values and whose arguments are named elsewhere."""
         outer = self.open_function()
         self.open_scope(values)
         text = self.opened_region(region)
@@ -250,7 +255,7 @@ class Printer:
         return text
 
     def region(self, region: Region) -> str:
-        """A region as the generic form has it, arguments in block labels."""
+        """Returns the text of a region in the generic form, with arguments in block labels."""
         self.open_scope([])
         self._name_ahead(region)
         texts: list[str] = []
@@ -263,7 +268,7 @@ class Printer:
         return f"{{\n{''.join(texts)}{self.indent}}}"
 
     def _name_ahead(self, region: Region) -> None:
-        """With several blocks a value may be used above its definition: name all of them first."""
+        """Names all values of a region with several blocks in advance, since uses may precede definitions."""
         if len(region.blocks) < 2:
             return
         for block in region.blocks[1:]:
@@ -283,7 +288,7 @@ class Printer:
         return f"{self.indent}^{label}{f'({arguments})' if arguments else ''}:\n{self._ops(block)}"
 
     def argument_location(self, block: Block, index: int) -> str:
-        """` loc(...)` of an argument of a block, or nothing."""
+        """Returns ` loc(...)` of an argument of a block, or an empty text."""
         location = block.locations[index] if index < len(block.locations) else None
         return f" {location.text}" if isinstance(location, OpaqueAttr) else ""
 
@@ -294,14 +299,14 @@ class Printer:
         self.indent = outer
         return "".join(lines)
 
-    # ---- pieces
+    # ---- parts of ops
 
     def operands(self, op: Op) -> str:
         """`%a, %b`"""
         return ", ".join([self.value(value) for value in op.operands])
 
     def dictionary(self, op: Op, skip: Iterable[str] = ()) -> str:
-        """`{...}` of the attributes but `skip`; nothing when there are none."""
+        """Returns `{...}` of the attributes except `skip`; empty if there are none."""
         attributes = op.attributes
         if not attributes:
             return ""
@@ -309,7 +314,7 @@ class Printer:
         return dictionary_text(items) if items else ""
 
     def spaced_dictionary(self, op: Op, skip: Iterable[str] = ()) -> str:
-        """As `dictionary`, with a blank in front when there is something."""
+        """Returns the text of `dictionary`, preceded by a blank unless it is empty."""
         text = self.dictionary(op, skip)
         return f" {text}" if text else ""
 
@@ -317,14 +322,14 @@ class Printer:
         return type_text(type)
 
     def function(self, op: Op) -> str:
-        """`(types) -> types` of operands and results."""
+        """Returns `(types) -> types` of operands and results."""
         return f"({', '.join([type_text(value.type) for value in op.operands])}) -> {self.results_type(op)}"
 
     def results_type(self, op: Op) -> str:
         return results_text(tuple(value.type for value in op.results))
 
     def same_or_function(self, op: Op) -> str:
-        """One type where operands and result all have it."""
+        """Returns a single type if operands and result all have it, otherwise the function type."""
         type = op.results[0].type if len(op.results) == 1 else None
         if type is not None and op.operands and all(value.type == type for value in op.operands):
             return type_text(type)
@@ -341,4 +346,4 @@ class Printer:
 
 
 SPACED = frozenset({"stablehlo.constant", "stablehlo.optimization_barrier"})
-"""Ops whose text keeps a blank behind the name although it begins with a bracket."""
+"""Ops whose text keeps a blank after the name although it begins with a bracket."""

@@ -1,9 +1,9 @@
-"""Resources: literals whose data is kept at the end of the text.
+"""Resources: literals whose data is at the end of the text.
 
     resource  ::= `dense_resource<` name `>` `:` type
     resources ::= `{-#` ... name `:` "0x..." ... `#-}`
 
-The blob starts with four bytes that give its alignment. A literal is decoded when the whole text has been read.
+The blob starts with four bytes that give its alignment. A literal is decoded after the whole text has been read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _name(p: Parser) -> str:
 
 
 def parse_resources(p: Parser) -> None:
-    """resources. Only the blobs matter; what lies around them says where they belong to."""
+    """resources. Only the blobs are kept; the names of the dialects around them are ignored."""
     first = p.i
     while p.peek() != "#-}":
         if not p.peek():
@@ -67,7 +67,7 @@ def parse_resources(p: Parser) -> None:
 
 
 def _blob(p: Parser, at: int) -> bytes:
-    """The bytes of a resource, without those that give its alignment."""
+    """Returns the bytes of a resource, without those that give its alignment."""
     token = p.next()
     try:
         return bytes.fromhex(token[3:-1])[ALIGNMENT_BYTES:]

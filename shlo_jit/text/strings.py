@@ -1,4 +1,4 @@
-"""How strings are written."""
+"""Syntax of string literals."""
 
 STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
-"""A regular expression."""
+"""Regular expression of a string literal."""

@@ -1,9 +1,9 @@
-"""Structs of StableHLO and CHLO as text: dimension numbers, channel handles, algorithms.
+"""Parser of the structs of StableHLO and CHLO: dimension numbers, channel handles, algorithms.
 
     struct    ::= `#stablehlo.gather<` (field `=` value (`,` field `=` value)*)? `>`
     conv-dims ::= `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` | `raw` field `=` value, ...
 
-All fields are there afterwards, in the order of `STRUCTS`, those not written with their default.
+A parsed struct has all fields in the order of `STRUCTS`; omitted fields have their defaults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TITLES = {
 
 
 def parse_struct(p: Parser, name: str) -> StructAttr:
-    """A struct; a refusal says what was being read, as MLIR does."""
+    """Parses a struct. An error message says which struct was being parsed, as MLIR does."""
     with p.reading(f"failed parsing {TITLES.get(name, name)} attribute"):
         return _parse_struct(p, name)
 
@@ -54,7 +54,7 @@ def _parse_struct(p: Parser, name: str) -> StructAttr:
 
 
 def _complete(p: Parser, name: str, values: dict[str, Any], at: int) -> StructAttr:
-    """All fields in order, defaults filled in."""
+    """Returns the struct with all fields in order and defaults filled in."""
     fields: list[tuple[str, Any]] = []
     for field, _, default in STRUCTS[name]:
         value = values.get(field, default)
@@ -65,7 +65,7 @@ def _complete(p: Parser, name: str, values: dict[str, Any], at: int) -> StructAt
 
 
 def _field(p: Parser, kind: str) -> Any:
-    """value of a struct's field: ints | integer | `true` | `false` | type | float | attribute"""
+    """value of a field ::= ints | integer | `true` | `false` | type | float | attribute"""
     if kind == DIMS:
         return p.ints()
     if kind == INT:
@@ -96,7 +96,7 @@ def _sub_axis(p: Parser) -> StructAttr:
 def dot_dimensions(
     lhs_batch: tuple[int, ...], rhs_batch: tuple[int, ...], lhs_contract: tuple[int, ...], rhs_contract: tuple[int, ...]
 ) -> StructAttr:
-    """The dimension numbers of a `dot_general`."""
+    """Returns the dimension numbers of a `dot_general`."""
     names = [field for field, _, _ in STRUCTS["stablehlo.dot"]]
     values = (lhs_batch, rhs_batch, lhs_contract, rhs_contract)
     return StructAttr("stablehlo.dot", tuple(zip(names, values, strict=True)))
@@ -132,7 +132,7 @@ def _raw_conv_dims(p: Parser) -> ConvDims:
 
 
 def _labels(p: Parser, wanted: tuple[str, str]) -> tuple[int, int, tuple[int, ...]]:
-    """dims ::= `[` (label | integer | `?`) (`,` ...)* `]`: the places of both labels and of 0, 1, ..."""
+    """dims ::= `[` (label | integer | `?`) (`,` ...)* `]`: returns the positions of both labels and of 0, 1, ..."""
     at = p.i
     places: dict[str, int] = {}
     for place, (label, label_at) in enumerate(_label_list(p)):
@@ -155,7 +155,7 @@ def _labels(p: Parser, wanted: tuple[str, str]) -> tuple[int, int, tuple[int, ..
 
 
 def _label_list(p: Parser) -> list[tuple[str, int]]:
-    """The entries of a list of dimensions with their token indices."""
+    """Parses a list of dimensions. Returns the entries with their token indices."""
     token = p.tokens[p.i]
     if len(token) > 1 and token[0] == "[":
         return [(str(value), p.i - 1) for value in p.ints()]

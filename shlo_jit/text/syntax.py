@@ -1,4 +1,4 @@
-"""What a pretty syntax is: a function that parses what follows the op's name, and one that prints it."""
+"""Interface of a pretty form: a function that parses the text after the op's name, and one that prints it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Print = Callable[["Printer", Op], "str | None"]
 
 
 class Syntax(NamedTuple):
-    """`print` gives the text behind the op's name, or None where the op does not fit its pretty form."""
+    """Pretty form of an op. `print` returns the text after the op's name, or None if the op does not match the form."""
 
     parse: Parse
     print: Print
 
 
 class Argument(NamedTuple):
-    """An argument of a region, as the op's own syntax names it."""
+    """An argument of a region that is named in the op's own syntax."""
 
     key: str
     """The name with `%`."""
@@ -46,12 +46,12 @@ def parse_argument(p: Parser) -> Argument:
 
 
 class NotPretty(Exception):
-    """Raised while printing: the op does not fit its pretty form."""
+    """Raised during printing if the op does not match its pretty form."""
 
 
 @functools.lru_cache(maxsize=4096)
 def i64s(values: tuple[int, ...]) -> DenseArray:
-    """`array<i64: ...>`. One object for one value: the verifier goes by identity to know ops that are alike."""
+    """Returns the unique object for `array<i64: ...>`: the verifier recognizes identical ops by object identity."""
     return DenseArray("i64", values)
 
 
@@ -61,9 +61,9 @@ def i64(value: int) -> IntegerAttr:
 
 
 def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, same: bool) -> Op:
-    """`:` (function-type | type): the op whose operands are the tokens `keys`.
+    """Parses `:` (function-type | type). Returns the op whose operands are the tokens `keys`.
 
-    With `same`, a single type stands for those of all operands and of the result.
+    With `same`, a single type applies to all operands and the result.
     """
     tokens = p.tokens
     if tokens[p.i] != ":":
@@ -85,7 +85,7 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
     p.i += 1
     i = p.i
     inputs: list[Type] = []
-    # the fast path: types met before, one token each
+    # fast path: types seen before, one token each
     while (type := known.get(tokens[i])) is not None:
         inputs.append(type)
         i += 1
@@ -111,7 +111,7 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
 
 
 def _type_hint(p: Parser, keys: list[int], same: bool) -> str:
-    """What to write for the type of an op whose operands are the tokens `keys`; empty where it is there, and something
+    """Suggests the type of an op whose operands are the tokens `keys`; empty if the type is present and something
     else is missing."""
     found = p.tokens[p.i]
     is_end = p.i == 0 or "\n" in p.source.text[p.end() : p.starts[p.i]]
@@ -127,7 +127,7 @@ def _type_hint(p: Parser, keys: list[int], same: bool) -> str:
 
 
 def _types_of(p: Parser, keys: list[int]) -> list[str]:
-    """The types of the operands; none where one is not known."""
+    """Returns the types of the operands; empty if one is unknown."""
     from shlo_jit.ir.type_text import type_text
 
     values = [p.scope.get(p.tokens[key]) for key in keys]
@@ -136,20 +136,20 @@ def _types_of(p: Parser, keys: list[int]) -> list[str]:
 
 
 def list_of_types_hint(p: Parser, keys: list[int]) -> str:
-    """What to write for the types of what is returned."""
+    """Suggests the types of the returned values."""
     types = _types_of(p, keys)
     return f"the types come last, after a colon: write : {', '.join(types)}" if types else ""
 
 
 def all_ints(attribute: Any) -> tuple[int, ...]:
-    """Values of a `DenseArray` of i64 for printing as `[...]`."""
+    """Returns the values of a `DenseArray` of i64 for printing as `[...]`. Raises NotPretty."""
     if not isinstance(attribute, DenseArray) or attribute.dtype != "i64":
         raise NotPretty
     return attribute.values
 
 
 def an_i64(attribute: Any, type: str = "i64") -> int:
-    """Value of an `IntegerAttr` of i64 for printing as a bare number."""
+    """Returns the value of an `IntegerAttr` of i64 for printing as a bare number. Raises NotPretty."""
     if not isinstance(attribute, IntegerAttr) or attribute.type != type:
         raise NotPretty
     return attribute.value

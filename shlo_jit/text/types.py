@@ -1,4 +1,4 @@
-"""Types of values as text.
+"""Parser of types.
 
     type     ::= tensor | tuple | token | future | function | scalar | `!` alias | other
     tensor   ::= `tensor<` (extent `x`)* element (`,` encoding)? `>` | `tensor<*x` element `>`
@@ -7,8 +7,8 @@
     scalar   ::= `f32` | `i64` | `index` | ...
     encoding ::= `#stablehlo.bounds<` (digits | `?`), ... `>` | `#stablehlo.type_extensions<bounds = [...]>` | other
 
-A `tensor<...>` is one token. Its text is the key under which it is looked up; only a text that was not met before is
-parsed. Types of other dialects stay text (`OpaqueType`).
+A `tensor<...>` is one token. Its text is the lookup key; only a text that has not been seen before is parsed. Types of
+other dialects stay text (`OpaqueType`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ TYPES_OF_DIALECTS: dict[str, tuple[str, ...]] = {
     "stablehlo": (), "chlo": (), "func": (), "builtin": (), "arith": (), "sdy": (),
     "mhlo": ("async_bundle",), "quant": ("any", "uniform", "calibrated"),
 }  # fmt: skip
-"""Types, of dialects of which all are known, that are kept as text."""
+"""Dialects all of whose types are known -> those types that are kept as text."""
 MAX_EXTENT = 2**63 - 1
 WIDEST_INTEGER = 2**24 - 1
 
 
 class TypeRefusal(ValueError):
-    """A type's text is wrong; `offset` says where in the text."""
+    """An invalid text of a type; `offset` is the position of the error in the text."""
 
     def __init__(self, message: str, offset: int = 0):
         super().__init__(message)
@@ -69,7 +69,7 @@ class TypeRefusal(ValueError):
 
 
 def parse_type(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type:
-    """The type at the cursor. `known` maps type texts met so far in this program to their types."""
+    """Parses the type at the cursor. `known` maps the type texts seen so far in this program to their types."""
     token = p.peek()
     found = known.get(token)
     if found is not None:
@@ -85,12 +85,12 @@ def parse_type(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> T
 
 
 def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type:
-    """tensor ::= one token, or several when its encoding has strings or deep nesting"""
+    """tensor ::= one token, or several if its encoding contains strings or is deeply nested"""
     first = p.i
     token = p.next()
     if token == "tensor":
         if p.peek() != "<":
-            from shlo_jit.text.meant_types import type_hint
+            from shlo_jit.text.type_hints import type_hint
 
             hint = type_hint(_first_type(p.source.text[p.starts[first] : p.starts[first] + 200]))
             p.fail("'<' in tensor type", hint=hint, code="syntax.tensor_type")
@@ -102,7 +102,7 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
         else:
             result = _plain_tensor(token)
     except TypeRefusal as refusal:
-        from shlo_jit.text.meant_types import type_hint
+        from shlo_jit.text.type_hints import type_hint
 
         hint = "" if "#" in token or "!" in token else type_hint(token)
         at = p.starts[first] + refusal.offset
@@ -144,7 +144,7 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
         p.i += 1
         return ScalarType(token)
     if token[:1].isalpha():
-        from shlo_jit.text.meant_types import type_hint
+        from shlo_jit.text.type_hints import type_hint
 
         rest = p.source.text[p.starts[p.i] : p.starts[p.i] + 200].partition("\n")[0]
         is_name = p.tokens[p.i + 1] == ":"
@@ -155,13 +155,13 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
 
 
 def _first_type(text: str) -> str:
-    """The beginning of a text that may be a type of another language: a word, and what is in brackets after it."""
+    """Returns the first word of a text and the brackets after it, which may be a type in another notation."""
     found = re.match(r"\w+\s*(?:<[^<>]*>|\[[^\[\]]*\]|\([^()]*\))?", text)
     return found[0] if found else ""
 
 
 def _opaque(p: Cursor) -> Type:
-    """A type with or without `<...>`, kept as text."""
+    """Parses a type with or without `<...>` and keeps it as text."""
     first = p.i
     p.i += 1
     if p.peek() == "<":
@@ -201,7 +201,7 @@ def result_types(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) ->
 
 
 def is_type_start(token: str) -> bool:
-    """Whether a type may begin with `token` (a function type, `(`, is not looked at)."""
+    """Whether a type may begin with `token`. Function types, which begin with `(`, are not considered."""
     return (
         token.startswith(("tensor<", "!"))
         or token in ("tensor", "tuple", "memref", "vector", "complex")
@@ -215,7 +215,7 @@ def _plain_tensor(text: str) -> TensorType:
 
 
 def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
-    """The text of a whole tensor type."""
+    """Parses the text of a whole tensor type. Raises TypeRefusal."""
     inner_end = len(text) - 1
     at = text.index("<") + 1
     unranked = _UNRANKED.match(text, at)
@@ -227,7 +227,7 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
             extents.append(_extent(m[1], at))
             at = m.end()
         if len(extents) > MOST_DIMENSIONS:
-            raise TypeRefusal(f"a tensor has {MOST_DIMENSIONS} dimensions at most, this one {len(extents)}", at)
+            raise TypeRefusal(f"a tensor may have at most {MOST_DIMENSIONS} dimensions, found {len(extents)}", at)
     element_end = _element_end(text, at, inner_end)
     dtype = _element(text[at:element_end].strip(), at, aliases)
     shape = None if unranked else tuple(extents)
@@ -245,7 +245,7 @@ def _encoded(shape: tuple[int | None, ...] | None, dtype: ElementType, encoding:
     m = _BOUNDS.match(encoding) or _EXTENSIONS.match(encoding)
     if m:
         parts = [part.strip() for part in m[1].split(",")] if m[1].strip() else []
-        old = m.re is _EXTENSIONS  # where a negative number stands for no bound
+        old = m.re is _EXTENSIONS  # its negative numbers mean no bound
         bounds = tuple(None if old and part.startswith("-") else _bound(part, at) for part in parts)
         assert shape is not None
         if len(bounds) != len(shape):
@@ -264,7 +264,7 @@ def _extent(text: str, at: int) -> int | None:
     if text == "?":
         return None
     if len(text) > 19 or int(text) > MAX_EXTENT:
-        raise TypeRefusal("the extent of a dimension has to fit 64 bits", at)
+        raise TypeRefusal("the extent of a dimension must fit 64 bits", at)
     return int(text)
 
 
@@ -275,7 +275,7 @@ def _bound(text: str, at: int) -> int | None:
 
 
 def _element_end(text: str, at: int, end: int) -> int:
-    """Offset of the `,` that ends the element type, or `end`."""
+    """Returns the offset of the `,` that ends the element type, or `end`."""
     depth = 0
     for i in range(at, end):
         c = text[i]
@@ -338,7 +338,7 @@ def _storage(name: str, at: int) -> DType:
     found = DTYPES.get(plain.removeprefix("s"))
     if found is None or found.kind not in "iu":
         raise TypeRefusal(f"expected an integer type as storage type, found '{name}'", at)
-    # `si8` can be written, but no tensor may have it: the verifier tells it from i8 by its name
+    # `si8` can be parsed, but no tensor may have it: the verifier distinguishes it from i8 by name
     return DType(name, found.kind, found.bits, found.numpy) if name[0] == "s" else found
 
 
@@ -354,7 +354,7 @@ def _within(m: re.Match[str], low: int, high: int, at: int) -> tuple[int, int]:
 def _parameters(text: str, per_axis: bool, at: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """parameters ::= scale (`:` zero)? | `{` (scale (`:` zero)?), ... `}`"""
     if per_axis != text.startswith("{"):
-        raise TypeRefusal("quantization along an axis has its parameters in '{}', others do not", at)
+        raise TypeRefusal("expected parameters in '{}' for quantization along an axis, and only for that", at)
     if per_axis and not text.endswith("}"):
         raise TypeRefusal("expected '}' after quantization parameters", at)
     inner = text.strip("{}").strip()
@@ -379,7 +379,7 @@ def _bad_parameter(part: str, at: int) -> NoReturn:
 
 
 def type_of_text(text: str) -> Type:
-    """The type that a text is, and nothing else. Raises ParseError."""
+    """Returns the type that makes up the whole text. Raises ParseError."""
     source = Source(text, "<type>")
     p = Cursor(source)
     try:

@@ -1,8 +1,8 @@
-"""Names of values while a text is read: `%x` where it is defined and where it is used.
+"""Scopes of value names during parsing: definitions and uses of `%x`.
 
     operands ::= (`%name` (`,` `%name`)*)?
 
-Values are looked up in one dict per function; a region takes the names it defined out again when it ends.
+Values are looked up in one dict per function; at its end, a region removes the names that it defined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shlo_jit.text.lexer import Cursor
 
 
 class ValueCursor(Cursor):
-    """A cursor with the values that are known at its place."""
+    """A cursor with the values visible at its position."""
 
     __slots__ = ("defined", "forward", "in_blocks", "scope")
 
@@ -24,14 +24,15 @@ class ValueCursor(Cursor):
         self.defined: list[str] = []
         """Names of the scope in the order of their definitions."""
         self.forward: dict[str, tuple[Value, int]] = {}
-        """Values that are used before they are defined, and the token of the first use."""
+        """Values used before their definition, with the token index of the first use."""
         self.in_blocks = False
-        """Whether the region has several blocks, whose values may be used ahead."""
+        """Whether values may be used before their definition, as in regions with several blocks."""
 
     # ---- definitions
 
     def define(self, key: str, value: Value, at: int) -> Value:
-        """Make `key` name `value` from here to the end of the region; returns the value that stands for it."""
+        """Binds `key` to `value` until the end of the region. Returns the value that is actually bound: earlier uses
+        of the name may already have created one."""
         if key in self.scope or self.forward:
             value = self._define_slowly(key, value, at)
         self.scope[key] = value
@@ -39,7 +40,7 @@ class ValueCursor(Cursor):
         return value
 
     def _define_slowly(self, key: str, value: Value, at: int) -> Value:
-        """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
+        """Rejects a second definition, and completes a value that was used before its definition."""
         if key in self.scope:
             hint = f"give one of the two values another name: {self._unused(key)}"
             self.error(f"redefinition of SSA value '{key}'", at, hint=hint, code="syntax.redefined_value")
@@ -47,14 +48,14 @@ class ValueCursor(Cursor):
             return value
         early, used_at = self.forward.pop(key)
         if early.type is not value.type and early.type != value.type:
-            self.error(f"'{key}' is used with another type than it has", used_at)
+            self.error(f"'{key}' is used with a type different from its definition", used_at)
         early.owner, early.index = value.owner, value.index
         return early
 
     # ---- uses
 
     def operand_names(self, closer: str) -> list[int]:
-        """operands ::= (`%name` (`,` `%name`)*)? closer: the token indices of the names"""
+        """operands ::= (`%name` (`,` `%name`)*)? closer: returns the token indices of the names"""
         tokens = self.tokens
         i = self.i
         found: list[int] = []
@@ -76,7 +77,7 @@ class ValueCursor(Cursor):
             i += 1
 
     def operands(self, least: int = 0) -> list[int]:
-        """operands ::= (`%name` (`,` `%name`)*)?: token indices. A comma before something else is left alone."""
+        """operands ::= (`%name` (`,` `%name`)*)?: returns the token indices. Leaves a comma before anything else."""
         tokens = self.tokens
         i = self.i
         found: list[int] = []
@@ -95,14 +96,14 @@ class ValueCursor(Cursor):
         return found
 
     def operand(self) -> int:
-        """`%name`: its token index"""
+        """Consumes `%name` and returns its token index."""
         if self.tokens[self.i][:1] != "%":
             self.fail("SSA operand")
         self.i += 1
         return self.i - 1
 
     def resolve(self, keys: list[int], types: tuple[Type, ...] | list[Type]) -> list[Value]:
-        """The values named by the tokens `keys`, which have to be of these types."""
+        """Returns the values named by the tokens `keys`, which must have these types."""
         if len(keys) != len(types):
             at = keys[0] if keys else self.i - 1
             self.error(
@@ -121,11 +122,11 @@ class ValueCursor(Cursor):
         return values
 
     def value(self, key: int) -> Value:
-        """The value named by the token `key`, whatever its type."""
+        """Returns the value named by the token `key`, of any type."""
         return self.scope.get(self.tokens[key]) or self._undefined(key, None)
 
     def _undefined(self, key: int, type: Type | None) -> Value:
-        """A name that was not defined so far: `%x#0` for `%x`, a value of a later block, or an error."""
+        """Resolves a name that is not defined so far: `%x#0` for `%x`, a value of a later block, or an error."""
         token = self.tokens[key]
         base, _, number = token.partition("#")
         if number == "0" and base in self.scope and f"{base}#1" not in self.scope:
@@ -144,7 +145,7 @@ class ValueCursor(Cursor):
         self.error(f"use of undeclared SSA value name '{token}'", key, hint=hint, code="syntax.undefined_value")
 
     def _unused(self, key: str) -> str:
-        """A name that is like `key` and not taken."""
+        """Returns an unused name similar to `key`."""
         numbers = map(str, range(1, len(self.scope) + 2))
         return next(name for n in numbers if (name := f"{key}_{n}") not in self.scope)
 
@@ -154,7 +155,7 @@ class ValueCursor(Cursor):
         token = self.tokens[key]
         texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
         message = f"use of value '{token}' expects different type than prior uses: {texts}"
-        from shlo_jit.text.wrong_types import definition_of, type_mismatch_hint
+        from shlo_jit.text.mismatch_hints import definition_of, type_mismatch_hint
 
         definition = definition_of(self.scope.get(token))
         hint = type_mismatch_hint(token, has, wanted, self.scope.get(token))

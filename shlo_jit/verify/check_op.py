@@ -1,4 +1,4 @@
-"""One op against its record: what the record declares, what inference finds out, and the record's own checks."""
+"""Checks one op against its record: its declarations, its type inference and its own checks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shlo_jit.ops.type_algebra import compatible, compatible_elements, compatibl
 from shlo_jit.suggest import closest
 
 INFERENCE = "; '{}' op failed to infer returned types"
-"""What MLIR says, below the reason, when the function that infers an op's result types refuses it."""
+"""MLIR's message, after the reason, if the inference of an op's result types fails."""
 
 
 def check_op(op: Op, record: OpDef) -> None:
-    """Everything its record says about an op; raises Violation."""
+    """Checks everything that the record requires of an op. Raises Violation."""
     check_values("operand", record.operands, record.operand_kinds, op.operands)
     if record.attributes:
         check_attributes(op, record)
@@ -37,8 +37,8 @@ def check_op(op: Op, record: OpDef) -> None:
 
 
 def _inferred_hint(op: Op, record: OpDef) -> str:
-    """The result types that inference gives, where the stated ones are tensors of a wrong kind and inference does not
-    ask for more of them."""
+    """Returns the inferred result types as a hint, if the stated ones are tensors of a wrong kind and inference
+    succeeds; otherwise empty."""
     are_plain = all(isinstance(v.type, TensorType) and isinstance(v.type.dtype, DType) for v in op.results)
     if record.infer is None or record.has("chooses_result") or not are_plain:
         return ""
@@ -50,8 +50,8 @@ def _inferred_hint(op: Op, record: OpDef) -> str:
 
 
 def has_declared_form(op: Op, record: OpDef) -> bool:
-    """Whether an op has as many operands, regions and results as its record declares, and attributes of the kinds it
-    declares; whatever their types are."""
+    """Whether an op has the declared number of operands, regions and results, and attributes of the declared kinds.
+    Types are not checked."""
     try:
         check_count("operand", record.operands, op.operands)
         check_count("result", record.results, op.results)
@@ -63,7 +63,7 @@ def has_declared_form(op: Op, record: OpDef) -> bool:
 
 
 def check_attributes(op: Op, record: OpDef) -> None:
-    """The attributes that the record declares are there, and of its kinds."""
+    """Checks that the declared attributes are present and have the declared kinds."""
     attributes = op.attributes
     for name, spec in record.attributes.items():
         attr = attributes.get(name)
@@ -74,15 +74,15 @@ def check_attributes(op: Op, record: OpDef) -> None:
 
 
 def _missing_attribute(op: Op, record: OpDef, name: str) -> Violation:
-    """A required attribute that is not there, perhaps since it has another name."""
+    """Returns the error for a missing required attribute, with a hint if it is present under another name."""
     others = [key for key in op.attributes if key not in record.attributes and "." not in key]
     meant = others[0] if len(others) == 1 else closest(name, others)
-    hint = f"'{meant}' is no attribute of {op.name}: write {name} instead" if meant else ""
+    hint = f"'{meant}' is not an attribute of {op.name}: write {name} instead" if meant else ""
     return Violation("attribute", f"requires attribute '{name}'", found="no attribute", expected=name, hint=hint)
 
 
 def check_results(op: Op, record: OpDef) -> None:
-    """The stated result types can be those that inference gives."""
+    """Checks that the stated result types are compatible with the inferred ones."""
     assert record.infer is not None
     stated: list[Type] = [v.type for v in op.results]
     try:
@@ -103,7 +103,7 @@ def check_results(op: Op, record: OpDef) -> None:
 
 
 def _result_label(record: OpDef, inferred: Sequence[Type], stated: Sequence[Type]) -> str:
-    """The constraint that the first wrong result breaks."""
+    """Returns the label of the constraint that the first wrong result breaks."""
     for i, (a, b) in enumerate(zip(inferred, stated, strict=False)):
         if compatible(a, b):
             continue
@@ -113,7 +113,7 @@ def _result_label(record: OpDef, inferred: Sequence[Type], stated: Sequence[Type
 
 
 def _no_return(block: Block) -> Violation:
-    """A region of an op that ends with something else than the op's own return."""
+    """Returns the error for a region that does not end with 'stablehlo.return'."""
     message = "expects regions to end with 'stablehlo.return'"
     last = block.ops[-1] if block.ops else None
     if last is not None and last.name == "func.return":
@@ -123,7 +123,7 @@ def _no_return(block: Block) -> Violation:
 
 
 def return_line(name: str, last: Op | None, types: Sequence[Type]) -> str:
-    """The return that is missing after the last op of a block: its results, where they have the types."""
+    """Returns the text of the missing return after the last op of a block: of its results if they have the types."""
     texts = ", ".join(map(type_text, types))
     if not types:
         return name
@@ -135,14 +135,14 @@ def return_line(name: str, last: Op | None, types: Sequence[Type]) -> str:
 
 @functools.cache
 def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
-    """How many values there are at least, and which groups are variadic."""
+    """Returns the minimum number of values, and which groups are variadic."""
     variadic = tuple(i for i, name in enumerate(names) if name[-1] in "*?")
     return len(names) - len(variadic), variadic
 
 
 def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], values: list[Value]) -> None:
-    """The number of operands or results, and the kind of each."""
-    if len(values) == len(kinds):  # nearly always; what is wrong is found out below
+    """Checks the number of operands or results, and the kind of each."""
+    if len(values) == len(kinds):  # nearly always; errors are diagnosed below
         for i, v in enumerate(values):
             t = v.type
             known = kinds[i].known.get(id(t))
@@ -153,7 +153,7 @@ def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], v
     check_count(what, names, values)
     least, variadic = _arity(names)
     if variadic:
-        each = (len(values) - least) // len(variadic)  # several variadic groups are of one size
+        each = (len(values) - least) // len(variadic)  # several variadic groups have the same size
         kinds = [kind for i, kind in enumerate(kinds) for _ in range(each if i in variadic else 1)]
     for i, (kind, v) in enumerate(zip(kinds, values, strict=False)):
         if not kind.accepts(v.type):
@@ -164,7 +164,7 @@ def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], v
 
 
 def check_count(what: str, names: tuple[str, ...], values: list[Value]) -> None:
-    """The number of operands or results."""
+    """Checks the number of operands or results."""
     least, variadic = _arity(names)
     if len(values) < least if variadic else len(values) != least:
         raise _wrong_count(what, f"{least} or more" if variadic else str(least), len(values))
@@ -176,7 +176,7 @@ def _wrong_count(what: str, expected: str, found: int) -> Violation:
 
 
 def check_regions(op: Op, record: OpDef) -> None:
-    """The number of regions, and that each has one block with a terminator."""
+    """Checks the number of regions, and that each has one block with a terminator."""
     names, regions = record.regions, op.regions
     many = bool(names) and names[-1].endswith("*")
     if len(regions) != len(names) and not (many and len(regions) >= len(names) - 1):

@@ -1,8 +1,9 @@
-"""`infer`: the result types of an op that has not been written yet, from operand types and attributes.
+"""`infer`: result types of an op that does not exist yet, from operand types and attributes.
 
-The same functions of the records that the verifier holds stated types against. Where the specification leaves the
-program a choice (the elements of a dot_general's result, the shape of a reshape's), the record has the trait
-`chooses_result`; `result_types` says what is chosen, and without it the elements are those of the first operand.
+It uses the same inference functions of the records as the verifier, which compares stated types with them. If the
+specification leaves the program a choice (the elements of a dot_general's result, the shape of a reshape's), the record
+has the trait `chooses_result`. Then `result_types` gives the choice; by default the elements are those of the first
+operand.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ def infer(
     *,
     result_types: Sequence[Type] | None = None,
 ) -> list[Type]:
-    """Result types of an op, as far as operands, attributes and regions determine them (`?` where they do not).
+    """Returns the result types of an op, as far as operands, attributes and regions determine them (`?` otherwise).
 
-    Attributes may be Python numbers, truth values, texts and lists where the op's record
-    says what is meant. Stated `result_types` have to be compatible with what is inferred. Raises VerifyError, with op
-    and constraint, when there is no such op, and ValueError when the types do not follow without `result_types`.
+    Attributes may be Python numbers, booleans, strings and lists if the op's record determines their kind. Stated
+    `result_types` must be compatible with the inferred ones. Raises VerifyError, with op and constraint, if there is no
+    such op or it is invalid, and ValueError if the types cannot be inferred without `result_types`.
     """
     name = full_name(op_name)
     record = OPS.get(name)
@@ -56,7 +57,7 @@ def infer(
 
 
 def check_arguments(op_name: object, operands: object, attributes: object, regions: object, results: object) -> None:
-    """Raise TypeError for arguments of another kind than `shlo_jit.infer` takes, which has types or their texts."""
+    """Raises TypeError if the arguments are not what `shlo_jit.infer` accepts; types may be given as texts."""
     if not isinstance(op_name, str):
         raise TypeError(f"op_name: expected a string, got {op_name!r}")
     for name, types in (("operand_types", operands), ("result_types", () if results is None else results)):
@@ -69,13 +70,14 @@ def check_arguments(op_name: object, operands: object, attributes: object, regio
 
 
 def inferred_types(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
-    """What `infer` gives, of an op whose results are placeholders or as stated. Raises Violation and ValueError."""
+    """Returns the result of `infer` for an op whose results are placeholders or as stated. Raises Violation and
+    ValueError."""
     check_values("operand", record.operands, record.operand_kinds, op.operands)
     for key, spec in record.attributes.items():
         check_attribute(key, spec, op.attributes.get(key))
     if record.infer is None:
         if stated is None:
-            raise ValueError(f"the result types of {op.name} do not follow from its operands: give result_types")
+            raise ValueError(f"the result types of {op.name} do not follow from its operands: pass result_types")
         found: list[Type] = list(stated)
     else:
         try:
@@ -83,7 +85,7 @@ def inferred_types(op: Op, record: OpDef, stated: list[Type] | None) -> list[Typ
         except (AssertionError, AttributeError, IndexError):
             if stated is not None:
                 raise
-            raise ValueError(f"the result types of {op.name} do not follow without result_types") from None
+            raise ValueError(f"the result types of {op.name} do not follow from its operands: pass result_types") from None
     if stated is not None:
         if not compatible_lists(found, stated):
             both = f"inferred {types_text(found)}, stated {types_text(stated)}"
@@ -95,14 +97,15 @@ def inferred_types(op: Op, record: OpDef, stated: list[Type] | None) -> list[Typ
 
 
 def placeholders(record: OpDef, operands: Sequence[Value]) -> list[Type]:
-    """Results that nothing is known of; elements as those of the first tensor, for ops that leave them open."""
+    """Returns types of unknown shape for the results, with the elements of the first tensor for ops that choose
+    them."""
     elements = [v.type.dtype for v in operands if isinstance(v.type, TensorType)]
     element: ElementType = elements[0] if elements else F32
     return [TensorType(None, element) for name in record.results if name[-1] not in "*?"]
 
 
 def attribute_of(record: OpDef, name: str, value: Any) -> Any:
-    """A Python value as the attribute that the record asks for; attributes stay as they are."""
+    """Converts a Python value to the attribute that the record requires; attributes stay unchanged."""
     spec = record.attributes.get(name)
     word, _, rest = (spec.kind if spec is not None else "").partition(" ")
     if isinstance(value, bool):
@@ -123,7 +126,7 @@ def attribute_of(record: OpDef, name: str, value: Any) -> Any:
 
 
 def matrix(rows: Sequence[Sequence[int]]) -> Dense:
-    """A matrix of integers as an attribute; shorter rows are filled with -1, which is no process."""
+    """Converts a matrix of integers to an attribute. Shorter rows are padded with -1, which is not a process."""
     width = max(map(len, rows), default=0)
     array = np.full((len(rows), width), -1, np.int64)
     for i, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""What only a whole module can tell: symbols, and what functions and calls have to do with each other."""
+"""Checks that need a whole module: symbols, functions, and calls against their callees."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from shlo_jit.ir.core import Module, Op, function_type, is_declaration, walk
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
-from shlo_jit.ops.kinds import is_quantized_well
+from shlo_jit.ops.kinds import has_valid_quantization
 from shlo_jit.ops.type_algebra import compatible, compatible_lists, type_list, type_text, types_text
 from shlo_jit.suggest import did_you_mean
 from shlo_jit.verify.check_op import return_line
 
 Finding = tuple[Op, Violation]
 MOST_HINTS, MOST_NAMES = 20, 1000
-"""A hint compares a name with all others: so many findings of a module get one, from among so many names."""
+"""Limits of hints, since a hint compares a name with all others: findings that get one, and names that are compared."""
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
-"""Ops that call a function, and the attribute that names it."""
+"""Ops that call a function -> the attribute that names it."""
 _COLLECTIVES = {name for name, family in FAMILY_OF.items() if family == "collective"}
 NAMES_SYMBOLS = frozenset({*CALLEES, "stablehlo.custom_call", *_COLLECTIVES})
-"""Ops that can refer to a function or mesh."""
+"""Ops that may refer to a function or mesh."""
 
 
 def symbol(op: Op, attribute: str) -> str | None:
-    """The last part of the symbol an attribute names."""
+    """Returns the last part of the symbol that an attribute names."""
     attr = op.attributes.get(attribute)
     return attr.path[-1] if isinstance(attr, SymbolRef) else attr if isinstance(attr, str) else None
 
 
 def check_symbols(module: Module, users: Iterable[tuple[str, Op]]) -> Iterator[Finding]:
-    """Findings on functions, and on `users`: ops that name symbols, each with the function it is in."""
+    """Yields findings on functions and on `users`: ops that name symbols, each with its enclosing function."""
     table: dict[str, Op] = {}
     yield from _unique_symbols(module, table)
     calls: dict[str, list[tuple[str, Op]]] = {}
@@ -53,7 +53,7 @@ def check_symbols(module: Module, users: Iterable[tuple[str, Op]]) -> Iterator[F
 
 
 def _unique_symbols(module: Module, table: dict[str, Op]) -> Iterator[Finding]:
-    """Fills `table`; two symbols of one module must not have one name."""
+    """Fills `table`, and yields symbols of a module whose name is already taken."""
     todo = [module.op]
     while todo:
         own: set[str] = set()
@@ -70,17 +70,17 @@ def _unique_symbols(module: Module, table: dict[str, Op]) -> Iterator[Finding]:
 
 
 def _function(func: Op) -> Iterator[Finding]:
-    """A function's block arguments and what it returns are those of its type."""
+    """Checks that a function's block arguments and returned values match its type."""
     if is_declaration(func) or len(func.regions[0].blocks) != 1:
-        return  # several blocks are reported as a wrong region
+        return  # several blocks are reported as an invalid region
     try:
         stated = function_type(func)
     except (AssertionError, KeyError):
         return  # reported as a missing attribute
     block = func.block()
     for a in block.arguments:
-        # what an op uses is reported at the op
-        if not is_quantized_well(a.type) and not any(a in op.operands for op in walk(block)):
+        # arguments that an op uses are reported at the op
+        if not has_valid_quantization(a.type) and not any(a in op.operands for op in walk(block)):
             message = f"the quantization parameters of '{type_text(a.type)}' do not fit"
             yield func, Violation("type", message, found=type_text(a.type))
     given = [a.type for a in block.arguments]
@@ -110,18 +110,18 @@ def _function(func: Op) -> Iterator[Finding]:
 
 
 def _arrow(name: str | None, types: Sequence[Type]) -> str:
-    """The head of a function with these result types."""
+    """Returns the head of a function with these result types."""
     texts = ", ".join(map(type_text, types))
     return f"func.func @{name}(...) -> {texts if len(types) == 1 else f'({texts})'} {{"
 
 
 def _mismatch(label: str, message: str, found: Sequence[Type], expected: Sequence[Type]) -> Violation:
-    """Types that are not those of the function."""
+    """Returns the error for types that differ from those of the function."""
     return Violation(label, message, found=type_list(found), expected=type_list(expected))
 
 
 def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
-    """An op that names a symbol: gives the function it calls. Hints are among `names`."""
+    """Checks an op that names a symbol. Returns the function that it calls. Hints are chosen from `names`."""
     if op.name in _COLLECTIVES:
         from shlo_jit.ops.collective import mesh_symbol
 
@@ -154,7 +154,7 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
 
 
 def _called(op: Op, table: dict[str, Op]) -> str | None:
-    """The function that a custom call with a meaning here computes with: it exists, and has the right type."""
+    """Checks that the function used by a known custom call exists and has the right type. Returns its name."""
     from shlo_jit.ops.known_calls import called_function
 
     found = called_function(op)
@@ -172,7 +172,7 @@ def _called(op: Op, table: dict[str, Op]) -> str | None:
 
 
 def _check_decomposition(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> None:
-    """A composite has the types of its decomposition."""
+    """Checks that a composite has the types of its decomposition."""
     label = "C3" if what == "operand" else "C4"
     if len(given) != len(wanted):
         raise _mismatch(label, f"has {len(given)} {what}(s), but decomposition has {len(wanted)}", given, wanted)
@@ -183,7 +183,7 @@ def _check_decomposition(what: str, given: Sequence[Type], wanted: Sequence[Type
 
 
 def _check_call(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> None:
-    """A call has the types of its function."""
+    """Checks that a call has the types of its function."""
     if len(given) != len(wanted):
         message = f"incorrect number of {what}s for callee: the call has {len(given)}, the function {len(wanted)}"
         raise _mismatch("type", message, given, wanted)
@@ -194,7 +194,7 @@ def _check_call(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> Non
 
 
 def _recursion(calls: dict[str, list[tuple[str, Op]]]) -> Iterator[Finding]:
-    """Each call that closes a cycle."""
+    """Yields a finding for each call that closes a cycle."""
     done: set[str] = set()
     for root, own in calls.items():
         if root in done:

@@ -1,14 +1,14 @@
-"""Is a module a valid program? `verify_module` reports everything that is wrong, each finding at its op.
+"""Verifier: `verify_module` reports all errors of a module, each at its op.
 
-Checked for every op, in this order; the first failure of an op is reported and the next op is looked at:
-- its name is known (an unknown StableHLO or CHLO op is an error, ops of other dialects are if the caller says so);
+The checks of every op are, in this order (only the first failure of an op is reported):
+- its name is known (an unknown StableHLO or CHLO op is an error, ops of other dialects are errors on request);
 - values are defined before they are used, in this function, and in a scope that is still open;
 - number and kinds of operands, kinds of attributes, number of regions, terminators, number and kinds of results;
 - the constraints of its record, by label, and the stated result types against the inferred ones.
 For the module as a whole (`verify/symbols.py`):
 - symbols are unique, callees exist and have the types of the call, calls are not recursive.
 
-`warnings_of` reports what a valid program may have, but hardly on purpose: attributes that no one knows.
+`warnings_of` reports what is valid but probably a mistake: unknown attributes.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 def verify_module(
     module: Module, *, foreign: bool = False, is_registered: Callable[[str], bool] = lambda target: False
 ) -> list[Diagnostic]:
-    """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too.
-    `is_registered` says which custom calls the user implements: those are held against no record of ours."""
+    """Returns all errors of a module, in the order of the text.
+
+    With `foreign`, ops of other dialects are errors, too. `is_registered` tells which custom calls the user implements:
+    those are not checked against our records.
+    """
     verifier = _Verifier(foreign, is_registered)
     verifier.op(module.op)
     verifier.block(module.body)
@@ -74,7 +77,8 @@ def verify_function(function: Op, *, is_registered: Callable[[str], bool] = lamb
 
 
 def warnings_of(module: Module) -> list[Diagnostic]:
-    """Attributes that an op's record does not know and no dialect's prefix (`jax.`, `mhlo.`) explains."""
+    """Returns warnings about attributes that an op's record does not declare and that have no dialect prefix (`jax.`,
+    `mhlo.`)."""
     found: list[Diagnostic] = []
     for op in walk(module.body):
         record = OPS.get(op.name)
@@ -91,11 +95,11 @@ def warnings_of(module: Module) -> list[Diagnostic]:
 
 
 _EVERYWHERE = frozenset({"successors"})
-"""Names the parser itself gives to what a generic op may have."""
+"""Attribute names that the parser itself assigns to parts of the generic form."""
 
 
 def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
-    """`dot_general C5: 'stablehlo.dot_general' op ...`: our label, and the rest in the words of MLIR."""
+    """Returns the diagnostic `dot_general C5: 'stablehlo.dot_general' op ...`: our label, then MLIR's wording."""
     label = violation.label
     name = op.name.removeprefix("stablehlo.")
     message = violation.message
@@ -114,7 +118,8 @@ def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
 
 
 def _what_there_is(op: Op, rule: str) -> str:
-    """The attributes that a rule names, and the types: `dimensions = array<i64: 5>, (tensor<i8>) -> (tensor<i8>)`"""
+    """Returns the attributes that a rule mentions, and the types:
+    `dimensions = array<i64: 5>, (tensor<i8>) -> (tensor<i8>)`."""
     words = set(_WORD.findall(rule))
     found = []
     for name, attr in op.attributes.items():
@@ -125,7 +130,7 @@ def _what_there_is(op: Op, rule: str) -> str:
 
 
 def _fields(attr: Any) -> dict[str, Any]:
-    """Of a structure."""
+    """Returns the fields of a struct attribute; empty for others."""
     if isinstance(attr, StructAttr):
         return dict(attr.fields)
     return {f.name: getattr(attr, f.name) for f in dataclasses.fields(attr)} if isinstance(attr, ConvDims) else {}
@@ -135,7 +140,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _place(op: Op, part: str) -> Span | None:
-    """Where an op is, or the part of its text that is to blame."""
+    """Returns the span of an op, or of the part of its text that is wrong."""
     span = op.span
     if span is None or not part:
         return span
@@ -144,12 +149,12 @@ def _place(op: Op, part: str) -> Span | None:
 
 
 def _in_order(found: list[Finding]) -> list[Finding]:
-    """By place in the text; what has no place stays as it was found."""
+    """Sorts findings by position in the text; the order of findings without a position stays."""
     return [f for _, _, f in sorted(((f[0].start, i, f) for i, f in enumerate(found)), key=itemgetter(0, 1))]
 
 
 class _Verifier:
-    """The walk over all ops. Its state: what was found, what is known to hold, and where it is."""
+    """Walks over all ops. State: the findings, the ops known to be valid, and the current position."""
 
     def __init__(self, foreign: bool, is_registered: Callable[[str], bool]):
         self.foreign = foreign
@@ -157,13 +162,13 @@ class _Verifier:
         self.found: list[Finding] = []
         self.hints = MOST_HINTS
         self.known_good: set[Any] = set()
-        """Keys of ops that hold: an op that is equal but for its values need not be looked at again."""
+        """Keys of valid ops: an op that differs only in its values need not be checked again."""
         self.func = ""
         self.users: list[tuple[str, Op]] = []
-        """Ops that name symbols, with the function they are in."""
+        """Ops that name symbols, with their enclosing function."""
 
     def block(self, block: Block) -> None:
-        """All ops of a block and of the regions inside."""
+        """Checks all ops of a block and of nested regions."""
         known_good = self.known_good
         for op in block.ops:
             if op.name in NAMES_SYMBOLS and not self.is_users_own(op):
@@ -179,11 +184,11 @@ class _Verifier:
                         self.block(inner)
 
     def is_users_own(self, op: Op) -> bool:
-        """A custom call that the user implements."""
+        """Whether an op is a custom call that the user implements."""
         return op.name == "stablehlo.custom_call" and self.is_registered(str(op.attributes.get("call_target_name")))
 
     def op(self, op: Op) -> bool:
-        """One op without what is inside of its regions; says whether those with the same key hold like it."""
+        """Checks one op, except the contents of its regions. Returns whether ops with the same key are valid, too."""
         record = OPS.get(op.name)
         try:
             if record is None:
@@ -200,8 +205,10 @@ class _Verifier:
 
 
 def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
-    """Values are defined before they are used, in a block that is still open. `visible` has the values of the blocks
-    around this one; functions and modules see none of them."""
+    """Checks that values are defined before they are used, in a block that is still open.
+
+    `visible` has the values of the enclosing blocks; functions and modules see none of them.
+    """
     opened = list(block.arguments)
     visible.update(opened)
     for op in block.ops:
@@ -219,7 +226,7 @@ def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
 
 
 def check_known_call(op: Op) -> None:
-    """A custom call (or an op of MHLO's) that means something here, against what it means."""
+    """Checks a known custom call (or MHLO op) against the record of its meaning."""
     from shlo_jit.ops.call_record import check_call
     from shlo_jit.ops.known_calls import call_record, stands_for
 
@@ -232,23 +239,22 @@ def check_known_call(op: Op) -> None:
 
 
 def check_unknown(op: Op, foreign: bool, hint: Callable[[str], str] | None) -> None:
-    """An op without a record: one of another dialect is the business of others, unless `foreign` says no. `hint` says
-    what was meant."""
+    """Rejects an op without a record; one of another dialect only if `foreign`. `hint` suggests what was meant."""
     if op.dialect in OWN_DIALECTS:
         raise Violation("unknown", f"unknown op {op.name}", hint=hint(op.name) if hint else "")
     if foreign:
-        raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
+        raise Violation("unknown", f"op {op.name} is of an unknown dialect")
 
 
 _type = attrgetter("type")
 
 
 def _key(op: Op) -> Any:
-    """Equal for ops that verify alike, unless they look at the ops before them; None for ops with more to look at than
-    types and attributes.
+    """Returns a key that is equal for ops with the same verification result; None for ops whose verification depends on
+    more than types and attributes.
 
-    Types and attributes are told apart by identity, which is cheap, and good for one module: it keeps them alive. The
-    parser gives equal ones the same object wherever that matters.
+    Types and attributes are compared by identity. That is cheap, and safe within one module, which keeps them alive.
+    The parser creates one object for equal ones wherever that matters.
     """
     if op.regions:
         return _region_key(op)
@@ -271,7 +277,7 @@ def _key(op: Op) -> Any:
 
 
 def _region_key(op: Op) -> Any:
-    """Of an op with regions: what the op itself asks of them is what they take and give."""
+    """Returns the key of an op with regions. The op itself depends only on their argument and result types."""
     if op.name in ("func.func", "builtin.module") or any(len(region.blocks) != 1 for region in op.regions):
         return None
     key: list[Any] = [op.name, len(op.operands), *op.attributes, *map(id, op.attributes.values())]

@@ -1,4 +1,4 @@
-"""Programs that the tests of artifacts run on, and the versions they are written for."""
+"""Programs for the tests of artifacts, and the versions for which they are written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OWN_ATTRIBUTES = (
     '#stablehlo.axis_ref<name = "x">',
     '#stablehlo.axis_ref<name = "x", sub_axis_info = (3)4>',
 )
-"""What modules can have, and have in StableHLO's own words."""
+"""Attributes that modules may have and that use StableHLO's own encoding."""
 QUANTIZED = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<ui8:f32, 2.0:3>> {
   %0 = stablehlo.uniform_quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<ui8:f32, 2.0:3>>
   return %0 : tensor<2x!quant.uniform<ui8:f32, 2.0:3>>
@@ -69,7 +69,7 @@ func.func @main(%x: tensor<2xf32> loc("x"), %y: tensor<2xf32>) -> tensor<2xf32> 
 
 
 def functions(text: str) -> dict[str, str]:
-    """The functions of a text by name, each with the private ones, which it may call, as a program of its own."""
+    """Returns the functions of a text by name, each as a separate program with the private functions it may call."""
     parts = re.split(r"\n(?=func\.func)", text)[1:]
     private = [part for part in parts if part.startswith("func.func private")]
     names = [re.search(r"@(\w+)", part) for part in parts]

@@ -1,4 +1,4 @@
-"""Artifacts against jaxlib: it reads what is written here as the same program, and the other way round."""
+"""Artifacts against jaxlib: each side reads what the other one writes as the same program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FUNCTIONS = {**programs.functions(programs.EVERY_OP), **programs.functions(progr
 
 @pytest.fixture(scope="module")
 def text_of() -> Callable[[bytes], str]:
-    """The text that jaxlib prints for an artifact."""
+    """Returns a function that gives the text that jaxlib prints for an artifact."""
     from jax._src.interpreters.mlir import make_ir_context
 
     context = make_ir_context()
@@ -36,7 +36,7 @@ def text_of() -> Callable[[bytes], str]:
 
 
 def written(text: str, version: str) -> bytes | None:
-    """By jaxlib; None where it cannot."""
+    """Returns the artifact that jaxlib writes; None if it cannot."""
     try:
         return stablehlo.serialize_portable_artifact_str(text, version)
     except Exception:
@@ -45,7 +45,7 @@ def written(text: str, version: str) -> bytes | None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_both_ways(name: str, text_of: Callable[[bytes], str]) -> None:
-    """For every version: what jaxlib writes is read as what it prints of it; it reads what is written here as that."""
+    """For every version, artifacts written by jaxlib are read as the text it prints for them, and vice versa."""
     tried = 0
     first = name.split("_")[-2:]
     if all(part.isdigit() for part in first) and (int(first[0]), int(first[1])) > NEWEST[:2]:
@@ -63,7 +63,7 @@ def test_both_ways(name: str, text_of: Callable[[bytes], str]) -> None:
 
 
 def test_what_is_written_here_is_the_first_writer(text_of: Callable[[bytes], str]) -> None:
-    """Without jaxlib's own writing in between."""
+    """jaxlib reads our artifacts directly, without an artifact of its own in between."""
     module = shlo_jit.parse(programs.EVERY_OP)
     for version in KNOWN:
         assert difference(shlo_jit.parse(text_of(module.serialize(version))), module) is None, version

@@ -1,4 +1,4 @@
-"""Programs are the same after they were written as artifacts and read again, for every version that can say them."""
+"""Programs are unchanged after a round trip through artifacts, for every version that can represent them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_storage_of_quantized_numbers_is_spelled_as_before(storage: str, scale: 
 
 
 def test_defaults_are_left_out() -> None:
-    """The file has them either way, so what was written out comes back without."""
+    """Files contain defaults in any case, so explicitly written defaults are omitted after reading."""
     written = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.custom_call @f(%x) {has_side_effect = false, backend_config = "", api_version = 1 : i32} : (tensor<2xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
@@ -82,7 +82,7 @@ def test_defaults_are_left_out() -> None:
 
 
 def test_values_that_regions_see_from_outside() -> None:
-    """Numbers of values go on in regions, below ops that come after them."""
+    """Numbers of values continue in regions, before those of later ops."""
     text = """func.func @main(%i: tensor<i32>, %x: tensor<f32>) -> tensor<f32> {
   %0 = "stablehlo.case"(%i) ({
     %a = stablehlo.negate %x : tensor<f32>
@@ -112,7 +112,7 @@ def test_deep_nesting() -> None:
 
 
 def test_large_constants_are_viewed() -> None:
-    """The array of a constant that lies aligned in the file is those bytes; no constant is copied more than once."""
+    """The array of a constant that is aligned in the file is a view of its bytes; others are copied only once."""
     array = np.arange(100_000, dtype=np.float32)
     text = f"""func.func @main() -> tensor<100000xf32> {{
   %0 = stablehlo.constant dense<"0x{array.tobytes().hex()}"> : tensor<100000xf32>
@@ -129,7 +129,7 @@ def test_large_constants_are_viewed() -> None:
 
 # ---------------------------------------------------------------------- locations
 def resolved(module: Module) -> list[str]:
-    """Locations of ops and arguments, with what their aliases stand for."""
+    """Returns the locations of ops and arguments with aliases expanded."""
 
     def text_of(location: object) -> str:
         text = getattr(location, "text", "loc(unknown)")

@@ -1,4 +1,4 @@
-"""Artifacts are taken wherever texts are: their first bytes say what they are."""
+"""Artifacts are accepted wherever texts are: their first bytes identify them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def exported(artifact: bytes) -> bytes:
-    """As `jax.export` writes it: a flatbuffer whose field 13 is the artifact."""
+    """Returns an artifact as written by `jax.export`: a flatbuffer whose field 13 is the artifact."""
     fields = struct.pack("<HH14H", 4 + 2 * 14, 8, *([0] * 13), 4)
     table = struct.pack("<iI", len(fields), 4)
     return struct.pack("<I", 4 + len(fields)) + fields + table + struct.pack("<I", len(artifact)) + artifact
@@ -64,7 +64,7 @@ def test_flatbuffers_of_something_else(path: Path) -> None:
 
 
 def test_the_object_cache_knows_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has is not even read."""
+    """A cached artifact is not even read."""
     shlo_jit.compile(ARTIFACT)
 
     def refuse(*given: object) -> None:
@@ -116,7 +116,7 @@ def test_a_diagnostic_shows_the_printed_line_and_the_location() -> None:
 
 
 def test_compiling_prints_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text is made for whoever asks for a place, and a program that is compiled is not printed."""
+    """The text is created when a position is requested; compiling does not print a program."""
     from shlo_jit.bytecode import printed
 
     monkeypatch.setattr(printed, "_marked", lambda module: pytest.fail("printed"))

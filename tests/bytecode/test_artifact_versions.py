@@ -1,4 +1,4 @@
-"""What a version of StableHLO cannot say is refused, with the op and its place."""
+"""Anything that a version of StableHLO cannot represent is rejected, with the op and its location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def version_in(name: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", [name for name in LATER if name[-1].isdigit()])
 def test_written_from_its_version_on(name: str) -> None:
-    """A function's name says the first version that has what is in it."""
+    """The name of a function gives the first version that can represent it."""
     module = shlo_jit.parse(LATER[name])
     first = version_in(name)
     for version in programs.VERSIONS:
@@ -37,14 +37,14 @@ def test_an_op_is_named_with_its_place() -> None:
     with pytest.raises(UnsupportedError) as caught:
         module.serialize("1.3.0")
     (found,) = caught.value.diagnostics
-    expected = "stablehlo.tan cannot be written for StableHLO 1.3.0: it is of version 1.4.0 and later"
+    expected = "stablehlo.tan cannot be written for StableHLO 1.3.0: it requires version 1.4.0 or later"
     assert (found.message, found.line, found.column, found.op) == (expected, 2, 8, "stablehlo.tan")
 
 
 @pytest.mark.parametrize(
     ("op", "why"),
     [
-        ("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "portable artifacts have no ops of dialect chlo"),
+        ("chlo.erf %x : tensor<2xf32> -> tensor<2xf32>", "portable artifacts cannot contain ops of dialect chlo"),
         ("stablehlo.negate %x {mark} : tensor<2xf32>", "VHLO has no"),
         (
             '"stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>, '

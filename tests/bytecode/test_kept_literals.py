@@ -1,4 +1,4 @@
-"""Long literals of artifacts are kept out of what is read of them, and read where programs want them."""
+"""Long literals are cut out of artifacts and read into their final buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "f64": np
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Short literals count as long, files as settled; with a cache of its own."""
+    """Treats short literals as long and files as settled, with a separate cache."""
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tuning, "LONG_LITERAL_BYTES", 64)
     monkeypatch.setattr(tuning, "KNOWN_FILE_BYTES", 1)
@@ -38,7 +38,7 @@ def arrays(seed: int) -> dict[str, np.ndarray]:
 
 
 def text(constants: Mapping[str, np.ndarray]) -> str:
-    """A program that returns the constants."""
+    """Returns a program that returns the constants."""
     lines, types = [], []
     for name, array in constants.items():
         types.append(f"tensor<{len(array)}x{name}>")
@@ -124,7 +124,7 @@ def test_a_literal_whose_file_has_changed_is_refused(tmp_path: Path) -> None:
 
 
 def test_damaged_artifacts_are_refused_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of any byte that is wrong, and any end: what is said does not depend on what is kept out."""
+    """For any wrong byte and any truncation, the message does not depend on literals being cut out."""
     data, pick = artifact(), random.Random(0)
 
     def said(damaged: bytes) -> str | bytes:

@@ -1,12 +1,11 @@
-"""One mutant of a program: verified, and what is valid compiled, run in guarded memory and compared.
+"""Verifies a mutant of a program; if it is valid, compiles it, runs it in guarded memory and compares the results.
 
     outcome, detail = check(text, number)
 
-Outcomes that are as they should be: `refused` (ParseError), `invalid` (VerifyError), `unsupported` (UnsupportedError
-with a place), `stopped` (ExecutionError, or a documented TypeError or ValueError), `large` (too much to run), `endless`
-(a loop that the reference does not finish), `undefined` (run; what comes of it is not said), `unchecked` (run; it has
-no reference), `equal`, `close`. Those that are
-to be looked at: `differs`. Everything else is a finding, and raised.
+Good outcomes are `refused` (ParseError), `invalid` (VerifyError), `unsupported` (UnsupportedError with a location),
+`stopped` (ExecutionError, or a documented TypeError or ValueError), `large` (too much to run), `endless` (a loop that
+the reference does not finish), `undefined` (run; the result is unspecified), `unchecked` (run; it has no reference),
+`equal`, `close`. The outcome `differs` must be examined. Everything else is a finding, and raised.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from shlo_jit.reference.interpreter import Interpreter, as_array
 from shlo_jit.runtime.dynamic import DynamicExecutable
 
 MOST_ELEMENTS = 20_000
-"""Of any value of a program that is run."""
+"""Maximum size of any value in a program that is run."""
 MOST_OPS = 5_000
-"""That the reference computes before a program is called endless."""
+"""Number of ops that the reference computes before a program counts as endless."""
 REFERENCE_SECONDS = 20
 TOLERANCE = {"f64": 1e-9, "f32": 1e-3, "complex<f64>": 1e-9, "complex<f32>": 1e-3}
 LOOSE = 0.3
-"""Of narrow floats, whose roundings add up."""
+"""Tolerance of narrow floats, whose rounding errors add up."""
 
 
 class Endless(Exception):
-    """The reference has done enough."""
+    """Raised if the reference exceeds its limit of ops."""
 
 
 class Undefined(Exception):
-    """What the specification leaves open: shapes that are computed and contradict the stated ones, matrices that have
-    no Cholesky factor, orders that are none."""
+    """Raised for undefined behavior: computed shapes that contradict the stated ones, matrices without a Cholesky
+    factor, comparators that are not an order."""
 
 
 OPEN = {
     "stablehlo.cholesky", "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.power", "chlo.broadcast_power",
     "chlo.polygamma", "chlo.broadcast_polygamma", "chlo.zeta", "chlo.broadcast_zeta",
 }  # fmt: skip
-"""Ops on which infinities and NaN spread in ways that depend on the order of arithmetic, or are nobody's."""
+"""Ops for which the propagation of infinities and NaN depends on the order of arithmetic, or is unspecified."""
 
 
 class Bounded(Interpreter):
-    """The reference, for so many ops."""
+    """The reference interpreter with a limit of ops."""
 
     def __init__(self, module: Module):
         super().__init__(module)
@@ -85,7 +84,7 @@ def _computes_shape(op: Op) -> bool:
 
 
 def _orders(op: Op, arrays: list[Any]) -> bool:
-    """Whether the comparator of a sort is a strict order of what there is, as far as one can see."""
+    """Whether the comparator of a sort is a strict order of the given elements, as far as can be tested."""
     compares = [inner for inner in op.block().ops if inner.name == "stablehlo.compare"]
     directions = {inner.attributes["comparison_direction"].value for inner in compares}
     nans = any(np.isnan(x.astype(np.complex128)).any() for x in arrays if x.dtype.kind not in "biu")
@@ -117,7 +116,7 @@ def is_large(module: Module) -> bool:
 
 
 def arrays_for(exe: Any, number: int) -> list[np.ndarray]:
-    """Arguments: numbers near 1, and in every third program any at all."""
+    """Returns arguments: numbers near 1, and arbitrary ones in every third program."""
     rng = np.random.default_rng(number)
     return [_array(rng, p.shape, guarded_dtype(p.dtype), wild=number % 3 == 0) for p in exe.inputs]
 
@@ -147,7 +146,7 @@ def _array(rng: np.random.Generator, shape: Sequence[int], dtype: DType, wild: b
 
 
 def check(text: str, number: int) -> tuple[str, str]:
-    """The outcome for a mutant, and what differs."""
+    """Returns the outcome for a mutant, and details."""
     try:
         module = shlo_jit.parse(text)
         found = shlo_jit.verify(module)
@@ -170,9 +169,9 @@ def check(text: str, number: int) -> tuple[str, str]:
 
 
 def _for_some_shapes(module: Module, exe: DynamicExecutable, text: str, number: int) -> tuple[str, str]:
-    """The outcome for a program with unknown dimensions, of made-up sizes."""
+    """Returns the outcome for a program with unknown dimensions, for random sizes."""
     rng = np.random.default_rng(number)
-    if any(p.shape is None for p in exe.inputs):  # of any rank: which one, a call would say
+    if any(p.shape is None for p in exe.inputs):  # unranked: the rank would be known at the call
         return "unchecked", ""
     shapes = [[int(rng.integers(0, 5)) if n is None else n for n in p.shape] for p in exe.inputs]
     try:
@@ -183,13 +182,13 @@ def _for_some_shapes(module: Module, exe: DynamicExecutable, text: str, number: 
     except StableHLOError as error:
         return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), placed(error, text)
     function = refined.function("main")
-    if function is None or isinstance(static, DynamicExecutable):  # sizes follow from data
+    if function is None or isinstance(static, DynamicExecutable):  # sizes depend on data
         return "unchecked", ""
     return _executed(refined, function, static, arrays_for(static, number))
 
 
 def _executed(module: Module, function: Op, exe: Any, arrays: list[np.ndarray]) -> tuple[str, str]:
-    """The outcome for what was compiled."""
+    """Runs a compiled program and returns the outcome."""
     wants, otherwise = None, "unchecked"
     try:
         wants = reference(module, function, arrays)
@@ -216,19 +215,19 @@ def _executed(module: Module, function: Op, exe: Any, arrays: list[np.ndarray]) 
 
 
 def _has_no_reference(op: Op) -> bool:
-    """None that says what numbers come out."""
+    """Whether an op has no reference that determines its numbers."""
     return op.name in ("stablehlo.rng", "stablehlo.custom_call", "chlo._asin_acos_kernel")
 
 
 def _waits(module: Module) -> bool:
-    """For the host, whose queues are empty."""
+    """Whether a program waits for the host, whose queues are empty."""
     return any(op.name in ("stablehlo.infeed", "stablehlo.recv") for op in walk(module.body)) or any(
         op.attributes.get("call_target_name") in ("stablehlo.infeed", "stablehlo.recv") for op in walk(module.body)
     )
 
 
 def placed(error: StableHLOError, text: str) -> str:
-    """The first sentence of a refusal; all of them have a place inside the text."""
+    """Returns the first sentence of an error, after checking that it has a position inside the text."""
     lines = text.split("\n")
     for d in error.diagnostics:
         assert 1 <= d.line <= len(lines) and 1 <= d.column <= len(lines[d.line - 1]) + 1, f"no place: {d}"
@@ -237,7 +236,7 @@ def placed(error: StableHLOError, text: str) -> str:
 
 
 def reference(module: Module, function: Op, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
-    """What the reference interpreter gives; None where it can't say, as far as the machine's numbers go."""
+    """Returns the results of the reference interpreter; None if it has no answer within the limits of its numbers."""
 
     def late(*_: Any) -> None:
         raise Endless
@@ -249,7 +248,7 @@ def reference(module: Module, function: Op, arrays: list[np.ndarray]) -> list[np
             inputs = [as_array(x, a.type) for x, a in zip(arrays, function.block().arguments, strict=True)]
             found = Bounded(module).function(function, inputs)
     except ValueError:
-        if len(arrays) != len(function.block().arguments):  # tuples and tokens among them
+        if len(arrays) != len(function.block().arguments):  # including tuples and tokens
             return None
         raise
     finally:
@@ -259,7 +258,7 @@ def reference(module: Module, function: Op, arrays: list[np.ndarray]) -> list[np
 
 
 def _flat(values: Sequence[Any]) -> list[np.ndarray]:
-    """Without tuples and tokens."""
+    """Flattens tuples and removes tokens."""
     out: list[np.ndarray] = []
     for v in values:
         if isinstance(v, tuple):
@@ -270,7 +269,7 @@ def _flat(values: Sequence[Any]) -> list[np.ndarray]:
 
 
 def _close(got: np.ndarray, want: np.ndarray, dtype: DType) -> np.ndarray:
-    """Element by element; sums may be of another order, and narrow ones of a wider type."""
+    """Returns whether elements are close; sums may have another order, and narrow ones a wider type."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     tolerance = TOLERANCE.get(dtype.name, LOOSE)
     with np.errstate(all="ignore"):
@@ -279,7 +278,7 @@ def _close(got: np.ndarray, want: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def compare(gots: Sequence[np.ndarray], wants: Sequence[np.ndarray]) -> tuple[str, str]:
-    """Equal, close, or where they differ."""
+    """Returns whether results are equal or close, or where they differ."""
     worst = "equal"
     for i, (got, want) in enumerate(zip(gots, wants, strict=True)):
         if got.dtype != want.dtype or got.shape != want.shape:

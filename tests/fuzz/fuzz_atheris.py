@@ -1,8 +1,8 @@
-"""A target for atheris, where it is installed (no dependency of ours):
+"""A target for atheris, if it is installed (it is not a dependency):
 
     python tests/fuzz/fuzz_atheris.py tests/fuzz/seeds
 
-What it finds goes into `tests/fuzz/seeds`, which `test_damaged.py` runs always.
+Its findings are added to `tests/fuzz/seeds`, which `test_damaged.py` always runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A mutant through all stages before LLVM, which is what most of them can be asked in a short time.
+"""Runs a mutant through all stages before LLVM, which is fast enough for most mutants.
 
 outcome, detail = lower(text, number)      # outcomes as those of `execute.check`; `lowered` is new
 """
@@ -21,7 +21,7 @@ from shlo_jit.options import CompileOptions
 
 
 def lower(text: str, number: int) -> tuple[str, str]:
-    """What is valid is lowered to LLVM text, or refused with a place. Whatever else is raised is a finding."""
+    """Lowers a valid mutant to LLVM text, or checks that it is rejected with a location. Other errors are findings."""
     try:
         module = shlo_jit.parse(text)
         found = shlo_jit.verify(module)

@@ -1,9 +1,9 @@
-"""Damaged programs: from a number to a text, always the same one.
+"""Damaged programs: a deterministic function from a number to a text.
 
     data = damaged(texts, number)      # str, or bytes that may not be UTF-8
-    answer = check(data)               # "valid", "refused" or "invalid"; AssertionError when it is none of these
+    answer = check(data)               # "valid", "refused" or "invalid"; AssertionError for anything else
 
-What is damaged, and how, follows from the number alone, so that a finding can be repeated by it.
+The number alone determines the damage, so that it reproduces a finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shlo_jit
 
 SECONDS = 2.0
 LONGEST = 4_000_000
-"""What is nested deeply and then doubled several times would take its time only for being long."""
+"""Maximum length; deep nesting that is doubled several times would be slow only because it is long."""
 _TOKEN = re.compile(r'"[^"\n]*"|%?[\w.#$]+|->|::|\s+|.', re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.%#])-?\d+")
 NUMBERS = ["0", "-1", "1", "2", "7", "65536", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",
@@ -66,7 +66,7 @@ def _number(tokens: list[str], rng: random.Random) -> None:
 
 
 def _digits(tokens: list[str], rng: random.Random) -> None:
-    """Any digits, those of types and names too."""
+    """Changes digits anywhere, including those of types and names."""
     places = [i for i, token in enumerate(tokens) if any(c.isdigit() for c in token)]
     if places:
         i = rng.choice(places)
@@ -93,11 +93,11 @@ def _nest(tokens: list[str], rng: random.Random) -> None:
 CHANGES: list[Callable[[list[str], random.Random], None]] = [
     _drop, _drop, _double, _swap, _swap, _move, _number, _number, _digits, _insert, _insert, _replace, _truncate,
 ]  # fmt: skip
-"""By how often they are wanted; deep nesting, which takes longer, is one in a hundred."""
+"""Kinds of damage, repeated by frequency; deep nesting, which takes longer, is one in a hundred."""
 
 
 def damaged(texts: Sequence[str], number: int) -> str | bytes:
-    """Text number `number`."""
+    """Returns the damaged text with this number."""
     rng = random.Random(number)
     text = rng.choice(texts)
     if len(text) > 20_000:
@@ -120,7 +120,7 @@ def damaged(texts: Sequence[str], number: int) -> str | bytes:
 
 
 def check(data: str | bytes) -> str:
-    """Parse and verify; a refusal has a place inside the text, and takes no more than `SECONDS`."""
+    """Parses and verifies; checks that an error has a position inside the text and takes at most `SECONDS`."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     start = time.process_time()
     try:

@@ -1,8 +1,8 @@
-"""Mutants of small programs, with every op as often as any other: from a number to a program, always the same one.
+"""Mutants of small programs with all ops equally frequent: a deterministic function from a number to a program.
 
     text = op_text(op_mutant(op_bases(), number))
 
-Programs of the table of ops change as those of `mutate_programs.py` do. Beside these there are programs with shardings,
+Programs of the table of ops are changed as in `mutate_programs.py`. In addition, there are programs with shardings,
 whose attributes are texts, and with generators of random bits.
 """
 
@@ -26,7 +26,7 @@ from shlo_jit.shrink.copies import copied
 from shlo_jit.verify.verifier import verify_module
 
 MOST_LINES = 40
-"""Of a program that counts as small."""
+"""Maximum number of lines of a small program."""
 
 MESH = '  sdy.mesh @mesh = <["x"=2, "y"=2]>\n'
 PARTS = """  func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
@@ -93,7 +93,7 @@ GENERATORS = tuple(
 
 @functools.cache
 def op_bases() -> Mapping[str, tuple[str, ...]]:
-    """Small programs by the name of an op that they have; those with shardings under the name `sharded`."""
+    """Returns small programs by the name of an op they contain; those with shardings have the name `sharded`."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for text in bases():
         if text.count("\n") < MOST_LINES:
@@ -105,10 +105,10 @@ def op_bases() -> Mapping[str, tuple[str, ...]]:
 
 
 class OpMutator(Mutator):
-    """Changes texts in attributes, too."""
+    """A mutator that also changes texts in attributes."""
 
     def texts(self) -> None:
-        """A number, an axis or a bracket in an attribute that is a text."""
+        """Changes a number, an axis or a bracket in an attribute that is a text."""
         places = [
             (owner.attributes, name)
             for owner in [self.module.op, *self.functions, *self.ops]
@@ -173,7 +173,7 @@ def _parsed(text: str) -> Module:
 
 
 def op_mutant(texts: Mapping[str, tuple[str, ...]], number: int) -> Module | None:
-    """Program number `number`; None where a region has got into itself."""
+    """Returns the mutant with this number; None if a region contains itself."""
     rng = random.Random(number)
     name = rng.choice(list(texts))
     module = copied(_parsed(rng.choice(texts[name])))
@@ -186,11 +186,11 @@ def op_mutant(texts: Mapping[str, tuple[str, ...]], number: int) -> Module | Non
 
 
 UNPRINTABLE = AttributeError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError
-"""What may be raised where attributes are none that a text could have."""
+"""Errors that may be raised if attributes could not occur in any text."""
 
 
 def is_refused(module: Module) -> bool:
-    """Whether the verifier refuses the program as it is in memory, which is found out sooner than by its text."""
+    """Whether the verifier rejects the program in memory, which is faster than via its text."""
     try:
         return bool(verify_module(module))
     except UNPRINTABLE:
@@ -198,7 +198,7 @@ def is_refused(module: Module) -> bool:
 
 
 def op_text(module: Module | None) -> str:
-    """The program as text; one that can't be printed is a text of one line that is refused."""
+    """Returns the program as text; for a program that cannot be printed, an invalid text of one line."""
     try:
         return "cannot be printed" if module is None else str(module)
     except UNPRINTABLE:

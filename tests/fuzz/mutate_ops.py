@@ -1,5 +1,5 @@
-"""Damage that leaves the syntax whole, so that it is the verifier that has to refuse it: other types, attributes, numbers
-and operands in the programs of `tests/verify`.
+"""Damage that keeps the syntax valid, so that the verifier must reject it: other types, attributes, numbers and
+operands in the programs of `tests/verify`.
 
     data = damaged_op(programs(), number)        # the same for the same number, as in `mutate.py`
 """
@@ -38,7 +38,7 @@ NUMBERS = ["0", "-1", "1", "2", "3", "7", "4294967296", "9223372036854775807", "
 
 @functools.cache
 def programs() -> tuple[str, ...]:
-    """The valid programs of the tests of constraints."""
+    """Returns the valid programs of the tests of constraints."""
     sys.path.insert(0, str(_VERIFY))
     from table import CASES, program
     from test_constraints import EDGES
@@ -57,7 +57,7 @@ def _replaced(text: str, places: Sequence[re.Match[str]], group: int, new: Seque
 
 
 def damaged_op(texts: Sequence[str], number: int) -> str:
-    """Program number `number`."""
+    """Returns the damaged program with this number."""
     rng = random.Random(number)
     text = rng.choice(texts)
     for _ in range(rng.choice([1, 1, 2, 3])):

@@ -1,10 +1,10 @@
-"""Mutants of programs at the level of ops and attributes: from a number to a program, always the same one.
+"""Mutants of programs at the level of ops and attributes: a deterministic function from a number to a program.
 
     text = mutant(bases(), number)
 
-A base is parsed, some of what is in it is changed (types, extents, attributes, operands, results, regions, constants,
-targets of custom calls), here or wherever the same thing stands, and it is printed again. Most mutants are refused;
-those that are not are programs like others, which `run_programs.py` compiles and runs.
+A base is parsed, changed and printed again. Changes concern types, extents, attributes, operands, results, regions,
+constants and targets of custom calls, in one place or wherever the same item occurs. Most mutants are invalid; the
+others are ordinary programs, which `run_programs.py` compiles and runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Change = Callable[["Mutator"], None]
 
 @functools.cache
 def bases() -> tuple[str, ...]:
-    """Programs of every op and known custom call, which give what their ops give."""
+    """Returns programs of every op and known custom call that return the results of their ops."""
     from mutate_ops import programs
 
     texts = [call.text() for call in CALLS.values()]
@@ -73,12 +73,12 @@ def bases() -> tuple[str, ...]:
             _return_everything(module)
             found.append(str(module))
         except (shlo_jit.StableHLOError, AssertionError, IndexError):
-            continue  # a text that is only good for the parser
+            continue  # a text that is useful only for the parser
     return tuple(dict.fromkeys(found))
 
 
 def _entry(module: Module) -> Op:
-    """The function that is run, under the name that is run."""
+    """Returns the function that is run, renamed to the entry point."""
     function = next(iter(module.functions()))
     main = module.function("main")
     if main is None:
@@ -87,7 +87,7 @@ def _entry(module: Module) -> Op:
 
 
 def _return_everything(module: Module) -> None:
-    """Let a program whose function gives nothing give all that its ops give."""
+    """Makes a function without results return the results of all its ops."""
     function = _entry(module)
     block = function.block()
     if not block.terminator.operands:
@@ -98,7 +98,7 @@ def _return_everything(module: Module) -> None:
 
 
 def _update(function: Op) -> None:
-    """The type of a function from its block."""
+    """Updates the type of a function from its block."""
     block = function.block()
     inputs = tuple(a.type for a in block.arguments)
     results = tuple(v.type for v in block.terminator.operands)
@@ -109,16 +109,16 @@ def _update(function: Op) -> None:
 
 
 MANY_OPS = 10_000
-"""More than any mutant has that ends."""
+"""Number of ops that no finite mutant exceeds."""
 
 
 def mutant(texts: tuple[str, ...], number: int) -> str:
-    """Program number `number`; one that can't be printed is a text of one line that is refused."""
+    """Returns the mutant with this number; for a program that cannot be printed, an invalid text of one line."""
     rng = random.Random(number)
     module = shlo_jit.parse(rng.choice(texts))
     Mutator(module, rng).run()
     if sum(1 for _ in islice(walk(module.body), MANY_OPS)) == MANY_OPS:
-        return "cannot be printed"  # a region has got into itself
+        return "cannot be printed"  # a region contains itself
     try:
         return str(module)
     except (AttributeError, AssertionError, IndexError, KeyError, RecursionError, TypeError, ValueError):
@@ -139,14 +139,14 @@ class Mutator:
     def run(self) -> None:
         for _ in range(self.rng.choice([1, 1, 1, 2, 2, 3])):
             self.rng.choice(CHANGES)(self)
-        if self.rng.random() < 0.95:  # else it is wrong
+        if self.rng.random() < 0.95:  # otherwise it is wrong
             for function in self.functions:
                 if function.regions and function.regions[0].blocks:
                     _update(function)
 
     # ------------------------------------------------------------------ types
     def type(self) -> None:
-        """One value's type, or that of all values that have it."""
+        """Changes the type of one value, or of all values that have it."""
         if not self.values:
             return
         value = self.rng.choice(self.values)
@@ -159,7 +159,7 @@ class Mutator:
             self.constants()
 
     def element(self) -> None:
-        """One element type for another, everywhere."""
+        """Replaces an element type everywhere."""
         used = [v.type.dtype for v in self.values if isinstance(v.type, TensorType)]
         if not used:
             return
@@ -167,7 +167,7 @@ class Mutator:
         self.each_type(lambda t: dataclasses.replace(t, dtype=new) if t.dtype == old else t)
 
     def extent(self) -> None:
-        """One number for another, in all shapes and attributes."""
+        """Replaces a number in all shapes and attributes."""
         used = [n for v in self.values if isinstance(v.type, TensorType) for n in v.type.shape or () if n is not None]
         if not used:
             return
@@ -188,7 +188,7 @@ class Mutator:
         self.constants()
 
     def constants(self) -> None:
-        """Constants have values of their types."""
+        """Adapts the values of constants to their types."""
         for op in self.ops:
             value = op.attributes.get("value")
             t = op.results[0].type if len(op.results) == 1 else None
@@ -354,7 +354,7 @@ class Mutator:
             self.returned(op.regions)
 
     def returned(self, regions: list[Region]) -> None:
-        """Another of its values from a region."""
+        """Returns another of its values from a region."""
         blocks: list[Block] = [b for r in regions for b in r.blocks if b.ops and b.ops[-1].operands]
         if blocks:
             block = self.rng.choice(blocks)
@@ -363,7 +363,7 @@ class Mutator:
             last[self.rng.randrange(len(last))] = self.rng.choice(inside or last)
 
     def name(self) -> None:
-        """Another op that takes as many operands."""
+        """Changes an op to another one with the same number of operands."""
         if self.ops:
             op = self.rng.choice(self.ops)
             alike = [
@@ -377,7 +377,7 @@ class Mutator:
             self.rng.choice(calls).attributes["call_target_name"] = self.rng.choice(list(CALLS.values())).target
 
     def drop(self) -> None:
-        """An op whose results nobody uses any more, or its double."""
+        """Swaps an op with the previous one, so that a value may be used before its definition."""
         blocks = [b for op in [*self.functions, *self.ops] for r in op.regions for b in r.blocks if len(b.ops) > 1]
         if blocks:
             block = self.rng.choice(blocks)
@@ -390,11 +390,11 @@ CHANGES: list[Change] = [
     *[Mutator.constant] * 2, *[Mutator.operands] * 4, Mutator.results, *[Mutator.regions] * 2, *[Mutator.name] * 2,
     Mutator.target, Mutator.drop,
 ]  # fmt: skip
-"""By how often they are wanted."""
+"""Changes, repeated by frequency."""
 
 
 def _replaced(attr: Any, old: int, new: int) -> Any:
-    """An attribute with one number for another in its lists."""
+    """Returns an attribute with a number replaced in its lists."""
     match attr:
         case DenseArray() if attr.dtype == "i64":
             return DenseArray("i64", tuple(new if v == old else v for v in attr.values))

@@ -1,6 +1,6 @@
 """Damaged programs in bulk, in processes of limited memory.
 
-python tests/fuzz/run.py [count] [first] [processes]        prints what went wrong with which number
+python tests/fuzz/run.py [count] [first] [processes]        prints findings with their numbers
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mutate_ops import damaged_op, programs
 
 GIGABYTE = 1 << 30
 HANGS_AFTER = 60
-"""Seconds of computing after which a text is given up; more than `mutate.SECONDS` is a finding in any case."""
+"""Seconds of CPU time after which a text is abandoned; more than `mutate.SECONDS` is a finding in any case."""
 REPORTS_EVERY = 10_000
 
 
 def texts() -> list[str]:
-    """What is damaged: our own texts, and those of the folder `shared` where there is one."""
+    """Returns the texts to damage: our own, and those of the folder `shared` if it exists."""
     found = [text for text in corpus.own_texts() if text]
     for folder in corpus.FOLDERS:
         found += [text for _, text in corpus.shared_texts(folder) if len(text) < 500_000]
@@ -40,14 +40,14 @@ def _hangs(*_: Any) -> None:
 
 
 def _limit_memory() -> None:
-    """One gigabyte more than the process has now."""
+    """Limits memory to one gigabyte more than the process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + GIGABYTE
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def shard(numbers: range, to: Connection) -> None:
-    """Sends how often each answer came, and what went wrong."""
+    """Sends the number of each answer, and the findings."""
     known = texts()
     _limit_memory()
     signal.signal(signal.SIGPROF, _hangs)
@@ -69,7 +69,7 @@ def shard(numbers: range, to: Connection) -> None:
 
 
 def run(count: int, first: int = 0, processes: int = 2) -> tuple[Counter[str], list[str]]:
-    """`count` texts from number `first` on. A process that dies is a finding too."""
+    """Runs `count` texts from number `first` on. A process that dies is a finding, too."""
     context = multiprocessing.get_context("spawn")
     answers: Counter[str] = Counter()
     wrong: list[str] = []

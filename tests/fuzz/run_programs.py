@@ -3,12 +3,12 @@
     python tests/fuzz/run_programs.py [count] [first] [processes]      40000 from number 0 on is the standard
     python tests/fuzz/run_programs.py --ops [count] [first] [processes]
 
-Prints what is a finding (a crash, anything raised that is not documented, a call that does not end) with its number and
-program, the numbers of programs whose results differ from the reference's, and how often each outcome came.
-`python tests/fuzz/run_programs.py [--ops] --show NUMBER` prints one mutant and what comes of it. With `--ops`, mutants
-are small programs with every op as often as any other, each program is asked once, and of `WHOLE` one is compiled and
-run; the others go through all stages before LLVM. Workers are processes, so a
-crash or a hang ends one mutant; each has a limit of memory and of time.
+Prints findings (a crash, an undocumented error, a call that does not end) with their numbers and programs, the numbers
+of programs whose results differ from the reference, and the count of each outcome.
+`python tests/fuzz/run_programs.py [--ops] --show NUMBER` prints one mutant and its outcome. With `--ops`, mutants are
+small programs with all ops equally frequent. Each program is used once; one in `WHOLE` is compiled and run, the others
+pass through all stages before LLVM. Workers are processes, so a crash or a hang affects only one mutant. Each worker
+has limits of memory and time.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from rich.progress import Progress
 
 GIGABYTE = 1 << 30
 SECONDS = 60.0
-"""That one mutant may take."""
+"""Time limit of one mutant."""
 START_SECONDS = 900.0
-"""That a worker may take before its first mutant: it makes all bases, beside whatever else the machine does."""
+"""Time limit of a worker before its first mutant: it creates all bases, on a possibly busy machine."""
 STANDARD = 40_000
 WHOLE = 40
-"""One mutant of an op in so many is compiled and run."""
+"""One in this number of op mutants is compiled and run."""
 
 
 def text_of(number: int, ops: bool) -> str:
-    """Mutant number `number` of either kind."""
+    """Returns the mutant with this number, of either kind."""
     return op_text(op_mutant(op_bases(), number)) if ops else mutant(bases(), number)
 
 
 def outcome_of(text: str, number: int, ops: bool) -> tuple[str, str]:
-    """What comes of a mutant, and the details."""
+    """Returns the outcome of a mutant, and details."""
     return lower(text, number) if ops and number % WHOLE else check(text, number)
 
 
 def worker(numbers: Iterator[int], to: Connection, ops: bool) -> None:
-    """Says which number is next, then what came of it."""
+    """Sends the next number, then its outcome."""
     _ = op_bases() if ops else bases()  # before the first mutant, whose time is limited
     seen: set[int] = set()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -80,7 +80,7 @@ def worker(numbers: Iterator[int], to: Connection, ops: bool) -> None:
 
 @dataclass
 class Worker:
-    """A process, and what it is at."""
+    """A process and its current mutant."""
 
     rest: list[int]
     ops: bool = False
@@ -104,13 +104,13 @@ class Worker:
 
 @dataclass
 class Report:
-    """What came of a run."""
+    """Outcomes of a run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: dict[int, str] = field(default_factory=dict)
     differs: dict[int, str] = field(default_factory=dict)
     contradicts: dict[int, str] = field(default_factory=dict)
-    """What the verifier accepts, and compiling refuses as invalid: shapes that only values contradict."""
+    """Programs that the verifier accepts and the compiler rejects as invalid: shapes contradicted only by values."""
 
     def add(self, number: int, outcome: str, detail: str) -> None:
         self.outcomes[outcome] += 1
@@ -123,7 +123,7 @@ class Report:
 
 
 def run(count: int = STANDARD, first: int = 0, processes: int = 2, *, ops: bool = False) -> Report:
-    """`count` mutants from number `first` on."""
+    """Runs `count` mutants from number `first` on."""
     report = Report()
     workers = [Worker(list(range(first + i, first + count, processes)), ops) for i in range(processes)]
     with Progress() as progress:
@@ -158,7 +158,7 @@ def run(count: int = STANDARD, first: int = 0, processes: int = 2, *, ops: bool 
 
 
 def _next(w: Worker) -> tuple[int, str, str]:
-    """What a worker says; its death is a finding."""
+    """Returns the message of a worker; its death is a finding."""
     try:
         return w.answers.recv()
     except EOFError:

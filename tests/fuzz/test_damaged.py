@@ -1,6 +1,6 @@
-"""No text, however damaged, gets anything but a documented answer out of parser and verifier, soon and in little memory.
+"""Parser and verifier give a documented answer for any damaged text, quickly and in little memory.
 
-A sample runs always; `pytest -m slow tests/fuzz` runs 200,000, which `python tests/fuzz/run.py` does as well.
+A sample always runs; `pytest -m slow tests/fuzz` runs 200,000, as does `python tests/fuzz/run.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEEP = 100_000
 
 
 def inside(text: str) -> str:
-    """A line inside of a function."""
+    """Returns a program with a line inside a function."""
     return corpus.HEADER + text + corpus.FOOTER
 
 

@@ -1,8 +1,8 @@
-"""Mutants of programs are refused, or compiled, run in guarded memory and right. A sample runs always, from numbers that
-never change; `pytest -m slow tests/fuzz` runs 10,000 more, `python tests/fuzz/run_programs.py` as many as one likes.
+"""Mutants of programs are rejected, or they compile, run in guarded memory and give correct results. A sample with
+fixed numbers always runs; `pytest -m slow tests/fuzz` runs 10,000 more, `python tests/fuzz/run_programs.py` any number.
 
-Mutants of single ops are refused by the verifier, or get through all stages before LLVM or are refused there with a
-place: `SHLO_JIT_MUTANTS=200000 pytest -m slow tests/fuzz -k ops`, or `python tests/fuzz/run_programs.py --ops 200000`."""
+Mutants of single ops are rejected by the verifier, or pass through all stages before LLVM or are rejected there with a
+location: `SHLO_JIT_MUTANTS=200000 pytest -m slow tests/fuzz -k ops`, or `run_programs.py --ops 200000`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shlo_jit.passes import CHECK
 SAMPLE, OP_SAMPLE = 120, 400
 MANY_OPS = int(os.environ.get("SHLO_JIT_MUTANTS", "5000"))
 WITHOUT_BASES = {"builtin.module", "func.func", "func.constant", "func.call_indirect"}
-"""What is no op of a program that is run."""
+"""Ops that are not part of a program that is run."""
 
 
 def test_a_number_is_a_program() -> None:
@@ -46,7 +46,7 @@ def _check(count: int, first: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contradictions that passes would find are found after them."""
+    """Disables checks of the passes, so that contradictions are detected after them, as for users."""
     monkeypatch.delenv(CHECK, raising=False)
 
 

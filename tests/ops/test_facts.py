@@ -1,4 +1,4 @@
-"""What records say about their ops, against what the ops mean in numpy."""
+"""Facts in the records against the numpy references of the ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_fact(found: list[OpDef]) -> list:
 
 
 def values(dtype: DType) -> np.ndarray:
-    """Special values and random ones; every number of a type of up to 8 bits."""
+    """Returns special values and random ones; all numbers of types of up to 8 bits."""
     if dtype.kind == "b":
         return np.array([False, True])
     if dtype.is_complex:
@@ -52,7 +52,7 @@ def values(dtype: DType) -> np.ndarray:
 
 
 def applied(record: OpDef, *arrays: np.ndarray) -> np.ndarray:
-    """The record's meaning."""
+    """Applies the record's reference."""
     dtype = next(d for d in DTYPES.values() if d.numpy == arrays[0].dtype)
     t = tensor(arrays[0].shape, dtype)
     assert record.reference is not None
@@ -61,7 +61,7 @@ def applied(record: OpDef, *arrays: np.ndarray) -> np.ndarray:
 
 
 def raw(x: np.ndarray) -> np.ndarray:
-    """Bits, all NaNs alike, complex numbers as their parts."""
+    """Returns the bits, with a single NaN, and complex numbers as their parts."""
     if x.dtype.kind == "c":
         x = np.ascontiguousarray(x).view(x.real.dtype)
     bits = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").copy()
@@ -80,7 +80,7 @@ def pairs(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("record", "dtype"), with_fact([r for r in ELEMENTWISE if r.has("commutative")]))
 def test_commutative(record: OpDef, dtype: DType) -> None:
     x, y = pairs(dtype)
-    if dtype.is_complex:  # those that have an order: no NaN, no two zeros
+    if dtype.is_complex:  # ordered numbers: no NaN, only one zero
         ordered = [np.isfinite(z) & (z.real != 0) & (z.imag != 0) for z in (x, y)]
         x, y = x[ordered[0] & ordered[1]], y[ordered[0] & ordered[1]]
     np.testing.assert_array_equal(raw(applied(record, x, y)), raw(applied(record, y, x)))
@@ -95,7 +95,7 @@ def test_idempotent(record: OpDef, dtype: DType) -> None:
 @pytest.mark.parametrize(("record", "dtype"), with_fact([r for r in ELEMENTWISE if r.neutral is not None]))
 def test_neutral(record: OpDef, dtype: DType) -> None:
     e = record.neutral_on(dtype)
-    if e is None:  # then no number of a small type may be one
+    if e is None:  # then no number of a small type may be neutral
         assert dtype.is_complex or dtype.bits <= 8
         return
     x = values(dtype)

@@ -1,4 +1,4 @@
-"""Index maps against what their ops mean: each element of a result is the operand's element at the place they say."""
+"""Index maps against references: each element of a result is the operand's element at the mapped index."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PROGRAMS = {
 
 
 def number(e: Expr, variables: tuple[int, ...], arrays: dict[Value, np.ndarray]) -> int:
-    """An expression at values of its variables."""
+    """Evaluates an expression for values of its variables."""
     total = e.const + sum(k * variables[v] for v, k in e.terms)
     for s in e.syms:
         start = int(element(s.value, s.at, variables, arrays))

@@ -1,4 +1,4 @@
-"""numpy meanings of arithmetic, on every value of narrow types where that is possible."""
+"""References of arithmetic, exhaustively on narrow types where possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NARROW = [d.numpy for d in DTYPES.values() if d.is_float and d.bits <= 16]
 
 
 def every(dtype: np.dtype) -> np.ndarray:
-    """Every value of a narrow float."""
+    """Returns every value of a narrow float."""
     bits = DTYPES_BITS[dtype]
     return np.arange(1 << bits, dtype=f"u{dtype.itemsize}").view(dtype)
 
@@ -62,7 +62,7 @@ def test_integer_power():
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_narrowing_rounds_once(dtype):
-    """Halfway cases, and values a little beside them that f32 cannot tell from halfway."""
+    """Tests halfway cases, and values so close to them that f32 cannot distinguish them."""
     values = every(dtype)
     values = np.unique(values[np.isfinite(values.astype(np.float64))].astype(np.float64))
     below, above = values[:-1], values[1:]
@@ -119,7 +119,7 @@ def test_mulhi():
 
 @pytest.mark.parametrize("source", DTYPES.values(), ids=str)
 def test_one_converts_to_every_type(source) -> None:
-    """Every type has a 1."""
+    """Every type has the number 1."""
     for target in DTYPES.values():
         one = convert(np.ones(3).astype(source.numpy), target.numpy)
         assert one.dtype == target.numpy

@@ -1,4 +1,4 @@
-"""The records as a table: complete, consistent, and with a meaning."""
+"""The table of records is complete and consistent, and ops have references."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ WITHOUT_REFERENCE = {
     "stablehlo.collective_broadcast", "stablehlo.collective_reduce", "stablehlo.collective_permute",
     "stablehlo.cross-replica-sum", "stablehlo.replica_id", "stablehlo.partition_id", "stablehlo.infeed",
     "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv",
-    # what the interpreter does itself, or nobody does
+    # done by the interpreter itself, or never executed
     "stablehlo.custom_call", "stablehlo.return", "func.return", "func.func", "builtin.module",
     "stablehlo.cstr_reshapable",
 }  # fmt: skip
 
 
 def test_families_say_where_records_are():
-    """In a process of its own, where nothing else has imported the families' modules. An op that is in no table, and
-    not in a module of elementwise ones, would not be found there."""
+    """Runs in a separate process, where nothing else has imported the families' modules. An op that is missing in the
+    table, and not in a module of elementwise ops, would not be found there."""
     code = "from shlo_jit.ops import OPS\nfor name in reversed(list(OPS)): assert OPS[name].name == name, name\n"
     found = subprocess.run([sys.executable, "-c", f"{code}print(*OPS)"], check=True, capture_output=True, text=True)
     for info in pkgutil.iter_modules(ops.__path__):
@@ -75,7 +75,7 @@ def test_elementwise_ops_have_no_regions():
 
 
 def test_the_example_is_the_record():
-    """What the module says about multiply, run where the record stands."""
+    """The example in the module's docstring defines the record of multiply."""
     example = re.search(r"define(\(.*?\n    \))\n", record_module.__doc__ or "", re.S)
     assert example is not None
     name, found = eval(example[1].replace("(", "capture(", 1), {**vars(elementwise), "capture": lambda n, **f: (n, f)})
@@ -101,6 +101,6 @@ def test_kinds():
 
 
 def test_results_that_are_not_inferred_are_chosen():
-    """A record that infers nothing says that the program has the choice."""
+    """A record without inference has the trait `chooses_result`."""
     free = [r.name for r in OPS.values() if r.infer is None and r.results and not r.has("chooses_result")]
     assert free == []

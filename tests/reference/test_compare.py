@@ -1,4 +1,4 @@
-"""How far results are from those expected."""
+"""Differences of results from the expected ones."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ def test_scalars_and_nothing() -> None:
 
 def test_what_does_not_compare() -> None:
     for got in (np.ones(3, np.float32), np.ones((3, 1))):
-        with pytest.raises(ValueError, match="do not compare"):
+        with pytest.raises(ValueError, match="expected float64"):
             difference(got, np.ones(3))

@@ -14,7 +14,7 @@ from shlo_jit.verify.verifier import verify_module
 
 
 def run(body: str, *arrays):
-    """Results of `func.func @main...` after verification."""
+    """Returns the results of `func.func @main...` after verification."""
     module = parse_module(body)
     assert verify_module(module) == []
     return evaluate(module, *arrays)

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(7)
 
 @pytest.fixture(autouse=True)
 def wide():
-    """Here alone: other tests of the process want JAX as it is."""
+    """Enables 64-bit types only for this module: other tests of the process need JAX unchanged."""
     with jax.enable_x64(True):
         yield
 
@@ -33,7 +33,7 @@ def integers(*shape, low=-50, high=50, dtype=np.int32):
 
 
 def both(f, *args, platform="cpu"):
-    """Results of the interpreter and of XLA, flattened. Lowered for a TPU, linear algebra stays StableHLO ops."""
+    """Returns the flattened results of the interpreter and of XLA. Lowering for TPU keeps linear algebra ops."""
     lowered = jax.jit(f).trace(*args).lower(lowering_platforms=(platform,))
     module = parse_module(lowered.as_text())
     assert verify_module(module) == []

@@ -1,7 +1,7 @@
-"""Texts that the tests of the text front end run on.
+"""Texts for the tests of the text front end.
 
-`SNIPPETS` are op lines of every pretty form, each put into a function with the arguments of `HEADER`. `shared_texts`
-are those of a folder `shared` next to the checkout, where there is one.
+`SNIPPETS` are op lines of every pretty form; each is inserted in a function with the arguments of `HEADER`.
+`shared_texts` are those of a folder `shared` next to the checkout, if it exists.
 """
 
 from __future__ import annotations
@@ -204,12 +204,12 @@ PROGRAMS = [
 
 
 def own_texts() -> list[str]:
-    """The snippets, each as a program, and the programs."""
+    """Returns the snippets, each as a program, and the programs."""
     return [HEADER + "  " + snippet + FOOTER for snippet in SNIPPETS] + PROGRAMS
 
 
 def shared_texts(folder: str) -> list[tuple[str, str]]:
-    """(file name, text) of every program in a folder of `shared`."""
+    """Returns (file name, text) of every program in a folder of `shared`."""
     found: list[tuple[str, str]] = []
     for path in sorted((SHARED / folder).glob("*.mlir")):
         parts = _SPLIT.split(path.read_text("utf-8"))

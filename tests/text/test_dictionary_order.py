@@ -1,4 +1,4 @@
-"""Dictionaries are printed in the order of names, as MLIR prints them, in whatever order they were written."""
+"""Dictionaries are printed in the order of names, as in MLIR, regardless of the written order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals: message, line and column."""
+"""Syntax errors: message, line and column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlo_jit.text.parser import parse_module
 
 HEADER = "func.func @f(%x: tensor<3xf32>, %m: tensor<3x3xf32>, %s: tensor<f32>) {\n"
 
-# line of the program behind the header; column and a part of the message
+# line of the program after the header; column and a part of the message
 CASES = [
     ("%0 = stablehlo.add %x, %y : tensor<3xf32>", 24, "use of undeclared SSA value name '%y'"),
     ("%x = stablehlo.add %x, %x : tensor<3xf32>", 1, "redefinition of SSA value '%x'"),
@@ -22,7 +22,7 @@ CASES = [
     ("%0 = stablehlo.add %x %x : tensor<3xf32>", 23, "expected ',', found '%x'"),
     ("%0 = stablehlo.add %x : tensor<3xf32>", 23, "expected ','"),
     ("%0 = stablehlo.add %x, %x : (tensor<3xf32>) -> tensor<3xf32>", 29, "2 operands present, but expected 1"),
-    ('"builtin.module"() : () -> ()', 1, "a module has one region with one block"),
+    ('"builtin.module"() : () -> ()', 1, "a module must have one region with one block"),
     ("%0 = stablehlo.add %x, %x : tensor<3xfoo>", 38, "unknown element type 'foo'"),
     ("%0 = stablehlo.add %x, %x : tensr<3xf32>", 29, "expected non-function type, found unknown type 'tensr'"),
     ("%0 = stablehlo.add %x, %x : !foo", 29, "type alias '!foo' is not defined"),
@@ -34,8 +34,8 @@ CASES = [
      "Bounds length is 1, expected to be equal to rank(2) of the tensor"),
     ("%0 = stablehlo.abs %d : tensor<?x3xf32, #stablehlo.type_extensions<bounds = [2, 3]>>", 40,
      "Static dimension 1 cannot have a bound"),
-    ("%0 = stablehlo.add %x, %x : tensor<99999999999999999999xf32>", 36, "has to fit 64 bits"),
-    (f"%0 = stablehlo.add %x, %x : tensor<{'1x' * 65}f32>", 166, "a tensor has 64 dimensions at most, this one 65"),
+    ("%0 = stablehlo.add %x, %x : tensor<99999999999999999999xf32>", 36, "must fit 64 bits"),
+    (f"%0 = stablehlo.add %x, %x : tensor<{'1x' * 65}f32>", 166, "a tensor may have at most 64 dimensions, found 65"),
     ("%0 = stablehlo.foo %x : tensor<3xf32>", 6, "expected an operation, found 'stablehlo.foo'"),
     ("%0 = stablehlo.compare LTT, %x, %x : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>", 24,
      "expected ::mlir::stablehlo::ComparisonDirection to be one of: EQ, NE, GE, GT, LE, LT, found 'LTT'"),
@@ -62,10 +62,10 @@ CASES = [
     ("%0 = stablehlo.constant dense<\"0xzz\"> : tensor<2xf32>", 31, "hex digits"),
     ("%0 = stablehlo.constant dense<1> : tensor<?xi32>", 25, "elements literal type must have static shape"),
     ("%0 = stablehlo.constant dense<1.0> : tensor<2xcomplex<f32>>", 31, "expected a complex number"),
-    ("%0 = stablehlo.constant 1 : i32", 25, "the value of a constant is a 'dense' literal"),
+    ("%0 = stablehlo.constant 1 : i32", 25, "expected a 'dense' literal as the value of a constant"),
     ("%0 = stablehlo.abs %x {a = 1, a = 2} : tensor<3xf32>", 31, "duplicate key 'a' in dictionary attribute"),
     ("%0 = stablehlo.abs %x {a = 300 : i8} : tensor<3xf32>", 28, "integer constant out of range for attribute"),
-    ("%0 = stablehlo.abs %x {a = array<i8: 300>} : tensor<3xf32>", 28, "'300' is no element of type i8"),
+    ("%0 = stablehlo.abs %x {a = array<i8: 300>} : tensor<3xf32>", 28, "'300' is not an element of type i8"),
     ("%0 = stablehlo.abs %x {a = #foo} : tensor<3xf32>", 28, "attribute alias '#foo' is not defined"),
     ("%0 = stablehlo.abs %x {a = #stablehlo<precision FOO>} : tensor<3xf32>", 49,
      "expected ::mlir::stablehlo::Precision to be one of: DEFAULT, HIGH, HIGHEST"),

@@ -1,4 +1,4 @@
-"""The parser by hand and the grammar of record (stablehlo.lark) give the same answer."""
+"""The hand-written parser and the reference grammar (stablehlo.lark) accept the same texts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shlo_jit.text.lexer import SyntaxRefusal, without_comments
 from shlo_jit.text.parser import Parser
 
 LONGEST = 60_000
-"""Lark needs a second for more than this."""
+"""Maximum length of a text; Lark needs a second for longer ones."""
 
 
 def by_hand(text: str) -> str:
-    """accepted, refused by the syntax, or refused by a rule that is not in the grammar"""
+    """Returns whether a text is accepted, rejected by the syntax, or rejected by a rule outside the grammar."""
     try:
         Parser(Source(text)).module()
     except SyntaxRefusal:
@@ -57,7 +57,7 @@ def test_shared_texts(folder: str) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_without_a_token(seed: int) -> None:
-    """Own texts with a token taken out, doubled or swapped with the next: the same answer."""
+    """Texts with a token removed, doubled or swapped with the next give the same answer."""
     rng = random.Random(seed)
     for text in corpus.own_texts():
         tokens = Parser(Source(text)).tokens

@@ -1,4 +1,4 @@
-"""Literals: every dtype prints and parses to the same bits; the forms in which they are written."""
+"""Literals: every dtype prints and parses to the same bits; all written forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_literal(text: str) -> Dense:
 
 
 def random_array(dtype: DType, shape: tuple[int, ...], data: bytes) -> np.ndarray:
-    """Elements of arbitrary bits."""
+    """Returns an array of elements with arbitrary bits."""
     if dtype.kind == "b":
         return (np.frombuffer(data, np.uint8) & 1).astype(bool).reshape(shape)
     if dtype.bits < 8:
@@ -90,7 +90,7 @@ def test_written_forms(text: str, expected: np.ndarray) -> None:
 
 
 def test_bf16_is_rounded_once() -> None:
-    """A number just above the middle of two bf16 that f32 would round to the middle."""
+    """A number just above the midpoint of two bf16, which f32 would round to the midpoint, is rounded up."""
     found = parse_literal("dense<1.003906250000001> : tensor<bf16>").array
     assert float(found) == 1.0078125
 

@@ -1,4 +1,4 @@
-"""Long literals are cut out of a text, decoded once where they stay, and are back wherever the text is asked for."""
+"""Long literals are cut out of a text, decoded once into their final buffers, and restored if the text is needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def whole(text: str, cuts: tuple[Cut, ...]) -> str:
 
 
 def random_text(pick: random.Random) -> tuple[str, int]:
-    """A text with things that look like literals, and how many of them are long ones."""
+    """Returns a text with parts that look like literals, and the number of long literals."""
     parts, count = [], 0
     for _ in range(pick.randrange(1, 12)):
         n = pick.choice([0, 1, 3, 998, 999, 1000, 1001, 1002, 5000])

@@ -1,4 +1,4 @@
-"""The normal form of a text: the same where only comments, locations and lines differ, and nowhere else."""
+"""The normal forms of two texts are equal only if they differ in nothing but comments, locations and lines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever the written form, the Op in memory is the same; and it is the one documented in pretty.py."""
+"""The Op in memory does not depend on the written form, and is the one documented in pretty.py."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_types() -> None:
 
 
 def test_types_of_quantized_numbers_print_alike_whatever_came_before() -> None:
-    """Scales are numbers, however they are written; `u8` and `ui8` are two types."""
+    """Scales are compared as numbers, however they are written; `u8` and `ui8` are different types."""
     spelled = [f"!quant.uniform<{storage}:f32, {scale}:3>" for storage in ("u8", "ui8") for scale in ("2.0", "2.00")]
     for element in (*spelled, *reversed(spelled)):
         text = str(parse_module(f"func.func private @f(%a: tensor<2x{element}>)"))

@@ -47,7 +47,7 @@ def test_odd_counts_and_attributes(line: str) -> None:
 
 
 def test_numbers_are_kept_in_their_bits() -> None:
-    """As in MLIR, a type without sign has one number for its bits."""
+    """As in MLIR, a signless type has one number per bit pattern."""
 
     def values(name: str, *numbers: int) -> list[Module]:
         head = f'func.func @f() {{\n"a.b"() {{x = %d : {name}, y = array<{name}: %d>}} : () -> ()\nfunc.return\n}}'
@@ -72,7 +72,7 @@ class Generic(Printer):
 
 
 def changed(op: Op, rng: random.Random, others: list[Op]) -> None:
-    """One thing about an op is another, in place."""
+    """Changes one property of an op in place."""
     other = rng.choice(others)
     types = [v.type for o in others for v in o.results]
     kind = rng.randrange(8)
@@ -95,7 +95,7 @@ def changed(op: Op, rng: random.Random, others: list[Op]) -> None:
 
 
 def modules() -> Iterator[Module]:
-    """Those that parse, of the snippets with one or two changes."""
+    """Yields snippets with one or two changes that still parse."""
     for number, snippet in enumerate(corpus.SNIPPETS):
         for turn in range(8):
             rng = random.Random(1000 * turn + number)
@@ -106,7 +106,7 @@ def modules() -> Iterator[Module]:
                 changed(rng.choice(ops), rng, others)
             try:
                 yield parse_module(Generic().op(module.op))
-            except StableHLOError:  # values that are gone, numbers out of range: no text there is
+            except StableHLOError:  # removed values, numbers out of range: these have no text
                 continue
 
 

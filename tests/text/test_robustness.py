@@ -1,4 +1,4 @@
-"""Damaged texts raise ParseError with a place inside the text, and nothing else."""
+"""Damaged texts raise ParseError with a position inside the text, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECES = [
 
 
 def damaged(text: str, rng: random.Random) -> str:
-    """The text with a few characters taken out, put in, moved, or with its end cut off."""
+    """Returns the text with some characters removed, inserted or moved, or truncated."""
     for _ in range(rng.choice([1, 1, 2, 5])):
         a = rng.randrange(len(text) + 1)
         b = min(len(text), a + rng.choice([1, 1, 2, 5, 30]))
@@ -35,7 +35,7 @@ def damaged(text: str, rng: random.Random) -> str:
 
 
 def check(text: str) -> bool:
-    """Whether the text is accepted; a refusal has to have a place in the text."""
+    """Returns whether the text is accepted, and checks that an error has a position in the text."""
     try:
         parse_module(text)
     except ParseError as error:

@@ -1,4 +1,4 @@
-"""parse(print(m)) == m, and printing what was printed changes nothing."""
+"""Checks parse(print(m)) == m, and that printing is idempotent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_own_texts(text: str) -> None:
 
 @pytest.mark.parametrize("snippet", [s for s in corpus.SNIPPETS if "loc(" not in s and "foo.bar %" not in s])
 def test_pretty_form_is_kept(snippet: str) -> None:
-    """What is written in a pretty form is printed in it, and in no more words than there are."""
+    """Pretty forms are printed as pretty forms, without additional text."""
     printed = print_module(parse_module(corpus.HEADER + snippet + corpus.FOOTER))
     name = snippet.rsplit(" = ", maxsplit=1)[-1] if "composite" in snippet else snippet
     op = next(op for op in walk(parse_module(corpus.HEADER + snippet + corpus.FOOTER).body) if op.name != "func.func")
@@ -39,7 +39,7 @@ def test_pretty_form_is_kept(snippet: str) -> None:
 
 @pytest.mark.parametrize("folder", corpus.FOLDERS)
 def test_shared_texts(folder: str) -> None:
-    """All texts of the shared folder; those marked as wrong may be refused."""
+    """Round trip of all texts in the shared folder; those marked as wrong may be rejected."""
     texts = corpus.shared_texts(folder)
     if not texts:
         pytest.skip("no shared folder next to the checkout")
@@ -82,7 +82,7 @@ LOWERED = {
 
 @pytest.mark.parametrize("name", LOWERED)
 def test_lowered_by_jax(name: str) -> None:
-    """Programs as jax writes them, also with locations and in the generic form; both forms are the same program."""
+    """Programs written by JAX, also with locations and in the generic form; both forms give the same program."""
     function, arguments = LOWERED[name]
     if name == "random":
         lowered = jax.jit(lambda k: jax.random.normal(jax.random.wrap_key_data(k), (4,))).lower(*arguments)
@@ -121,10 +121,10 @@ def test_spans_cover_the_operation() -> None:
 
 
 def test_a_function_in_generic_form_returns_in_full() -> None:
-    """`return` alone is understood only in functions that are written as such."""
+    """The short form `return` is valid only in the pretty form of functions."""
     module = parse_module("func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}")
     (function,) = module.functions()
-    function.attributes["arg_attrs"] = (DictAttr(()),)  # which the pretty form does not keep
+    function.attributes["arg_attrs"] = (DictAttr(()),)  # which the pretty form does not preserve
     printed = print_module(module)
     assert '"func.func"' in printed
     assert "func.return %x : tensor<f32>" in printed

@@ -1,6 +1,6 @@
-"""Aliases of aliases: types and attributes that share their parts may be twice as large with every line.
+"""Aliases of aliases: types and attributes with shared parts may double in size with every line.
 
-What is too large to be written out is refused where it is named; the rest is like any other program.
+Anything too large to be written out is rejected at its definition; the rest is handled like any other program.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit.ir.types import MOST_PARTS, TensorType, TupleType, parts_of
+from shlo_jit.ir.types import MAX_PARTS, TensorType, TupleType, parts_of
 
 SECONDS = 10
-"""Much more than refusing takes, and much less than walking through a type of 2^60 parts."""
+"""Time limit: far more than rejecting takes, and far less than traversing a type of 2^60 parts."""
 
 
 def tuples(depth: int) -> str:
-    """A value in a tuple of tuples, each of which has one twice, and out again."""
+    """Returns a program that packs a value in nested tuples, each of which contains one twice, and unpacks it."""
     aliases = ["!t0 = tensor<2xf32>", *(f"!t{k} = tuple<!t{k - 1}, !t{k - 1}>" for k in range(1, depth + 1))]
     ops = ["%v0 = stablehlo.negate %x : tensor<2xf32>"]
     ops += [f"%v{k} = stablehlo.tuple %v{k - 1}, %v{k - 1} : !t{k}" for k in range(1, depth + 1)]
@@ -29,7 +29,7 @@ def tuples(depth: int) -> str:
 
 
 def aliased(definition: str, depth: int) -> str:
-    """An attribute or type, each of which has the one before twice; and a program beside it."""
+    """Returns a program with attributes or types, each of which contains the previous one twice."""
     lines = [definition.format(k=k, before=k - 1) for k in range(1, depth + 1)]
     return "\n".join(["#a0 = 1", "!f0 = i32", *lines, "func.func @main() { return }"])
 
@@ -53,7 +53,7 @@ def test_what_is_small_enough_compiles() -> None:
 @pytest.mark.parametrize("depth", [17, 60, 1000])
 def test_tuples_that_are_too_large_are_refused_at_once(depth: int) -> None:
     start = time.process_time()
-    with pytest.raises(shlo_jit.ParseError, match=r"alias '!t17' has 262,143 parts when it is written out") as refused:
+    with pytest.raises(shlo_jit.ParseError, match=r"alias '!t17' has 262,143 parts") as refused:
         shlo_jit.compile(tuples(depth), cache=False)
     assert refused.value.line == 18
     assert [d.line for d in shlo_jit.verify(tuples(depth))] == [18]
@@ -63,25 +63,25 @@ def test_tuples_that_are_too_large_are_refused_at_once(depth: int) -> None:
 @pytest.mark.parametrize("kind", ALIASES)
 def test_every_kind_of_alias(kind: str) -> None:
     start = time.process_time()
-    with pytest.raises(shlo_jit.ParseError, match=r"parts when it is written out, at most 131,072 may be"):
+    with pytest.raises(shlo_jit.ParseError, match=r"parts when written out, at most 131,072 are allowed"):
         shlo_jit.parse(aliased(ALIASES[kind], 60))
     shlo_jit.parse(aliased(ALIASES[kind], 10))
     assert time.process_time() - start < SECONDS
 
 
 def test_a_tuple_of_values_is_refused_where_it_gets_too_large() -> None:
-    """Without a text that says the type."""
+    """A tuple is rejected even if no text contains its type."""
     part = TensorType((2,), shlo_jit.ir.types.DTYPES["f32"])
     whole = TupleType((part, part))
-    while 2 * parts_of(whole) + 1 <= MOST_PARTS:
+    while 2 * parts_of(whole) + 1 <= MAX_PARTS:
         whole = TupleType((whole, whole))
-    assert parts_of(whole) == MOST_PARTS - 1
-    with pytest.raises(shlo_jit.VerifyError, match="a type has 131,072 parts at most"):
+    assert parts_of(whole) == MAX_PARTS - 1
+    with pytest.raises(shlo_jit.VerifyError, match="at most 131,072 parts"):
         shlo_jit.infer("tuple", [whole, whole])
 
 
 def test_aliases_of_locations_are_names() -> None:
-    """They are never written out."""
+    """Aliases of locations are never expanded."""
     lines = ['#loc0 = loc("a")', *(f"#loc{k} = loc(fused[#loc{k - 1}, #loc{k - 1}])" for k in range(1, 60))]
     text = "\n".join([*lines, "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {",
                       "%0 = stablehlo.negate %x : tensor<2xf32> loc(#loc59)", "return %0 : tensor<2xf32> }"])  # fmt: skip

@@ -1,4 +1,4 @@
-"""A program for every custom call that means something here, made from its record.
+"""A program for every known custom call, generated from its record.
 
 CALLS["lapack_sgeqrf_ffi"].text()      # tensor<2x4x3xf32> -> tensor<2x4x3xf32>, tensor<2x3xf32>
 """
@@ -20,20 +20,20 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A call as text; `tests` change parts of it."""
+    """A call as text; tests modify parts of it."""
 
     target: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     config: tuple[tuple[str, str], ...] = ()
     numbers: tuple[int | None, ...] = ()
-    """Values of operands that are constants; None for arguments of the function."""
+    """Values of constant operands; None for arguments of the function."""
     attributes: str = ""
     more: str = ""
     names: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
 
     def text(self) -> str:
-        """A whole program."""
+        """Returns the whole program."""
         names = [f"%a{i}" for i in range(len(self.operands))]
         numbers = [*self.numbers, *[None] * len(self.operands)][: len(self.operands)]
         constants = [
@@ -56,14 +56,14 @@ class Call:
         return "\n".join([*lines, "}", self.more])
 
     def with_type(self, what: str, index: int, t: str) -> Call:
-        """Another type of an operand or result."""
+        """Returns the call with another type of an operand or result."""
         types = list(getattr(self, what))
         types[index] = t
         return replace(self, **{what: tuple(types)})
 
 
 def extents(port: Port, sizes: dict[str, int]) -> tuple[int, ...] | None:
-    """Of one matrix or vector as it lies in memory."""
+    """Returns the extents of one matrix or vector in memory order."""
     if port.extents is None:
         return None
     found = [eval(word, {"min": min, "max": max}, sizes) for word in port.extents]
@@ -71,7 +71,7 @@ def extents(port: Port, sizes: dict[str, int]) -> tuple[int, ...] | None:
 
 
 def _type(port: Port, sizes: dict[str, int]) -> str:
-    """The type of a port, in a batch of 2."""
+    """Returns the type of a port with a batch of 2."""
     word = port.kind.text.removeprefix("0d ").removeprefix("1d ")
     element = {"int": "i32", "tensor": "f32"}.get(word, word)
     own = extents(port, sizes)
@@ -80,7 +80,7 @@ def _type(port: Port, sizes: dict[str, int]) -> str:
 
 
 def from_record(target: str, record: CallDef, routine: str) -> Call:
-    """Two matrices."""
+    """Returns a call with a batch of two matrices."""
     sizes = {**SIZES, "k": {"trsm": 4, "ormqr": 3}.get(routine, 2)}
     config = []
     for name, wanted in record.options.items():
@@ -154,13 +154,13 @@ CALLS: dict[str, Call] = {**_lapack(), **{f"{call.target}{i}": call for i, call 
 
 
 def other_element(t: str) -> list[str]:
-    """The same shape with elements of other types."""
+    """Returns types of the same shape with other elements."""
     element = re.sub(r"^tensor<(?:[\d?]+x)*|>$", "", t)
     return [t.replace(element, other) for other in ("i8", "f16", "f64", "f32", "complex<f64>") if other != element]
 
 
 def other_extents(t: str) -> list[str]:
-    """The same elements with one extent one greater, one dimension more, or one less."""
+    """Returns types of the same elements with one extent incremented, one dimension more, or one less."""
     dims = re.findall(r"(\d+)x", t.split("complex", maxsplit=1)[0].split("!", maxsplit=1)[0])
     rest = t.removeprefix("tensor<" + "".join(f"{d}x" for d in dims))
     found = []

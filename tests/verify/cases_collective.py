@@ -1,4 +1,4 @@
-"""Ops that talk to other processes."""
+"""Ops that communicate with other processes."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from table import call, rules
 
 PER_AXIS = "!quant.uniform<i8:f32:1, {0.5, 0.25}>"
 ZERO = "!quant.uniform<i8:f32, 0.5>"
-"""The quantized kind of an rhs: its zero point is 0."""
+"""Quantized type of an rhs, whose zero point is 0."""
 
 
 def dot_general(types: str, batching: str = "", extra: str = "") -> str:
@@ -31,7 +31,7 @@ PRODUCTS = {"which": "C14", "storage": "C17", "expressed": "C18", "axis": "C19",
 
 
 def product_rules(labels: dict[str, str], lhs: str, result: str) -> tuple[tuple[str, ...], ...]:
-    """Which quantized types go together; `lhs` and `result` are how the signatures begin and end."""
+    """Returns the rules on combinations of quantized types; `lhs` and `result` begin and end the signatures."""
     return (
         (f"{labels['which']} quantized", f"-> {result}x{Q}>", f"-> {result}xf32>"),
         (f"{labels['storage']} quantized", f"({lhs}x{Q}>", f"({lhs}x!quant.uniform<i4:f32, 0.5:3>>"),
@@ -124,7 +124,7 @@ def conv(lhs: str, rhs: str, result: str, *, features: int = 1, batches: int = 1
 
 
 def dynamic_conv(text: str) -> str:
-    """The same with an operand for the padding."""
+    """Returns the same op with an operand for the padding."""
     text = text.replace("stablehlo.convolution", "stablehlo.dynamic_conv").replace(f", {PADDING}", "")
     text = text.replace("%a, %b", "%a, %b, %c").replace(") ->", ", tensor<2x2xi64>) ->")
     return "%c = stablehlo.constant dense<0> : tensor<2x2xi64>\n;;" + text
@@ -191,7 +191,7 @@ rules(
     ("C4", "tensor<2x2xi64>", "tensor<3x2xi64>"), ("C4", "tensor<2x2xi64>", "tensor<2x3xi64>"),
 )  # fmt: skip
 COMPUTED = dynamic_conv(CONV_TEXTS[""]).partition(";;")[2]
-"""With padding that is known only at run time."""
+"""A dynamic_conv whose padding is known only at run time."""
 rules(
     "stablehlo.dynamic_conv", COMPUTED,
     ("C3", "window_strides = array<i64: 1, 1>", "window_strides = array<i64: 0, 1>"),

@@ -1,4 +1,4 @@
-"""Elementwise ops, CHLO's too."""
+"""Elementwise ops, including those of CHLO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def axis(scales: str = "{0.5:3, 0.25}", dim: int = 1, storage: str = "i8", expre
 
 
 def element(op: str, operand: int = 0) -> str:
-    """An element type the op takes."""
+    """Returns an element type that the op accepts."""
     words = OPS[op].operand_kinds[operand].elements
     for word, name in (("float", "f32"), ("sint", "i32"), ("f32", "f32"), ("complex", "complex<f32>"), ("pred", "i1")):
         if word in words:
@@ -23,7 +23,7 @@ def element(op: str, operand: int = 0) -> str:
 
 
 def same_type(name: str, operands: int) -> None:
-    """C1: all types are one."""
+    """Adds the cases of C1: all types are equal."""
     t = f"tensor<2x{element(name)}>"
     good = call(name, operands, types=f"({', '.join([t] * operands)}) -> {t}")
     rules(name, good, ("C1", f"-> {t}", f"-> tensor<3x{element(name)}>"))

@@ -1,4 +1,4 @@
-"""Ops that find elements by index values."""
+"""Ops that address elements by index values."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ rules(
 
 
 def dynamic_gather(text: str) -> str:
-    """The same with an operand for the sizes."""
+    """Returns the same op with an operand for the sizes."""
     head, sizes = text.split(", slice_sizes = array<i64: ")
     values, types = sizes.split(">}", 1)
     text = f"{head}}}{types}".replace('stablehlo.gather"', 'stablehlo.dynamic_gather"').replace("%b)", "%b, %c)")

@@ -70,7 +70,7 @@ OPERANDS = "(tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tenso
 
 
 def vector(position: int, count: int, old: str = "tensor<3xf32>", new: str = "tensor<4xf32>") -> tuple[str, str]:
-    """The edit that changes one of the vectors among the operands."""
+    """Returns the edit that changes one of the vector operands."""
     before = "(tensor<2x3xf32>" + f", {old}" * position
     after = f", {old}" * (count - position - 1)
     return f"{before}, {old}{after}", f"{before}, {new}{after}"

@@ -122,7 +122,7 @@ rules("stablehlo.broadcast_in_dim", {"": BROADCAST, "axis": AXIS + "\n"}, *BROAD
 
 
 def dynamic(text: str, extents: str) -> str:
-    """The same with an operand for the shape."""
+    """Returns the same op with an operand for the shape."""
     text = text.replace("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim").replace("(%a)", "(%a, %b)")
     return text.replace(") ->", ", tensor<3xi32>) ->") + "\n"
 
@@ -144,7 +144,7 @@ rules(
     ("C10 hints", "array<i64: 1>", "array<i64: -1>"),
 )
 
-# the rest whose shapes are computed
+# other ops whose shapes are computed
 
 rules(
     "stablehlo.dynamic_iota",

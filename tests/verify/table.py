@@ -1,10 +1,10 @@
-"""Programs of one op for the tests of constraints: one that keeps a rule, and the same with one edit that breaks it.
+"""Programs of one op for the tests of constraints: one that satisfies a rule, and one with an edit that breaks it.
 
     rules("stablehlo.dot", {"": '"stablehlo.dot"(%a, %b) : (...) -> ...'}, ("C2", "tensor<3x4xf32>", "tensor<5x4xf32>"))
 
-A text is the op in its generic form; its operands are the arguments of a function around it, with the types of the
-op's signature, unless what stands before `;;` defines them. A rule is a label, optionally with the name of the text it
-starts from (`C2 wide`), and one or more pairs of old and new pieces of that text.
+A text is the op in its generic form. Its operands are the arguments of the enclosing function, with the types of the
+op's signature, unless the part before `;;` defines them. A rule is a label, optionally with the name of the text it
+modifies (`C2 wide`), and one or more pairs of old and new fragments of that text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES: list[Case] = []
 
 
 def rules(op: str, texts: dict[str, str] | str, *edits: tuple[str, ...]) -> None:
-    """Add the cases of an op."""
+    """Adds the cases of an op."""
     texts = {"": texts} if isinstance(texts, str) else texts
     for rule, *pieces in edits:
         label, _, base = rule.partition(" ")
@@ -38,14 +38,14 @@ def rules(op: str, texts: dict[str, str] | str, *edits: tuple[str, ...]) -> None
 
 
 def call(op: str, operands: int, attributes: str = "", types: str = "", body: str = "") -> str:
-    """An op in its generic form, with operands %a, %b, ..."""
+    """Returns an op in its generic form, with operands %a, %b, ..."""
     names = ", ".join(f"%{chr(ord('a') + i)}" for i in range(operands))
     braces = f" {{{attributes}}}" if attributes else ""
     return f'"{op}"({names}){body and " " + body}{braces} : {types}'
 
 
 def program(text: str) -> str:
-    """A function around the op."""
+    """Returns a function that contains the op."""
     head, _, op = text.rpartition(";;")
     signature = op.rsplit(" : (", 1)[1]
     types = split_types(signature[: _closing(signature)])
@@ -67,7 +67,7 @@ def _closing(text: str) -> int:
 
 
 def split_types(text: str) -> list[str]:
-    """Types between commas that are in no brackets."""
+    """Splits types at commas outside brackets."""
     parts, depth = [""], 0
     for c in text:
         depth += {"<": 1, ">": -1, "{": 1, "}": -1}.get(c, 0)

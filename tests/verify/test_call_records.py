@@ -1,4 +1,4 @@
-"""Custom calls with a meaning here are held against their records: types, ranks, extents, numbers and options."""
+"""Known custom calls are checked against their records: types, ranks, extents, numbers and options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.ops.lapack_records import OLD_ROUTINES, ROUTINES
 
 
 def refused(call: Call) -> bool:
-    """By the verifier, with the line of the call and what the matter is."""
+    """Whether the verifier rejects a call, with its line and a message."""
     text = call.text()
     found = shlo_jit.verify(text)
     for d in found:
@@ -57,20 +57,20 @@ def test_other_elements(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE_LETTER)
 def test_other_shapes(name: str) -> None:
-    """Every extent of every operand and result alone."""
+    """Every extent of every operand and result is changed separately."""
     call = CALLS[name]
     for what in ("operands", "results"):
         for i, t in enumerate(getattr(call, what)):
             port = call.names[what == "results"][i]
             for k, other in enumerate(other_extents(t)):
                 if _free_of(call, what, i) or ((port, k) in {("a", 1), ("tau", 1)} and what == "operands"):
-                    continue  # more columns than reflectors that are used, or one more of these
+                    continue  # more columns than used reflectors, or one more reflector
                 assert refused(call.with_type(what, i, other)), (what, i, other)
 
 
 @pytest.mark.parametrize("name", ONE_LETTER)
 def test_other_numbers(name: str) -> None:
-    """The operands that are numbers agree with the shapes, and are in their range."""
+    """Operands that are numbers must agree with the shapes and be in range."""
     call = CALLS[name]
     for i, number in enumerate(call.numbers):
         if number is not None and call.names[0][i] != "lwork":
@@ -93,7 +93,7 @@ def test_missing_values(name: str) -> None:
 
 
 FREE = {"Sharding", "MoveToHost", "dce_sink", "AllocateBuffer", "shape_assertion"}
-"""These take anything; where it makes no sense, they are not compiled."""
+"""Targets that accept any operands; senseless calls are rejected by the compiler."""
 
 
 @pytest.mark.parametrize("name", [n for n in LAPACK if CALLS[n].config])
@@ -108,7 +108,7 @@ def test_options(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in ONE_LETTER if "lapack_s" in n or "blas_s" in n])
 def test_unknown_numbers_are_not_compiled(name: str) -> None:
-    """Sizes as arguments of the function: the verifier cannot know them, the compiler has to."""
+    """Sizes may be arguments of the function for the verifier, but not for the compiler."""
     call = CALLS[name]
     if not any(number is not None for number in call.numbers):
         return
@@ -121,7 +121,7 @@ def test_unknown_numbers_are_not_compiled(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in LAPACK if "_s" in n or "_z" in n])
 def test_valid_ones_stay_inside(name: str) -> None:
-    """In memory against inaccessible pages; operands can't be written to, not even for a moment, as ormqr would."""
+    """Calls run next to inaccessible pages, with operands that are not writable even temporarily (as ormqr would)."""
     exe = shlo_jit.compile(CALLS[name].text(), cache=False)
     rng = np.random.default_rng(1)
     arrays = [rng.integers(-3, 4, p.shape).astype(p.dtype) for p in exe.inputs]
@@ -130,7 +130,7 @@ def test_valid_ones_stay_inside(name: str) -> None:
 
 
 def aliases(*pairs: tuple[int, int]) -> str:
-    """Pairs of a result and an operand."""
+    """Returns the attribute of aliases, given as pairs of a result and an operand."""
     texts = [
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{result}], operand_index = {operand}, operand_tuple_indices = []>"
         for result, operand in pairs
@@ -140,7 +140,7 @@ def aliases(*pairs: tuple[int, int]) -> str:
 
 @pytest.mark.parametrize("pairs", [[(0, 0), (1, 1)], [(0, 1), (1, 0)], [(0, 0), (0, 1)], [(0, 0), (1, 0), (2, 0)]])
 def test_aliases_change_nothing(pairs: list[tuple[int, int]]) -> None:
-    """Whatever operands are said to share memory with whatever results: also one result with two operands."""
+    """Results do not depend on declared aliases of operands and results, even of one result with two operands."""
     call = CALLS["lapack_sgtsv_ffi"]
     rng = np.random.default_rng(1)
     exe = shlo_jit.compile(call.text(), cache=False)
@@ -201,7 +201,7 @@ def test_shape_operands_that_are_none(old: str, new: str, label: str, shows: str
 
 
 def test_layouts() -> None:
-    """A batch has to stay in front; a matrix may be either way round, and its shape is that in memory."""
+    """A batch must stay in front. A matrix may be row-major or column-major; its shape is that in memory."""
     call = CALLS["lapack_strsm_ffi"]
     turned = replace(call, operands=("tensor<2x4x4xf32>", "tensor<2x4x3xf32>"), results=("tensor<2x4x3xf32>",))
     layout = LAYOUT.format("dense<[1, 2, 0]> : tensor<3xindex>")
@@ -253,7 +253,7 @@ def test_messages(name: str, old: str, new: str, label: str, shows: str) -> None
     "name", ["lapack_sgeqrf_ffi", "lapack_spotrf", "mhlo.erf6", "stablehlo.dynamic_top_k9", "ApproxTopK12"]
 )
 def test_the_users_own_call_is_the_users(name: str) -> None:
-    """No record is held against a call that the user implements, and it is the user's implementation that runs."""
+    """A call that the user implements is not checked against a record, and the user's implementation runs."""
     call = replace(CALLS[name], operands=("tensor<3xi8>",), results=("tensor<5xi16>",), numbers=(), config=())
     seen = []
 

@@ -1,4 +1,4 @@
-"""Every rule of every op: a program that keeps it is valid, and one edit that breaks it is refused by its name.
+"""Every rule of every op: a program that satisfies it is valid; one with an edit that breaks it is rejected by label.
 
 Ids are `dot_general-C5-good` and `dot_general-C5-bad`, with a number from the second pair on.
 """

@@ -1,4 +1,4 @@
-"""What findings say: their fields, places, hints; warnings; `infer`."""
+"""Fields, locations and hints of findings; warnings; `infer`."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_infer_refuses() -> None:
 
 
 def test_infer_with_a_choice() -> None:
-    with pytest.raises(ValueError, match="give result_types"):
+    with pytest.raises(ValueError, match="pass result_types"):
         shlo_jit.infer("reshape", ["tensor<6xf32>"])
     (t,) = shlo_jit.infer("reshape", ["tensor<6xf32>"], result_types=["tensor<2x3xf32>"])
     assert type_text(t) == "tensor<2x3xf32>"

@@ -1,4 +1,4 @@
-"""Rules that hold for every op and for whole modules: `GENERAL` of the registry, a good and a bad program for each."""
+"""Rules for every op and for whole modules (`GENERAL` of the registry): a valid and an invalid program for each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_unknown_ops() -> None:
     assert message == "unknown op stablehlo.multipy; did you mean 'stablehlo.multiply'?"
     text = in_function('%0 = "my.op"(%a) : (tensor<2xf32>) -> tensor<2xf32>')
     assert messages(text) == []
-    assert messages(text, foreign=True) == ["op my.op is of a dialect that is not known here"]
+    assert messages(text, foreign=True) == ["op my.op is of an unknown dialect"]
 
 
 def test_calls() -> None:

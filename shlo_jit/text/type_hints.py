@@ -1,4 +1,4 @@
-"""The tensor type that was probably meant by a text that is none: `f32[2,3]`, `tensor<2,3,float32>`, `2x3xf32`."""
+"""Corrections for invalid tensor types: `f32[2,3]`, `tensor<2,3,float32>`, `2x3xf32`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ELEMENTS = {
     **dict.fromkeys(("float8_e4m3fn", "f8e4m3fn"), "f8E4M3FN"),
     **dict.fromkeys(("float8_e5m2", "f8e5m2"), "f8E5M2"),
 }
-"""Element types elsewhere -> here."""
+"""Name of an element type in other systems -> name in MLIR."""
 LONGEST = 200
-"""Characters of a text that are looked at."""
+"""Maximum number of characters examined."""
 _EXTENT = r"(?:\d+|\?|-1|None|none|N)"
 ARRAY_TYPE = re.compile(r"\b([a-zA-Z]\w*)\s*\[([\d,\s?]*)\](?:\{[\d,]*\})?")
-"""Types as HLO writes them, with or without a layout."""
+"""Types in HLO notation, with or without a layout."""
 _WRAPPED = re.compile(r"(?i)(?:tensor|tensr|tenser|array|ndarray|memref|vector)\s*[<\[(](.*?)[>\])]?")
 _ELEMENT_LAST = re.compile(rf"((?:{_EXTENT}x)*)({_EXTENT}?)([A-Za-z]\w*(?:<\w+>)?)")
 _ELEMENT_FIRST = re.compile(rf"([A-Za-z]+\d+)((?:x{_EXTENT})+)")
@@ -37,14 +37,14 @@ _TYPE_WORDS = ("tensor", "tuple", "complex")
 
 
 def element_of(word: str) -> str:
-    """The element type that a word means; empty where that is not known."""
+    """Returns the element type that a word probably means; empty if unknown."""
     if word in DTYPES:
         return word
     return ELEMENTS.get(word.lower()) or next((name for name in DTYPES if name.lower() == word.lower()), "")
 
 
 def type_hint(text: str) -> str:
-    """What to write for a text that is probably meant to be a tensor type; empty where that is not known."""
+    """Suggests a replacement for a text that was probably meant to be a tensor type; empty if none is known."""
     inner = text[:LONGEST].strip().rstrip(",){")
     array, wrapped = ARRAY_TYPE.fullmatch(inner), _WRAPPED.fullmatch(inner)
     if wrapped is not None:
@@ -58,7 +58,7 @@ def type_hint(text: str) -> str:
 
 
 def _written(inner: str) -> str:
-    """The hint for extents and an element type, in either order and with whatever separators."""
+    """Returns the hint for extents and an element type, in either order and with any separators."""
     plain = re.sub(r"\s*[,×*]\s*|\s*x\s*(?=[\d?])", "x", inner.strip()).replace(" ", "")
     last, first = _ELEMENT_LAST.fullmatch(plain), _ELEMENT_FIRST.fullmatch(plain)
     if first is not None:

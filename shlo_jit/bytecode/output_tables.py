@@ -1,4 +1,4 @@
-"""The types and attributes of a file that is written: each gets its number when it is first used."""
+"""Tables of a file that is written: types and attributes are numbered on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.kinds import Dialect, Kind
 from shlo_jit.bytecode.location_texts import read_location
 from shlo_jit.bytecode.locations import UNKNOWN, Location
-from shlo_jit.bytecode.op_attributes import Unsayable
+from shlo_jit.bytecode.op_attributes import NotRepresentable
 from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, OpaqueAttr, StructAttr, SymbolRef
@@ -21,7 +21,7 @@ from shlo_jit.ir.types import DTYPES, ScalarType, TokenType, Type, tensor
 
 
 class Numbers:
-    """Of what is equal, one number."""
+    """Assigns consecutive numbers to values; equal values have the same number."""
 
     def __init__(self) -> None:
         self.known: dict[Any, int] = {}
@@ -30,7 +30,7 @@ class Numbers:
         return self.known.setdefault(value, len(self.known))
 
 
-class Made:
+class OutputTables:
     """All tables of a file for a version of StableHLO, and the location aliases of its module."""
 
     def __init__(self, version: Version, locations: Mapping[str, str]):
@@ -38,7 +38,7 @@ class Made:
         self.strings = Numbers()
         self.dialects = Numbers()
         self.attributes, self.types = Numbers(), Numbers()
-        """Dialect, bytes, and whether these are encoded or text."""
+        """Entries: dialect, bytes, and whether these are encoded (otherwise they are text)."""
         self.builtin = Namespace(self, BUILTIN, builtin_kinds.name_of_kind)
         self.sdy = Namespace(self, sdy_kinds.SDY, sdy_kinds.name_of_kind)
         self.vhlo = Namespace(self, vhlo_kinds.VHLO, vhlo_kinds.name_of_kind_in_vhlo)
@@ -46,10 +46,10 @@ class Made:
         self.aliases = locations
         self.places: dict[str, int] = {}
         self.following: set[str] = set()
-        """Aliases that are being followed: one that leads to itself is unknown."""
+        """Aliases that are being resolved; a cyclic one becomes an unknown location."""
 
     def place(self, location: Any) -> int:
-        """The number of an op's location; one that is none, or cannot be read, is unknown."""
+        """Returns the number of an op's location; the unknown location if it is missing or cannot be parsed."""
         text = location.text if isinstance(location, OpaqueAttr) else ""
         number = self.places.get(text)
         if number is None:
@@ -64,7 +64,7 @@ class Made:
             return UNKNOWN
 
     def location(self, value: Location | str) -> int:
-        """The number of a location that another one is made of."""
+        """Returns the number of a location that is part of another one."""
         if isinstance(value, Location):
             return self.builtin.attribute(value)
         name = value.removeprefix("#")
@@ -77,23 +77,23 @@ class Made:
 
 
 class Namespace:
-    """Values as a dialect has them: `Made` of the fields."""
+    """Encodes values with the kinds of one dialect; implements `fields.OutputTables`."""
 
-    def __init__(self, made: Made, dialect: Dialect, name_of: Callable[[Any], str]):
-        self.made, self.dialect, self.name_of = made, dialect, name_of
+    def __init__(self, tables: OutputTables, dialect: Dialect, name_of: Callable[[Any], str]):
+        self.tables, self.dialect, self.name_of = tables, dialect, name_of
         self.attribute_kinds = {kind.name: kind for kind in dialect.attributes.values()}
         self.type_kinds = {kind.name: kind for kind in dialect.types.values()}
         self.seen: dict[int, tuple[Any, int]] = {}
-        """By identity: the value, and its number."""
+        """Id of a value -> the value and its number."""
 
     def string(self, value: str) -> int:
-        return self.made.strings(value)
+        return self.tables.strings(value)
 
     def location(self, value: Any) -> int:
-        return self.made.location(value)
+        return self.tables.location(value)
 
     def attribute(self, value: Any) -> int:
-        """The number of an attribute. Raises Unsayable."""
+        """Returns the number of an attribute. Raises NotRepresentable."""
         found = self.seen.get(id(value))
         if found is not None:
             return found[1]
@@ -102,25 +102,25 @@ class Namespace:
         return number
 
     def _attribute(self, value: Any) -> int:
-        made = self.made
+        tables = self.tables
         if isinstance(value, OpaqueAttr) and value.text.startswith("loc("):
-            return made.place(value)
-        if self is made.vhlo:
+            return tables.place(value)
+        if self is tables.vhlo:
             value = _without_kinds(value)
         owner = self._owner(value)
         if owner is not self:
             return owner.attribute(value)
-        return made.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
+        return tables.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
 
     def _owner(self, value: Any) -> Namespace:
-        """The dialect that has an attribute."""
-        made = self.made
+        """Returns the namespace of the dialect that encodes an attribute."""
+        tables = self.tables
         is_bounds = isinstance(value, OpaqueAttr) and value.text.startswith(vhlo_kinds.BOUNDS)
         if isinstance(value, OpaqueAttr) and not is_bounds:
-            return made.sdy
-        if self is made.vhlo:
+            return tables.sdy
+        if self is tables.vhlo:
             return self
-        return made.stablehlo if is_bounds or isinstance(value, EnumAttr | StructAttr | ConvDims) else made.builtin
+        return tables.stablehlo if is_bounds or isinstance(value, EnumAttr | StructAttr | ConvDims) else tables.builtin
 
     def type(self, value: Any) -> int:
         found = self.seen.get(id(value))
@@ -129,27 +129,27 @@ class Namespace:
         return found[1]
 
     def _type(self, value: Type) -> int:
-        made = self.made
-        if isinstance(value, TokenType) and self is not made.vhlo:
-            own = made.stablehlo
-            return made.types((own.dialect.name, own._payload(value, own.type_kinds), True))
-        if self is made.sdy or self is made.stablehlo:
-            return made.builtin.type(value)
-        if self is made.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
-            return made.types((self.dialect.name, type_text(value).encode() + b"\0", False))
-        return made.types((self.dialect.name, self._payload(value, self.type_kinds), True))
+        tables = self.tables
+        if isinstance(value, TokenType) and self is not tables.vhlo:
+            own = tables.stablehlo
+            return tables.types((own.dialect.name, own._payload(value, own.type_kinds), True))
+        if self is tables.sdy or self is tables.stablehlo:
+            return tables.builtin.type(value)
+        if self is tables.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
+            return tables.types((self.dialect.name, type_text(value).encode() + b"\0", False))
+        return tables.types((self.dialect.name, self._payload(value, self.type_kinds), True))
 
     def _payload(self, value: Any, kinds: Mapping[str, Kind]) -> bytes:
         try:
             name = self.name_of(value)
             kind = kinds.get(name)
             if kind is None:
-                raise Unsayable(f"{self.dialect.name} has no {name}")
-            if self.made.version < kind.since:
-                raise Unsayable(f"{name} is of version {kind.since} and later")
+                raise NotRepresentable(f"{self.dialect.name} has no {name}")
+            if self.tables.version < kind.since:
+                raise NotRepresentable(f"{name} requires version {kind.since} or later")
             parts = kind.parts(value)
         except ValueError as refusal:
-            raise Unsayable(str(refusal)) from None
+            raise NotRepresentable(str(refusal)) from None
         out = Output()
         out.varint(kind.code)
         for field, part in zip(kind.fields, parts, strict=True):
@@ -158,7 +158,7 @@ class Namespace:
 
 
 def _without_kinds(value: Any) -> Any:
-    """An attribute of a kind that VHLO does not have as what it has instead, as MLIR writes it too."""
+    """Replaces an attribute of a kind that VHLO lacks by VHLO's substitute, as MLIR does."""
     if isinstance(value, DenseArray):
         dtype = DTYPES.get(value.dtype)
         if dtype is not None:

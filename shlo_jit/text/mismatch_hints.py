@@ -1,4 +1,4 @@
-"""Hints for a value that is used with another type than it has: is its definition wrong, or its use?"""
+"""Hints for a value that is used with a different type than it has: either its definition or its use is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.ops import OPS, Violation
 
 
 def definition_of(value: Value | None) -> Diagnostic | None:
-    """What is wrong with the op that defines a value; None where it keeps its rules, or is no op."""
+    """Returns the error in the op that defines a value; None if the op is valid or the value is not defined by one."""
     from shlo_jit.verify.check_op import check_op
     from shlo_jit.verify.verifier import diagnostic_of
 
@@ -25,7 +25,7 @@ def definition_of(value: Value | None) -> Diagnostic | None:
 
 
 def type_mismatch_hint(name: str, has: Type, wanted: Type, value: Value | None) -> str:
-    """What to write so that the types agree."""
+    """Suggests how to make the types agree."""
     if isinstance(wanted, ScalarType) and isinstance(has, TensorType):
         return f"types of values are tensors: write {type_text(has)}, the type of {name}"
     op = value.owner if value is not None else None

@@ -1,17 +1,17 @@
-"""Elements of constants that were probably meant by words that are none of their type: `nan`, `.5`, `True`, `1`."""
+"""Corrections for invalid elements of constants: `nan`, `.5`, `True`, `1` for a float."""
 
 from __future__ import annotations
 
 import re
 
 from shlo_jit.ir.dtypes import DTYPES, DType
-from shlo_jit.text.meant_types import element_of
+from shlo_jit.text.type_hints import element_of
 
 _SPECIAL = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf")}
 
 
 def constant_hint(text: str) -> str:
-    """What to write for the value of a constant that is no `dense` literal of a tensor type: `1.0 : f32`, `[1, 2]`."""
+    """Suggests a `dense` literal for the value of a constant that is written otherwise: `1.0 : f32`, `[1, 2]`."""
     value, _, type = (part.strip() for part in text.rpartition(":"))
     value = value or text.strip()
     body = value.removeprefix("dense<").removesuffix(">")
@@ -22,7 +22,7 @@ def constant_hint(text: str) -> str:
 
 
 def element_hint(part: str, dtype: DType) -> str:
-    """What to write for an element that is none of its type; empty where that is not known."""
+    """Suggests a replacement for an element that does not fit its type; empty if none is known."""
     word = part.strip().strip("\"'")
     if dtype.is_float:
         return _float_hint(word, dtype)
@@ -48,7 +48,7 @@ def _float_hint(word: str, dtype: DType) -> str:
 
 
 def bits_of(value: float, dtype: DType) -> str:
-    """The bits of a number as a literal has them."""
+    """Returns the bit pattern of a number, written as in a literal."""
     import numpy as np
 
     with np.errstate(all="ignore"):

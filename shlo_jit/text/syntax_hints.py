@@ -1,7 +1,7 @@
-"""Hints for typical slips of syntax: what to write at a place where the parser could not go on.
+"""Hints for typical syntax mistakes: what to write where the parser could not continue.
 
-The parser says what it expected and what it found; a row of `RULES` says what somebody probably meant who wrote that.
-Nothing here is imported before a text has been refused.
+The parser says what it expected and what it found. A row of `RULES` recognizes what the author probably meant.
+This module is imported only after a text has been rejected.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from shlo_jit.ops.other_names import hint_for
 from shlo_jit.suggest import closest
 from shlo_jit.text.foreign_dialects import dialect_hint
 from shlo_jit.text.lexer import SyntaxRefusal
-from shlo_jit.text.meant_types import ARRAY_TYPE, type_hint
+from shlo_jit.text.type_hints import ARRAY_TYPE, type_hint
 
 
-class Slip(NamedTuple):
-    """The place where the parser stopped, as rules look at it."""
+class SyntaxContext(NamedTuple):
+    """The context of a syntax error, as seen by the rules."""
 
     expected: str
     token: str
-    """What was found; of an invalid character, that."""
+    """The token that was found, or the invalid character."""
     line: str
-    """The line of the token, up to the token."""
+    """The text of the token's line before the token."""
     rest: str
     """The text from the token on."""
     is_next_line: bool
-    """Whether the token is on a later line than what is missing."""
+    """Whether the token is on a later line than the missing text."""
 
     @property
     def wants_op(self) -> bool:
@@ -44,13 +44,13 @@ class Hint(NamedTuple):
     text: str
 
 
-def slip_of(text: str, refusal: SyntaxRefusal) -> Hint:
-    """The code and the hint for a refusal; the hint is empty where nothing is known."""
+def hint_of(text: str, refusal: SyntaxRefusal) -> Hint:
+    """Returns the code and the hint for a refusal; the hint is empty if no rule applies."""
     if refusal.hint:
         return Hint(refusal.code, refusal.hint)
     rest = text[refusal.found :]
     start = text.rfind("\n", 0, refusal.found) + 1
-    slip = Slip(
+    context = SyntaxContext(
         refusal.expected,
         _token(rest, refusal),
         text[start : refusal.found],
@@ -58,7 +58,7 @@ def slip_of(text: str, refusal: SyntaxRefusal) -> Hint:
         "\n" in text[refusal.start : refusal.found],
     )
     for rule in RULES:
-        found = rule(slip)
+        found = rule(context)
         if found is not None:
             return found
     return Hint(refusal.code, "")
@@ -84,17 +84,17 @@ _CHARACTERS = {
     "→": "write the arrow as ->",
     "×": "write the letter x between extents: tensor<2x3xf32>",
     "$": "names of values begin with %",
-    ";": "ops end with their lines: leave the ';' out",
+    ";": "ops end with their lines: remove the ';'",
 }
 
 
-def _character(s: Slip) -> Hint | None:
+def _character(s: SyntaxContext) -> Hint | None:
     if s.rest.startswith("/*"):
         return Hint("syntax.character", "comments begin with //")
     if s.token in _CHARACTERS:
         return Hint("syntax.character", _CHARACTERS[s.token])
     if len(s.token) == 1 and not s.token.isascii() and (s.token.isspace() or s.token == "\ufeff"):
-        return Hint("syntax.character", f"U+{ord(s.token):04X} is no blank: write an ordinary one")
+        return Hint("syntax.character", f"replace the character U+{ord(s.token):04X} by an ordinary blank")
     return None
 
 
@@ -102,7 +102,7 @@ def _character(s: Slip) -> Hint | None:
 _FUNCTION_WORDS = ("func", "def", "fn", "function", "define", "fun")
 
 
-def _function(s: Slip) -> Hint | None:
+def _function(s: SyntaxContext) -> Hint | None:
     if s.wants_op and s.token in _FUNCTION_WORDS:
         return Hint("syntax.function", "functions are written: func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {")
     if s.expected.startswith("valid '@'") and s.is_word:
@@ -114,7 +114,7 @@ def _function(s: Slip) -> Hint | None:
     return None
 
 
-def _result_name(s: Slip) -> Hint | None:
+def _result_name(s: SyntaxContext) -> Hint | None:
     if s.wants_op and s.is_word and re.match(r"[\w.]+\s*=(?!=)", s.rest):
         return Hint("syntax.value_name", f"names of values begin with %: write %{s.token} = ...")
     if s.expected.endswith("after the name of a result"):
@@ -122,7 +122,7 @@ def _result_name(s: Slip) -> Hint | None:
     return None
 
 
-def _operation(s: Slip) -> Hint | None:
+def _operation(s: SyntaxContext) -> Hint | None:
     if not s.wants_op:
         return None
     if s.token == "}" and not s.line.strip():
@@ -130,7 +130,7 @@ def _operation(s: Slip) -> Hint | None:
     if not s.is_word:
         return None
     if s.token in ("ENTRY", "ROOT", "HloModule"):
-        return Hint("file.hlo_text", "this looks like HLO: give the StableHLO that it was made from")
+        return Hint("file.hlo_text", "this looks like HLO: pass the StableHLO program that it was compiled from")
     name = s.token.rstrip(".")
     foreign = dialect_hint(name)
     if foreign and name.partition(".")[0] not in ("stablehlo", "chlo"):
@@ -149,7 +149,7 @@ def _op_hint(name: str) -> str:
 
 
 # ---------------------------------------------------------------------- types
-def _missing_type(s: Slip) -> Hint | None:
+def _missing_type(s: SyntaxContext) -> Hint | None:
     if s.expected != "':'":
         return None
     if "func.func" in s.line and s.token.startswith("tensor"):
@@ -159,8 +159,8 @@ def _missing_type(s: Slip) -> Hint | None:
     return None
 
 
-def _other_type(s: Slip) -> Hint | None:
-    """Types as HLO, NumPy and Python write them."""
+def _other_type(s: SyntaxContext) -> Hint | None:
+    """Recognizes types in the notations of HLO, NumPy and Python."""
     if s.expected in ("')' or ','", "'}' or an operation", "'<' in tensor type") or s.wants_op:
         near = s.line[-40:] + s.rest
         for m in ARRAY_TYPE.finditer(near[:120]):
@@ -174,7 +174,7 @@ def _other_type(s: Slip) -> Hint | None:
 
 
 # ---------------------------------------------------------------------- operands and attributes
-def _operand(s: Slip) -> Hint | None:
+def _operand(s: SyntaxContext) -> Hint | None:
     if s.expected == "','" and s.token.startswith("%"):
         return Hint("syntax.operand", "write , between the operands")
     if "SSA operand" not in s.expected:
@@ -186,7 +186,7 @@ def _operand(s: Slip) -> Hint | None:
     if s.is_word:
         return Hint("syntax.value_name", f"names of values begin with %: write %{s.token}")
     if re.match(r"[-+.\d]", s.token):
-        return Hint("syntax.operand", "operands are values: make one of the number with stablehlo.constant dense<...>")
+        return Hint("syntax.operand", "operands are values: define one with stablehlo.constant dense<...>")
     return None
 
 
@@ -199,7 +199,7 @@ _CLAUSES = {
 }
 
 
-def _clause(s: Slip) -> Hint | None:
+def _clause(s: SyntaxContext) -> Hint | None:
     m = re.fullmatch(r"'(\w+)'", s.expected)
     if m and m[1] in _CLAUSES:
         return Hint("syntax.clause", _CLAUSES[m[1]])
@@ -213,7 +213,7 @@ def _clause(s: Slip) -> Hint | None:
 _COMPARISONS = {"<": "LT", "<=": "LE", ">": "GT", ">=": "GE", "==": "EQ", "=": "EQ", "!=": "NE", "!": "NE"}
 
 
-def _word(s: Slip) -> Hint | None:
+def _word(s: SyntaxContext) -> Hint | None:
     _, known, words = s.expected.partition("to be one of: ")
     if not known:
         return None
@@ -223,11 +223,11 @@ def _word(s: Slip) -> Hint | None:
     return Hint("syntax.word", f"write {meant}" if meant in words.split(", ") else f"write one of {words}")
 
 
-def _end_of_text(s: Slip) -> Hint | None:
+def _end_of_text(s: SyntaxContext) -> Hint | None:
     return Hint("syntax.end_of_text", "the text ends here: is it complete?") if not s.token else None
 
 
-RULES: tuple[Callable[[Slip], Hint | None], ...] = (
+RULES: tuple[Callable[[SyntaxContext], Hint | None], ...] = (
     _word, _function, _result_name, _missing_type, _other_type, _character, _operation, _operand, _clause, _end_of_text,
 )  # fmt: skip
-"""The first that knows something says it."""
+"""Rules in order of priority: the first that applies gives the hint."""
