@@ -1,6 +1,7 @@
-"""Decisions about a nest: lanes, unrolling, passes over the row, the cut into tasks, what is kept, fetched, streamed.
+"""Schedule of a nest: lanes, unrolling, passes over the row, tasks, and which values are stashed, prefetched or
+streamed.
 
-All of them depend on shapes and the target alone, never on the number of threads.
+All decisions depend on shapes and the target alone, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -43,61 +44,66 @@ from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Split(NamedTuple):
-    """Units are chunks of the outermost reduced variable: each leaves partial results in scratch memory, and a second
-    function, called once, combines them in order and finishes the rows."""
+    """A reduction split along its row. Units are chunks of the outermost reduced variable, and each leaves partial
+    results in scratch memory. A second function, called once, combines them in order and finishes the rows."""
 
     chunk: int
-    """Elements of the variable that a chunk has."""
+    """Elements of the variable per chunk."""
     partials: tuple[Field, ...]
-    """The scratch memory: an array for every part of every accumulator (two of a complex one)."""
+    """The scratch memory: an array for every part of every accumulator (two for a complex one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NestSchedule(KernelSchedule):
-    """A nest with everything decided."""
+    """Schedule of a nest."""
 
     nest: Nest
     target: Target
     space: Space
     tile: Tile | None
-    """Of an epilogue: how its variables number the rectangles of the product."""
+    """For an epilogue, how its variables map to rectangles of the product."""
     passes: Passes
     crossing: Crossing | None
     interleaved: int | None
-    """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
+    """The short variable whose results are adjacent. All of its iterations are unrolled, and their results are stored
+    as one run."""
     batches_rows: bool
-    """The rows of all iterations of the interleaved variable go along the reduced variables together. Where elements of
-    rows are stored as one run with those of the rows between them, they have to."""
+    """Whether the rows of all iterations of the interleaved variable advance together along the reduced variables. This
+    is required if elements of rows are stored as one run with those of the rows between them."""
     unroll: Choice[int]
-    """Vectors that a turn of the vector loop handles."""
+    """Vectors per iteration of the vector loop."""
     written_out: tuple[int, ...]
-    """Reduced variables of few turns, which are written one after the other."""
+    """Reduced variables with few iterations, which are unrolled."""
     together: int | None
-    """The row variable of which as many turns as there are lanes go together, where lanes run along short rows: their
-    accumulators are combined with each other."""
+    """The row variable of row batching, for lanes along short rows. As many of its iterations as there are lanes run
+    together, and their accumulators are combined with each other."""
     chunk: int
-    """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
+    """Elements of the vector variable per unit, if that is the only row variable; otherwise 0."""
     tasks: Tasks
-    """A unit is a turn of the outer row loops, a chunk of the vector variable, or (`split`) of the row."""
+    """The tasks. A unit is an iteration of the outer row loops, a chunk of the vector variable, or (`split`) a chunk of
+    the row."""
     split: Split | None
     most_turns: int
-    """Of a loop's turns: so many at most before the next tile; else 0."""
+    """Maximum number of iterations of a loop on one tile before the next tile; 0 without such a loop."""
     ahead: dict[Key, int]
-    """Loads that stream a large operand from memory, and how many bytes ahead of each is fetched."""
+    """Loads that stream a large operand from memory, with the prefetch distance of each in bytes."""
     stash: dict[Key, int]
-    """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
+    """Values that several passes need, with the bytes of a row of each. The first pass stores it, later passes read
+    it."""
     streams: tuple[Value, ...]
-    """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    """Targets that exceed every cache: written with streaming stores, if their memory is aligned and not read here."""
     one_by_one: bool = False
-    """All rows are written one after the other, at places that are known: there are few."""
+    """Whether all rows are unrolled, with constant indices, because there are few."""
     usual: Usual | None = None
-    """Where most elements come from, if that depends on where they are."""
+    """The interior in which the source of most elements is known, if it depends on the place."""
     blocks: TimeBlocks | None = None
-    """Of a loop's body: the turns that are made at a time (see `temporal_tiling.py`)."""
+    """For the body of a loop, the iterations that run per pass (see `temporal_tiling.py`)."""
     no_blocks: Refusal | None = None
-    """Of a loop's body that may be such: why turns are made one after the other."""
+    """For the body of a loop that is a candidate for temporal tiling, the reason that its iterations run one after the
+    other."""
     origin: int | None = None
-    """A variable of one turn that is the first unit of a call, where buffers hold those units only."""
+    """A variable with one iteration whose value is the first unit of a call, if buffers hold only the units of that
+    call."""
 
     @property
     def row_loops(self) -> list[int]:
@@ -106,8 +112,8 @@ class NestSchedule(KernelSchedule):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every call of its function is for all units. Stripes of several iterations are parts, even if there
-        is one stripe."""
+        """Whether every call of the nest's function has all units. Stripes of several iterations are parts, even if
+        there is only one stripe."""
         return self.tasks.is_one and self.blocks is None
 
     @property
@@ -116,13 +122,13 @@ class NestSchedule(KernelSchedule):
 
 
 def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None, by_rows: bool = False) -> NestSchedule:
-    """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it. `by_rows`: units are to
-    be whole rows, one after the other."""
+    """Returns the schedule of a nest. With a `tile`, the nest is the epilogue of a product, on rectangles of it.
+    `by_rows`: units must be whole rows, one after the other."""
     return _Scheduler(nest, target, tile, by_rows).run()
 
 
 class _Scheduler:
-    """The state of one scheduling: what has been decided is what the next decisions look at."""
+    """The state of one scheduling run: each decision depends on those made before."""
 
     def __init__(self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool):
         self.nest = nest
@@ -144,7 +150,7 @@ class _Scheduler:
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
     def look(self, asked: Order) -> None:
-        """The loops, and what follows from them alone."""
+        """Chooses the loops, and what follows from them alone."""
         nest = self.nest
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         self.space = make_space(nest, self.target, asked, indices, self.by_rows)
@@ -154,7 +160,7 @@ class _Scheduler:
         self.passes = Passes(nest, self.space, self.selections)
 
     def short(self) -> bool:
-        """Elements are selected from rows that are many, and too short for lanes along them."""
+        """Whether elements are selected from many rows that are too short for lanes along them."""
         gathers = any(s.dtype.bits >= 32 for s in self.selections.values())
         few = hint_of(self.nest.rows) < self.target.lanes(32)
         return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
@@ -195,7 +201,8 @@ class _Scheduler:
 
     # ------------------------------------------------------------------ vectors
     def choose_interleaved(self) -> int | None:
-        """The variable whose results lie between those of neighbouring lanes, where there are vectors of them."""
+        """The variable whose results lie between those of neighbouring lanes, if there are vectors of them; otherwise
+        None."""
         space, v = self.space, self.space.vector
         plain = self.tile is None and self.crossing is None
         if v is None or v not in space.rows or not plain or hint_of(space.extents[v]) < 2 * space.width:
@@ -209,8 +216,8 @@ class _Scheduler:
         return None
 
     def choose_batches_rows(self) -> bool:
-        """Whether a store inside the row waits for those of the rows between its lanes: a row may not be left, then,
-        before the next one begins."""
+        """Whether a store inside the row waits for the results of the rows between its lanes. If so, these rows must
+        advance together."""
         c, space = self.interleaved, self.space
         if c is None or c not in space.rows:
             return False
@@ -218,17 +225,17 @@ class _Scheduler:
 
     @property
     def rows_at_a_time(self) -> int:
-        """Vectors of rows that go along the reduced variables together."""
+        """Vectors of rows that advance together along the reduced variables."""
         return self.space.extents[self.interleaved] if self.batches_rows else self.unroll.value  # type: ignore[index]
 
     def choose_together(self) -> int | None:
-        """The row variable of which several turns combine their lanes together."""
+        """The row variable of row batching: several of its iterations combine their lanes together."""
         plain = self.tile is None and self.crossing is None and self.nest.turns is None
         found = rows_together(self.nest, self.space, self.passes) if plain and not self.by_rows else None
         return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
-        """Several vectors a turn for small bodies, to hide latency."""
+        """Vectors per iteration: several for small bodies, to hide latency."""
         space, passes = self.space, self.passes
         if space.vector is None:
             return Choice(1, Reason("no-vectors", "no vectors"))
@@ -255,7 +262,8 @@ class _Scheduler:
         return Choice(limit, why)
 
     def choose_written_out(self) -> tuple[int, ...]:
-        """Innermost first, as long as the text stays short: a sum of 4 is 4 instructions, or a chain of jumps."""
+        """The reduced variables to unroll, innermost first, as long as the code stays short. A sum of 4 is 4
+        instructions, or a chain of jumps."""
         space, found = self.space, []
         room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
@@ -267,8 +275,8 @@ class _Scheduler:
         return tuple(found)
 
     def choose_ahead(self) -> dict[Key, int]:
-        """The hardware's prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the
-        foremost fetches."""
+        """Loads to prefetch, with their distances in bytes, because the hardware's prefetcher restarts in every page.
+        If several loads follow each other (as in a stencil), only the foremost is prefetched."""
         space = self.space
         if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
             return {}
@@ -290,8 +298,8 @@ class _Scheduler:
         return {key: distance for _, key, distance in foremost.values()}
 
     def follows(self, offset: Expr, ahead: int) -> bool:
-        """Whether what lies so many elements ahead is what comes next: runs along the vector variable are long, or the
-        next one begins where one ends."""
+        """Whether the element at the prefetch distance is accessed soon: runs along the vector variable are long, or
+        the next run begins where the previous one ends."""
         space = self.space
         assert space.vector is not None
         order = [*space.rows, *space.inner]
@@ -300,7 +308,7 @@ class _Scheduler:
         return hint_of(run) >= 2 * ahead or (bool(before) and equal(offset.coefficient(before[-1]), run))
 
     def choose_streams(self) -> tuple[Value, ...]:
-        """Outputs of a plain loop over one run."""
+        """Outputs of a plain loop over one run that are large enough for streaming stores."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
         targets = [s.target for s in self.nest.stores]
@@ -309,7 +317,7 @@ class _Scheduler:
     # ------------------------------------------------------------------ tasks
     @property
     def usual_turns(self) -> int:
-        """What is done with an element, times this."""
+        """Expected iterations of the loop per tile: a factor on the work per element."""
         if self.nest.turns is None:
             return 1
         return max(1, min(self.turns, self.nest.turns.count or tuning.USUAL_TURNS))
@@ -344,7 +352,8 @@ class _Scheduler:
         return cut(units, work), None
 
     def can_split(self) -> bool:
-        """One pass of reducers that take chunks; what is stored inside it needs none of them."""
+        """Whether the row may be split: one pass of reducers that accept chunks, and no store inside it needs their
+        results."""
         passes = self.passes
         if not self.space.inner or self.ordered or self.interleaved is not None or self.by_rows:
             return False
@@ -353,7 +362,7 @@ class _Scheduler:
         return all(passes.phase(k) == 1 for k in passes.reduces)
 
     def choose_split(self, work: int) -> tuple[int, int]:
-        """Elements of the outermost reduced variable a chunk has, and the number of chunks."""
+        """Elements of the outermost reduced variable per chunk, and the number of chunks."""
         v = self.space.inner[0]
         extent = self.space.extents[v]
         step = self.space.width * self.unroll.value if v == self.space.vector else 1
@@ -363,7 +372,7 @@ class _Scheduler:
         return chunk, -(-extent // chunk)
 
     def split_of(self, chunk: int, chunks: int) -> Split:
-        """Where the accumulators' parts lie: an array of chunks by rows each."""
+        """The split with the fields of the accumulators' parts: each is an array of chunks x rows."""
         partials: list[Field] = []
         for r in self.passes.reductions(0):
             selection = r.selection
@@ -379,7 +388,7 @@ class _Scheduler:
         if not space.inner or not isinstance(self.nest.reduced, int):
             return {}
         along = space.vector in space.inner
-        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
+        # With lanes along the row, the masked tail writes a whole vector: it reaches beyond the last run of the row.
         reduced, width = self.nest.reduced, space.width
         elements = reduced + width if along else reduced * width * self.rows_at_a_time
         users: dict[Key, int] = {}

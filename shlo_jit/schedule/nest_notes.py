@@ -1,4 +1,4 @@
-"""The schedule of a nest as lines for people: what was decided, and why."""
+"""The printed schedule of a nest: the decisions and their reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nest_notes(s: NestSchedule) -> list[Note]:
 
 
 def _vectors(s: NestSchedule) -> list[Note]:
-    """Loops and lanes, and which iterations are unrolled."""
+    """Notes on loops and lanes, and on unrolled iterations."""
     space = s.space
     lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
     why = space.why_vector.then(space.why_width) if space.vector is not None else space.why_vector
@@ -39,7 +39,7 @@ def _vectors(s: NestSchedule) -> list[Note]:
 
 
 def _rows(s: NestSchedule) -> list[Note]:
-    """How elements are visited beside the plain order of the loops."""
+    """Notes on the order in which elements are visited, where it differs from the plain loops."""
     out: list[Note] = []
     if s.nest.turns is not None:
         why = Reason("all-iterations", "all iterations of the loop")
@@ -65,7 +65,7 @@ def _rows(s: NestSchedule) -> list[Note]:
 
 
 def _tasks(s: NestSchedule) -> list[Note]:
-    """The units that threads share, iterations that run together, and the part without bounds checks."""
+    """Notes on the units that threads share, temporal tiling, and the interior without bounds checks."""
     out: list[Note] = []
     if s.tile is None:
         of = "chunk of the row" if s.split else f"chunk of {s.chunk}" if s.chunk else "row"
@@ -82,7 +82,7 @@ def _tasks(s: NestSchedule) -> list[Note]:
 
 
 def _memory(s: NestSchedule) -> list[Note]:
-    """What is kept between passes, fetched ahead, and written past the caches."""
+    """Notes on values that are kept between passes, prefetched, or written past the caches."""
     out: list[Note] = []
     if s.stash:
         ops = ", ".join(s.nest.nodes[key].op.name.partition(".")[2] for key in s.stash)
@@ -102,7 +102,7 @@ def _memory(s: NestSchedule) -> list[Note]:
 
 
 def _pass_text(passes: Passes, p: int) -> str:
-    """What a pass over the row computes."""
+    """The reductions and results that a pass over the row computes."""
     made = [op.name.partition(".")[2] for r in passes.reductions(p) for op in r.op.block().ops[:-1]]
     made += ["results"] if passes.inner_stores(p) else []
     return " and ".join(dict.fromkeys(made))
