@@ -1,4 +1,4 @@
-"""Loads of a nest that run across its lanes (see `lower/nest/transposed_tiles.py`): which they are."""
+"""Transposed loads: the loads of a nest that are contiguous across its lanes (see `lower/nest/transposed_tiles.py`)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from shlo_jit.sizes import hint_of
 
 
 class Crossing(NamedTuple):
-    """Loads that run along `across` while the lanes run along another variable."""
+    """Loads that are contiguous along `across` while the lanes run along another variable."""
 
     across: int
     loads: tuple[Key, ...]
     side: int
-    """Of the square tiles that are transposed in registers, in elements."""
+    """Side of the square tiles that are transposed in registers, in elements."""
     tiles: int
-    """Next to each other that a turn handles."""
+    """Adjacent tiles per iteration."""
 
     @property
     def width(self) -> int:
-        """Of a stripe, in elements."""
+        """Width of a stripe, in elements."""
         return self.tiles * self.side
 
 
 def find_crossing(nest: Nest, space: Space) -> Crossing | None:
-    """The loads of a plain loop that are worth tiling."""
+    """The loads of a plain loop that are worth tiling; None if there are none."""
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
         return None
@@ -45,7 +45,7 @@ def find_crossing(nest: Nest, space: Space) -> Crossing | None:
 
 
 def _tiles(nest: Nest, space: Space, across: int) -> int:
-    """Tiles of a turn: one where the lines that it writes would fall into few sets of the cache, and as many pages."""
+    """Tiles per iteration: one if the lines that it writes would fall into few sets of the cache, and as many pages."""
     for s in nest.stores:
         offset = space.collapse(linear((s.target, At(s.index))))
         nbytes = hint_of(offset.coefficient(across)) * s.target.tensor.storage.itemsize
