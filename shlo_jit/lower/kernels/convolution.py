@@ -1,4 +1,4 @@
-"""convolution through the shared routine, as `schedule/convolution.py` has decided."""
+"""Lowers convolution to a call of the shared routine, as `schedule/convolution.py` has decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `schedule/linalg.py` has decided."""
+"""Lowers cholesky and triangular_solve to the routines of `kernels/substitution.py`, as `schedule/linalg.py` has
+decided."""
 
 from __future__ import annotations
 

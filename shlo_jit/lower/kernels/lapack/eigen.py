@@ -100,8 +100,8 @@ def geev(w: Writer) -> None:
 
 
 def _unpack_vectors(w: Writer, wi: V, packed: V, out: V, n: int) -> None:
-    """Eigenvectors of a real matrix: a pair of conjugate ones comes as columns (real part, imaginary part), at the
-    eigenvalue with positive imaginary part."""
+    """Unpacks the eigenvectors of a real matrix. A pair of conjugate ones comes as columns (real part, imaginary part),
+    at the eigenvalue with positive imaginary part."""
     b, part = w.b, w.part
     zero = const(part, 0.0)
     with b.loop(0, n, 1, "column") as j:
