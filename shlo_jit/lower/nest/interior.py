@@ -1,10 +1,12 @@
-"""A row of a loop where things are otherwise at borders: its inside without conditions, then the vectors that are left.
+"""Loop peeling of a row whose borders differ: the interior without conditions, then the remaining vectors.
 
-if the row is inside:
-    for i inside: vectors of which is known where they come from
-    for i at both ends: the same, under conditions and masked
-else:
-    for all i: under conditions and masked
+The emitted code:
+
+    if the row is in the interior:
+        for i in the interior: vectors whose sources are known
+        for i at both ends: the same, under conditions and masked
+    else:
+        for all i: under conditions and masked
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from shlo_jit.schedule.nest import NestSchedule
 def write_inside_first(
     b: Builder, schedule: NestSchedule, row: RowWriter, usual: Usual, start: V, stop: V, variables: Variables
 ) -> None:
-    """The vector variable over [start, stop) of a row; `start` and `stop` lie between vectors, or at the row's end."""
+    """Emits the vector variable over [start, stop) of a row. `start` and `stop` are multiples of the vector width, or
+    the row's end."""
     _Inside(b, schedule, row, usual, variables).write(start, stop)
 
 
@@ -59,13 +62,13 @@ class _Inside:
         self.b.if_else(is_inside, inside, outside)
 
     def inside_row(self, start: V, stop: V) -> None:
-        """A row of which all is inside but its ends."""
+        """Emits a row that is in the interior except at its ends."""
         self.inside(start, stop)
         if self.vector in self.usual.box:
             self.border(start, stop, self.usual.of_row, skips=True)
 
     def border(self, start: V, stop: V, truth: dict[Condition, bool], skips: bool) -> None:
-        """Vectors under conditions, except for those of which `truth` knows; `skips`: not those inside."""
+        """Emits vectors under conditions, except for those that `truth` decides. `skips`: excludes the interior."""
         b, w = self.b, self.width
         whole = self.extent - self.extent % w
         end = stop if self.masks else b.min_(stop, whole)
@@ -94,7 +97,7 @@ class _Inside:
                 self.row.row([self.position(k, 1, None, truth)])
 
     def is_inside(self) -> V | None:
-        """Whether the row is; None if all are."""
+        """Whether the row is in the interior, as i1; None if all rows are."""
         b, total = self.b, None
         for v, (low, high) in self.usual.box.items():
             if v != self.vector:
@@ -103,7 +106,7 @@ class _Inside:
         return total
 
     def inside(self, start: V, stop: V) -> None:
-        """Vectors of which is known where they come from: several a turn, then one by one, then the tail."""
+        """Emits vectors whose sources are known: several per iteration, then single ones, then the tail."""
         b, w, step = self.b, self.width, self.width * self.unroll
         truth, whole = self.usual.truth, self.high - self.high % w
         bulk = self.low + max(0, whole - self.low) // step * step
@@ -129,7 +132,7 @@ class _Inside:
         return position
 
     def lanes(self, i: V) -> V | None:
-        """The lanes that exist of a vector at `i`; None: all do."""
+        """Mask of the lanes that exist in a vector at `i`; None if all do."""
         b, w = self.b, self.width
         if not self.extent % w:
             return None

@@ -1,8 +1,8 @@
-"""Elements a few places apart: loads of every second, third, ... element take whole vectors from the first element to
-the last, and shuffles; stores of vectors whose elements lie side by side are one run.
+"""Loads and stores with small strides. A load of every second, third, ... element takes whole vectors from the first
+element to the last, and shuffles. A store of vectors whose elements are adjacent is one run.
 
-A gather takes a load for each lane. The vectors take one for each turn of the stride, and none of them reaches past the
-last element that is wanted: the last vector ends there, and overlaps the one before it.
+A gather takes a load for each lane. The vectors take one load per unit of the stride. None of them reaches beyond the
+last element that is needed: the last vector ends there, and overlaps the one before it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
 
 
 def is_short(b: Builder, stride: int, width: int, mask: V | None) -> bool:
-    """Whether elements so far apart are loaded so. With a mask, the target has to have masks."""
+    """Whether elements with this stride are loaded as vectors. With a mask, the target must have masks."""
     short = isinstance(stride, int) and 1 < abs(stride) <= tuning.STRIDED_LOAD
     target = b.module.target
     return short and width > 1 and (mask is None or (target is not None and target.has_masks))
 
 
 def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int, mask: V | None) -> Reg:
-    """The elements first, first + stride, ... of an array, one lane each."""
+    """Loads the elements first, first + stride, ... of an array, one per lane."""
     t, parts = memory_type(dtype), 2 if dtype.is_complex else 1
     lowest = first if stride > 0 else b.add(first, stride * (width - 1))
     base = b.element(pointer, t, b.mul(lowest, parts))
@@ -41,7 +41,8 @@ def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int
 def _pieces(
     b: Builder, t: str, base: V, places: Sequence[int], parts: int, mask: V | None
 ) -> tuple[list[int], list[V]]:
-    """Vectors that hold the elements at `places`, each `parts` long, and where they begin."""
+    """Loads vectors that hold the elements at `places`, each `parts` long. Returns where they begin, and the
+    vectors."""
     width = len(places)
     span = places[-1] + parts
     starts = [min(at, span - width) for at in range(0, span, width)]
@@ -58,7 +59,7 @@ def _pieces(
 
 
 def _pick(b: Builder, starts: list[int], pieces: list[V], places: Sequence[int]) -> V:
-    """A vector of the elements at `places`, put together piece by piece."""
+    """A vector of the elements at `places`, assembled by one shuffle per loaded vector."""
     width = lanes(pieces[0].type)
     owner = [max(i for i, at in enumerate(starts) if at <= p) for p in places]
     out = pieces[0]
@@ -73,7 +74,7 @@ def _pick(b: Builder, starts: list[int], pieces: list[V], places: Sequence[int])
 
 
 def store(b: Builder, address: V, columns: list[V], mask: V | None) -> None:
-    """The elements 0 of all columns, the elements 1, ... as one run; with a mask, of those that it has."""
+    """Stores elements 0 of all columns, elements 1, ... as one run; with a mask, only the elements it has."""
     k, width = len(columns), lanes(columns[0].type)
     for part in range(k):
         places = [divmod(part * width + lane, k) for lane in range(width)]

@@ -1,9 +1,9 @@
 """Nests that read across the lanes: square tiles, transposed in registers.
 
-Where a load runs along another variable than the lanes do (a transpose, above all), each vector of it would gather one
-element a cache line. So the nest goes over tiles of T x T: a tile of the load is read as T vectors along its own
-variable, transposed by log2(T) rounds of shuffles, and kept on the stack as T vectors along the lanes; the nest's body
-then runs for each of them. Every line that is touched is read or written whole.
+If a load is contiguous along another variable than the lanes (a transpose, above all), each vector of it would gather
+one element per cache line. So the nest iterates over tiles of T x T. A tile of the load is read as T vectors along its
+own variable, transposed by log2(T) rounds of shuffles, and kept on the stack as T vectors along the lanes. The nest's
+body then runs for each of them. Every cache line that is accessed is read or written whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TileWriter:
         self.buffers = {k: b.alloca(memory_type(k[0].tensor.storage), side * side) for k in crossing.loads}
 
     def stripe(self, variables: Variables, start: V) -> None:
-        """All tiles of the stripe that begins at `start` of the crossing variable."""
+        """Emits all tiles of the stripe that begins at `start` of the variable `across`."""
         b, side, v = self.b, self.crossing.side, self.space.vector
         assert v is not None
         n, across = self.space.extents[v], self.space.extents[self.crossing.across]
@@ -57,7 +57,7 @@ class TileWriter:
             turns(i64(whole), n - whole)
 
     def tile(self, variables: Variables, i: V, j: V, rows: int, count: int) -> None:
-        """`rows` of the crossing variable from i on, `count` lanes from j on."""
+        """Emits a tile: `rows` of the variable `across` from i on, `count` lanes from j on."""
         b, side, v = self.b, self.crossing.side, self.space.vector
         assert v is not None
         for key in self.crossing.loads:
@@ -73,7 +73,7 @@ class TileWriter:
             self.row.row([position])
 
     def transpose(self, key: Key, place: Variables, rows: int, count: int) -> None:
-        """Read a tile of a load along its own variable and leave it in its buffer along the lanes."""
+        """Reads a tile of a load along its own variable and leaves it in its buffer along the lanes."""
         b, side = self.b, self.crossing.side
         t = memory_type(key[0].tensor.storage)
         offset = linear(key)
@@ -93,7 +93,7 @@ class TileWriter:
             b.store(line, b.element(self.buffers[key], t, r * side))
 
     def line(self, kind: str, address: V, rows: int, exists: V | None) -> V:
-        """`rows` elements of a line, where it exists."""
+        """Loads `rows` elements of a line, if it exists."""
         b, side = self.b, self.crossing.side
         if exists is None and equal(rows, side):
             return b.load(kind, address)
@@ -102,7 +102,7 @@ class TileWriter:
 
 
 def transposed(b: Builder, lines: list[V]) -> list[V]:
-    """A square of registers transposed: round k swaps blocks of k x k across the diagonal of blocks of 2k x 2k."""
+    """A transposed square of registers: round k swaps blocks of k x k across the diagonal of blocks of 2k x 2k."""
     n, k = len(lines), 1
     while k < n:
         upper = [lane if lane & k == 0 else n + lane - k for lane in range(n)]
