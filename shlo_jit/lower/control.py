@@ -1,4 +1,4 @@
-"""Control flow in a function that runs steps: loops, branches, and calls of its own parts."""
+"""Control flow in a function that runs steps: loops, branches, and calls of outlined parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lower_control(low: ProgramLowering, step: ControlStep) -> None:
-    """A while, if or case with the steps of its regions."""
+    """Emits a while, if or case with the steps of its regions."""
     if step.op.name == "stablehlo.while":
         _loop(low, step)
     else:
@@ -25,7 +25,7 @@ def lower_control(low: ProgramLowering, step: ControlStep) -> None:
 
 
 def _loop(low: ProgramLowering, step: ControlStep) -> None:
-    """A while; storages that exchange their memory have addresses that change from turn to turn."""
+    """Emits a while loop. Storages that swap their memory have addresses that change from iteration to iteration."""
     b, moved = low.b, low.scope.moved
     cond, body = step.blocks
     exchanges = low.memory.exchanges.get(id(step), [])
@@ -97,7 +97,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
 
 
 def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
-    """Let `write` write into a function of its own, and call it. Addresses that loops around it exchange are
+    """Lets `write` emit into a separate function, and emits a call of it. Addresses that surrounding loops swap become
     parameters."""
     outer = low.scope
     name = low.new_name("part")
@@ -114,15 +114,15 @@ def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
 
 
 def call_steps(low: ProgramLowering, name: str, arguments: list[V], may_fail: bool) -> None:
-    """Call a function that runs steps."""
+    """Emits a call of a function that runs steps."""
     status = low.b.call("i32", name, arguments, declare=False)
     if may_fail:
         leave_unless_ok(low, status)
 
 
 def leave_unless_ok(low: ProgramLowering, status: V, origin: int | None = None) -> None:
-    """Return a status that is not OK from the function being written. Where it comes from the host, `origin` is the
-    number of the custom call or NO_CALL, for the error record."""
+    """Emits a return from the current function if `status` is not OK. If the status comes from the host, `origin` is
+    the number of the custom call or NO_CALL, for the error record."""
     b = low.b
     fail, go_on = b.label("fail"), b.label("on")
     b.branch_if(b.icmp("ne", status, i32(abi.Status.OK)), fail, go_on)

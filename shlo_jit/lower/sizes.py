@@ -1,4 +1,5 @@
-"""What the host of a program asks before a call, where sizes are known at the call only: `@shlo_sizes` of the ABI."""
+"""The function `@shlo_sizes` of the ABI, which the host calls before a program whose sizes are known only at the
+call."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from shlo_jit.sizes import Size, Symbol
 
 
 def symbol_of(arguments: Iterable[Value]) -> Symbol | None:
-    """What is known of a program's arguments at the call only."""
+    """The symbol in the extents of a program's arguments, which is known only at the call; None if there is none."""
     types = [a.type for a in arguments]
     extents = [n for t in types if isinstance(t, TensorType) for n in t.extents]
     return next((n.symbol for n in extents if isinstance(n, Size)), None)
 
 
 def write_sizes(module: ModuleText, memory: MemoryPlan, results: Iterable[Value]) -> None:
-    """The function `abi.SIZES` of a program with these results."""
+    """Writes the function `abi.SIZES` of a program with these results."""
     b = module.function(abi.SIZES, [("ptr", "dims"), ("i64", "threads"), ("ptr", "sizes")], linkage="")
     _, threads, sizes = b.params
     behind = i64(0)
