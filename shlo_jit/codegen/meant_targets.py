@@ -1,4 +1,4 @@
-"""Targets that were probably meant by names that are none: `x86-64-v9`, `arm64`, `avx2`, `cuda`."""
+"""Suggests targets for names that are unknown: `x86-64-v9`, `arm64`, `avx2`, `cuda`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEATURE = re.compile(r"(avx|sse|amx|fma|neon|sve|vnni)\w*")
 
 
 def target_hint(word: str, name: str, known: Collection[str]) -> str:
-    """What to write instead of `word` in the name of a target."""
+    """Suggests what to write instead of `word` in the name of a target."""
     plain = word.lower()
     level = re.search(r"x86[-_]64[-_]v(\d+)", name.lower())
     if level and re.fullmatch(r"v\d+", plain):
@@ -49,4 +49,4 @@ def target_hint(word: str, name: str, known: Collection[str]) -> str:
 
 
 MOST_NAMES = 20
-"""More than that are not listed."""
+"""Longer lists of names are not printed."""
