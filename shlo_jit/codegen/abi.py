@@ -77,15 +77,15 @@ class Status(enum.IntEnum):
 
 
 _TEXTS = {
-    Status.OK: "the program ended well",
+    Status.OK: "the program succeeded",
     Status.CALL_FAILED: "a custom call of the program failed",
     Status.INTERRUPTED: "the program was interrupted",
     Status.STOPPED: "another process stopped the program",
-    Status.TIMED_OUT: "another process did not get on",
-    Status.MISMATCHED: "another process was at another op",
-    Status.ENDED_EARLY: "another process ended without it",
+    Status.TIMED_OUT: "another process made no progress in time",
+    Status.MISMATCHED: "another process reached a different op",
+    Status.ENDED_EARLY: "another process ended the program without taking part",
     Status.CODE_FAILED: "code of a custom call failed",
-    Status.UNREADABLE: "it could not read an argument in the memory of the process that calls",
+    Status.UNREADABLE: "the program could not read an argument in the memory of the calling process",
 }
 
 
@@ -150,8 +150,8 @@ def instance_bytes(constants: int) -> int:
 
 def arena_bytes(fixed: int, scratch: Sequence[ScratchBytes], threads: int) -> int:
     """Bytes of the arena of a call that may use `threads` threads, for a program's `arena_bytes` and `scratch`."""
-    behind = max((s.nbytes(threads) for s in scratch), default=0)
-    return fixed + -(-behind // ALIGN) * ALIGN
+    scratch_bytes = max((s.nbytes(threads) for s in scratch), default=0)
+    return fixed + -(-scratch_bytes // ALIGN) * ALIGN
 
 
 # ---------------------------------------------------------------------- in machine code

@@ -42,7 +42,7 @@ class Job(Generic[T]):
             return self._done.result()
 
 
-class _Turns:
+class _SwitchInterval:
     """Switch interval of Python's lock: shorter than Python's 5 ms while anything is compiled in the background.
     Between two jobs a thread takes the lock about fifteen times for a moment, and the thread that lowers the program
     never waits."""
@@ -66,7 +66,7 @@ class _Turns:
                 sys.setswitchinterval(self._before)
 
 
-_turns = _Turns()
+_switch_interval = _SwitchInterval()
 
 
 class Background:
@@ -89,7 +89,7 @@ class Background:
             job.take()
 
     def __enter__(self) -> Background:
-        _turns.shorten()
+        _switch_interval.shorten()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,4 +97,4 @@ class Background:
             with GATE.outside():
                 self._executor.shutdown(cancel_futures=True)
         finally:
-            _turns.restore()
+            _switch_interval.restore()

@@ -116,7 +116,7 @@ def read_object(data: bytes) -> ObjectFile:
         if place is None or row.type not in (_RELA, _REL):
             continue
         if row.type == _REL:
-            raise ValueError("relocations without addends")
+            raise ValueError("ELF relocations without addends are not supported")
         place.relocations = _relocations(data, row, place, len(names))
     return ObjectFile(machine, sections, symbols, names, texts)
 

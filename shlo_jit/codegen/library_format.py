@@ -46,17 +46,17 @@ class LibraryStatus(enum.IntEnum):
 
 
 STATUS_TEXTS = {
-    LibraryStatus.OK: "all is well",
+    LibraryStatus.OK: "success",
     LibraryStatus.CALL_FAILED: "a custom call of the program failed",
     LibraryStatus.INTERRUPTED: "the program was interrupted",
     LibraryStatus.NO_MEMORY: "there is not enough memory",
     LibraryStatus.UNSUPPORTED_CPU: "this processor lacks features that the library's code uses",
     LibraryStatus.BUSY: "the instance is in a call already, further up the stack or in a signal handler",
-    LibraryStatus.BAD_POINTER: "a pointer is null, or not at a multiple of what the header asks for",
+    LibraryStatus.BAD_POINTER: "a pointer is null, or not aligned as the header requires",
     LibraryStatus.BAD_ARGUMENT: "an argument is out of range",
-    LibraryStatus.NO_WEIGHTS: "the file of weights cannot be read",
-    LibraryStatus.WRONG_WEIGHTS: "the file of weights is not the one that was exported with this library",
-    LibraryStatus.MISSING_SYMBOL: "a function that the library calls was neither linked nor given to set_symbol",
+    LibraryStatus.NO_WEIGHTS: "the weights file cannot be read",
+    LibraryStatus.WRONG_WEIGHTS: "the weights file is not the one that was exported with this library",
+    LibraryStatus.MISSING_SYMBOL: "a function that the library calls was neither linked nor passed to set_symbol",
     LibraryStatus.UNKNOWN_SHAPES: "the library has no code for arguments of these shapes",
 }
 
@@ -99,7 +99,7 @@ def read_note(data: bytes | mmap.mmap) -> dict[str, Any]:
     (nbytes,) = struct.unpack_from("<I", data, at - 4)
     start, end = at - 8 + METADATA_OFFSET, at + 4 + len(NOTE_OWNER) + nbytes
     if not start < end <= min(len(data), start + LONGEST_METADATA):
-        raise ValueError("its metadata are cut off")
+        raise ValueError("its metadata are truncated")
     text = data[start:end]
     try:
         found = json.loads(text)

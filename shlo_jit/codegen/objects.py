@@ -208,7 +208,7 @@ def read_program(
     own = map(_read_bytes, blobs[n:])
     constants = [_found(digest, find) if digest else Constant(next(own), "") for digest in header["constants"]]
     if any(True for _ in own):
-        raise ValueError("blobs that are no constants")
+        raise ValueError("more blobs than constants")
     return Compiled(
         objects=tuple(bytes(b) for b in blobs[:n]),
         inputs=tuple(read_port(p) for p in header["inputs"]),

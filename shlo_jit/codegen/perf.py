@@ -50,7 +50,7 @@ def note(functions: Sequence[tuple[str, int, int]]) -> None:
         with os.fdopen(file, "wb") as stream:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
-                _warn(f"{path()} is somebody else's")
+                _warn(f"{path()} is not a regular file of this user alone")
                 return
             os.fchmod(file, 0o600)
             if status.st_mtime < _start_of_process():

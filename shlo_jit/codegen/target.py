@@ -211,9 +211,9 @@ def _named(name: str, arch: str, system: str, triple: str, text: str) -> Target:
     # LLVM's features of a level are ours. For other CPUs it may know more, which no check would cover, so it gets a
     # complete list.
     exact = cpu in LEVELS or cpu == GENERIC[arch]
-    told = on - had if exact else on
+    stated = on - had if exact else on
     withheld = (had if exact else set(FEATURES[arch])) - on
-    features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(told))] + [f"-{f}" for f in sorted(withheld)]
+    features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(stated))] + [f"-{f}" for f in sorted(withheld)]
     return _describe(name, triple, arch, system, cpu, ",".join(features), on)
 
 
@@ -246,7 +246,7 @@ def check_runs_here(target: Target) -> None:
 
     here = resolve()
     if (target.arch, target.system) != (here.arch, here.system):
-        message = f"target {target.name!r} is for another machine than this one, {here.triple}"
+        message = f"target {target.name!r} is for another machine; this one is {here.triple}"
         hint = "write target='native' to run it here; shlo_jit.export makes libraries for other machines"
         raise UsageValueError(message, code="option.target", hint=hint)
     missing = sorted(set(required_features(target)) - set(required_features(here)))

@@ -28,8 +28,8 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     """Emits a while loop. Storages that swap their memory have addresses that change from iteration to iteration."""
     b, moved = low.b, low.scope.moved
     cond, body = step.blocks
-    exchanges = low.memory.exchanges.get(id(step), [])
-    homes = [(low.address(s), low.address(t)) for s, t in exchanges]
+    swaps = low.memory.swaps.get(id(step), [])
+    initial = [(low.address(s), low.address(t)) for s, t in swaps]
     if any(low.schedule.scratch(step)):
         from shlo_jit.lower.kernels.dot import pack_before
 
@@ -39,38 +39,38 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     b.branch(head)
     b.start(head)
     at = b.position()
-    places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in exchanges]
+    places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in swaps]
     saved = dict(moved)
-    for (s, t), (p, q) in zip(exchanges, places, strict=True):
+    for (s, t), (p, q) in zip(swaps, places, strict=True):
         moved.update({id(s): p, id(t): q})
     since, low.pauses.since = low.pauses.since, 0
     low.block(cond)
     b.branch_if(low.truth(cond.results[0]), inside, done)
     b.start(inside)
-    following = [(q, p) for p, q in places]
-    together = blocked(low, step)
-    if together:
-        is_odd = write_turns(low, step, together)
-        following = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
+    next_places = [(q, p) for p, q in places]
+    tiled_nests = blocked(low, step)
+    if tiled_nests:
+        is_odd = write_turns(low, step, tiled_nests)
+        next_places = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
     else:
         low.block(body)
         low.finish(body)
-    low.pauses.turn()
+    low.pauses.end_iteration()
     low.pauses.since = since
     last = b.block
     b.branch(head)
-    for (p, q), (s0, t0), (s, t) in zip(places, homes, following, strict=True):
+    for (p, q), (s0, t0), (s, t) in zip(places, initial, next_places, strict=True):
         b.fill_phi(at, p, [(s0, before), (s, last)])
         b.fill_phi(at, q, [(t0, before), (t, last)])
     b.start(done)
     low.scope.moved = saved
     states = {id(low.memory.storage[v]) for v in step.op.results if v in low.memory.storage}
-    for (s, t), (p, _), (home, other) in zip(exchanges, places, homes, strict=True):
-        with b.if_(b.icmp("ne", p, home)):
+    for (s, t), (p, _), (initial_address, other) in zip(swaps, places, initial, strict=True):
+        with b.if_(b.icmp("ne", p, initial_address)):
             if id(t) in states:
-                swap(low, home, other, s.nbytes)
+                swap(low, initial_address, other, s.nbytes)
             else:
-                copy(low, home, p, s.nbytes)
+                copy(low, initial_address, p, s.nbytes)
 
 
 def _branches(low: ProgramLowering, step: ControlStep) -> None:

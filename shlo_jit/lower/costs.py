@@ -115,8 +115,8 @@ def _step_cost(label: str, step: Step, function: PlannedFunction, *, is_entry: b
     storages = function.memory.storage
     reads = []
     for value, read in moved.reads.items():
-        home = storages.get(value)
-        number = home.number if is_entry and home is not None and home.kind == "argument" else -1
+        storage = storages.get(value)
+        number = storage.number if is_entry and storage is not None and storage.kind == "argument" else -1
         reads.append(Read(hint_of(read), hint_of(nbytes(value)), number))
     counted = None if operations is None else Operations(*map(hint_of, operations))
     return StepCost(label, step.title, counted, tuple(reads), hint_of(moved.written))

@@ -22,7 +22,7 @@ _LABEL = re.compile(r"^([\w.$-]+):|label %([\w.$-]+)", re.MULTILINE)
 _CALL = re.compile(r"^  (?:%[\w.]+ = )?call [^\n@]*@([\w.$-]+)\([^\n]*\)$", re.MULTILINE)
 
 
-def plain(text: str, inlined: Set[str]) -> str:
+def mark_glue(text: str, inlined: Set[str]) -> str:
     """Marks the text of a function of steps with GLUE. Only long functions are marked that have no loop and call few of
     the functions that are `inlined`; others are returned unchanged."""
     lines = text.count("\n")

@@ -32,9 +32,9 @@ class Pauses:
         self.since += work
         if self.since >= tuning.PAUSE_WORK:
             self.since = 0
-            self.look()
+            self.check()
 
-    def turn(self) -> None:
+    def end_iteration(self) -> None:
         """Emits the budget update at the end of a loop iteration. At the head of the loop `since` was 0."""
         scope, work = self.low.scope, self.since + tuning.STEP_WORK
         b = scope.b
@@ -44,14 +44,14 @@ class Pauses:
         b.store(left, scope.budget)
         with b.if_(b.icmp("slt", left, 0), "pause"):
             b.store(i64(tuning.PAUSE_WORK), scope.budget)
-            self.look()
+            self.check()
 
     def leave(self) -> None:
         """Emits a check at the end of a function that others call, maybe in a loop: callers do not know of the
         iterations in it."""
         if self.low.scope.budget is not None:
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         b = self.low.b
         leave_unless_ok(self.low, b.call_pointer("i32", self.low.scope.field("pause"), []), abi.NO_CALL)

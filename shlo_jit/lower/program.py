@@ -22,7 +22,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
-from shlo_jit.lower.glue import plain
+from shlo_jit.lower.glue import mark_glue
 from shlo_jit.lower.interrupts import Pauses
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
@@ -30,7 +30,7 @@ from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.readers import readers_of
-from shlo_jit.lower.scalars import numbers
+from shlo_jit.lower.scalars import stack_scalars
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
@@ -68,7 +68,7 @@ class ProgramLowering:
         self.schedule: Schedule
         self.memory: MemoryPlan
         self.parts: Parts
-        self.numbers: set[int]
+        self.stack_scalars: set[int]
         """Storages (by id) that live on the stack."""
         self.callees: dict[str, Callee] = {}
         """Functions that have been lowered."""
@@ -124,7 +124,7 @@ class ProgramLowering:
         scope = self.scope
         if id(storage) in scope.moved:
             return scope.moved[id(storage)]
-        if storage.kind == "arena" and id(storage) not in self.numbers:
+        if storage.kind == "arena" and id(storage) not in self.stack_scalars:
             return scope.b.offset(scope.arena, storage.number)
         if storage.kind == "none":
             return scope.arena
@@ -222,7 +222,7 @@ class ProgramLowering:
             self.function(f"function{i}", function)
         self.function(abi.ENTRY, entry)
         self.inline_small_kernels()
-        self.keep_glue_plain()
+        self.mark_glue_functions()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
         if self.is_symbolic:
@@ -252,7 +252,7 @@ class ProgramLowering:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
-        self.numbers = numbers(self.plan, self.memory, self.parts)
+        self.stack_scalars = stack_scalars(self.plan, self.memory, self.parts)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         with self.timing.function(function.name, self.plan, is_entry=name == abi.ENTRY):
@@ -423,20 +423,20 @@ class ProgramLowering:
         """Calls a kernel `void name(ptr pointers..., i64 first, i64 last)` for all units, in tasks."""
         b = self.b
 
-        def alone() -> list[V]:
+        def serial() -> list[V]:
             b.call("void", name, [*pointers, i64(0), i64(tasks.units)], declare=False)
             return []
 
-        def together() -> list[V]:
+        def in_tasks() -> list[V]:
             self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
             return []
 
         if tasks.is_one:
-            alone()
+            serial()
         elif isinstance(tasks.work, Size):
-            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), alone, together)
+            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), serial, in_tasks)
         else:
-            together()
+            in_tasks()
 
     def task(self, name: str, count: int) -> Builder:
         """A builder for `void name(ptr frame, i64 index, i64 worker)`, which `parallel` runs with `count` pointers."""
@@ -478,11 +478,11 @@ class ProgramLowering:
             ):
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
 
-    def keep_glue_plain(self) -> None:
+    def mark_glue_functions(self) -> None:
         """Marks long functions of steps as glue, which LLVM does not optimize."""
         inlined = {name for name, text in self.module.functions.items() if "alwaysinline" in text}
         for name in self.step_functions:
-            self.module.functions[name] = plain(self.module.functions[name], inlined)
+            self.module.functions[name] = mark_glue(self.module.functions[name], inlined)
 
 
 def port(value: Value) -> Port:

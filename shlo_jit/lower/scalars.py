@@ -23,12 +23,12 @@ Use = tuple[Value, int | None]
 a kernel that is no nest, which may pass on its operands' addresses, or for several functions."""
 
 
-def numbers(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]:
+def stack_scalars(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]:
     """The storages (by id) in the arena that live on the stack. Only nests, copies and conditions use them, all in one
     of the functions that `parts` makes from the plan."""
     functions: dict[int, set[int | None]] = {}
     small = {id(s) for s in memory.storage.values() if _is_small(s.kind, s.nbytes)}
-    small -= {id(s) for pairs in memory.exchanges.values() for pair in pairs for s in pair}
+    small -= {id(s) for pairs in memory.swaps.values() for pair in pairs for s in pair}
     for value, function in _Uses(memory, parts).of(plan, 0):
         storage = memory.storage.get(value)
         if storage is not None and id(storage) in small:

@@ -26,11 +26,11 @@ def write_sizes(module: ModuleText, memory: MemoryPlan, results: Iterable[Value]
     """Writes the function `abi.SIZES` of a program with these results."""
     b = module.function(abi.SIZES, [("ptr", "dims"), ("i64", "threads"), ("ptr", "sizes")], linkage="")
     _, threads, sizes = b.params
-    behind = i64(0)
+    scratch_bytes = i64(0)
     for scratch in memory.shared:
-        behind = b.max_(behind, b.add(i64(scratch.fixed), b.mul(threads, i64(scratch.per_thread))))
-    behind = b.mul(b.udiv(b.add(behind, ALIGN - 1), ALIGN), ALIGN)
-    numbers = [b.add(i64(memory.arena_bytes), behind)]
+        scratch_bytes = b.max_(scratch_bytes, b.add(i64(scratch.fixed), b.mul(threads, i64(scratch.per_thread))))
+    scratch_bytes = b.mul(b.udiv(b.add(scratch_bytes, ALIGN - 1), ALIGN), ALIGN)
+    numbers = [b.add(i64(memory.arena_bytes), scratch_bytes)]
     for value in results:
         t = value.tensor
         numbers += map(i64, (t.nbytes, *t.extents))

@@ -116,7 +116,7 @@ def _numbers(low: ProgramLowering, body: PlanBlock, buffers: list[tuple[str, lis
 def _moved(low: ProgramLowering, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
     """The addresses in odd iterations."""
     found = {id(s): p for s, p in zip(storages, pointers, strict=True)}
-    for s, t in low.memory.exchanges.get(id(step), []):
+    for s, t in low.memory.swaps.get(id(step), []):
         found[id(s)], found[id(t)] = low.address(t), low.address(s)
     return [found[id(s)] for s in storages]
 

@@ -89,5 +89,5 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
     if isinstance(step, OpStep):
         others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]
         if others or step.op.operands.count(operand) != 1:
-            return Refusal("operand-used-twice", "it is also another operand")
+            return Refusal("operand-used-twice", "it is also another operand of the step")
     return None

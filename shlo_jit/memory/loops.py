@@ -52,7 +52,7 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
     p.assign(cond)  # leaves every state unchanged: it is also the result when the loop ends here
     p.loops[-1].states = states
     swapped = _swapped(p, step)
-    refusals = _claim(p, body, [p.storage[v] for v in op.results])
+    refusals = _bind_to_states(p, body, [p.storage[v] for v in op.results])
     p.assign(body)
     p.loops.pop()
     ends: list[Copy] = []
@@ -62,11 +62,11 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
         if p.of(r) is not p.storage[target]:
             why = refusals.get(r) or Reason("computed-elsewhere", "it is computed in other memory")
             ends.append(Copy(r, target, Reason("next-state", "the loop's next state", why)))
-    ends = _exchanged(p, step, ends)
+    ends = _swap_states(p, step, ends)
     p.block_end[id(body)] = p.ordered(ends, p.finish[id(body)])
 
 
-def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
+def _swap_states(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
     """Lets a large state and its new value, which the body computes, swap their memory instead of copying it. Returns
     the copies that remain."""
     start, finish = p.begin[id(step)], p.finish[id(step)]
@@ -84,7 +84,7 @@ def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
             continue
         source.live(start)
         source.live(finish)
-        p.exchanges.setdefault(id(step), []).append((state, source))
+        p.swaps.setdefault(id(step), []).append((state, source))
     return left
 
 
@@ -103,7 +103,7 @@ def _swapped(p: Planner, step: ControlStep) -> set[Value]:
         once = new is not u and (times[new], times[u], times[v]) == (1, 1, 0)
         if once and new not in p.storage and _may_swap(p, body, new, u, v):
             p.bind(new, p.storage[v])
-            p.exchanges.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
+            p.swaps.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
             found |= {u, v}
     return found
 
@@ -149,15 +149,15 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
     else:
         fresh = Storage("none" if equal(nbytes(result), 0) else "arena", nbytes(result))
         p.arena.append(fresh)
-    home = Value(init.type, None, i, "state")
-    p.bind(home, fresh)
+    state = Value(init.type, None, i, "state")
+    p.bind(state, fresh)
     p.before.setdefault(id(step), []).append(
-        Copy(init, home, Reason("initial-state", "the loop's initial state", refusal))
+        Copy(init, state, Reason("initial-state", "the loop's initial state", refusal))
     )
     return fresh
 
 
-def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
+def _bind_to_states(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
     """Binds results of the body directly to the state if the old state is not read any more. Returns the reasons for
     all others."""
     writers: dict[Value, list[Step]] = {}
@@ -176,7 +176,7 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
             continue
         views = view_closure(views_made, body.block.arguments[i])
         reading = [s for v in views for s in readers.get(v, ())]
-        refusal = _unclaimed(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
+        refusal = _cannot_write_state(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
         if refusal is None and len(writers[r]) > 1:
             refusal = Refusal("several-writers", "several steps write it")
         if refusal is None:
@@ -186,7 +186,7 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
     return refusals
 
 
-def _unclaimed(step: Step, result: Value, state: Storage) -> Refusal | None:
+def _cannot_write_state(step: Step, result: Value, state: Storage) -> Refusal | None:
     """Returns why the writing step cannot write into the state; None if it can."""
     if isinstance(step, ViewStep):
         return Refusal("view", "it is a view of other memory")

@@ -82,7 +82,7 @@ class Planner:
         self.donated = donated
         """Arguments whose memory may be overwritten."""
         self.aliases: dict[int, int] = {}
-        self.exchanges: dict[int, list[tuple[Storage, Storage]]] = {}
+        self.swaps: dict[int, list[tuple[Storage, Storage]]] = {}
         self.loops: list[Loop] = []
 
     # ------------------------------------------------------------------ entry
@@ -111,7 +111,7 @@ class Planner:
             self.scratch,
             self.aliases,
             self.overwritten(),
-            self.exchanges,
+            self.swaps,
             {step: (at, self.finish[step]) for step, at in self.begin.items()},
         )
 
@@ -187,7 +187,7 @@ class Planner:
             root = r
             while root in viewed:
                 root = viewed[root]
-            if root in self.wanted or root.op is None or root not in written or _is_number_of_loop(root):
+            if root in self.wanted or root.op is None or root not in written or _is_scalar_of_loop(root):
                 continue
             self.wanted[root] = Storage("result", nbytes(r), i)
         self.want_updated()
@@ -212,10 +212,10 @@ class Planner:
             if self.took_over(r, storage):
                 self.aliases[i] = storage.number
                 continue
-            home = Value(r.type, None, i, f"result{i}")
-            self.bind(home, Storage("result", nbytes(r), i))
+            target = Value(r.type, None, i, f"result{i}")
+            self.bind(target, Storage("result", nbytes(r), i))
             text = "the program's result is an argument, a constant, another result or a loop's scalar"
-            self.block_end.setdefault(id(self.plan), []).append(Copy(r, home, Reason("result-elsewhere", text)))
+            self.block_end.setdefault(id(self.plan), []).append(Copy(r, target, Reason("result-elsewhere", text)))
 
     def took_over(self, result: Value, storage: Storage) -> bool:
         """Whether a result has been computed in a donated argument's memory, and is the first to be so."""
@@ -359,7 +359,7 @@ class Planner:
         return out + late
 
 
-def _is_number_of_loop(value: Value) -> bool:
+def _is_scalar_of_loop(value: Value) -> bool:
     """Whether a value is a loop's scalar result. Registers hold it in the loop, so it is copied once and not written to
     memory in every iteration."""
     size = nbytes(value)

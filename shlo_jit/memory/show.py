@@ -56,8 +56,8 @@ def _sharers(s: Storage, storages: list[Storage], values: dict[int, list[Value]]
 
 
 def _summary(memory: MemoryPlan) -> str:
-    behind = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
-    more = f" and {behind.fixed:,} + {behind.per_thread:,} per thread" if behind is not None else ""
+    scratch = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
+    more = f" and {scratch.fixed:,} + {scratch.per_thread:,} per thread" if scratch is not None else ""
     count = len(memory.constants)
     return f"arena {memory.arena_bytes:,} bytes{more}, {count} constant{'' if count == 1 else 's'}"
 
@@ -103,7 +103,7 @@ def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: 
         label = labels[id(step)]
         for c in memory.before.get(id(step), []):
             lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
-        for s, t in memory.exchanges.get(id(step), []):
+        for s, t in memory.swaps.get(id(step), []):
             lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, swapped every iteration")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):

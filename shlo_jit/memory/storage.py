@@ -65,7 +65,7 @@ class MemoryPlan:
     """Maps a result to the donated argument whose memory it has taken over."""
     overwritten: tuple[int, ...]
     """Donated arguments whose memory holds intermediate values of the program, but no result."""
-    exchanges: dict[int, list[tuple[Storage, Storage]]]
+    swaps: dict[int, list[tuple[Storage, Storage]]]
     """For the while with this id(), pairs of storages whose memory is swapped at the end of every iteration."""
     times: dict[int, tuple[int, int]]
     """Begin and end of the step with this id(), in the time units of lifetimes."""
@@ -102,10 +102,10 @@ def place(storages: list[Storage]) -> int:
         alike = [s for s in sized if degree_of(s.nbytes) == degree]
         times = _power(alike[0].nbytes, degree)
         units = [Storage("arena", per_unit(s.nbytes), 0, s.first, s.last) for s in alike]
-        behind = _placed(units)
+        unit_bytes = _placed(units)
         for storage, unit in zip(alike, units, strict=True):
             storage.number = total + unit.number * times
-        total += behind * times
+        total += unit_bytes * times
     return total
 
 

@@ -47,7 +47,7 @@ def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) 
     copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
     if any(c.source.tensor.rank for c in copies):
         return Refusal("state-copied", "a state is copied in every iteration")
-    pairs = memory.exchanges.get(id(step), [])
+    pairs = memory.swaps.get(id(step), [])
     partners = {id(s) for pair in pairs for s in pair}
     states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
     for nest in nests:

@@ -233,7 +233,7 @@ def schedule_rows(
     rows = replace(
         rows,
         tasks=Tasks(batch * m, batch * -(-m // block), each=block),
-        ahead={key: n for key, n in rows.ahead.items() if key[0] not in scores},
+        prefetches={key: n for key, n in rows.prefetches.items() if key[0] not in scores},
         origin=len(nest.extents) - 1,
     )
     return rows, scores, weights

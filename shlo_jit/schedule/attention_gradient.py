@@ -146,7 +146,10 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     ]
     late += [
         schedule_epilogue(
-            s, target, Placed.dense(batch, n, p.n), Reason("sums-end-last", "the sums end with the last rows")
+            s,
+            target,
+            Placed.dense(batch, n, p.n),
+            Reason("sums-end-last", "the sums are complete only after the last rows"),
         )
         for s, p in zip(parts.sums, sums, strict=True)
     ]

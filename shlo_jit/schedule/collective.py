@@ -49,7 +49,7 @@ SAME = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimens
 """Attributes that are equal on all ranks that take part in an exchange."""
 
 
-class Meeting(NamedTuple):
+class Peers(NamedTuple):
     """The part of one rank in an exchange."""
 
     sources: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class CollectiveSchedule(KernelSchedule):
 
     kind: str
     """The kind of op, as `kind_of` returns it."""
-    meetings: tuple[Meeting, ...]
+    peers: tuple[Peers, ...]
     """For each rank, its part in the exchange."""
     positions: tuple[int, ...]
     """For each rank, its position in its group; 0 if it is in no group."""
@@ -89,19 +89,19 @@ class CollectiveSchedule(KernelSchedule):
 
     @property
     def most_sources(self) -> int:
-        return max(len(m.sources) for m in self.meetings)
+        return max(len(m.sources) for m in self.peers)
 
     @property
     def sources(self) -> int | None:
         """Number of ranks that each rank receives from; None if ranks differ."""
-        counts = {len(m.sources) for m in self.meetings}
+        counts = {len(m.sources) for m in self.peers}
         return counts.pop() if len(counts) == 1 else None
 
     @property
     def notes(self) -> list[Note]:
         hears = self.sources
         out = [
-            Note("ranks", f"up to {self.most_sources} of {len(self.meetings)}" if hears is None else f"{hears}"),
+            Note("ranks", f"up to {self.most_sources} of {len(self.peers)}" if hears is None else f"{hears}"),
             Note("message", f"{self.site.nbytes:,} bytes {'inline' if self.inline.value else 'in place'}",
                  self.inline.why),
         ]  # fmt: skip
@@ -130,17 +130,21 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     if 2 * len(operands) > POINTERS:
         raise UnsupportedError(
-            diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span, label="too-many-operands")
+            diagnose(
+                f"{kind} has {len(operands)} operands; at most {POINTERS // 2} are supported",
+                op.span,
+                label="too-many-operands",
+            )
         )
     groups = groups_of(op)
     ranks = range(context.processes)
     inline = _inline(operands, nbytes)
     in_parts = _in_parts(kind, inline, groups)
     pushes = in_parts.value and context.reaches and "started" not in op.attributes
-    meetings = tuple(_meeting(op, groups, rank) for rank in ranks)
+    peers = tuple(_peers(op, groups, rank) for rank in ranks)
     return CollectiveSchedule(
         kind=kind,
-        meetings=meetings,
+        peers=peers,
         positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in ranks),
         groups=tuple(_group_number(op, groups, rank) for rank in ranks),
         signature=number_of(signature_of(op), pushes),  # what is posted depends on `pushes`
@@ -148,7 +152,7 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         inline=inline,
         in_parts=in_parts,
         pushes=pushes,
-        fetches=context.reaches and not inline.value and _can_fetch(op, operands, meetings),
+        fetches=context.reaches and not inline.value and _can_fetch(op, operands, peers),
         width=_width(op, context) if kind in REDUCING else 1,
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
         **_memory(kind, operands, inline.value),
@@ -161,13 +165,13 @@ def rows_of(op: Op) -> int:
     return math.prod(data_operands(op)[0].tensor.extents[: op.int(name)])
 
 
-def _can_fetch(op: Op, operands: list[Value], meetings: tuple[Meeting, ...]) -> bool:
+def _can_fetch(op: Op, operands: list[Value], peers: tuple[Peers, ...]) -> bool:
     """Whether the op reads the operands of other ranks in large chunks."""
     kind = kind_of(op)
     if kind in ("all_gather", "reduce_scatter") and rows_of(op) > 1:
         return False
     if kind in REDUCING:
-        (most, *more) = {len(m.sources) for m in meetings}
+        (most, *more) = {len(m.sources) for m in peers}
         itemsize = max(v.tensor.storage.itemsize for v in operands)
         return not more and most * itemsize * tuning.REDUCTION_BLOCK <= tuning.FETCHED_BYTES
     return kind in ("all_gather", "all_to_all", "collective_broadcast", "collective_permute")
@@ -207,23 +211,23 @@ def _attribute(op: Op, name: str) -> Any:
     return configuration(op).get(name) if op.name == "stablehlo.custom_call" else op.attributes.get(name)
 
 
-def _meeting(op: Op, groups: list[list[int]], rank: int) -> Meeting:
+def _peers(op: Op, groups: list[list[int]], rank: int) -> Peers:
     kind, pairs = kind_of(op), pairs_of(op)
     if pairs is not None:
         sources = tuple(a for a, b in pairs if b == rank and kind != "send")
         targets = tuple(b for a, b in pairs if a == rank and kind != "recv")
-        return Meeting(sources, tuple(t for t in targets if t != rank or kind == "send"))
+        return Peers(sources, tuple(t for t in targets if t != rank or kind == "send"))
     group = next((tuple(g) for g in groups if rank in g), None)
     if group is None:
-        return Meeting()
+        return Peers()
     at = group.index(rank)
     others = group[at + 1 :] + group[:at]  # each rank begins with another one: over a network, all are busy
     if kind not in ROOTED or op.attributes.get("has_dynamic_root"):
-        return Meeting(group, others)
+        return Peers(group, others)
     root = group[0]
     if kind == "collective_broadcast":
-        return Meeting((root,), others if rank == root else ())
-    return Meeting(group) if rank == root else Meeting((), (root,))
+        return Peers((root,), others if rank == root else ())
+    return Peers(group) if rank == root else Peers((), (root,))
 
 
 def _group_number(op: Op, groups: list[list[int]], rank: int) -> int:
@@ -270,7 +274,9 @@ def _types_text(operands: list[Value]) -> str:
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     if sum(aligned(v.tensor.nbytes) for v in operands) <= PAYLOAD_BYTES:
-        return Choice(True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are copied faster than waited for"))
+        return Choice(
+            True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are cheaper to copy than to wait for")
+        )
     return Choice(False, Reason("large-message", f"more than {PAYLOAD_BYTES:,} bytes"))
 
 

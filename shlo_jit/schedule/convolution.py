@@ -169,7 +169,9 @@ def conv_shape(op: Op) -> ConvShape:
     if n > MAX_SPATIAL:
         raise UnsupportedError(
             diagnose(
-                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span, label="too-many-dimensions"
+                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL} are supported",
+                op.span,
+                label="too-many-dimensions",
             )
         )
     x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents

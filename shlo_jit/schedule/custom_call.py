@@ -130,7 +130,7 @@ def _unknown(op: Op, target: str) -> Diagnostic:
     program."""
     what = f"custom_call: no callable is registered for target @{target}"
     if JAX_CALLBACK.fullmatch(target):
-        what += ": it is a function of Python that stays in the process in which JAX traced it"
+        what += ": it is a Python function that exists only in the process in which JAX traced it"
         hint = "call shlo_jit.jax.jit(f), or run JAX with JAX_PLATFORMS=shlo (docs/jax.md)"
         return diagnose(
             what, op.span, op=op.name, label="jax-callback", hint=hint, found=target, code="unsupported.jax_callback"

@@ -53,7 +53,7 @@ def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Re
         return Epilogue(step.epilogue, schedule_nest(nest, target), why)
     if _goes_across(nest, tile):
         late = schedule_nest(nest, target)
-        if late.crossing is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
+        if late.transposed_loads is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
             return Epilogue(
                 step.epilogue,
                 late,

@@ -129,7 +129,7 @@ def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     if 0 in op.operands[0].tensor.extents:
         raise UnsupportedError(
-            diagnose("fft: an empty operand with a result that is not", op.span, label="empty-operand")
+            diagnose("fft: the operand is empty, but the result is not", op.span, label="empty-operand")
         )
     axes = _axes_of(op, context.target)
     needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1

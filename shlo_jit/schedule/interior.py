@@ -15,7 +15,7 @@ from shlo_jit.schedule.space import Space
 from shlo_jit.sizes import Size
 
 
-class Usual(NamedTuple):
+class Interior(NamedTuple):
     """Facts that hold in a box of the iteration space."""
 
     truth: dict[Condition, bool]
@@ -25,7 +25,7 @@ class Usual(NamedTuple):
     """Maps a variable to its range in the box; absent if the box has its whole range."""
 
 
-def usual_conditions(nest: Nest, space: Space) -> Usual | None:
+def interior_conditions(nest: Nest, space: Space) -> Interior | None:
     """Conditions that most elements of a plain vectorized loop have in common; None if there are none."""
     if nest.reduce_vars or nest.turns is not None or space.vector is None:
         return None
@@ -54,7 +54,7 @@ def usual_conditions(nest: Nest, space: Space) -> Usual | None:
             box[v] = low, high
     box = {v: (low, high) for v, (low, high) in box.items() if (low, high) != (0, space.extents[v])}
     along = {c for c in truth if space.vector in (v for v, _ in space.collapse(c.expr).terms)}
-    return Usual(truth, {c: known for c, known in truth.items() if c not in along}, box) if truth else None
+    return Interior(truth, {c: known for c, known in truth.items() if c not in along}, box) if truth else None
 
 
 def _longest(low: int, high: int, n: int) -> tuple[int, int, bool]:

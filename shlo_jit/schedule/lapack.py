@@ -35,7 +35,7 @@ class Workspace:
     elements: int
     itemsize: int
     """Bytes per element."""
-    is_told: bool = False
+    takes_length: bool = False
     """Whether the routine takes the workspace's length as an argument."""
 
     @property
@@ -85,12 +85,12 @@ def schedule_lapack(step: OpStep, context: Context) -> KernelSchedule:
 def _check_numbers(call: Call, workspaces: dict[str, Workspace]) -> None:
     """Raises UnsupportedError if a workspace length or an operand's extent exceeds LAPACK's integers. All other integer
     arguments are at most as large."""
-    told = [w.length for w in workspaces.values() if w.is_told]
-    told += [extent for name in call.operands for extent in reversed(call.core(name))]
-    for number in told:
+    integers = [w.length for w in workspaces.values() if w.takes_length]
+    integers += [extent for name in call.operands for extent in reversed(call.core(name))]
+    for number in integers:
         if number > LARGEST:
             target = call.op.attributes["call_target_name"]
-            message = f"custom_call: @{target} needs numbers up to {number} for these sizes, and LAPACK's have 32 bits"
+            message = f"custom_call: @{target} needs integers up to {number} for these sizes; LAPACK's have 32 bits"
             raise UnsupportedError(diagnose(message, call.op.span, label="too-large"))
 
 
@@ -110,7 +110,7 @@ def _ints(name: str, elements: int) -> Workspace:
 
 def _work(call: Call, elements: int) -> Workspace:
     """The workspace of matrix elements that most routines have."""
-    return Workspace("work", elements, call.itemsize, is_told=True)
+    return Workspace("work", elements, call.itemsize, takes_length=True)
 
 
 def _rwork(call: Call, elements: int) -> list[Workspace]:
@@ -164,10 +164,10 @@ def _gesvd(call: Call) -> list[Workspace]:
 
 def _syevd(call: Call) -> list[Workspace]:
     n = call.columns("x")
-    iwork = Workspace("iwork", 3 + 5 * n, INT_BYTES, is_told=True)
+    iwork = Workspace("iwork", 3 + 5 * n, INT_BYTES, takes_length=True)
     if not call.is_complex:
         return [_work(call, 1 + 6 * n + 2 * n * n + n * tuning.LAPACK_BLOCK), iwork]
-    rwork = Workspace("rwork", 1 + 5 * n + 2 * n * n, call.part_bytes, is_told=True)
+    rwork = Workspace("rwork", 1 + 5 * n + 2 * n * n, call.part_bytes, takes_length=True)
     return [_work(call, 2 * n + n * n + n * tuning.LAPACK_BLOCK), rwork, iwork]
 
 

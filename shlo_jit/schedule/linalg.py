@@ -40,7 +40,7 @@ class CholeskySchedule(KernelSchedule):
     """There are `count` matrices of n x n elements."""
     nbytes: int
     """Bytes per matrix."""
-    together: Choice[bool]
+    cooperative: Choice[bool]
     """Whether all threads work on each matrix together, instead of on different matrices."""
     tasks: Tasks
     """The tasks of whole matrices, if threads work on different ones."""
@@ -48,9 +48,9 @@ class CholeskySchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         head = Note("matrices", f"{self.count} of {self.n} x {self.n} by {self.symbol}")
-        if self.together.value:
-            return [head, Note("threads", "together on each matrix", self.together.why)]
-        return [head, Note("threads", "each on its own matrices", self.together.why), self.tasks.note("matrix")]
+        if self.cooperative.value:
+            return [head, Note("threads", "together on each matrix", self.cooperative.why)]
+        return [head, Note("threads", "each on its own matrices", self.cooperative.why), self.tasks.note("matrix")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +76,10 @@ class SolveSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        way = "from the last row up" if self.x_row < 0 else "from the first row down"
+        direction = "from the last row up" if self.x_row < 0 else "from the first row down"
         return [
             Note("matrices", f"{self.n} x {self.n}, {self.m} right-hand sides by {self.symbol}"),
-            Note("strategy", way),
+            Note("strategy", direction),
             self.tasks.note(f"strip of {self.width} columns"),
         ]
 
@@ -91,8 +91,8 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     *batch, _, n = t.extents
     dtype, count, target = t.storage.name, math.prod(batch), context.target
-    together = _together(count, n)
-    if together.value:
+    cooperative = _cooperative(count, n)
+    if cooperative.value:
         scratch = Scratch.of(lambda threads: cholesky_scratch(dtype, target, n, threads))
     else:
         scratch = Scratch(worker=(Field("work", cholesky_scratch(dtype, target, n, 1)),))
@@ -101,14 +101,14 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
         count=count,
         n=n,
         nbytes=n * n * t.storage.itemsize,
-        together=together,
+        cooperative=cooperative,
         tasks=_matrices_cut(count, n),
         scratch=scratch,
         routines=(cholesky_routine(dtype, target),),
     )
 
 
-def _together(count: int, n: int) -> Choice[bool]:
+def _cooperative(count: int, n: int) -> Choice[bool]:
     if equal(count, 1):
         return Choice(True, Reason("one-matrix", "there is one matrix"))
     if hint_of(n) >= tuning.MATRIX_TOGETHER:

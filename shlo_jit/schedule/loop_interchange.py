@@ -39,7 +39,7 @@ class TimeBlocks(NamedTuple):
     @property
     def note(self) -> Note:
         fronts = "each" if self.nests == 1 else f"each of {self.nests} loops"
-        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} behind the one before"
+        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} after the one before"
         return Note("temporal tiling", text, self.why)
 
 

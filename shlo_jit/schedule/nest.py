@@ -18,13 +18,13 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
-from shlo_jit.schedule.interior import Usual, usual_conditions
+from shlo_jit.schedule.interior import Interior, interior_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
-from shlo_jit.schedule.row_batching import rows_together
+from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import (
@@ -39,7 +39,7 @@ from shlo_jit.schedule.space import (
     tile_space,
 )
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.transposed_loads import Crossing, find_crossing
+from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -63,7 +63,7 @@ class NestSchedule(KernelSchedule):
     tile: Tile | None
     """For an epilogue, how its variables map to rectangles of the product."""
     passes: Passes
-    crossing: Crossing | None
+    transposed_loads: TransposedLoads | None
     interleaved: int | None
     """The short variable whose results are adjacent. All of its iterations are unrolled, and their results are stored
     as one run."""
@@ -72,9 +72,9 @@ class NestSchedule(KernelSchedule):
     is required if elements of rows are stored as one run with those of the rows between them."""
     unroll: Choice[int]
     """Vectors per iteration of the vector loop."""
-    written_out: tuple[int, ...]
+    unrolled: tuple[int, ...]
     """Reduced variables with few iterations, which are unrolled."""
-    together: int | None
+    row_batching: int | None
     """The row variable of row batching, for lanes along short rows. As many of its iterations as there are lanes run
     together, and their accumulators are combined with each other."""
     chunk: int
@@ -85,16 +85,16 @@ class NestSchedule(KernelSchedule):
     split: Split | None
     most_turns: int
     """Maximum number of iterations of a loop on one tile before the next tile; 0 without such a loop."""
-    ahead: dict[Key, int]
+    prefetches: dict[Key, int]
     """Loads that stream a large operand from memory, with the prefetch distance of each in bytes."""
     stash: dict[Key, int]
     """Values that several passes need, with the bytes of a row of each. The first pass stores it, later passes read
     it."""
     streams: tuple[Value, ...]
     """Targets that exceed every cache: written with streaming stores, if their memory is aligned and not read here."""
-    one_by_one: bool = False
+    is_fully_unrolled: bool = False
     """Whether all rows are unrolled, with constant indices, because there are few."""
-    usual: Usual | None = None
+    interior: Interior | None = None
     """The interior in which the source of most elements is known, if it depends on the place."""
     blocks: TimeBlocks | None = None
     """For the body of a loop, the iterations that run per pass (see `temporal_tiling.py`)."""
@@ -140,23 +140,23 @@ class _Scheduler:
         self.tile = tile
         self.by_rows = by_rows
         if tile is None:
-            self.look(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
+            self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
-            if self.short() and (strided or self.choose_together() is None):
-                self.look(Order.STRICT)
+            if self.short() and (strided or self.choose_row_batching() is None):
+                self.choose_loops(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
-            self.crossing, self.passes = None, Passes(nest, self.space, self.selections)
+            self.transposed_loads, self.passes = None, Passes(nest, self.space, self.selections)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
-    def look(self, asked: Order) -> None:
+    def choose_loops(self, asked: Order) -> None:
         """Chooses the loops, and what follows from them alone."""
         nest = self.nest
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         self.space = make_space(nest, self.target, asked, indices, self.by_rows)
-        self.crossing = find_crossing(nest, self.space) if nest.turns is None else None
-        if self.crossing is not None:
-            self.space = self.space._replace(width=self.crossing.side)
+        self.transposed_loads = find_transposed_loads(nest, self.space) if nest.turns is None else None
+        if self.transposed_loads is not None:
+            self.space = self.space._replace(width=self.transposed_loads.side)
         self.passes = Passes(nest, self.space, self.selections)
 
     def short(self) -> bool:
@@ -172,8 +172,8 @@ class _Scheduler:
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
-        written_out = self.choose_written_out() if split is None else ()
-        plain = self.tile is None and self.crossing is None
+        unrolled = self.choose_unrolled() if split is None else ()
+        plain = self.tile is None and self.transposed_loads is None
         streams = self.choose_streams() if self.chunk and plain and split is None else ()
         return NestSchedule(
             nest=self.nest,
@@ -181,21 +181,21 @@ class _Scheduler:
             space=self.space,
             tile=self.tile,
             passes=self.passes,
-            crossing=self.crossing,
+            transposed_loads=self.transposed_loads,
             interleaved=self.interleaved,
             batches_rows=self.batches_rows,
             unroll=self.unroll,
-            written_out=written_out,
-            together=self.choose_together() if split is None else None,
+            unrolled=unrolled,
+            row_batching=self.choose_row_batching() if split is None else None,
             most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
-            one_by_one=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
-            ahead=self.choose_ahead() if plain else {},
+            is_fully_unrolled=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
+            prefetches=self.choose_prefetches() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
-            usual=usual_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
+            interior=interior_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
             scratch=Scratch(split.partials if split is not None else ()),
         )
 
@@ -204,7 +204,7 @@ class _Scheduler:
         """The variable whose results lie between those of neighbouring lanes, if there are vectors of them; otherwise
         None."""
         space, v = self.space, self.space.vector
-        plain = self.tile is None and self.crossing is None
+        plain = self.tile is None and self.transposed_loads is None
         if v is None or v not in space.rows or not plain or hint_of(space.extents[v]) < 2 * space.width:
             return None
         for s in self.nest.stores:
@@ -228,10 +228,10 @@ class _Scheduler:
         """Vectors of rows that advance together along the reduced variables."""
         return self.space.extents[self.interleaved] if self.batches_rows else self.unroll.value  # type: ignore[index]
 
-    def choose_together(self) -> int | None:
+    def choose_row_batching(self) -> int | None:
         """The row variable of row batching: several of its iterations combine their lanes together."""
-        plain = self.tile is None and self.crossing is None and self.nest.turns is None
-        found = rows_together(self.nest, self.space, self.passes) if plain and not self.by_rows else None
+        plain = self.tile is None and self.transposed_loads is None and self.nest.turns is None
+        found = batched_row_variable(self.nest, self.space, self.passes) if plain and not self.by_rows else None
         return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
@@ -243,7 +243,7 @@ class _Scheduler:
             return Choice(1, Reason("few-columns-per-tile", "tiles of a product have few columns"))
         if self.interleaved is not None:
             return Choice(1, Reason("already-unrolled", f"the iterations of v{self.interleaved} are unrolled"))
-        turns = hint_of(space.extents[space.vector]) // space.width
+        vectors = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.turns is not None:
             limit = vectors_a_tile(self.nest, self.target)
@@ -256,25 +256,25 @@ class _Scheduler:
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
         why = Reason("body-size", f"{size} ops and loads in the body")
-        while limit > 1 and turns < limit:
+        while limit > 1 and vectors < limit:
             limit //= 2
-            why = Reason("short-loop", f"the loop has {count(turns, 'vector')}")
+            why = Reason("short-loop", f"the loop has {count(vectors, 'vector')}")
         return Choice(limit, why)
 
-    def choose_written_out(self) -> tuple[int, ...]:
+    def choose_unrolled(self) -> tuple[int, ...]:
         """The reduced variables to unroll, innermost first, as long as the code stays short. A sum of 4 is 4
         instructions, or a chain of jumps."""
         space, found = self.space, []
         room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
-            turns = space.extents[v]
-            if v == space.vector or not isinstance(turns, int) or not 1 < turns <= room:
+            extent = space.extents[v]
+            if v == space.vector or not isinstance(extent, int) or not 1 < extent <= room:
                 break
             found.append(v)
-            room //= turns
+            room //= extent
         return tuple(found)
 
-    def choose_ahead(self) -> dict[Key, int]:
+    def choose_prefetches(self) -> dict[Key, int]:
         """Loads to prefetch, with their distances in bytes, because the hardware's prefetcher restarts in every page.
         If several loads follow each other (as in a stencil), only the foremost is prefetched."""
         space = self.space
@@ -287,17 +287,17 @@ class _Scheduler:
             step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < tuning.PREFETCH_BYTES
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
-            ahead = tuning.PREFETCH_AHEAD // storage.itemsize
-            if inner == space.vector and not self.follows(offset, ahead):
+            distance = tuning.PREFETCH_AHEAD // storage.itemsize
+            if inner == space.vector and not self.follows(offset, distance):
                 continue
-            turn = space.width * self.unroll.value * storage.itemsize
-            turns = max(1, tuning.PREFETCH_AHEAD // turn) if inner != space.vector else ahead
+            vector_bytes = space.width * self.unroll.value * storage.itemsize
+            steps = max(1, tuning.PREFETCH_AHEAD // vector_bytes) if inner != space.vector else distance
             group = (key[0], offset.terms)
             if group not in foremost or foremost[group][0] < offset.const:
-                foremost[group] = (offset.const, key, turns * step * storage.itemsize)
+                foremost[group] = (offset.const, key, steps * step * storage.itemsize)
         return {key: distance for _, key, distance in foremost.values()}
 
-    def follows(self, offset: Expr, ahead: int) -> bool:
+    def follows(self, offset: Expr, distance: int) -> bool:
         """Whether the element at the prefetch distance is accessed soon: runs along the vector variable are long, or
         the next run begins where the previous one ends."""
         space = self.space
@@ -305,7 +305,7 @@ class _Scheduler:
         order = [*space.rows, *space.inner]
         before = order[: order.index(space.vector)]
         run = space.extents[space.vector]
-        return hint_of(run) >= 2 * ahead or (bool(before) and equal(offset.coefficient(before[-1]), run))
+        return hint_of(run) >= 2 * distance or (bool(before) and equal(offset.coefficient(before[-1]), run))
 
     def choose_streams(self) -> tuple[Value, ...]:
         """Outputs of a plain loop over one run that are large enough for streaming stores."""
@@ -316,7 +316,7 @@ class _Scheduler:
 
     # ------------------------------------------------------------------ tasks
     @property
-    def usual_turns(self) -> int:
+    def expected_iterations(self) -> int:
         """Expected iterations of the loop per tile: a factor on the work per element."""
         if self.nest.turns is None:
             return 1
@@ -327,7 +327,7 @@ class _Scheduler:
         if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
-        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.usual_turns
+        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.expected_iterations
         blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
 
@@ -340,10 +340,11 @@ class _Scheduler:
             units = 1
             for v in space.rows:
                 units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
-            if self.crossing is not None:
-                across = space.extents[self.crossing.across]
-                units = units // across * -(-across // self.crossing.width)
-        work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced * self.usual_turns
+            if self.transposed_loads is not None:
+                across = space.extents[self.transposed_loads.across]
+                units = units // across * -(-across // self.transposed_loads.width)
+        each = max(1, self.heavy + len(self.nest.loads) + 1) * self.expected_iterations
+        work = each * self.nest.rows * self.nest.reduced
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:

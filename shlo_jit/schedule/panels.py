@@ -43,7 +43,7 @@ class PanelsSchedule(KernelSchedule):
     """The second operand, a constant, as panels."""
     first_block: int
     """Bytes of those panels that are read first."""
-    following: Region | None = None
+    prefetched: Region | None = None
     """The memory that the kernel prefetches for the steps after it."""
     loop: tuple[ControlStep, Matrices] | None = None
     """The loop before which the second operand is packed, with the matrices (see `loop_panels.py`)."""

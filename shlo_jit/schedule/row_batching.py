@@ -10,7 +10,7 @@ from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import Size, hint_of
 
 
-def rows_together(nest: Nest, space: Space, passes: Passes) -> int | None:
+def batched_row_variable(nest: Nest, space: Space, passes: Passes) -> int | None:
     """The innermost row variable, if lanes run along short rows; otherwise None.
 
     Combining the lanes of one accumulator takes more than the row itself; combining those of as many rows as there are

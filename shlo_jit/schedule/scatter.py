@@ -178,20 +178,20 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
         width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], hint_of(shape.lanes.extent))
         block = at_most(shape.lanes.extent, width * tuning.SCATTER_VECTORS)
 
-    def turns(loop: Loop) -> int:
+    def iterations(loop: Loop) -> int:
         return -(-loop.extent // block) if loop is shape.lanes else loop.extent
 
-    split = _choose_split(shape, turns)
+    split = _choose_split(shape, iterations)
     work = op.operands[-1].tensor.size * (body_cost(body) + tuning.SCATTER_ACCESS_COST * n)
-    tasks = cut(1 if split is None else turns(split), work)
+    tasks = cut(1 if split is None else iterations(split), work)
     return ScatterSchedule(shape=shape, width=width, block=block, split=split, tasks=tasks)
 
 
-def _choose_split(s: Shape, turns: Callable[[Loop], int]) -> Loop | None:
+def _choose_split(s: Shape, iterations: Callable[[Loop], int]) -> Loop | None:
     """The outermost loop with enough iterations, or the one with the most."""
     loops = [x for x in (*s.outer, *s.scatter, *s.window, *([s.lanes] if s.lanes else [])) if x.disjoint]
-    enough = [x for x in loops if hint_of(turns(x)) >= tuning.SCATTER_UNITS]
-    return enough[0] if enough else max(loops, key=lambda x: hint_of(turns(x)), default=None)
+    enough = [x for x in loops if hint_of(iterations(x)) >= tuning.SCATTER_UNITS]
+    return enough[0] if enough else max(loops, key=lambda x: hint_of(iterations(x)), default=None)
 
 
 def _check(op: Op) -> None:
@@ -200,5 +200,5 @@ def _check(op: Op) -> None:
     for operand, argument, result in zip(op.operands, op.block().arguments, op.results, strict=False):
         if not operand.tensor.storage == argument.tensor.storage == result.tensor.storage:
             raise UnsupportedError(
-                diagnose("scatter: a region of other element types than the inputs'", op.span, label="region-types")
+                diagnose("scatter: the region's element types differ from the inputs'", op.span, label="region-types")
             )

@@ -70,7 +70,11 @@ def schedule_select_and_scatter(step: OpStep, context: Context) -> KernelSchedul
         for inner in region.block.ops[:-1]:
             if not is_elementwise(inner) and not is_inline_constant_op(inner):
                 raise UnsupportedError(
-                    diagnose(f"select_and_scatter: {inner.name} in a region", inner.span, label="region-op")
+                    diagnose(
+                        f"select_and_scatter: {inner.name} in a region is not elementwise",
+                        inner.span,
+                        label="region-op",
+                    )
                 )
     size = op.result.tensor.size
     if size == 0:

@@ -65,7 +65,7 @@ class RecordSort:
     records: Records
     is_partitioned: bool = False
     """Whether records are sorted by partition on vectors."""
-    alone: int = 0
+    key_sort_bits: int = 0
     """Bits of the integer keys that are sorted by partition in place of records, if a key determines all of an element,
     at least for most elements. 0 if records are always needed."""
     chunks: int = 0
@@ -90,7 +90,7 @@ class RecordSort:
     @property
     def scratch(self) -> Scratch:
         """Two arrays of records, or of keys in their place, and the counters."""
-        widest = max(self.records.nbytes, self.alone // 8)
+        widest = max(self.records.nbytes, self.key_sort_bits // 8)
         arrays = [Field(name, self.lines.n * widest + SLACK) for name in ("first", "second")]
         fields = (*arrays, Field("counts", self._counts_bytes()))
         return Scratch(shared=fields) if self.chunks else Scratch(worker=fields)
@@ -100,7 +100,7 @@ class RecordSort:
         if not self.chunks:
             return 0 if self.is_ranked or self.is_partitioned else self.records.counts_bytes
         digits = 0 if self.is_partitioned else self.records.chunk_counts_bytes(self.chunks)
-        bounds = bounds_bytes(self.chunks) if self.is_partitioned or self.alone else 0
+        bounds = bounds_bytes(self.chunks) if self.is_partitioned or self.key_sort_bits else 0
         return max(digits, bounds)
 
     @property
@@ -112,9 +112,10 @@ class RecordSort:
         why = Reason("line-length", text)
         moved = "the values themselves" if self.moves_values else "indices, by which the operands are moved"
         found = [Note("sort", f"records of {keys}, {how}", why), Note("records", f"hold {moved}")]
-        if self.alone:
-            how = f"keys of {self.alone} bits by partition, for lines whose elements with equal keys have equal bits"
-            why = Reason("keys-tell-all", "the key determines the element, except 0.0 from -0.0 and NaNs")
+        if self.key_sort_bits:
+            bits = f"keys of {self.key_sort_bits} bits"
+            how = f"{bits} by partition, for lines whose elements with equal keys have equal bits"
+            why = Reason("keys-tell-all", "the key determines the element, except for the sign of zero and for NaNs")
             found.append(Note("keys only", how, why))
         return found
 
@@ -255,12 +256,12 @@ def _inserts(how: RecordSort, k: int) -> Choice[bool]:
 
 def routines_of(how: RecordSort, target: Target) -> tuple[Routine, ...]:
     """The routines that sort integers by partition, one per width."""
-    widths = {how.alone, how.records.bits if how.is_partitioned else 0} - {0}
+    widths = {how.key_sort_bits, how.records.bits if how.is_partitioned else 0} - {0}
     return tuple(quicksort_routine(bits, target) for bits in sorted(widths))
 
 
-def _alone(dtypes: list[DType], keys: list[Key], target: Target) -> int:
-    """`RecordSort.alone` of a sort: nonzero only for one operand, and one key of its type."""
+def _key_sort_bits(dtypes: list[DType], keys: list[Key], target: Target) -> int:
+    """`RecordSort.key_sort_bits` of a sort: nonzero only for one operand, and one key of its type."""
     if len(dtypes) != 1 or len(keys) != 1 or keys[0].dtype != dtypes[0] or dtypes[0].bits < 8:
         return 0
     if dtypes[0].is_complex or (dtypes[0].is_float and dtypes[0].bits < 16):
@@ -276,8 +277,8 @@ def _record_sort(op: Op, target: Target) -> RecordSort | None:
     if keys is None or records is None:
         return None
     dtypes = [o.tensor.storage for o in op.operands]
-    quick, alone = has_quicksort(target, records.bits), _alone(dtypes, keys, target)
-    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone, _chunks(lines))
+    quick, key_bits = has_quicksort(target, records.bits), _key_sort_bits(dtypes, keys, target)
+    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, key_bits, _chunks(lines))
 
 
 def _chunks(lines: Lines) -> int:
@@ -309,5 +310,5 @@ def _check_body(op: Op, body: Block) -> None:
             known = o.owner is body or (o.op is not None and (id(o.op) in inside or o.op.name == "stablehlo.constant"))
             if not known or inner.regions:
                 raise UnsupportedError(
-                    diagnose("sort: a comparator of other than elementwise ops", op.span, label="region-op")
+                    diagnose("sort: the comparator must consist of elementwise ops", op.span, label="region-op")
                 )

@@ -94,7 +94,7 @@ class _Stage:
     def unfit(self) -> Refusal | None:
         """Returns why the nest cannot be tiled; None if it can."""
         s, nest = self.schedule, self.nest
-        plain = s.split is None and s.crossing is None and s.interleaved is None and s.space.vector is not None
+        plain = s.split is None and s.transposed_loads is None and s.interleaved is None and s.space.vector is not None
         if nest.reduce_vars or nest.after is not None or not plain:
             return Refusal("not-simple-vector-loop", "its loop is not a simple vectorized loop")
         if not s.chunk and not s.row_loops:

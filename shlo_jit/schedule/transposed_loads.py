@@ -11,7 +11,7 @@ from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import hint_of
 
 
-class Crossing(NamedTuple):
+class TransposedLoads(NamedTuple):
     """Loads that are contiguous along `across` while the lanes run along another variable."""
 
     across: int
@@ -27,7 +27,7 @@ class Crossing(NamedTuple):
         return self.tiles * self.side
 
 
-def find_crossing(nest: Nest, space: Space) -> Crossing | None:
+def find_transposed_loads(nest: Nest, space: Space) -> TransposedLoads | None:
     """The loads of a plain loop that are worth tiling; None if there are none."""
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
@@ -37,10 +37,10 @@ def find_crossing(nest: Nest, space: Space) -> Crossing | None:
     for a in space.rows:
         if a == v or hint_of(space.extents[a]) < tuning.TILE_EXTENT:
             continue
-        loads = tuple(k for k in nest.loads if _crosses(k, space, a, v))
+        loads = tuple(k for k in nest.loads if _is_transposed(k, space, a, v))
         if loads:
             side = min(space.width, tuning.TILE_SIDE)
-            return Crossing(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
+            return TransposedLoads(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
     return None
 
 
@@ -54,7 +54,7 @@ def _tiles(nest: Nest, space: Space, across: int) -> int:
     return tuning.TILE_STRIPE
 
 
-def _crosses(key: Key, space: Space, across: int, lanes: int) -> bool:
+def _is_transposed(key: Key, space: Space, across: int, lanes: int) -> bool:
     offset = linear(key)
     moved = space.collapse(offset)
     simple = not key[1].conditions and not any(space.depends(s.at, {across, lanes}) for s in offset.syms)

@@ -195,18 +195,18 @@ class WindowSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        ways = [w for w in (self.scan, self.windows) if w is not None]
+        strategies = [w for w in (self.scan, self.windows) if w is not None]
         return [
             Note(
                 "strategy",
-                "a scan or windows, chosen at run time" if len(ways) == 2 else _WAYS[type(ways[0])],
+                "a scan or windows, chosen at run time" if len(strategies) == 2 else _STRATEGIES[type(strategies[0])],
                 self.why,
             ),
-            *(n for w in ways for n in w.notes),
+            *(n for w in strategies for n in w.notes),
         ]
 
 
-_WAYS = {Windows: "windows", Scan: "a scan"}
+_STRATEGIES = {Windows: "windows", Scan: "a scan"}
 
 
 def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
@@ -214,7 +214,7 @@ def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
     op, target = step.op, context.target
     if not has_plain_body(op):
         raise UnsupportedError(
-            diagnose("reduce_window: a region of other than elementwise ops", op.span, label="region-op")
+            diagnose("reduce_window: the region must consist of elementwise ops", op.span, label="region-op")
         )
     if op.result.tensor.size == 0:
         return NOTHING
@@ -228,7 +228,7 @@ def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
         )
     absorbed = absorbs_initial(op)
     if absorbed is None:
-        why = Reason("initial-value-unknown", "only a run shows whether reducing the initial value twice changes it")
+        why = Reason("initial-value-unknown", "only at run time is it known if the initial value may be reduced twice")
         return WindowSchedule(windows=_windows(op, dims, target), scan=_scan(op, dims, k, target), why=why)
     if absorbed:
         why = Reason(

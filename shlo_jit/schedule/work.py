@@ -41,9 +41,9 @@ def _op_work(op: Op) -> int:
         return results[0] * math.prod(lhs.extents[int(d)] for d in numbers.get("lhs_contracting_dimensions", ()))
     if op.name == "stablehlo.convolution":
         return results[0] * operands[1]
-    together = sum(operands) + sum(results)
-    windows = math.prod(op.ints("window_dimensions")) * together if "window_dimensions" in op.attributes else 0
-    return together * together + windows
+    elements = sum(operands) + sum(results)
+    windows = math.prod(op.ints("window_dimensions")) * elements if "window_dimensions" in op.attributes else 0
+    return elements * elements + windows
 
 
 def _size(value: Value) -> int:

@@ -93,20 +93,20 @@ def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
 def test_short_rows_combine_their_lanes_together() -> None:
     vectors, lanes = tuning.TOGETHER_VECTORS, 16
     decides(nest(select((64, 16), "GE")), "row batching", "16 rows", "short-rows", "v0")
-    assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).together == 0
+    assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).row_batching == 0
     assert nest(select((64, tuning.STRIDED_LOAD), "GE")).space.vector == 0
-    assert nest(select((64, vectors * lanes), "GE")).together == 0
-    assert nest(select((64, vectors * lanes + 1), "GE")).together is None
-    assert nest(select((lanes, 16), "GE")).together == 0
-    assert nest(select((lanes - 1, 16), "GE")).together is None
+    assert nest(select((64, vectors * lanes), "GE")).row_batching == 0
+    assert nest(select((64, vectors * lanes + 1), "GE")).row_batching is None
+    assert nest(select((lanes, 16), "GE")).row_batching == 0
+    assert nest(select((lanes - 1, 16), "GE")).row_batching is None
 
 
 def test_rows_with_large_bodies_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nest(select((64, 16), "GE"))
     monkeypatch.setattr(tuning, "TOGETHER_OPS", len(found.nest.nodes) + len(found.nest.loads))
-    assert nest(select((64, 16), "GE")).together == 0
+    assert nest(select((64, 16), "GE")).row_batching == 0
     monkeypatch.setattr(tuning, "TOGETHER_OPS", tuning.TOGETHER_OPS - 1)
-    assert nest(select((64, 16), "GE")).together is None
+    assert nest(select((64, 16), "GE")).row_batching is None
 
 
 def test_lanes_run_across_many_short_rows_that_something_is_selected_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +241,11 @@ def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int,
 def test_few_elements_of_few_ops_have_no_lanes() -> None:
     few, ops = tuning.FEW_ELEMENTS, tuning.FEW_ELEMENTS_COST
     found = nest(chain(few, 1))
-    assert found.space.vector is None and found.one_by_one
+    assert found.space.vector is None and found.is_fully_unrolled
     decides(found, "lanes", "none", "few-elements")
-    assert nest(chain(few, ops)).one_by_one
+    assert nest(chain(few, ops)).is_fully_unrolled
     for more in (chain(few + 1, 1), chain(few, ops + 1)):
-        assert nest(more).space.vector == 0 and not nest(more).one_by_one
+        assert nest(more).space.vector == 0 and not nest(more).is_fully_unrolled
 
 
 # ---------------------------------------------------------------------- unrolling
@@ -280,8 +280,8 @@ def test_sums_of_rows_side_by_side_leave_half_of_the_registers() -> None:
 # ---------------------------------------------------------------------- tiles
 def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
     found = nest(turned(96, 1))
-    assert found.crossing is not None
-    assert found.crossing.side == tuning.TILE_SIDE
+    assert found.transposed_loads is not None
+    assert found.transposed_loads.side == tuning.TILE_SIDE
     decides(found, "transposes", "16 x 16", "transposed-loads", "1 load contiguous along v0")
 
 
@@ -296,27 +296,27 @@ def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
 )
 def test_no_tiles(text: str, target: Target) -> None:
     found = nest(text, target)
-    assert found.crossing is None
+    assert found.transposed_loads is None
     assert "transposes" not in [n.what for n in found.notes]
 
 
 def test_tiles_end_where_their_limits_do() -> None:
-    assert nest(turned(96, 1, m=tuning.TILE_EXTENT)).crossing is not None
-    assert nest(turned(96, 1, more=tuning.TILE_OPS - 1)).crossing is not None
-    assert nest(turned(96, 1), SSE).crossing is not None  # TILE_LEAST_SIDE lanes
+    assert nest(turned(96, 1, m=tuning.TILE_EXTENT)).transposed_loads is not None
+    assert nest(turned(96, 1, more=tuning.TILE_OPS - 1)).transposed_loads is not None
+    assert nest(turned(96, 1), SSE).transposed_loads is not None  # TILE_LEAST_SIDE lanes
 
 
 def test_a_tiled_unit_is_a_stripe() -> None:
     n = 2048
     found = nest(turned(n, 1, m=n))
-    assert found.crossing is not None
-    assert found.tasks.units == n // found.crossing.width
+    assert found.transposed_loads is not None
+    assert found.tasks.units == n // found.transposed_loads.width
     assert "stripe" in note(found, "tasks").value
 
 
 def test_stripes_are_a_tile_wide_where_lines_would_share_a_set_of_the_cache() -> None:
     n = tuning.TILE_COLLIDING // 4
-    colliding, others = (nest(turned(m, 1, m=m)).crossing for m in (n, n + 16))
+    colliding, others = (nest(turned(m, 1, m=m)).transposed_loads for m in (n, n + 16))
     assert colliding is not None
     assert others is not None
     assert (colliding.tiles, others.tiles) == (1, tuning.TILE_STRIPE)
@@ -372,8 +372,8 @@ def test_rows_with_little_work_are_not_split() -> None:
 def test_large_operands_are_fetched_ahead() -> None:
     n = tuning.PREFETCH_BYTES // 4
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
-    assert not near.ahead
-    assert list(far.ahead.values()) == [tuning.PREFETCH_AHEAD]
+    assert not near.prefetches
+    assert list(far.prefetches.values()) == [tuning.PREFETCH_AHEAD]
     decides(
         far,
         "prefetches",
@@ -390,7 +390,7 @@ def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
     lines += [f"%a = stablehlo.add %s0, %s1 : {part}", f"%y = stablehlo.add %a, %s2 : {part}"]
     found = nest(main(f"%x: {t}", part, *lines))
     assert len(found.nest.loads) == 3
-    ((_, at),) = found.ahead
+    ((_, at),) = found.prefetches
     assert [e.const for e in at.index] == [2]
 
 
@@ -399,7 +399,7 @@ def test_runs_that_end_soon_are_not_fetched_ahead() -> None:
     t, part = tensor(4096, 1024), tensor(4096, 512)
     text = main(f"%x: {t}", part, f"%s = stablehlo.slice %x [0:4096, 0:512] : ({t}) -> {part}",
                 f"%y = stablehlo.negate %s : {part}")  # fmt: skip
-    assert not nest(text).ahead
+    assert not nest(text).prefetches
 
 
 def softmax(rows: int, n: int, op: str) -> str:
@@ -444,8 +444,8 @@ def test_large_results_are_written_past_the_caches() -> None:
 def test_few_turns_are_written_out() -> None:
     decides(nest(reduction((64, 4, 96), "1")), "unrolls", "4 iterations")
     decides(nest(reduction((2, 64, 2, 96), "0, 2")), "unrolls", "2 x 2 iterations")
-    assert not nest(reduction((64, 400, 96), "1")).written_out
-    assert not nest(reduction((64, 4, 96), "1", before=40)).written_out
+    assert not nest(reduction((64, 400, 96), "1")).unrolled
+    assert not nest(reduction((64, 4, 96), "1", before=40)).unrolled
 
 
 @pytest.mark.parametrize("shape, dims", [((5, 4, 33), "1"), ((3, 2, 3, 17), "1, 2"), ((40, 3), "1")])

@@ -121,7 +121,7 @@ def cholesky(*shape: int) -> CholeskySchedule:
     ],
 )  # fmt: skip
 def test_threads_work_together_on_large_matrices(found: CholeskySchedule, together: bool, code: str) -> None:
-    assert found.together.value == together
+    assert found.cooperative.value == together
     decides(found, "threads", "together" if together else "own matrices", code)
     assert ("matrices" in note(found, "threads").value) != together
 

@@ -57,7 +57,7 @@ class RegistersMachine:
         source, b = self.dtype, self.b
         if source.bits != to.bits or source.is_complex or to.is_complex:
             raise UnsupportedError(
-                diagnose("bitcast_convert between widths has a kernel of its own", self.op.span, label="no-lowering")
+                diagnose("bitcast_convert between element widths is not elementwise", self.op.span, label="no-lowering")
             )
         assert isinstance(x, V)
         t = register_type(to)

@@ -20,22 +20,22 @@ LINE, UNROLL = 64, 4
 def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
     b = low.b
 
-    def alone() -> list[V]:
+    def serial() -> list[V]:
         b.memcpy(target, source, nbytes)
         return []
 
-    def together() -> list[V]:
+    def in_tasks() -> list[V]:
         most = max(tuning.COPY_PARALLEL_BYTES // 4, -(-hint_of(nbytes) // tuning.MAX_TASKS))
         chunk = -(-most // (LINE * UNROLL)) * LINE * UNROLL
         low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
         return []
 
     if surely(lambda: nbytes < tuning.COPY_PARALLEL_BYTES):
-        alone()
+        serial()
     elif isinstance(nbytes, Size):
-        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), alone, together)
+        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), serial, in_tasks)
     else:
-        together()
+        in_tasks()
 
 
 def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:

@@ -30,7 +30,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
             i64(int(s.has_panels)), out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n),
-            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.following), low.thread_count,
+            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched), low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(s.types, s.way), args)
 

@@ -25,7 +25,7 @@ def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> 
         b.memcpy(target, source, schedule.nbytes)
         b.call("void", schedule.symbol, [target, i64(schedule.n), scratch, threads])
 
-    if schedule.together.value:
+    if schedule.cooperative.value:
         a, u, scratch = pointers
         with low.b.loop(0, count, 1, "matrix") as i:
             factor(low.b, a, u, scratch, i, low.thread_count)

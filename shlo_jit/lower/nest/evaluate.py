@@ -83,7 +83,7 @@ class Evaluator:
         """Vectors that wait to be stored as one run, if a variable is interleaved."""
         self.positions = 1
         """Number of positions that advance along a row together."""
-        self.ahead: dict[Key, int] = {}
+        self.prefetches: dict[Key, int] = {}
         """Loads that come from memory, with their prefetch distances in bytes."""
 
     # ------------------------------------------------------------------ values
@@ -270,7 +270,7 @@ class Evaluator:
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
-        return self.load_run(position, dtype, pointer, index, moves, mask, self.ahead.get(key, 0))
+        return self.load_run(position, dtype, pointer, index, moves, mask, self.prefetches.get(key, 0))
 
     def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
         """Mask of the lanes to access, from the tail and the conditions: one lane or all. None if all lanes are
@@ -306,9 +306,9 @@ class Evaluator:
         return self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
 
     def load_run(
-        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, ahead: int
+        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, distance: int
     ) -> Reg:
-        """Loads consecutive elements, up- or downwards, and prefetches the memory `ahead` bytes further."""
+        """Loads consecutive elements, up- or downwards, and prefetches the memory `distance` bytes further."""
         b, n, t = self.b, position.width, memory_type(dtype)
         if moves < 0:
             index = b.sub(index, n - 1)
@@ -318,8 +318,8 @@ class Evaluator:
         parts = 2 if dtype.is_complex else 1
         address = b.element(pointer, t, b.mul(index, parts))
         kind = vector(t, n * parts)
-        if ahead and position.mask is None:
-            b.prefetch(b.offset(address, ahead))
+        if distance and position.mask is None:
+            b.prefetch(b.offset(address, distance))
         if mask is None:
             x = b.load(kind, address)
         else:

@@ -20,14 +20,14 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
-from shlo_jit.lower.nest.interior import write_inside_first
+from shlo_jit.lower.nest.interior import write_interior_first
 from shlo_jit.lower.nest.partials import Partials
-from shlo_jit.lower.nest.row_batching import write_together
+from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.nest import NestSchedule, Split
-from shlo_jit.schedule.transposed_loads import Crossing
+from shlo_jit.schedule.transposed_loads import TransposedLoads
 from shlo_jit.sizes import Size
 
 Buffers = Sequence[tuple[str, list[Value]]]
@@ -59,8 +59,8 @@ class NestLowering:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
             self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
-            if self.schedule.crossing is not None:
-                self.stripes(self.schedule.crossing, first, last)
+            if self.schedule.transposed_loads is not None:
+                self.stripes(self.schedule.transposed_loads, first, last)
             elif self.schedule.chunk:
                 self.stream(aligned)
                 self.chunked(first, last)
@@ -176,22 +176,22 @@ class NestLowering:
         if not order:
             body(variables)
             return
-        if self.schedule.one_by_one:
-            for turn in range(self.space.extents[order[0]]):
-                self.nested(order[1:], {**variables, order[0]: i64(turn)}, body)
+        if self.schedule.is_fully_unrolled:
+            for iteration in range(self.space.extents[order[0]]):
+                self.nested(order[1:], {**variables, order[0]: i64(iteration)}, body)
             return
-        if order == [self.schedule.together]:
+        if order == [self.schedule.row_batching]:
             self.rows(order[0], i64(0), i64(self.space.extents[order[0]]), "row", variables)
             return
         with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
             self.nested(order[1:], {**variables, order[0]: i}, body)
 
-    def stripes(self, crossing: Crossing, first: V, last: V) -> None:
+    def stripes(self, transposed_loads: TransposedLoads, first: V, last: V) -> None:
         """Emits the loop over units that are stripes of tiles."""
-        b, tiles = self.b, TileWriter(self.b, self.row, crossing)
-        width = crossing.width
-        count = -(-self.space.extents[crossing.across] // width)
-        others = [v for v in self.schedule.row_loops if v != crossing.across]
+        b, tiles = self.b, TileWriter(self.b, self.row, transposed_loads)
+        width = transposed_loads.width
+        count = -(-self.space.extents[transposed_loads.across] // width)
+        others = [v for v in self.schedule.row_loops if v != transposed_loads.across]
         with b.loop(first, last, 1, "stripe") as unit:
             start = b.mul(b.urem(unit, count), width)
             tiles.stripe(self.decode(others, b.udiv(unit, count)), start)
@@ -216,10 +216,10 @@ class NestLowering:
     def rows(self, v: int, low: V, high: V, hint: str, variables: Variables) -> None:
         """Emits the innermost row variable over [low, high): whole batches of rows, then single rows."""
         b, width = self.b, self.space.width
-        if self.schedule.together is not None:
+        if self.schedule.row_batching is not None:
             whole = b.add(low, b.and_(b.sub(high, low), i64(-width)))
             with b.loop(low, whole, width, "rows") as i:
-                write_together(self.row, {**self.fixed, **variables, v: i})
+                write_row_batch(self.row, {**self.fixed, **variables, v: i})
             low = whole
         with b.loop(low, high, 1, hint) as i:
             self.row_vectors({**variables, v: i})
@@ -251,8 +251,8 @@ class NestLowering:
         if isinstance(n, Size):
             self.lanes_loop_of_size(start, stop, n, variables)
             return
-        if self.schedule.usual is not None:
-            write_inside_first(b, self.schedule, self.row, self.schedule.usual, start, stop, variables)
+        if self.schedule.interior is not None:
+            write_interior_first(b, self.schedule, self.row, self.schedule.interior, start, stop, variables)
             return
         if self.schedule.unroll.value > 1:
             bulk = n - n % step

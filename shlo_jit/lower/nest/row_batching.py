@@ -18,11 +18,11 @@ from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 
 
-def write_together(row: RowWriter, first: Variables) -> None:
+def write_row_batch(row: RowWriter, first: Variables) -> None:
     """Emits as many rows as there are lanes, starting at the row with these variables."""
-    schedule, v = row.schedule, row.schedule.together
+    schedule, v = row.schedule, row.schedule.row_batching
     assert v is not None
-    row.ev.ahead = schedule.ahead
+    row.ev.prefetches = schedule.prefetches
     b, width, reductions = row.b, row.space.width, row_reductions(row.passes, 0)
     rows = [Position({**first, v: b.add(first[v], i64(k))}, width) for k in range(width)]
     results = Position(first, width)

@@ -71,7 +71,7 @@ class RowWriter:
             self.one_row(positions)
         else:
             for position in positions:
-                between = [position.child({c: i64(turn)}) for turn in range(self.space.extents[c])]
+                between = [position.child({c: i64(iteration)}) for iteration in range(self.space.extents[c])]
                 for rows in [between] if self.schedule.batches_rows else [[row] for row in between]:
                     self.one_row(rows)
         if self.ev.waiting is not None:
@@ -79,7 +79,7 @@ class RowWriter:
 
     def one_row(self, positions: list[Position]) -> None:
         """Emits the passes in order, then the remaining stores."""
-        self.ev.ahead = self.schedule.ahead
+        self.ev.prefetches = self.schedule.prefetches
         if self.schedule.most_turns:
             write_turns(self.b, self.ev, positions, self.schedule.most_turns)
             return
@@ -135,7 +135,7 @@ class RowWriter:
             self.walk_serial(positions, reductions, stores)
         needed = self.passes.needed(roots)
         self.ev.kept.update(k for k in needed if k in self.ev.keep)
-        self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
+        self.ev.prefetches = {k: n for k, n in self.ev.prefetches.items() if k not in needed}
 
     def hoist(self, position: Position, roots: list[Key]) -> None:
         """Computes the values that belong to the row before the pass's loops begin."""
@@ -158,9 +158,9 @@ class RowWriter:
         """Emits nested loops over variables that carry values."""
         if not order:
             return body(variables, values)
-        if order[0] == self.schedule.interleaved or order[0] in self.schedule.written_out:
-            for turn in range(self.space.extents[order[0]]):
-                values = self.carry_loops(order[1:], {**variables, order[0]: i64(turn)}, values, body)
+        if order[0] == self.schedule.interleaved or order[0] in self.schedule.unrolled:
+            for iteration in range(self.space.extents[order[0]]):
+                values = self.carry_loops(order[1:], {**variables, order[0]: i64(iteration)}, values, body)
             return values
         low, high = self.range_of(order[0])
         with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
@@ -219,7 +219,7 @@ class RowWriter:
         start = flatten([part for group in neutral for part in group])
         unroll = self.schedule.unroll.value
 
-        def turn(child: Position, values: list[V]) -> list[V]:
+        def accumulate(child: Position, values: list[V]) -> list[V]:
             out: list[Reg] = []
             for r, group, empty in zip(reductions, regroup(values, neutral), neutral, strict=True):
                 element = self.elements(child, r, child.width)
@@ -230,7 +230,7 @@ class RowWriter:
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
-            return self.vectors(position, variables, values, neutral, turn, reductions, stores)
+            return self.vectors(position, variables, values, neutral, accumulate, reductions, stores)
 
         outer = [x for x in self.space.inner if x != v]
         final = self.carry_loops(outer, {}, start * unroll, inner)
@@ -251,7 +251,7 @@ class RowWriter:
         variables: Variables,
         values: list[V],
         neutral: list[list[Reg]],
-        turn: Callable[[Position, list[V]], list[V]],
+        accumulate: Callable[[Position, list[V]], list[V]],
         reductions: list[RowReduction],
         stores: list[Store],
     ) -> list[V]:
@@ -268,19 +268,19 @@ class RowWriter:
                 out: list[V] = []
                 for u in range(k):
                     place = {**variables, v: b.add(carry.index, u * w)}
-                    out += turn(position.child(place), carry.values[u * width : (u + 1) * width])
+                    out += accumulate(position.child(place), carry.values[u * width : (u + 1) * width])
                 carry.next(*out)
             values = carry.values
         head, rest = values[:width], values[width:]
         if not equal(whole, bulk):
             with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
-                carry.next(*turn(position.child({**variables, v: carry.index}), carry.values))
+                carry.next(*accumulate(position.child({**variables, v: carry.index}), carry.values))
             head = carry.values
         if not equal(n, whole) and self.schedule.target.has_masks:
             # one iteration, or none in a chunk that ends before
             with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
                 place = {**position.variables, **variables, v: carry.index}
-                carry.next(*turn(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
+                carry.next(*accumulate(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
             head = carry.values
         elif not equal(n, whole):
             head = self.tail(position, variables, head, neutral, reductions, stores, whole)

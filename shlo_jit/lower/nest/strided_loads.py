@@ -32,13 +32,13 @@ def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int
     if mask is not None:
         mask = b.splat(mask, width)
         mask = mask if stride > 0 else b.reverse(mask)
-    starts, pieces = _pieces(b, t, base, places, parts, mask)
+    starts, chunks = _chunks(b, t, base, places, parts, mask)
     order = places if stride > 0 else places[::-1]
-    picked = [_pick(b, starts, pieces, [p + part for p in order]) for part in range(parts)]
+    picked = [_pick(b, starts, chunks, [p + part for p in order]) for part in range(parts)]
     return (picked[0], picked[1]) if parts == 2 else from_memory(b, dtype, picked[0])
 
 
-def _pieces(
+def _chunks(
     b: Builder, t: str, base: V, places: Sequence[int], parts: int, mask: V | None
 ) -> tuple[list[int], list[V]]:
     """Loads vectors that hold the elements at `places`, each `parts` long. Returns where they begin, and the
@@ -51,25 +51,25 @@ def _pieces(
         return starts, [b.load(kind, b.element(base, t, at)) for at in starts]
     exists = b.shuffle(mask, b.splat(V("i1", "false"), width), range(width + 1))
     lane_of = {p + part: lane for lane, p in enumerate(places) for part in range(parts)}
-    pieces = []
+    chunks = []
     for at in starts:
         wanted = b.shuffle(exists, None, [lane_of.get(at + i, width) for i in range(width)])
-        pieces.append(b.masked_load(kind, b.element(base, t, at), wanted))
-    return starts, pieces
+        chunks.append(b.masked_load(kind, b.element(base, t, at), wanted))
+    return starts, chunks
 
 
-def _pick(b: Builder, starts: list[int], pieces: list[V], places: Sequence[int]) -> V:
+def _pick(b: Builder, starts: list[int], chunks: list[V], places: Sequence[int]) -> V:
     """A vector of the elements at `places`, assembled by one shuffle per loaded vector."""
-    width = lanes(pieces[0].type)
+    width = lanes(chunks[0].type)
     owner = [max(i for i, at in enumerate(starts) if at <= p) for p in places]
-    out = pieces[0]
-    for i, (at, piece) in enumerate(zip(starts, pieces, strict=True)):
+    out = chunks[0]
+    for i, (at, chunk) in enumerate(zip(starts, chunks, strict=True)):
         if i == 0:
             picks = [p if o == 0 else 0 for p, o in zip(places, owner, strict=True)]
-            out = piece if picks == list(range(width)) else b.shuffle(piece, None, picks)
+            out = chunk if picks == list(range(width)) else b.shuffle(chunk, None, picks)
             continue
         picks = [width + p - at if o == i else lane for lane, (p, o) in enumerate(zip(places, owner, strict=True))]
-        out = b.shuffle(out, piece, picks)
+        out = b.shuffle(out, chunk, picks)
     return out
 
 

@@ -50,7 +50,7 @@ class Exchange:
     @property
     def sources(self) -> V:
         """Number of ranks that this rank receives from."""
-        return self.by_rank(tuple(len(m.sources) for m in self.schedule.meetings))
+        return self.by_rank(tuple(len(m.sources) for m in self.schedule.peers))
 
     @property
     def position(self) -> V:
@@ -103,8 +103,8 @@ class Exchange:
     def _place(self) -> V:
         """This rank's row of the table of sources, targets and groups."""
         rows, starts, b = [], [], self.low.b
-        for meeting, group in zip(self.schedule.meetings, self.schedule.groups, strict=True):
-            row = [len(meeting.sources), len(meeting.targets), group, *meeting.sources, *meeting.targets]
+        for rank_peers, group in zip(self.schedule.peers, self.schedule.groups, strict=True):
+            row = [len(rank_peers.sources), len(rank_peers.targets), group, *rank_peers.sources, *rank_peers.targets]
             starts.append(8 * len(rows))
             rows += row
         return b.offset(self.low.table(rows), self.by_rank(tuple(starts)))

@@ -63,9 +63,9 @@ class Collective:
         low, b = self.low, self.low.b
         addresses = [low.pointer(v) for v in self.operands]
         for i in self.schedule.copied:
-            home = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
-            copy(low, home, addresses[i], self.operands[i].tensor.nbytes)
-            addresses[i] = home
+            copy_address = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
+            copy(low, copy_address, addresses[i], self.operands[i].tensor.nbytes)
+            addresses[i] = copy_address
         return addresses
 
     # ------------------------------------------------------------------ shared by most algorithms

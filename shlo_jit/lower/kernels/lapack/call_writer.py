@@ -100,7 +100,7 @@ class Writer:
     def workspace(self, name: str) -> V:
         return self.fields[name]
 
-    def told_workspace(self, name: str) -> tuple[V, V]:
+    def sized_workspace(self, name: str) -> tuple[V, V]:
         """A workspace, and its length by reference."""
         return self.workspace(name), self.int(self.schedule.workspaces[name].length)
 

@@ -32,7 +32,7 @@ def getrf(w: Writer) -> None:
 def geqrf(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     w.invoke("geqrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("tau"), work, size, w.info())
 
 
@@ -40,7 +40,7 @@ def geqp3(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
     w.copy("jpvt")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     rwork = w.rwork()
     w.invoke(
         "geqp3", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("jpvt"), w.result("tau"), work, size, *rwork,
@@ -51,7 +51,7 @@ def geqp3(w: Writer) -> None:
 def orgqr(w: Writer) -> None:
     m, n, k = w.call.rows("x"), w.call.columns("x"), w.call.length("tau")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     name = "ungqr" if w.call.is_complex else "orgqr"
     w.invoke(name, w.int(m), w.int(n), w.int(k), w.result("x"), w.ld(m), w.operand("tau"), work, size, w.info())
 
@@ -60,12 +60,12 @@ def ormqr(w: Writer) -> None:
     m, n, k = w.call.rows("c"), w.call.columns("c"), w.call.length("tau")
     w.copy("c")
     a = w.copied("a", w.operand("a"))  # the routine modifies it, and restores it
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     side = "L" if w.option("left") else "R"
-    turn = "N" if not w.option("transpose") else "C" if w.call.is_complex else "T"
+    transposition = "N" if not w.option("transpose") else "C" if w.call.is_complex else "T"
     name = "unmqr" if w.call.is_complex else "ormqr"
     w.invoke(
-        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), a, w.ld(w.call.rows("a")),
+        name, w.text(side), w.text(transposition), w.int(m), w.int(n), w.int(k), a, w.ld(w.call.rows("a")),
         w.operand("tau"), w.result("c"), w.ld(m), work, size, w.info(),
     )  # fmt: skip
 

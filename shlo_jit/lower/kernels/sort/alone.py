@@ -33,8 +33,8 @@ class KeyWriter:
 
     def __init__(self, how: RecordSort, target: Target):
         self.how, self.target, self.key = how, target, how.keys[0]
-        self.element, self.stride = f"i{how.alone}", how.lines.stride
-        self.width = target.lanes(how.alone) if how.alone and self.stride == 1 else 1
+        self.element, self.stride = f"i{how.key_sort_bits}", how.lines.stride
+        self.width = target.lanes(how.key_sort_bits) if how.key_sort_bits and self.stride == 1 else 1
 
     def fill(self, b: Builder, source: Buffer, line: V, keys: V, bounds: tuple[V, V]) -> V:
         """Writes the keys [bounds) of the line that begins at `line`. Returns whether each key determines its
@@ -50,7 +50,7 @@ class KeyWriter:
             is_other = b.icmp("ne", invert_order(b, self.key, key), whole)
             at, wide = b.element(keys, self.element, i), b.cast("zext", key, self.element)
             if mask is None:
-                b.store(wide, at, align=self.how.alone // 8)
+                b.store(wide, at, align=self.how.key_sort_bits // 8)
             else:
                 is_other = b.and_(is_other, mask)
                 b.masked_store(wide, at, mask)
@@ -67,7 +67,7 @@ class KeyWriter:
 
         def body(i: V, n: int, mask: V | None) -> None:
             kind, at = vector(self.element, n), b.element(keys, self.element, i)
-            x = b.load(kind, at, align=self.how.alone // 8) if mask is None else b.masked_load(kind, at, mask)
+            x = b.load(kind, at, align=self.how.key_sort_bits // 8) if mask is None else b.masked_load(kind, at, mask)
             x = invert_order(b, self.key, b.cast("trunc", x, key_type))
             result.store(b.add(line, b.mul(i, self.stride)), b.bitcast(x, vector(t, lanes(x.type))), n, mask)
 

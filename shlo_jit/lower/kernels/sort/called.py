@@ -64,6 +64,6 @@ class _Comparator:
         low.pauses.since = self.callee.work
         call_steps(low, self.callee.name, [self.arguments, self.results, scope.dims, self.arena, scope.instance],
                    self.callee.may_fail)  # fmt: skip
-        low.pauses.turn()
+        low.pauses.end_iteration()
         low.pauses.since = since
         return b.icmp("ne", b.load("i8", self.found), const("i8", 0))

@@ -28,7 +28,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, writer: RecordWriter) -> No
     chunks = _Chunks(low, step, writer)
     with b.loop(0, lines.count, 1, "line") as line:
         start = b.cast("inttoptr", start_of(b, lines, line), "ptr")
-        if writer.how.alone:
+        if writer.how.key_sort_bits:
             b.if_else(chunks.make_keys(start), lambda: chunks.by_keys(start), lambda: chunks.by_records(start))
         else:
             chunks.by_records(start)
@@ -47,7 +47,7 @@ class _Chunks:
         self.first, self.second, self.counts = fields["first"], fields["second"], fields["counts"]
         self.pointers = [low.pointer(v) for v in (*operands, *step.op.results)]
         self.fill_task, self.place_task = self.task("sort_records", self.fill), self.task("sort_place", self.place)
-        if self.how.alone:
+        if self.how.key_sort_bits:
             self.key_task = self.task("sort_keys", self.fill_keys)
             self.place_key_task = self.task("sort_place_keys", self.place_keys)
 
@@ -97,7 +97,7 @@ class _Chunks:
         return b.icmp("eq", b.load("i64", self.counts), 0)
 
     def by_keys(self, start: V) -> list[V]:
-        self.run(self.place_key_task, start, self.partitioned(self.how.alone))
+        self.run(self.place_key_task, start, self.partitioned(self.how.key_sort_bits))
         return []
 
     def by_records(self, start: V) -> list[V]:

@@ -57,13 +57,13 @@ def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordW
                 writer.place(b, buffers, done, start, i)
             return []
 
-        if not how.alone:
+        if not how.key_sort_bits:
             by_records()
             return
         keys = KeyWriter(how, low.target)
 
         def by_keys() -> list[V]:
-            quicksort(b, how.alone, fields["first"], fields["second"], how.lines.n)
+            quicksort(b, how.key_sort_bits, fields["first"], fields["second"], how.lines.n)
             keys.place(b, buffers[1], start, fields["first"], all_of_it)
             return []
 

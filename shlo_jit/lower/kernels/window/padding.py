@@ -104,7 +104,7 @@ def _iterated(b: Builder, fold: Fold, step: Function, values: list[Reg], count: 
     size = len(flat)
     nothing, end = b.icmp("sle", count, 0), i64(0)
 
-    def turn() -> list[V]:
+    def iterate() -> list[V]:
         with b.repeat([count, i64(0), i64(1), *flat, *flat], "padding") as again:
             left, since, limit, *both = again.values
             now, kept = both[:size], both[size:]
@@ -121,7 +121,7 @@ def _iterated(b: Builder, fold: Fold, step: Function, values: list[Reg], count: 
             again.again = b.and_(b.icmp("sgt", left, 0), b.not_(stops))
         return list(again.values[3 : 3 + size])
 
-    return fold.like(b.if_else(nothing, lambda: list(flat), turn))
+    return fold.like(b.if_else(nothing, lambda: list(flat), iterate))
 
 
 def _same_bits(b: Builder, left: Sequence[V], right: Sequence[V]) -> V:

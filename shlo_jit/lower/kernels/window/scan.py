@@ -50,7 +50,7 @@ class ScanWriter:
         """Combines the previous total with the next elements, in the order of the elements."""
         return self.fold.combine(values, before) if self.reverse else self.fold.combine(before, values)
 
-    def turned(self, i: V) -> V:
+    def scan_index(self, i: V) -> V:
         """The i-th index of the scan."""
         return self.b.sub(i64(self.n - 1), i) if self.reverse else i
 
@@ -66,7 +66,7 @@ class ScanWriter:
             begin = [x for _ in at for x in fold.flat(fold.start(n))]
             size = len(begin) // len(at)
             with b.loop_carry(0, self.n, begin, 1, "scan") as carry:
-                line = b.add(origin, b.mul(self.turned(carry.index), self.columns))
+                line = b.add(origin, b.mul(self.scan_index(carry.index), self.columns))
                 after: list[V] = []
                 for k, x in enumerate(at):
                     place = b.add(line, x)
@@ -106,7 +106,7 @@ class ScanWriter:
         carried = [x for _ in rows for x in fold.flat(fold.init)]
         size = len(carried) // len(rows)
 
-        def turn(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
+        def scan_vectors(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
             """Scans one vector of each row. `carried` is in all lanes. So iterations depend on each other by only one
             join: with the fold of all lanes, which is the last lane's result to the bit."""
             after: list[V] = []
@@ -130,10 +130,10 @@ class ScanWriter:
             left = self.n - whole
             if left and w > 1 and self.target.has_masks:
                 mask = vector_literal("i1", [k < left for k in range(w)])
-                return narrow(turn(i64(whole), wide(carried), w, mask, left))
+                return narrow(scan_vectors(i64(whole), wide(carried), w, mask, left))
             with b.loop_carry(0, left, list(carried), 1, "scan") as carry:
                 at = b.sub(self.n - 1, carry.index) if self.reverse else b.add(carry.index, whole)
-                carry.next(*turn(at, carry.values, 1))
+                carry.next(*scan_vectors(at, carry.values, 1))
             return carry.values
 
         if self.reverse and self.n > whole:
@@ -141,7 +141,7 @@ class ScanWriter:
         if whole:
             with b.loop_carry(0, whole, wide(carried), w, "scan") as carry:
                 at = b.sub(whole - w, carry.index) if self.reverse else carry.index
-                carry.next(*turn(at, carry.values, w))
+                carry.next(*scan_vectors(at, carry.values, w))
             carried = narrow(carry.values)
         if not self.reverse and self.n > whole:
             tail(carried)
