@@ -1,4 +1,4 @@
-"""Long functions that only call kernels: marked, so that LLVM generates code for them without effort."""
+"""Long functions that only call kernels are marked, so that LLVM generates code for them without optimizing."""
 
 from __future__ import annotations
 

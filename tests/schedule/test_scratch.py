@@ -1,4 +1,4 @@
-"""Fields of scratch memory: where they lie, how much they are together, and that kernels state enough."""
+"""Fields of scratch memory: their offsets and total size, and that kernels state enough."""
 
 from __future__ import annotations
 

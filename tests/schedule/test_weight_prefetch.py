@@ -1,4 +1,4 @@
-"""What a step with packed weights fetches for the one after it."""
+"""Weight prefetch: the panels that a step with packed weights fetches for the next step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.schedule.panels import PanelsSchedule
 
 K = 2500
-"""Several blocks of k."""
+"""Extent of several blocks of k."""
 
 
 def chain(rows: int, *widths: int, constant: bool = True) -> list[PanelsSchedule]:
-    """Products of a matrix with one matrix after the other."""
+    """Returns the schedules of products of one matrix with several others, one after the other."""
     lines, weights = [], ""
     for i, (k, n) in enumerate(pairwise(widths)):
         left, right, result = tensor(rows, k), tensor(k, n), tensor(rows, n)
