@@ -21,5 +21,5 @@ def link(plan: PlanBlock, steps: dict[int, KernelSchedule]) -> None:
         for step in reversed(block.steps):
             found = steps.get(id(step))
             if isinstance(found, PanelsSchedule) and found.prepacked is not None:
-                steps[id(step)] = replace(found, following=following)
+                steps[id(step)] = replace(found, prefetched=following)
                 following = Region(found.prepacked, found.first_block)
