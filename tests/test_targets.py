@@ -180,16 +180,16 @@ UNKNOWN = {
     "pentium": "unknown target 'pentium'; write native, ",
     "x86-64-v9": "unknown feature 'v9' in target 'x86-64-v9'; the levels of x86-64 are x86-64, x86-64-v2",
     "avx2": "unknown target 'avx2'; features come after a CPU's name, such as x86-64-v3+avx2",
-    "cuda": "unknown target 'cuda'; code is made for CPUs only",
+    "cuda": "unknown target 'cuda'; only CPUs are supported",
     "native+avx2": "native takes no features",
     "znver": "unknown target 'znver'; did you mean 'znver",
     "aarch64:neoverse": "unknown CPU 'neoverse' in target 'aarch64:neoverse'; did you mean 'neoverse-",
     "x86-64-v3+avx512": "unknown feature 'avx512' in target 'x86-64-v3+avx512'; did you mean 'avx512",
     "x86-64-v3+aes": "unknown feature 'aes' in target",
-    "riscv64+zba": "unknown feature 'zba' in target 'riscv64+zba'; known are v",
+    "riscv64+zba": "unknown feature 'zba' in target 'riscv64+zba'; known names: v",
     "arm64:generic": "unknown architecture 'arm64' in target 'arm64:generic'; did you mean 'aarch64'",
-    "aarch64-bsd:generic": "unknown system 'bsd' in target 'aarch64-bsd:generic'; known are linux, macos, none, windows",
-    "x86_64-linux-bionic": "unknown C library 'bionic' in target 'x86_64-linux-bionic'; known are gnu, musl",
+    "aarch64-bsd:generic": "unknown system 'bsd' in target 'aarch64-bsd:generic'; known names: linux, macos, none, windows",
+    "x86_64-linux-bionic": "unknown C library 'bionic' in target 'x86_64-linux-bionic'; known names: gnu, musl",
 }
 
 

@@ -1,4 +1,4 @@
-"""Work that goes on beside the caller's: LLVM needs no Python, so it runs while Python lowers the rest of a program."""
+"""Background compilation: LLVM needs no Python, so it runs while Python lowers the rest of a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """Work that a thread will take up, or the caller."""
+    """Work that a background thread, or the caller, will do."""
 
     def __init__(self, work: Callable[[], T], executor: ThreadPoolExecutor) -> None:
         self._work = work
@@ -27,7 +27,7 @@ class Job(Generic[T]):
         self._done = self._submitted
 
     def take(self) -> None:
-        """Do the work here, unless it has begun."""
+        """Does the work here, unless it has begun."""
         if self._done is self._submitted and self._submitted.cancel():
             self._done = Future()
             try:
@@ -36,16 +36,16 @@ class Job(Generic[T]):
                 self._done.set_exception(error)
 
     def result(self) -> T:
-        """What the work returned. Raises what it raised."""
+        """Returns what the work returned, and raises what it raised."""
         self.take()
         with GATE.outside():
             return self._done.result()
 
 
-class _Turns:
-    """How soon a thread that waits for Python's lock gets it: while anything is compiled in the background, sooner than
-    Python's 5 ms. Between two jobs a thread takes the lock some fifteen times for a moment, and the one that lowers the
-    program never waits."""
+class _SwitchInterval:
+    """Switch interval of Python's lock: shorter than Python's 5 ms while anything is compiled in the background.
+    Between two jobs a thread takes the lock about fifteen times for a moment, and the thread that lowers the program
+    never waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,30 +66,30 @@ class _Turns:
                 sys.setswitchinterval(self._before)
 
 
-_turns = _Turns()
+_switch_interval = _SwitchInterval()
 
 
 class Background:
-    """Threads for one compilation, with a queue of jobs. Leaving the `with` block drops what has not begun and waits
-    for the rest."""
+    """Threads for one compilation, with a queue of jobs. Leaving the `with` block drops jobs that have not begun and
+    waits for the rest."""
 
     def __init__(self, threads: int) -> None:
         self._executor = thread_pool(max(1, threads), "shlo_jit codegen")
         self._jobs: list[Job[Any]] = []
 
     def start(self, work: Callable[[], T]) -> Job[T]:
-        """Put work at the end of the queue."""
+        """Puts work at the end of the queue."""
         job = Job(work, self._executor)
         self._jobs.append(job)
         return job
 
     def help(self) -> None:
-        """Do what has not begun, from the front of the queue, as one thread more."""
+        """Does jobs that have not begun, from the front of the queue, as one more thread."""
         for job in self._jobs:
             job.take()
 
     def __enter__(self) -> Background:
-        _turns.shorten()
+        _switch_interval.shorten()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,4 +97,4 @@ class Background:
             with GATE.outside():
                 self._executor.shutdown(cancel_futures=True)
         finally:
-            _turns.restore()
+            _switch_interval.restore()

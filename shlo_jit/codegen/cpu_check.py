@@ -1,7 +1,7 @@
-"""A function that says whether the machine it runs on can run code for a target, in LLVM text.
+"""A function, in LLVM text, that checks whether the machine it runs on can run code for a target.
 
-It must not use what it asks about, so it is compiled for the least machine of its architecture, whatever the module is
-compiled for, and so must be all that runs before it: `baseline(target)` are the attributes for that.
+It must not use the features that it checks. So it is compiled for the baseline of its architecture, whatever the module
+is compiled for, and so must be all code that runs before it. `baseline(target)` returns the attributes for that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _BASELINES = {
     "wasm32": "",
 }
 _EXTENDED = 0x80000000
-"""Leaves from here on are counted apart."""
+"""First extended leaf; extended leaves have a separate maximum."""
 _OSXSAVE = Cpuid(1, 0, 2, 27)
-"""XGETBV may be used."""
+"""Bit that says that XGETBV may be used."""
 
 
 def baseline(target: Target) -> str:
@@ -32,10 +32,11 @@ def baseline(target: Target) -> str:
 
 
 def write_cpu_check(module: ModuleText, name: str, target: Target) -> None:
-    """Add `define internal i1 @name()`, which is true where the machine, and its system, has `required_features`.
+    """Adds `define internal i1 @name()`, which returns true if the machine, and its system, have `required_features`.
 
-    It is always true on WebAssembly, whose engines refuse a whole module for one instruction they don't know, and on
-    AArch64 and RISC-V without Linux, where programs have no way to ask.
+    It always returns true on WebAssembly, whose engines refuse a whole module for one unknown instruction, and on
+    AArch64
+    and RISC-V without Linux, where programs have no way to ask.
     """
     b = module.function(name, [], "i1", attributes=f"nounwind {baseline(target)}".rstrip())
     names = required_features(target)
@@ -49,7 +50,7 @@ def write_cpu_check(module: ModuleText, name: str, target: Target) -> None:
 
 
 def _check_hwcaps(b: Builder, wanted: list[Hwcap]) -> None:
-    """All bits of all words: `getauxval` gives 0 for a word that an old kernel doesn't know."""
+    """Checks all bits of all words: `getauxval` returns 0 for a word that an old kernel doesn't know."""
     answer = const("i1", 1)
     for word in sorted({w.word for w in wanted}):
         mask = i64(sum({bit for w in wanted if w.word == word for bit in _powers(w.mask)}))
@@ -66,7 +67,7 @@ def _has(b: Builder, word: V, mask: V) -> V:
 
 
 def _check_cpuid(b: Builder, wanted: list[Cpuid]) -> None:
-    """One leaf after the other; the function ends at the first thing that is missing."""
+    """Checks one leaf after the other; the function returns at the first missing feature."""
     state = 0
     for row in wanted:
         state |= row.state
@@ -75,7 +76,7 @@ def _check_cpuid(b: Builder, wanted: list[Cpuid]) -> None:
         first = leaf & _EXTENDED
         _leave_unless(b, b.icmp("uge", _cpuid(b, first, 0)[0], const("i32", leaf)))
         for subleaf in sorted({row.subleaf for row in rows if row.leaf == leaf}):
-            if subleaf:  # leaf 7 says in eax which is its last
+            if subleaf:  # eax of leaf 7 has its last subleaf
                 _leave_unless(b, b.icmp("uge", _cpuid(b, leaf, 0)[0], i32(subleaf)))
             words = _cpuid(b, leaf, subleaf)
             for row in [row for row in rows if (row.leaf, row.subleaf) == (leaf, subleaf)]:
@@ -92,7 +93,7 @@ def _leave_unless(b: Builder, condition: V) -> None:
 
 
 def _cpuid(b: Builder, leaf: int, subleaf: int) -> list[V]:
-    """eax, ebx, ecx and edx."""
+    """Returns eax, ebx, ecx and edx."""
     words = "{i32, i32, i32, i32}"
     text = f'call {words} asm "cpuid", "={{ax}},={{bx}},={{cx}},={{dx}},0,2"'
     pack = b.emit(words, f"{text}(i32 {const('i32', leaf).text}, i32 {subleaf}) nounwind memory(none)")
@@ -100,6 +101,6 @@ def _cpuid(b: Builder, leaf: int, subleaf: int) -> list[V]:
 
 
 def _xcr0(b: Builder) -> V:
-    """Its low half. Without OSXSAVE, which must have been seen before, this instruction faults."""
+    """Returns the low half of XCR0. Faults without OSXSAVE, which must have been checked before."""
     pack = b.emit("{i32, i32}", 'call {i32, i32} asm sideeffect "xgetbv", "={ax},={dx},{cx}"(i32 0) nounwind')
     return b.emit("i32", f"extractvalue {{i32, i32}} {pack.text}, 0")

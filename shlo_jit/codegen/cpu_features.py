@@ -1,8 +1,9 @@
-"""ISA features by LLVM's names: how a running program finds out whether the machine has them.
+"""ISA features by LLVM's names, with the runtime check for each.
 
-Listed are those that code generation may use without being asked, so that a check of them is enough to run the code:
-vectors and arithmetic on them, bit counting, byte swaps, tiles. What only an intrinsic of its own would use (AES,
-random numbers, transactions, privileged instructions) is not listed, nor is what every machine of the architecture has.
+The tables list features that code generation may use without being asked, so checking these is enough to run the code:
+vectors and arithmetic on them, bit counting, byte swaps, tiles. They omit features that only a dedicated intrinsic
+would
+use (AES, random numbers, transactions, privileged instructions), and those of every machine of the architecture.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ AVX_STATE, AVX512_STATE, TILE_STATE, APX_STATE = 0x6, 0xE6, 0x60000, 0x80000
 
 
 class Cpuid(NamedTuple):
-    """A feature of x86-64: a field in what the instruction CPUID answers."""
+    """A feature of x86-64: a field in a result of the instruction CPUID."""
 
     leaf: int
     subleaf: int
     register: int
-    """0 to 3: eax, ebx, ecx, edx."""
+    """Index of the register, 0 to 3: eax, ebx, ecx, edx."""
     bit: int
     state: int = 0
-    """What XCR0 must have."""
+    """Bits that XCR0 must have."""
     width: int = 1
-    """Of the field, in bits; wider ones are version numbers."""
+    """Width of the field in bits; wider fields are version numbers."""
     minimum: int = 1
-    """What the field must be at least."""
+    """Minimum value of the field."""
 
 
 class Hwcap(NamedTuple):
-    """A feature of AArch64 or RISC-V: bits that Linux tells programs by `getauxval`."""
+    """A feature of AArch64 or RISC-V: bits that Linux reports by `getauxval`."""
 
     word: int
     """AT_HWCAP or AT_HWCAP2."""
@@ -42,7 +43,7 @@ AT_HWCAP, AT_HWCAP2 = 16, 26
 
 
 def _bits(leaf: int, subleaf: int, register: int, state: int = 0, **bits: int) -> dict[str, Cpuid]:
-    """Features of one register that need the same state. `_` stands for `.` in a name of SSE, else for `-`."""
+    """Features of one register that need the same state. `_` stands for `.` in a name of SSE, otherwise for `-`."""
     found: dict[str, Cpuid] = {}
     for name, bit in bits.items():
         found[name.replace("_", "." if name.startswith("sse") else "-")] = Cpuid(leaf, subleaf, register, bit, state)
@@ -78,7 +79,7 @@ AARCH64: dict[str, Hwcap] = {
             "rcpc-immo": 26, "flagm": 27,
         }.items()
     },
-    "fullfp16": Hwcap(AT_HWCAP, 1 << 9 | 1 << 10),  # of single numbers and of vectors
+    "fullfp16": Hwcap(AT_HWCAP, 1 << 9 | 1 << 10),  # for scalars and for vectors
     **{
         name: Hwcap(AT_HWCAP2, 1 << bit)
         for name, bit in {
@@ -125,7 +126,7 @@ _IMPLIED: dict[str, tuple[str, ...]] = {
     "altnzcv": ("flagm",),
     "relaxed-simd": ("simd128",),
 }
-"""What LLVM turns on with a feature, and so turns off with one of these."""
+"""Features that LLVM enables with a feature, and so disables together with any of them."""
 
 
 def with_implied(features: Iterable[str]) -> frozenset[str]:
@@ -140,5 +141,5 @@ def with_implied(features: Iterable[str]) -> frozenset[str]:
 
 
 def without(features: Iterable[str], taken: str) -> frozenset[str]:
-    """The features but one, and those that imply it."""
+    """The features without one of them, and without those that imply it."""
     return frozenset(f for f in features if taken not in with_implied([f]))

@@ -1,7 +1,8 @@
-"""Relocatable ELF objects, as LLVM writes them for x86-64 and AArch64: sections, symbols and relocations as arrays.
+"""Reads relocatable ELF objects, as LLVM writes them for x86-64 and AArch64: sections, symbols and relocations as
+arrays.
 
-Only what our objects have is known: 64 bits, little-endian, relocations with addends. Everything is checked against
-the bounds of the file, so that a damaged object is a ValueError.
+Only the features of our objects are supported: 64 bits, little-endian, relocations with addends. Everything is checked
+against the bounds of the file, so that a damaged object raises ValueError.
 """
 
 from __future__ import annotations
@@ -13,24 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 X86_64, AARCH64 = 62, 183
-"""Machines."""
+"""Machine types."""
 ABSOLUTE = 0xFFF1
-"""A symbol's section number where its value is no offset."""
+"""Section number of a symbol whose value is not an offset."""
 _RELOCATABLE = 1
 _RELA, _NOBITS, _REL = 4, 8, 9
-"""Types of sections: relocations with addends, zeros that are not in the file, relocations without."""
+"""Section types: relocations with addends, zeros that are not in the file, relocations without addends."""
 _SYMTAB = 2
 _WRITE, _ALLOCATE = 1, 2
-"""Flags of sections."""
+"""Section flags."""
 _WEAK = 2
-"""A symbol's binding."""
+"""A symbol binding."""
 _FUNCTION = 2
-"""A symbol's type."""
+"""A symbol type."""
 _END_OF_TABLE = 4
-"""Bytes of the zero that ends a table of unwinding."""
+"""Bytes of the zero that terminates an unwind table."""
 
 _HEADER = struct.Struct("<4s2B10x2H20xQ12x2H")
-"""Magic, class, byte order, type, machine, place of the table of sections, how many there are, which has the names."""
+"""Magic, class, byte order, type, machine, offset of the section table, number of sections, index of the section with
+their names."""
 _SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -39,7 +41,7 @@ _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), (
 
 
 class _Row(NamedTuple):
-    """Of the table of sections."""
+    """A row of the section table."""
 
     name: int
     type: int
@@ -58,33 +60,33 @@ class Section:
     """A section that will be in memory."""
 
     data: bytes | memoryview
-    """Empty where it is all zeros."""
+    """The contents; empty if they are all zeros."""
     size: int
     alignment: int
     writable: bool
     is_unwind_table: bool = False
-    """Whether it says how exceptions find their way (`.eh_frame`); then zeros behind it end it."""
+    """Whether the section is an unwind table (`.eh_frame`), which zeros after it terminate."""
     relocations: np.ndarray = field(default_factory=lambda: np.empty(0, _RELOCATION))
-    """With the fields offset, type, symbol, addend."""
+    """An array with the fields offset, type, symbol, addend."""
 
 
 @dataclass
 class ObjectFile:
     machine: int
     sections: dict[int, Section]
-    """By number."""
+    """Sections by number."""
     symbols: np.ndarray
-    """With the fields section, value, info, size."""
+    """An array with the fields section, value, info, size."""
     names: list[str]
-    """Of the symbols; empty for local ones."""
+    """Names of the symbols; empty for local ones."""
     texts: bytes
-    """What the symbols' field `name` points into."""
+    """The string table that the symbols' field `name` points into."""
 
     def is_weak(self, symbol: int) -> bool:
         return int(self.symbols["info"][symbol]) >> 4 == _WEAK
 
     def functions(self) -> list[tuple[str, int, int, int]]:
-        """Name, number of the section, offset in it and size of every function, local ones too."""
+        """Returns name, section number, offset in the section and size of every function, including local ones."""
         found = self.symbols[(self.symbols["info"] & 15 == _FUNCTION) & (self.symbols["section"] != 0)]
         columns = (found[name].tolist() for name in ("name", "section", "value", "size"))
         return [(_text(self.texts, name), *place) for name, *place in zip(*columns, strict=True)]
@@ -95,7 +97,7 @@ def _text(texts: bytes, start: int) -> str:
 
 
 def read_object(data: bytes) -> ObjectFile:
-    """Raises ValueError for what is no such object."""
+    """Reads an object. Raises ValueError if the data are not such an object."""
     if len(data) < _HEADER.size:
         raise ValueError("not an ELF object")
     magic, width, order, kind, machine, start, count, names_at = _HEADER.unpack_from(data)
@@ -114,7 +116,7 @@ def read_object(data: bytes) -> ObjectFile:
         if place is None or row.type not in (_RELA, _REL):
             continue
         if row.type == _REL:
-            raise ValueError("relocations without addends")
+            raise ValueError("ELF relocations without addends are not supported")
         place.relocations = _relocations(data, row, place, len(names))
     return ObjectFile(machine, sections, symbols, names, texts)
 
@@ -142,7 +144,7 @@ def _section(data: bytes, row: _Row, names: bytes) -> Section:
 
 
 def _symbols(data: bytes, table: list[_Row]) -> tuple[np.ndarray, bytes]:
-    """The table of symbols, and the texts of their names."""
+    """The symbol table, and the string table with its names."""
     for row in table:
         if row.type == _SYMTAB:
             if row.link >= len(table):

@@ -1,6 +1,6 @@
-"""Loading through LLVM's JIT and its RuntimeDyld, which tells gdb about the code (`SHLO_JIT_GDB=1`).
+"""Loads code through LLVM's JIT and its RuntimeDyld, which registers the code with gdb (`SHLO_JIT_GDB=1`).
 
-It keeps some 9 KB of every library that was loaded, so it is for debugging only.
+It leaks about 9 KB per loaded library, so it is for debugging only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _names = itertools.count()
 
 @functools.cache
 def _jit() -> llvm.LLJIT:
-    """The process's JIT, never disposed of: at the end of the process a worker of the thread pool may still be spinning
-    in code that it owns."""
+    """The process's JIT. It is never disposed of: at the end of the process a worker of the thread pool may still be
+    spinning in code that it owns."""
     initialize(native=True)
     llvm.load_library_permanently("libm.so.6")
     linker = llvm.create_lljit_compiler(target_machine(resolve()), use_jit_link=False)
@@ -29,7 +29,8 @@ def _jit() -> llvm.LLJIT:
 
 
 def link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, int]) -> tuple[object, dict[str, int]]:
-    """What keeps the code loaded, and the addresses of the exports. Raises RuntimeError where a symbol is missing."""
+    """Returns an object that keeps the code loaded, and the addresses of the exports. Raises RuntimeError if a symbol
+    is missing."""
     builder = llvm.JITLibraryBuilder()
     for code in objects:
         builder.add_object_img(code)

@@ -1,8 +1,8 @@
-"""Loading object code into the process.
+"""Loads object code into the process.
 
-We link ourselves (`link.py`): LLVM's JIT keeps 9 KB of every library that was ever loaded, and is guarded by locks that
-a fork can leave held. LLVM's tells gdb about the code, though, and `SHLO_JIT_GDB=1` selects it. With
-`SHLO_JIT_PERF=1`, ours tells perf.
+We use our own linker (`link.py`): LLVM's JIT leaks 9 KB per loaded library, and is guarded by locks that a fork can
+leave held. LLVM's JIT registers the code with gdb, though, and `SHLO_JIT_GDB=1` selects it. With `SHLO_JIT_PERF=1`, our
+linker writes names for perf.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from shlo_jit.codegen.link import Linker
 from shlo_jit.errors import ExecutionError, InternalError
 
 UNWIND_TABLE = ".eh_frame"
-"""Among the addresses of a library: what says how exceptions find their way through its code, where something does."""
+"""Name of the unwind table among the addresses of a library, if it has one."""
 
 
 class Library:
-    """Machine code in memory. Unloaded when the last reference to it goes, so whoever holds an address holds this."""
+    """Machine code in memory. It is unloaded when the last reference to it is dropped, so any holder of an address must
+    hold this object."""
 
     def __init__(
         self, owner: object, addresses: Mapping[str, int], needs: tuple[Library, ...], nbytes: int = 0
     ) -> None:
         self._owner = owner
-        """Its end is that of the code."""
+        """The code lives as long as this object."""
         self.nbytes = nbytes
-        """Of code and its tables in memory; 0 where that is not known."""
+        """Bytes of code and its tables in memory; 0 if unknown."""
         self._needs = needs
         self.addresses = addresses
 
     def keep_for_ever(self) -> None:
-        """Never unload, nor at the end of the interpreter: for code that threads of our own run."""
+        """Prevents unloading, even at the end of the interpreter: for code that our own threads run."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owner))
 
 
@@ -49,11 +50,11 @@ def load(
     needs: Iterable[Library] = (),
     symbols: Mapping[str, int] | None = None,
 ) -> Library:
-    """Link objects into one library against `needs`, `symbols` (name -> address) and the process's own symbols (libc,
+    """Links objects into one library against `needs`, `symbols` (name -> address) and the process's own symbols (libc,
     libm, pthreads).
 
-    `exports` are the symbols whose addresses are wanted. Raises InternalError when a symbol is missing or the object is
-    not one, MemoryError when there is no room.
+    `exports` are the symbols whose addresses are needed. Raises InternalError if a symbol is missing or an object is
+    invalid, and MemoryError if there is not enough memory.
     """
     needs, exports, objects = tuple(needs), tuple(exports), tuple(objects)
     known = {name: address for library in needs for name, address in library.addresses.items()}
@@ -70,7 +71,7 @@ def load(
 
 
 def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, int]) -> tuple[object, dict[str, int]]:
-    """The mapping that holds the code, and the addresses of the exports."""
+    """Returns the mapping that holds the code, and the addresses of the exports."""
     linker = Linker([read_object(code) for code in objects])
     offsets = {name: linker.symbol_offset(name) for name in exports}
     try:
@@ -93,7 +94,7 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
 
 
 def make_executable(address: int, size: int) -> None:
-    """Make memory that was written readable and executable."""
+    """Makes memory that was written readable and executable."""
     clear = _clear_cache()
     if clear is not None:
         clear(address, address + size)
@@ -111,7 +112,7 @@ def _mprotect() -> Any:
 
 @functools.cache
 def _clear_cache() -> Callable[[int, int], None] | None:
-    """What makes the instruction cache see memory that was written; None where the processor does that itself."""
+    """The function that makes the instruction cache see written memory; None if the processor does that itself."""
     if os.uname().machine == "x86_64":
         return None
     function = ctypes.CDLL("libgcc_s.so.1")["__clear_cache"]
@@ -121,7 +122,7 @@ def _clear_cache() -> Callable[[int, int], None] | None:
 
 @functools.cache
 def _libraries() -> list[ctypes.CDLL]:
-    """Where code finds what it does not define: the process, mathematics, and the compiler's helpers."""
+    """Libraries that define external symbols of the code: the process, mathematics, and the compiler's helpers."""
     found = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libgcc_s.so.1"):
         try:

@@ -1,7 +1,8 @@
-"""CPUs by LLVM's names, and the features of `cpu_features.py` that each has: LLVM has no list to ask.
+"""CPUs by LLVM's names, with their features in `cpu_features.py`; LLVM offers no such list.
 
-A CPU that is listed with less than it has gets code that leaves the rest alone; one that is listed with more could not
-run its code. So of recent ones only those features are listed that are certain.
+A CPU that is listed with fewer features than it has gets code that does not use the others. One that is listed with
+more
+could not run its code. So for recent CPUs, only features that are certain are listed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LEVELS: dict[str, frozenset[str]] = {
     "x86-64-v3": _V3,
     "x86-64-v4": _V4,
 }
-"""The levels of the psABI. As LLVM's CPUs they have these features and no more, so LLVM needs no list of them."""
+"""The levels of the psABI. As LLVM's CPUs they have exactly these features, so LLVM needs no list of them."""
 
 _CORE2 = _set("ssse3 cx16 sahf")
 _SANDYBRIDGE = _set("avx", _V2)
@@ -110,14 +111,14 @@ CPUS: dict[str, dict[str, frozenset[str]]] = {
     "riscv64": {"generic-rv64": frozenset()},
     "wasm32": {"generic": frozenset()},
 }
-"""Architecture -> CPU -> what it has."""
+"""Architecture -> CPU -> features."""
 GENERIC = {"x86_64": "x86-64", "aarch64": "generic", "riscv64": "generic-rv64", "wasm32": "generic"}
-"""The CPU that is meant where none is named."""
+"""The default CPU of each architecture."""
 
 
 def required_features(target: Target) -> tuple[str, ...]:
-    """What a machine must have to run code for a target, beyond what all machines of its architecture have: what code
-    generation may use of it without being asked. Names of LLVM's, sorted."""
+    """Features, sorted by LLVM's names, that a machine needs to run code for a target. They are those that code
+    generation may use without being asked, beyond those of all machines of the architecture."""
     words = target.features.split(",") if target.features else []
     off = {word[1:] for word in words if word[0] == "-"}
     on = {word[1:] for word in words if word[0] == "+"} | (LEVELS.get(target.cpu, frozenset()) - off)

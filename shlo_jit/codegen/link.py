@@ -1,8 +1,8 @@
-"""Objects to an image: laid out at an address, every reference resolved.
+"""Links objects to an image: laid out at an address, with every reference resolved.
 
-Code and constants come first, then, from a page of its own, what programs write to, and then what is very large.
-Symbols from elsewhere get an entry each: a stub that jumps there and behind it the address, which serves both for calls
-that do not reach and for references through a table of addresses.
+Code and constants come first. Data that programs write to follow on a separate page, then very large sections. Each
+external symbol gets an entry: a stub that jumps to the symbol, followed by its address. The entry serves calls whose
+target is out of reach, and references through a table of addresses.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from shlo_jit.codegen.elf import ABSOLUTE, ObjectFile, Section
 from shlo_jit.codegen.relocations import CALL_REACH, RELOCATIONS, STUBS
 
 PAGE = 1 << 16
-"""The largest page of any system we run on."""
+"""The largest page of any supported system."""
 FAR_BYTES = 1 << 30
-"""Sections from this size on come last, or they would be between what must reach each other."""
+"""Sections of at least this size come last; otherwise they would separate sections that must reach each other."""
 ENTRY = 16
 """Bytes of a stub and its address."""
 
@@ -27,18 +27,18 @@ Symbol = tuple[int, int]
 
 
 class Layout(NamedTuple):
-    """Where everything is, as offsets in the image."""
+    """Layout of the image, as offsets."""
 
     sections: dict[tuple[int, int], int]
-    """Number of the object and of the section."""
+    """Offsets by number of the object and of the section."""
     entries: dict[Symbol, int]
     fixed_bytes: int
-    """Of code and constants; a multiple of PAGE where data follow."""
+    """Bytes of code and constants; a multiple of PAGE if data follow."""
     size: int
 
 
 class Linker:
-    """Of objects that are all for one machine. Raises ValueError for objects that do not fit together."""
+    """Links objects for one machine. Raises ValueError for objects that do not fit together."""
 
     def __init__(self, objects: Sequence[ObjectFile]) -> None:
         self.objects = objects
@@ -75,7 +75,7 @@ class Linker:
         return Layout(places, entries, fixed, end)
 
     def _place(self, belongs: Callable[[Section], bool], end: int, places: dict[tuple[int, int], int]) -> int:
-        """Put the sections of one kind behind `end`; where they end."""
+        """Places the sections of one kind, starting at `end`. Returns the end of the last one."""
         for number, o in enumerate(self.objects):
             for at, section in o.sections.items():
                 if belongs(section):
@@ -84,10 +84,10 @@ class Linker:
         return end
 
     def _wanted(self) -> list[Symbol]:
-        """Symbols that need an entry: undefined ones, and what is looked up in a table of addresses."""
+        """Symbols that need an entry: undefined ones, and those that are looked up in a table of addresses."""
         wanted: dict[Symbol, None] = {}
         for number, o in enumerate(self.objects):
-            undefined = np.flatnonzero(o.symbols["section"] == 0).tolist()[1:]  # the first symbol is none
+            undefined = np.flatnonzero(o.symbols["section"] == 0).tolist()[1:]  # the first symbol is null
             wanted.update(((number, symbol), None) for symbol in undefined)
             for section in o.sections.values():
                 rows = section.relocations
@@ -96,7 +96,7 @@ class Linker:
         return list(wanted)
 
     def symbol_offset(self, name: str) -> int | None:
-        """Offset of a global symbol in the image; None when the objects do not define it."""
+        """Offset of a global symbol in the image; None if the objects do not define it."""
         if name not in self.defined:
             return None
         number, symbol = self.defined[name]
@@ -105,20 +105,20 @@ class Linker:
         return None if place is None else place + int(row["value"])
 
     def unwind_tables(self) -> list[int]:
-        """Offsets of what says how exceptions find their way; few objects have it."""
+        """Offsets of the unwind tables; few objects have one."""
         places = self.layout.sections.items()
         return [at for (number, section), at in places if self.objects[number].sections[section].is_unwind_table]
 
     def functions(self) -> Iterator[tuple[str, int, int]]:
-        """Name, offset in the image and size of every function."""
+        """Yields name, offset in the image and size of every function."""
         for number, o in enumerate(self.objects):
             for name, section, value, size in o.functions():
                 if (number, section) in self.layout.sections:
                     yield name, self.layout.sections[number, section] + value, size
 
     def write(self, image: np.ndarray, base: int, find: Callable[[str], int | None]) -> None:
-        """Fill the image (zeroed bytes, which will be at address `base`); `find` gives the addresses of symbols from
-        elsewhere. Raises LookupError for a symbol that is nowhere, OverflowError for one that is too far."""
+        """Fills the image (zeroed bytes, which will be at address `base`). `find` returns the addresses of external
+        symbols. Raises LookupError for an undefined symbol, OverflowError for one that is too far."""
         for number, o in enumerate(self.objects):
             for at, section in o.sections.items():
                 start = self.layout.sections[number, at]
@@ -133,7 +133,8 @@ class Linker:
     def _addresses(
         self, image: np.ndarray, base: int, number: int, o: ObjectFile, find: Callable[[str], int | None]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of every symbol of an object: its address and that of its entry (0 where it has none); writes the entries."""
+        """Returns, for every symbol of an object, its address and that of its entry (0 if it has none); writes the
+        entries."""
         addresses, slots = np.zeros(len(o.names), np.int64), np.zeros(len(o.names), np.int64)
         for symbol, (section, value) in enumerate(
             zip(o.symbols["section"].tolist(), o.symbols["value"].tolist(), strict=True)
@@ -154,7 +155,7 @@ class Linker:
         return addresses, slots
 
     def _elsewhere(self, o: ObjectFile, symbol: int, base: int, find: Callable[[str], int | None]) -> int:
-        """Address of an undefined symbol: of another of the objects, or found outside."""
+        """Address of an undefined symbol: defined in another object, or found outside."""
         name = o.names[symbol]
         offset = self.symbol_offset(name)
         address = base + offset if offset is not None else find(name)
@@ -165,7 +166,7 @@ class Linker:
     def _relocate(
         self, image: np.ndarray, base: int, start: int, rows: np.ndarray, addresses: np.ndarray, slots: np.ndarray
     ) -> None:
-        """Apply the relocations of the section that begins at offset `start`."""
+        """Applies the relocations of the section that begins at offset `start`."""
         for type in set(rows["type"].tolist()):
             if type not in self.kinds:
                 raise ValueError(f"unknown relocation type {type}")

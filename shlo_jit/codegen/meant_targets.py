@@ -1,4 +1,4 @@
-"""Targets that were probably meant by names that are none: `x86-64-v9`, `arm64`, `avx2`, `cuda`."""
+"""Suggests targets for names that are unknown: `x86-64-v9`, `arm64`, `avx2`, `cuda`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEATURE = re.compile(r"(avx|sse|amx|fma|neon|sve|vnni)\w*")
 
 
 def target_hint(word: str, name: str, known: Collection[str]) -> str:
-    """What to write instead of `word` in the name of a target."""
+    """Suggests what to write instead of `word` in the name of a target."""
     plain = word.lower()
     level = re.search(r"x86[-_]64[-_]v(\d+)", name.lower())
     if level and re.fullmatch(r"v\d+", plain):
@@ -33,7 +33,7 @@ def target_hint(word: str, name: str, known: Collection[str]) -> str:
         levels = "the levels of x86-64 are x86-64, x86-64-v2, x86-64-v3 and x86-64-v4"
         return f"write {given}" if level[1] in "234" else levels
     if plain.split("-")[0].split(":")[0] in _ACCELERATORS:
-        return "code is made for CPUs only: write native for this machine's"
+        return "only CPUs are supported: write native for this machine's CPU"
     if name.lower().startswith("native") and name != "native":
         return "native takes no features: name the CPU and its features, such as haswell+avxvnni"
     if re.fullmatch(r"m[1-4]", plain):
@@ -44,9 +44,9 @@ def target_hint(word: str, name: str, known: Collection[str]) -> str:
     if _FEATURE.fullmatch(plain):
         return f"features come after a CPU's name, such as x86-64-v3+{plain}"
     if len(known) <= MOST_NAMES:
-        return f"known are {', '.join(sorted(known))}"
+        return f"known names: {', '.join(sorted(known))}"
     return "write native, x86-64, x86-64-v3, aarch64, riscv64, wasm32 or a CPU by LLVM's name (llc -mcpu=help)"
 
 
 MOST_NAMES = 20
-"""More than that are not listed."""
+"""Longer lists of names are not printed."""

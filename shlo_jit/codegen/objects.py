@@ -1,6 +1,6 @@
-"""Programs and routines as object code: made from their LLVM text, and written to and read from flat files.
+"""Programs and routines as object code: compiled from their LLVM text, written to and read from flat files.
 
-A `Compiled` is all that is needed to load and call a program; nothing of it refers to the stages before.
+A `Compiled` is all that is needed to load and call a program; it does not refer to earlier stages.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Blob = bytes | memoryview | np.ndarray
 
 
 class Constant(NamedTuple):
-    """What a program reads at run time, beside its arguments."""
+    """An array that a program reads at run time, besides its arguments."""
 
     data: np.ndarray
     """Its bytes, u8[n]."""
     digest: str
-    """SHA-256 of the bytes, in hexadecimal; empty where there are fewer than SHARED_CONSTANT_BYTES."""
+    """SHA-256 of the bytes, in hexadecimal; empty if there are fewer than SHARED_CONSTANT_BYTES."""
 
     @classmethod
     def of(cls, array: np.ndarray) -> Constant:
-        """A constant that changes to the array do not reach."""
+        """A constant that does not change with the array."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if data.flags.writeable:
             data = data.copy()
@@ -47,7 +47,7 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program as machine code. The fields are those of `Program`, with `objects` in the place of its text."""
+    """A program as machine code. The fields are those of `Program`, with `objects` in place of its text."""
 
     objects: tuple[bytes, ...]
     inputs: tuple[Port, ...]
@@ -88,8 +88,8 @@ def compile_program(
     parts: int = 1,
     background: Background | None = None,
 ) -> Compiled:
-    """Optimize a program's text and generate code for it: a large one's in at most so many parts, all but the last
-    beside the caller where there is a `background`. Raises InternalError when LLVM refuses the text."""
+    """Optimizes a program's text and generates code for it. A large program is split into at most `parts` parts; all
+    but the last run in the background if there is one. Raises InternalError if LLVM refuses the text."""
     from shlo_jit.codegen.optimize import DEFAULT_LEVEL
     from shlo_jit.codegen.split import split
 
@@ -126,7 +126,7 @@ def compile_program(
 
 
 def generate(text: str, target: Target, level: int, verify: bool = True) -> bytes:
-    """Object code of an LLVM text. May run in any thread. Raises InternalError when LLVM refuses it."""
+    """Returns the object code of an LLVM text. May run in any thread. Raises InternalError if LLVM refuses it."""
     from shlo_jit.codegen import optimize
 
     return optimize.emit_object(optimize.optimize(text, target, level, verify), target)
@@ -138,7 +138,7 @@ def uses_pool_functions(text: str) -> bool:
 
 
 def routine_text(routine: Routine, target: Target) -> str:
-    """The LLVM text of a routine."""
+    """Returns the LLVM text of a routine."""
     from shlo_jit.kernels.builder import ModuleText
 
     module = ModuleText(target)
@@ -149,8 +149,8 @@ def routine_text(routine: Routine, target: Target) -> str:
 def begin_routine(
     routine: Routine, target: Target, parts: int = 1, background: Background | None = None
 ) -> Callable[[], CompiledRoutine]:
-    """Write a routine, a large one in at most so many parts, and begin to generate code for it where there is a
-    `background`. What is returned waits for it, and raises InternalError when LLVM refuses the text."""
+    """Writes a routine, in at most `parts` parts, and begins to generate code for it if there is a `background`. The
+    returned function waits for the code, and raises InternalError if LLVM refuses the text."""
     from shlo_jit.codegen.optimize import DEFAULT_LEVEL
     from shlo_jit.codegen.split import split
 
@@ -165,13 +165,13 @@ def begin_routine(
 
 
 def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
-    """Write a routine and generate code for it. Raises InternalError when LLVM refuses the text."""
+    """Writes a routine and generates code for it. Raises InternalError if LLVM refuses the text."""
     return begin_routine(routine, target)()
 
 
 # ---------------------------------------------------------------------- to and from files
 def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
-    """A header (JSON) and blobs, without the constants that have a digest; `read_program` turns them back."""
+    """Returns a header (JSON) and blobs, without the constants that have a digest; `read_program` is the inverse."""
     header = {
         "kind": "program",
         "objects": len(compiled.objects),
@@ -200,15 +200,15 @@ def read_program(
     blobs: Sequence[memoryview],
     find: Callable[[str], np.ndarray | None] = lambda digest: None,
 ) -> Compiled:
-    """The program of an entry; `find` gives the bytes of constants by digest. Raises KeyError, TypeError or ValueError
-    for a header that is none of ours, and KeyError for a constant that is not found."""
+    """Reads the program of an entry; `find` returns the bytes of constants by digest. Raises KeyError, TypeError or
+    ValueError for an invalid header, and KeyError for a constant that is not found."""
     if header["kind"] != "program":
         raise ValueError("not a program")
     n = header["objects"]
     own = map(_read_bytes, blobs[n:])
     constants = [_found(digest, find) if digest else Constant(next(own), "") for digest in header["constants"]]
     if any(True for _ in own):
-        raise ValueError("blobs that are no constants")
+        raise ValueError("more blobs than constants")
     return Compiled(
         objects=tuple(bytes(b) for b in blobs[:n]),
         inputs=tuple(read_port(p) for p in header["inputs"]),
@@ -242,12 +242,12 @@ def _read_bytes(blob: memoryview) -> np.ndarray:
 
 
 def constant_entry(constant: Constant) -> tuple[dict[str, Any], list[Blob]]:
-    """As `program_entry`, of a constant with a digest."""
+    """Returns header and blobs of a constant with a digest, like `program_entry`."""
     return {"kind": "constant"}, [constant.data]
 
 
 def read_constant(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> np.ndarray:
-    """As `read_program`, of a constant: its bytes."""
+    """Reads the bytes of a constant, like `read_program`."""
     if header["kind"] != "constant":
         raise ValueError("not a constant")
     (blob,) = blobs
@@ -255,13 +255,13 @@ def read_constant(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> np.
 
 
 def routine_entry(routine: CompiledRoutine) -> tuple[dict[str, Any], list[Blob]]:
-    """As `program_entry`, of a routine."""
+    """Returns header and blobs of a routine, like `program_entry`."""
     symbols, needs = list(routine.symbols), list(routine.needs)
     return {"kind": "routine", "name": routine.name, "symbols": symbols, "needs": needs}, list(routine.objects)
 
 
 def read_routine(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> CompiledRoutine:
-    """As `read_program`, of a routine."""
+    """Reads a routine, like `read_program`."""
     if header["kind"] != "routine":
         raise ValueError("not a routine")
     objects = tuple(bytes(blob) for blob in blobs)
@@ -319,8 +319,8 @@ def read_callback(row: Mapping[str, Any]) -> Callback:
 
 
 def _write_value(value: Any) -> Any:
-    """An attribute's value in JSON. What JSON cannot hold is a list whose head names the type. Raises TypeError for a
-    type that is none of an attribute's."""
+    """Returns an attribute's value in JSON. Values that JSON cannot hold become a list whose head names the type.
+    Raises TypeError for types that attributes do not have."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

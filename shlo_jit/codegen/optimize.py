@@ -1,9 +1,10 @@
-"""LLVM text to an optimized LLVM module, and that to object code or assembly.
+"""Optimizes LLVM text, and emits object code or assembly.
 
 Our text comes out of lowering vectorized, with rotated loops and invariant work outside of them, so the pipeline is
-short. LLVM's own O1 pipeline inlines every kernel that is called once into `shlo_main`, which is then quadratic in
-the number of kernels: 400 ms for 100 kernels and 36 s for 1000, where the passes below take 28 ms and 290 ms.
-Of those 28 ms, instruction combining takes 12 and value numbering 10; both pay in code that has index arithmetic.
+short. LLVM's own O1 pipeline inlines every kernel that is called once into `shlo_main`. This makes it quadratic in the
+number of kernels: 400 ms for 100 kernels and 36 s for 1000, while the passes below take 28 ms and 290 ms.
+
+Of those 28 ms, instruction combining takes 12 and value numbering 10; both pay off in code with index arithmetic.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from shlo_jit.kernels.routine import FINAL, GLUE
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
-"""A function attribute: the function's loops carry values through memory (a `while` on scalars, say), so it also gets
-LLVM's function simplification pipeline, above all loop-invariant code motion with its promotion of loads and stores to
-registers. That costs some 1 ms a function, so it is for those that gain."""
+"""A function attribute: the function's loops carry values through memory (a `while` on scalars, for example). So it
+also gets LLVM's function simplification pipeline, above all loop-invariant code motion with its promotion of loads and
+stores to registers. That costs about 1 ms per function, so only functions that gain from it are marked."""
 
 DEFAULT_LEVEL = 1
-"""0: the text as it is (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""
+"""0: no optimization (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""
 
 
 class Tools:
-    """What LLVM needs for one target: expensive to make (1 ms), and not for use by two threads at once."""
+    """LLVM's objects for one target: expensive to create (1 ms), and not thread-safe."""
 
     def __init__(self, target: Target) -> None:
         self.machine = target_machine(target)
@@ -44,7 +45,7 @@ class Tools:
         self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
 
     def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
-        """The passes of a level; `is_final`: of a text marked with FINAL."""
+        """The passes of a level; `is_final` is for a text marked with FINAL."""
         key = level, is_final
         if key not in self._pipelines:
             self._pipelines[key] = _passes(*key)
@@ -52,13 +53,13 @@ class Tools:
 
 
 _idle: dict[Target, deque[Tools]] = {}
-"""Tools that nobody is using. They are kept, and there are as many as were ever in use at once: llvmlite 0.50 never
-disposes of pass managers (7 KB a pipeline), nor wholly of pass builders."""
+"""Tools that are not in use. They are kept, so there are as many as were ever in use simultaneously. llvmlite 0.50
+never disposes of pass managers (7 KB per pipeline), nor completely of pass builders."""
 
 
 @contextmanager
 def tools(target: Target) -> Iterator[Tools]:
-    """Tools for `target`, nobody else's meanwhile."""
+    """Tools for `target`, reserved for the caller inside the `with` block."""
     idle = _idle.setdefault(target, deque())
     try:
         taken = idle.pop()
@@ -73,10 +74,9 @@ def tools(target: Target) -> Iterator[Tools]:
 def parse(
     text: str, target: Target, machine: llvm.TargetMachine, verify: bool = True, context: llvm.ContextRef | None = None
 ) -> llvm.ModuleRef:
-    """The module of `text`, in an LLVM context of its own, unless one is given, so that its types and constants die
-    with it.
+    """Parses `text`, in a separate LLVM context unless one is given, so that its types and constants are freed with it.
 
-    Raises InternalError when the text is not LLVM's or (with `verify`) breaks its rules: code generation would end the
+    Raises InternalError if the text is not valid or (with `verify`) breaks LLVM's rules: code generation would end the
     process on such a module instead of raising.
     """
     try:
@@ -98,8 +98,8 @@ def optimize(
     verify: bool = True,
     context: llvm.ContextRef | None = None,
 ) -> llvm.ModuleRef:
-    """The module of `text` after the passes of `level`. Raises InternalError as `parse` does. `context`: where modules
-    that will be linked together are."""
+    """Returns the module of `text` after the passes of `level`. Raises InternalError as `parse` does. `context`: the
+    context that modules to be linked together share."""
     with tools(target) as t:
         module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
@@ -131,7 +131,7 @@ def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
 
 
 def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> None:
-    """Run LLVM's function simplification pipeline over the functions marked with SIMPLIFY (all, at level 2)."""
+    """Runs LLVM's function simplification pipeline over the functions marked with SIMPLIFY (all, at level 2)."""
     if level <= 0 or (level == 1 and SIMPLIFY not in text):
         return
     tools.inline.run(module, tools.builder)
@@ -146,22 +146,22 @@ def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> No
 
 
 def _mark_glue(module: llvm.ModuleRef, text: str) -> None:
-    """Have code generation make no effort with the functions that are marked with GLUE."""
+    """Disables optimization in code generation for the functions marked with GLUE."""
     for name in _marked(text, GLUE):
         for attribute in ("noinline", "optnone"):
             module.get_function(name).add_function_attribute(attribute)
 
 
 def _marked(text: str, attribute: str) -> list[str]:
-    """Names of the functions that have an attribute of ours."""
+    """Names of the functions that have one of our attributes."""
     return re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{attribute}", text, re.MULTILINE)
 
 
 class _StrengthReduction:
-    """LLVM's loop strength reduction, which code generation leaves out while we emit: it took a quarter of that time,
-    where many operands are read side by side two thirds, and our loops address memory as is best without it. LLVM knows
-    that as an option of the process, and others who use LLVM here (Numba, say) keep theirs. (Run before, as a pass of
-    the pipeline, it ends the process at some nested loops: LLVM 22 asserts a form that it does not keep.)"""
+    """Switch for LLVM's loop strength reduction, which is disabled while we emit code. It took a quarter of that time,
+    two thirds for loops that read many operands side by side, and our loops address memory best without it. In LLVM it
+    is an option of the process, so it is restored for other users of LLVM such as Numba. (Running it earlier, as a pass
+    of the pipeline, ends the process at some nested loops: LLVM 22 asserts a form that it does not preserve.)"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -187,7 +187,7 @@ _strength_reduction = _StrengthReduction()
 
 @compiling()
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
-    """Position-independent object code of an optimized module, for our linker and for `ld` alike."""
+    """Emits position-independent object code of an optimized module, for our linker and for `ld` alike."""
     try:
         with tools(target) as t, _strength_reduction.off():
             return unlocked.emit_object(t.machine, module)
@@ -197,7 +197,7 @@ def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
 
 @compiling()
 def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
-    """The same as assembly text, to look at."""
+    """Emits assembly text of an optimized module, for inspection."""
     try:
         with tools(target) as t, _strength_reduction.off():
             return t.machine.emit_assembly(module)

@@ -1,9 +1,9 @@
-"""Names for perf: `SHLO_JIT_PERF=1` writes where the functions of loaded code are to the file in which perf looks for
-them, `/tmp/perf-PID.map`, a line each:
+"""Names for perf: `SHLO_JIT_PERF=1` writes the addresses of the functions of loaded code to the file that perf reads,
+`/tmp/perf-PID.map`, one per line:
 
     START SIZE NAME         in hexadecimal, without 0x
 
-Other compilers in the process may append to the same file, as CPython does. Code that has been unloaded stays in it.
+Other compilers in the process may append to the same file, as CPython does. Unloaded code stays in the file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import warnings
 from collections.abc import Sequence
 
 FOLDER = "/tmp"
-"""Where perf looks; it asks no variable."""
+"""Folder in which perf looks; it reads no environment variable."""
 PREFIX = "shlo_jit:"
-"""Of the names in a report."""
+"""Prefix of the names in a report."""
 
 _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Another thread may have held the lock, and it does not exist in the child."""
+    """Replaces the lock: another thread may have held it, and that thread does not exist in the child."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
@@ -38,19 +38,19 @@ def path() -> str:
 
 
 def note(functions: Sequence[tuple[str, int, int]]) -> None:
-    """Append name, address and size in bytes of functions. A file that is not ours alone is left as it is, with a
-    warning."""
+    """Appends name, address and size in bytes of functions. Leaves a file that is not exclusively ours unchanged, with
+    a warning."""
     lines = "".join(f"{address:x} {size:x} {PREFIX}{name}\n" for name, address, size in functions if size)
     with _lock:
         try:
             file = os.open(path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        except OSError as error:  # a link that somebody left there, or no folder
+        except OSError as error:  # a link that another user left there, or no folder
             _warn(str(error))
             return
         with os.fdopen(file, "wb") as stream:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
-                _warn(f"{path()} is somebody else's")
+                _warn(f"{path()} is not a regular file of this user alone")
                 return
             os.fchmod(file, 0o600)
             if status.st_mtime < _start_of_process():
@@ -63,7 +63,7 @@ def _warn(why: str) -> None:
 
 
 def _start_of_process() -> float:
-    """In seconds since 1970."""
+    """Start of this process, in seconds since 1970."""
     with open("/proc/self/stat") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

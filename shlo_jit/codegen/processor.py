@@ -1,6 +1,6 @@
-"""What the processor says of itself: all that LLVM goes by when it names this machine's CPU and its features.
+"""A description of the processor: all inputs that LLVM uses to detect this machine's CPU and its features.
 
-So LLVM's answer can be kept, and asked for again only where this is another one: loading LLVM takes longer than a
+LLVM's answer can be kept, and is needed again only if the description changes. Loading LLVM takes longer than loading a
 program from the object cache.
 """
 
@@ -21,16 +21,17 @@ _XGETBV = bytes.fromhex("31c9 0f01d0 48c1e220 4809d0 c3")
 """u64(): xor ecx, ecx; xgetbv; shl rdx, 32; or rax, rdx; ret."""
 _LEAVES = ((0, 0), (1, 0), (7, 0), (7, 1), (7, 2), (0xD, 1), (0x14, 0), (0x19, 0), (0x1E, 1), (0x24, 0))
 _EXTENDED = 0x80000000
-"""Leaves from here on are counted apart."""
+"""First extended leaf; extended leaves have a separate maximum."""
 _EXTENDED_LEAVES = (_EXTENDED, _EXTENDED + 1, _EXTENDED + 8, _EXTENDED + 0x21)
 _OSXSAVE = 1 << 27
-"""In ecx of leaf 1: XGETBV may be used."""
+"""Bit in ecx of leaf 1 that says that XGETBV may be used."""
 _OF_THE_CORE = {1: 1, 0xD: 1}
-"""Leaf -> a word that is another one on another core, or changes: LLVM does not go by it."""
+"""Leaf -> a word that differs between cores, or changes: LLVM does not use it."""
 
 
 def description() -> bytes | None:
-    """None where that is not known: on other architectures than x86-64, and where machine code cannot be made."""
+    """Describes the processor; None if unknown, that is, on other architectures than x86-64, or if machine code cannot
+    run."""
     if sys.platform == "win32" or os.uname().machine != "x86_64" or sys.maxsize < 1 << 32:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What lowering hands to code generation and the run time: LLVM text and what is needed to call it."""
+"""The result of lowering, for code generation and the runtime: LLVM text and the facts that are needed to call it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shlo_jit.sizes import Symbol
 
 
 class Port(NamedTuple):
-    """An argument or result: name (empty when it has none), shape, dtype."""
+    """An argument or result: name (empty if it has none), shape, dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,19 +30,19 @@ class Port(NamedTuple):
         return n
 
     def at(self, size: int) -> Port:
-        """The argument of a call where what is known at the call only is that size."""
+        """The port of a call in which the size that is known only at the call is `size`."""
         return self._replace(shape=tuple(size if n < 0 else n for n in self.shape))
 
 
 class Reader(IntEnum):
-    """Who reads an argument where it is, of a program in a grid."""
+    """The readers of an argument in place, for a program in a grid."""
 
     OTHERS = 0
-    """Other ranks do, and must reach it."""
+    """Other ranks read it, and must reach it."""
     RANK = 1
-    """The rank's own steps; the others fetch it."""
+    """Only the rank's own steps read it; other ranks fetch it."""
     NOBODY = 2
-    """All ranks fetch it, this one too."""
+    """All ranks fetch it, including this one."""
 
 
 @dataclass(frozen=True)
@@ -51,38 +51,38 @@ class Callback:
 
     target: str
     operands: tuple[Port, ...]
-    """As they lie in memory: their dimensions are in the order of `operand_orders`."""
+    """The operands in memory layout: their dimensions are in the order of `operand_orders`."""
     results: tuple[Port, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
     operand_orders: tuple[tuple[int, ...], ...] = ()
-    """Dimensions from major to minor, of each operand; empty when all are row-major."""
+    """Dimensions of each operand, from major to minor; empty if all are row-major."""
     result_orders: tuple[tuple[int, ...], ...] = ()
     aliases: dict[int, int] = field(default_factory=dict)
-    """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
+    """Maps a result to the operand whose memory it has: the operand's elements are in it when the call begins."""
     place: str = ""
-    """Where the program's text has it, `line 12`."""
+    """Its place in the program's text, such as `line 12`."""
     api_version: int = 1
-    """How the program wants it to be called; of version 4 what follows is known."""
+    """The calling convention that the program requests; for version 4, the following fields are known."""
     attribute_types: dict[str, Any] = field(default_factory=dict)
-    """Of those attributes that the text gives to the target: `f32`, `array<i64>`, `string`, a dictionary of these for a
-    dictionary, and `= ` with its text of anything else."""
+    """Types of the attributes that the text gives to the target: `f32`, `array<i64>`, `string`, or a dictionary of
+    these for a dictionary. Anything else is `= ` followed by its text."""
     operand_tokens: tuple[int, ...] = ()
-    """Where there are tokens among the operands as the program has them, ascending."""
+    """Positions of tokens among the operands in the program, ascending."""
     result_tokens: tuple[int, ...] = ()
 
 
 class CodeCall(NamedTuple):
-    """A call of code that users have brought, and that is part of the program."""
+    """A call of code that a user has provided, and that is part of the program."""
 
     target: str
-    """Of the custom call."""
+    """Target of the custom call."""
     place: str
-    """Where the program's text has it, `line 12`."""
+    """Its place in the program's text, such as `line 12`."""
     errors: tuple[str, ...] = ()
-    """What it means when the code gives a number from 1 on; empty where nothing is known but the number."""
+    """Meanings of the statuses that the code returns, from 1 on; empty if only the number is known."""
 
     def failure(self, status: int) -> str:
-        """What is said where the code gave a status."""
+        """The message for a status that the code returned."""
         where = f"custom call {self.target!r}{f' ({self.place})' if self.place else ''}"
         if not self.errors:
             return f"{where} failed with status {status}"
@@ -90,31 +90,32 @@ class CodeCall(NamedTuple):
 
 
 class TimedStep(NamedTuple):
-    """A step of a program that is compiled to be profiled."""
+    """A step of a program that is compiled for profiling."""
 
     label: str
-    """As in the printed plan, with the function's name where it is not the entry's; empty of a call as a whole."""
+    """Label as in the printed plan, preceded by the function's name unless it is the entry; empty for a call as a
+    whole."""
     title: str
     kernels: tuple[str, ...] = ()
     nbytes: int = 0
-    """What it reads and writes at least; 0 where that is known at the call only."""
+    """Minimum number of bytes that it reads and writes; 0 if known only at the call."""
     operations: int | None = None
-    """Arithmetic ones; None where that depends on values, or is known at the call only."""
+    """Number of arithmetic operations; None if it depends on values, or is known only at the call."""
     ops: str = ""
-    """What it computes, for people."""
+    """The ops that it computes, in printable form."""
     category: Literal["call", "control", "step", "copy", "part"] = "step"
-    """A call as a whole; control flow, with the steps inside, and so the call of a function; a step; copies before one
-    or at the end of a block; a part of a step."""
+    """A call as a whole; control flow, including the steps inside, and likewise the call of a function; a step; copies
+    before a step or at the end of a block; a part of a step."""
 
     @property
     def counts(self) -> bool:
-        """Whether its time is in no other step's, and no other step's in its own."""
+        """Whether its time neither includes nor is included in the time of another step."""
         return self.category in ("step", "copy")
 
 
 @dataclass
 class Program:
-    """LLVM text that defines the function of `codegen/abi.py`, and what its host must know.
+    """LLVM text that defines the function of `codegen/abi.py`, and the facts that its host needs.
 
     Parallel kernels call `void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)`, which runs
     `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks), worker in [0, threads), and returns when all
@@ -125,30 +126,30 @@ class Program:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arena_bytes: int
-    """Without `scratch`."""
+    """Bytes of the arena without `scratch`."""
     scratch: tuple[ScratchBytes, ...]
-    """What steps need for each thread; the greatest of these comes behind the rest of the arena."""
+    """Scratch memory that steps need for each thread; the greatest of these comes after the rest of the arena."""
     constants: list[np.ndarray]
     callbacks: list[Callback]
     routines: tuple[Routine, ...]
     output_aliases: dict[int, int] = field(default_factory=dict)
-    """Result -> donated argument whose buffer it takes over."""
+    """Maps a result to the donated argument whose buffer it takes over."""
     overwritten: tuple[int, ...] = ()
     """Donated arguments whose buffers it writes to without a result taking them over."""
     externals: tuple[str, ...] = ()
-    """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
+    """Symbols that are functions of LAPACK, defined when the program is loaded (see `runtime/lapack.py`)."""
     is_short: bool = False
-    """Whether it takes some microseconds at most, whatever its arguments are."""
+    """Whether it takes a few microseconds at most, whatever its arguments are."""
     symbol: Symbol | None = None
-    """What is known at the call only: extents of AT_CALL have its value, or follow from it. Then there is
-    `@shlo_sizes`, and `arena_bytes` and `scratch` count for nothing."""
+    """The symbol that is known only at the call: extents of AT_CALL have its value, or follow from it. The program then
+    has `@shlo_sizes`, and `arena_bytes` and `scratch` are unused."""
     timed: tuple[TimedStep, ...] = ()
-    """Steps whose times it notes, in the order of their records."""
+    """Steps whose times it records, in the order of their records."""
     sites: tuple[Site, ...] = ()
-    """Where it meets the other processes of its grid."""
+    """Its collective ops, at which it meets the other processes of its grid."""
     channels: tuple[int, ...] = ()
     """Handles of the channels that it sends and receives on; its code knows them by their index plus 1."""
     readers: tuple[Reader, ...] = ()
-    """Of each argument, if there are `sites`."""
+    """Readers of each argument, if there are `sites`."""
     codes: tuple[CodeCall, ...] = ()
-    """Calls of code that users have brought."""
+    """Calls of code that users have provided."""

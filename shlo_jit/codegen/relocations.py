@@ -1,5 +1,5 @@
-"""What relocations write: a function of S (the symbol's address), A (the addend), P (the place's address) and G (the
-address of a slot that holds the symbol's address), all arrays over the relocations of one type.
+"""Values that relocations write: functions of S (the symbol's address), A (the addend), P (the place's address) and G
+(the address of a slot that holds the symbol's address). All are arrays over the relocations of one type.
 
 The types and formulas are those of the processors' ABI supplements for ELF ("System V ABI, AMD64", "ELF for the Arm
 64-bit Architecture").
@@ -15,12 +15,13 @@ import numpy as np
 from shlo_jit.codegen.elf import AARCH64, X86_64
 
 Formula = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Of S + A, P, G + A and the word that stands there, the word to write. Raises OverflowError where it does not fit."""
+"""Computes the word to write from S + A, P, G + A and the existing word. Raises OverflowError if the value does not
+fit."""
 
 
 class Relocation(NamedTuple):
     word: str
-    """The numpy type of what is written."""
+    """The numpy type of the word."""
     formula: Formula
     slot: bool = False
     """Whether it needs G."""
@@ -66,7 +67,7 @@ def _branch(bits: int, at: int) -> Formula:
 
 
 def _split_21(word: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The 21 bits of an ADR or ADRP, of which the low two stand apart."""
+    """The 21 bits of an ADR or ADRP; the low two are in a separate field."""
     value = _in_range(value, 21)
     return _field(_field(word, value, 2, 29), value >> 2, 19, 5)
 
@@ -76,7 +77,7 @@ def _pages(target: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def _low_12(shift: int) -> Formula:
-    """The place in a page, in units of what is loaded."""
+    """The offset in a page, in units of the loaded size."""
 
     def formula(s: np.ndarray, p: np.ndarray, g: np.ndarray, word: np.ndarray) -> np.ndarray:
         return _field(word, (s & 0xFFF) >> shift, 12, 10)
@@ -122,4 +123,4 @@ STUBS = {
 }
 """A jump to the address in the 8 bytes after it."""
 CALL_REACH = {X86_64: 1 << 31, AARCH64: 1 << 27}
-"""Distance in bytes that a call reaches."""
+"""Maximum distance of a call, in bytes."""

@@ -1,10 +1,10 @@
-"""Cutting a large module into parts, so that several threads can generate code for it.
+"""Splits a large module into parts, so that several threads can generate code for it.
 
     define internal void @k1(...) { ... }     part 1: define hidden @k1, declare hidden @k2
     define internal void @k2(...) { ... }     part 2: define hidden @k2
 
-Internal functions become hidden ones, which the linker (ours or ld) binds across parts and shows to nobody else.
-Functions that are always inlined and constants go into every part that uses them.
+Internal functions become hidden ones, which the linker (ours or ld) binds across parts and does not export. Functions
+that are always inlined and constants are copied into every part that uses them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Function(NamedTuple):
 
 
 def split(text: str, parts: int) -> list[str]:
-    """At most `parts` modules that make up `text` when linked together; just `text` when it is small, or has what
-    cannot be cut (variables with internal linkage)."""
+    """Returns at most `parts` modules that are equivalent to `text` when linked together. Returns `text` alone if it is
+    small, or cannot be split (variables with internal linkage)."""
     parts = min(parts, len(text) // tuning.SPLIT_TEXT_BYTES)
     if parts < 2:
         return [text]
@@ -48,7 +48,7 @@ def split(text: str, parts: int) -> list[str]:
 
 
 def _functions(text: str) -> tuple[list[str], dict[str, _Function]] | None:
-    """The lines outside of functions, and the functions; None for text that is not as our builder writes it."""
+    """The lines outside functions, and the functions; None for text that does not look like our builder's."""
     rest: list[str] = []
     functions: dict[str, _Function] = {}
     at = 0
@@ -70,7 +70,7 @@ def _functions(text: str) -> tuple[list[str], dict[str, _Function]] | None:
 
 
 def _groups(functions: Iterable[_Function], parts: int) -> list[list[_Function]]:
-    """Spread the functions over parts of about the same size; those to be inlined are in none."""
+    """Distributes the functions over parts of about equal size; those to be inlined are in none."""
     groups: list[list[_Function]] = [[] for _ in range(parts)]
     sizes = [0] * parts
     for function in sorted((f for f in functions if not (f.inline and f.internal)), key=lambda f: -len(f.text)):
@@ -81,7 +81,7 @@ def _groups(functions: Iterable[_Function], parts: int) -> list[list[_Function]]
 
 
 def _part(group: list[_Function], functions: dict[str, _Function], constants: dict[str, str], other: list[str]) -> str:
-    """The module with the functions of `group`, and what these need of the rest."""
+    """The module with the functions of `group`, and all that these need of the rest."""
     own = {f.name for f in group}
     copies: list[_Function] = []
     seen: set[str] = set(own)

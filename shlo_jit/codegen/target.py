@@ -1,4 +1,4 @@
-"""Target names to `Target` values and LLVM target machines."""
+"""Resolves target names to `Target` values and LLVM target machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import llvmlite.binding as llvm
 
 TUNING = ("prefer-", "slow-", "fast-", "tuning")
-"""Feature flags that only steer choices; they must not enter a cache key."""
+"""Feature flags that only guide heuristics; they must not enter a cache key."""
 
 _TRIPLES: dict[tuple[str, str], dict[str, str]] = {
     ("x86_64", "linux"): {"gnu": "x86_64-unknown-linux-gnu", "musl": "x86_64-unknown-linux-musl"},
@@ -29,25 +29,25 @@ _TRIPLES: dict[tuple[str, str], dict[str, str]] = {
     ("riscv64", "none"): {"": "riscv64-unknown-none-elf"},
     ("wasm32", "none"): {"": "wasm32-unknown-unknown"},
 }
-"""Architecture and system -> C library -> triple. The first of each is meant where none is named."""
+"""Architecture and system -> C library -> triple. The first of each is the default."""
 _ALWAYS = {"riscv64": ("m", "a", "f", "d", "c")}
-"""What LLVM has to be told of what every machine of an architecture has that we generate code for."""
+"""Features that LLVM must be given explicitly although every supported machine of the architecture has them."""
 
 
 class Host(NamedTuple):
-    """The machine we run on, as LLVM sees it."""
+    """The machine we run on, as LLVM detects it."""
 
     triple: str
     cpu: str
     features: dict[str, bool]
-    """All that LLVM knows of this architecture, and whether the CPU has it."""
+    """All features that LLVM knows of this architecture, and whether the CPU has them."""
 
 
 _host: list[Host] = []
 
 
 def set_host(host: Host) -> None:
-    """Have `resolve` go by what LLVM said before of such a machine, and not load LLVM."""
+    """Makes `resolve` use an earlier answer of LLVM about such a machine, without loading LLVM."""
     _host[:] = [host]
 
 
@@ -65,7 +65,8 @@ def host() -> Host:
 
 @functools.cache
 def initialize(*, native: bool) -> None:
-    """Set LLVM up, once a process: for this machine's architecture, or for all, which takes more time and memory."""
+    """Initializes LLVM, once per process: for this machine's architecture, or for all, which takes more time and
+    memory."""
     import llvmlite.binding as llvm
 
     if native:
@@ -79,16 +80,17 @@ def initialize(*, native: bool) -> None:
 
 @functools.cache
 def resolve(name: str = "native") -> Target:
-    """A Target by name:
+    """Returns a Target by name:
 
         native                          the machine we run on
         CPU[+feature...][-feature...]   x86-64-v3, znver4, x86-64-v2+avx, icelake-server-avx512bw
-        MACHINE[+feature...]            aarch64, riscv64+v, wasm32+simd128: what all such machines have
+        MACHINE[+feature...]            aarch64, riscv64+v, wasm32+simd128: the baseline of such machines
         MACHINE:CPU[+feature...]        aarch64:neoverse-v1, aarch64-macos:apple-m1, x86_64-linux-musl:x86-64-v3
 
-    where MACHINE is ARCH, ARCH-SYSTEM or ARCH-SYSTEM-LIBC. CPUs and features have LLVM's names, the CPU is one of
-    `known_cpus.py`, a feature one of `cpu_features.py`. The system of this machine is meant where none is named, if its
-    architecture is, else Linux; for wasm32 there is only `none`. Raises ValueError for a name that is not known.
+    where MACHINE is ARCH, ARCH-SYSTEM or ARCH-SYSTEM-LIBC. CPUs and features have LLVM's names; the CPU is one of
+    `known_cpus.py`, a feature one of `cpu_features.py`. Without a system, it is this machine's if the architecture is,
+    too;
+    otherwise Linux. For wasm32 there is only `none`. Raises ValueError for an unknown name.
     """
     if name == "native":
         return _native()
@@ -152,7 +154,7 @@ def _arch_of_cpu(name: str) -> str:
 
 
 def _cpu_at_start(text: str, cpus: Iterable[str]) -> str | None:
-    """The longest CPU that the text begins with, up to its end or a feature."""
+    """The longest CPU name at the start of the text, followed by a feature or the end."""
     fits = [cpu for cpu in cpus if re.match(re.escape(cpu) + r"(?![^+-])", text)]
     return max(fits, key=len, default=None)
 
@@ -171,7 +173,7 @@ class _Change(NamedTuple):
 
 
 def _changes(text: str, arch: str, name: str) -> list[_Change]:
-    """The features behind a CPU's name."""
+    """The features after a CPU's name."""
     from shlo_jit.codegen.cpu_features import FEATURES
 
     known = FEATURES[arch]
@@ -195,7 +197,7 @@ def _unknown(kind: str, word: str, name: str, known: Collection[str]) -> NoRetur
 
 # ---------------------------------------------------------------------- a Target
 def _named(name: str, arch: str, system: str, triple: str, text: str) -> Target:
-    """A target for a CPU by name, with the features behind it."""
+    """A target for a CPU by name, followed by features."""
     from shlo_jit.codegen.cpu_features import FEATURES, with_implied, without
     from shlo_jit.codegen.known_cpus import CPUS, GENERIC, LEVELS
 
@@ -206,11 +208,12 @@ def _named(name: str, arch: str, system: str, triple: str, text: str) -> Target:
     on = had
     for sign, feature in _changes(text[len(cpu) :], arch, name):
         on = on | with_implied([feature]) if sign == "+" else without(on, feature)
-    # LLVM's idea of a level is ours. Of other CPUs it may know more, which nothing would check: it is told everything.
+    # LLVM's features of a level are ours. For other CPUs it may know more, which no check would cover, so it gets a
+    # complete list.
     exact = cpu in LEVELS or cpu == GENERIC[arch]
-    told = on - had if exact else on
+    stated = on - had if exact else on
     withheld = (had if exact else set(FEATURES[arch])) - on
-    features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(told))] + [f"-{f}" for f in sorted(withheld)]
+    features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(stated))] + [f"-{f}" for f in sorted(withheld)]
     return _describe(name, triple, arch, system, cpu, ",".join(features), on)
 
 
@@ -236,14 +239,14 @@ def _describe(name: str, triple: str, arch: str, system: str, cpu: str, features
 
 
 def check_runs_here(target: Target) -> None:
-    """Raise ValueError unless this machine has what the target's code uses."""
+    """Raises ValueError unless this machine has the features that the target's code uses."""
     if target.name == "native":
         return
     from shlo_jit.codegen.known_cpus import required_features
 
     here = resolve()
     if (target.arch, target.system) != (here.arch, here.system):
-        message = f"target {target.name!r} is for another machine than this one, {here.triple}"
+        message = f"target {target.name!r} is for another machine; this one is {here.triple}"
         hint = "write target='native' to run it here; shlo_jit.export makes libraries for other machines"
         raise UsageValueError(message, code="option.target", hint=hint)
     missing = sorted(set(required_features(target)) - set(required_features(here)))
@@ -253,8 +256,8 @@ def check_runs_here(target: Target) -> None:
 
 
 def target_machine(target: Target, opt: int = 2) -> llvm.TargetMachine:
-    """An LLVM target machine: position independent, small code model, so one object serves JIT and .so. WebAssembly has
-    no addresses to be independent of."""
+    """Returns an LLVM target machine: position independent, small code model, so one object serves JIT and .so.
+    WebAssembly has no addresses to be independent of."""
     import llvmlite.binding as llvm
 
     initialize(native=target.arch == machine_of_triple(host().triple)[0])

@@ -1,9 +1,9 @@
-"""The calls of LLVM that are nearly all of a compilation's time, without llvmlite's lock around them.
+"""Calls LLVM without llvmlite's lock, for the functions that take nearly all of a compilation's time.
 
-llvmlite holds one lock around every call of LLVM. Each of our modules has an LLVM context of its own, and each thread
-its own target machines, so LLVM allows running passes and emitting code in several threads at the same time. They are
-called here past that lock, through a second handle on the same library; like every call through ctypes, without
-Python's own lock as well.
+llvmlite holds one lock around every call of LLVM. Each of our modules has a separate LLVM context, and each thread has
+separate target machines, so LLVM allows running passes and emitting code in several threads simultaneously. These calls
+bypass that lock through a second handle on the same library. Like every call through ctypes, they also run without
+Python's own lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 OBJECT_CODE = 1
-"""As against assembly: an argument of LLVMPY_TargetMachineEmitToMemory."""
+"""Value, as opposed to assembly, of an argument of LLVMPY_TargetMachineEmitToMemory."""
 
 
 @functools.cache
@@ -42,12 +42,12 @@ def _pointer(reference: llvm.ffi.ObjectRef) -> ctypes.c_void_p:
 
 
 def run_passes(passes: llvm.ModulePassManager, module: llvm.ModuleRef, builder: llvm.PassBuilder) -> None:
-    """`passes.run(module, builder)`."""
+    """Runs `passes.run(module, builder)` without the lock."""
     _library().LLVMPY_RunNewModulePassManager(_pointer(passes), _pointer(module), _pointer(builder))
 
 
 def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """`machine.emit_object(module)`. Raises RuntimeError when LLVM cannot generate the code."""
+    """Runs `machine.emit_object(module)` without the lock. Raises RuntimeError if LLVM cannot generate the code."""
     library = _library()
     message = ctypes.c_char_p()
     buffer = library.LLVMPY_TargetMachineEmitToMemory(

@@ -1,4 +1,4 @@
-"""Tables of addresses, as functions with any number of operands take them."""
+"""Tables of addresses, for functions that take any number of operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlo_jit.kernels.llvm_values import V
 
 
 def address_table(b: Builder, pointers: Sequence[V]) -> V:
-    """The address of an array of pointers on the stack."""
+    """Returns the address of a stack array with the given pointers."""
     table = b.alloca("ptr", max(1, len(pointers)), align=8)
     for i, pointer in enumerate(pointers):
         b.store(pointer, b.element(table, "ptr", i))

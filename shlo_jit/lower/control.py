@@ -1,4 +1,4 @@
-"""Control flow in a function that runs steps: loops, branches, and calls of its own parts."""
+"""Control flow in a function that runs steps: loops, branches, and calls of outlined parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lower_control(low: ProgramLowering, step: ControlStep) -> None:
-    """A while, if or case with the steps of its regions."""
+    """Emits a while, if or case with the steps of its regions."""
     if step.op.name == "stablehlo.while":
         _loop(low, step)
     else:
@@ -25,11 +25,11 @@ def lower_control(low: ProgramLowering, step: ControlStep) -> None:
 
 
 def _loop(low: ProgramLowering, step: ControlStep) -> None:
-    """A while; storages that exchange their memory have addresses that change from turn to turn."""
+    """Emits a while loop. Storages that swap their memory have addresses that change from iteration to iteration."""
     b, moved = low.b, low.scope.moved
     cond, body = step.blocks
-    exchanges = low.memory.exchanges.get(id(step), [])
-    homes = [(low.address(s), low.address(t)) for s, t in exchanges]
+    swaps = low.memory.swaps.get(id(step), [])
+    initial = [(low.address(s), low.address(t)) for s, t in swaps]
     if any(low.schedule.scratch(step)):
         from shlo_jit.lower.kernels.dot import pack_before
 
@@ -39,38 +39,38 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     b.branch(head)
     b.start(head)
     at = b.position()
-    places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in exchanges]
+    places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in swaps]
     saved = dict(moved)
-    for (s, t), (p, q) in zip(exchanges, places, strict=True):
+    for (s, t), (p, q) in zip(swaps, places, strict=True):
         moved.update({id(s): p, id(t): q})
     since, low.pauses.since = low.pauses.since, 0
     low.block(cond)
     b.branch_if(low.truth(cond.results[0]), inside, done)
     b.start(inside)
-    following = [(q, p) for p, q in places]
-    together = blocked(low, step)
-    if together:
-        is_odd = write_turns(low, step, together)
-        following = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
+    next_places = [(q, p) for p, q in places]
+    tiled_nests = blocked(low, step)
+    if tiled_nests:
+        is_odd = write_turns(low, step, tiled_nests)
+        next_places = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
     else:
         low.block(body)
         low.finish(body)
-    low.pauses.turn()
+    low.pauses.end_iteration()
     low.pauses.since = since
     last = b.block
     b.branch(head)
-    for (p, q), (s0, t0), (s, t) in zip(places, homes, following, strict=True):
+    for (p, q), (s0, t0), (s, t) in zip(places, initial, next_places, strict=True):
         b.fill_phi(at, p, [(s0, before), (s, last)])
         b.fill_phi(at, q, [(t0, before), (t, last)])
     b.start(done)
     low.scope.moved = saved
     states = {id(low.memory.storage[v]) for v in step.op.results if v in low.memory.storage}
-    for (s, t), (p, _), (home, other) in zip(exchanges, places, homes, strict=True):
-        with b.if_(b.icmp("ne", p, home)):
+    for (s, t), (p, _), (initial_address, other) in zip(swaps, places, initial, strict=True):
+        with b.if_(b.icmp("ne", p, initial_address)):
             if id(t) in states:
-                swap(low, home, other, s.nbytes)
+                swap(low, initial_address, other, s.nbytes)
             else:
-                copy(low, home, p, s.nbytes)
+                copy(low, initial_address, p, s.nbytes)
 
 
 def _branches(low: ProgramLowering, step: ControlStep) -> None:
@@ -97,7 +97,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
 
 
 def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
-    """Let `write` write into a function of its own, and call it. Addresses that loops around it exchange are
+    """Lets `write` emit into a separate function, and emits a call of it. Addresses that surrounding loops swap become
     parameters."""
     outer = low.scope
     name = low.new_name("part")
@@ -114,15 +114,15 @@ def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
 
 
 def call_steps(low: ProgramLowering, name: str, arguments: list[V], may_fail: bool) -> None:
-    """Call a function that runs steps."""
+    """Emits a call of a function that runs steps."""
     status = low.b.call("i32", name, arguments, declare=False)
     if may_fail:
         leave_unless_ok(low, status)
 
 
 def leave_unless_ok(low: ProgramLowering, status: V, origin: int | None = None) -> None:
-    """Return a status that is not OK from the function being written. Where it comes from the host, `origin` is the
-    number of the custom call or NO_CALL, for the error record."""
+    """Emits a return from the current function if `status` is not OK. If the status comes from the host, `origin` is
+    the number of the custom call or NO_CALL, for the error record."""
     b = low.b
     fail, go_on = b.label("fail"), b.label("on")
     b.branch_if(b.icmp("ne", status, i32(abi.Status.OK)), fail, go_on)

@@ -1,7 +1,7 @@
-"""What a program computes and moves at least, step by step and in all, by the names that JAX has for it.
+"""Minimum arithmetic and memory traffic of a program, per step and in total, under JAX's names.
 
-Each step counts once: those of a loop, of a branch, and of a function that is called, too. Of a program for any batch
-size, figures are those of the size it was tuned for.
+Each step counts once, including those of a loop, of a branch, and of a function that is called. For a program with a
+dynamic batch size, figures are for the size it was tuned for.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from shlo_jit.sizes import hint_of
 
 
 class Read(NamedTuple):
-    """What a step reads of a value."""
+    """Part of a value that a step reads."""
 
     nbytes: int
     of: int
-    """Bytes of the value."""
+    """Size of the value, in bytes."""
     argument: int
-    """The number of the program's argument that it is, or a view of; -1 of others."""
+    """Number of the program's argument that the value is, or is a view of; -1 for other values."""
 
 
 class StepCost(NamedTuple):
-    """What a step computes and moves."""
+    """Arithmetic and memory traffic of a step."""
 
     label: str
-    """As in the printed plan, with the function's name where it is not the entry's."""
+    """Label as in the printed plan, preceded by the function's name unless it is the entry."""
     title: str
     operations: Operations | None
-    """None where that depends on values, or nobody knows."""
+    """None if the number depends on values or is unknown."""
     reads: tuple[Read, ...]
     written: int
-    """Bytes."""
+    """Bytes written."""
 
     @property
     def nbytes(self) -> int:
@@ -44,17 +44,17 @@ class StepCost(NamedTuple):
 
     @property
     def intensity(self) -> float | None:
-        """Operations a byte, elementary functions among them: what rooflines have across. None where the number of
-        operations is not known."""
+        """Arithmetic intensity in operations per byte, including elementary functions: the horizontal axis of
+        rooflines. None if the number of operations is unknown."""
         if self.operations is None or not self.nbytes:
             return None
         return self.operations.total / self.nbytes
 
 
 def cost_analysis(functions: Sequence[PlannedFunction]) -> dict[str, float]:
-    """Of a program (callees first): `flops`, without `transcendentals`, and `bytes accessed`; `bytes accessed0{}` are
-    those of the first argument, and `utilization0{}` how often it is read, 1 being all of it once; `bytes
-    accessedout{}` are those that are written."""
+    """Costs of a program, given as its functions (callees first). `flops` excludes `transcendentals`, and `bytes
+    accessed` is the total. `bytes accessed0{}` are the bytes read of the first argument, `utilization0{}` is how often
+    it is read (1 is all of it once), and `bytes accessedout{}` are the bytes written."""
     costs = [*program_costs(functions)]
     found = _figures(costs)
     reads = [read for cost in costs for read in cost.reads]
@@ -64,15 +64,15 @@ def cost_analysis(functions: Sequence[PlannedFunction]) -> dict[str, float]:
 
 
 def added(analyses: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Of programs that run one after the other."""
+    """Sums the costs of programs that run one after the other."""
     names = dict.fromkeys(name for analysis in analyses for name in analysis)
     return {name: sum(analysis.get(name, 0.0) for analysis in analyses) for name in names}
 
 
 def step_analysis(functions: Sequence[PlannedFunction], prefix: str = "") -> list[dict[str, Any]]:
-    """The same of each step, numbered and titled as in the printed plan (`step`, `title`); operands are numbered in the
-    order in which the plan has its reads. `intensity` is the operations a byte, flops and transcendentals, as the page
-    of `profile` has them; None where their number is not known. `prefix`: what labels begin with."""
+    """Costs of each step, numbered and titled as in the printed plan (`step`, `title`). Operands are numbered in the
+    order in which the plan lists its reads. `intensity` is flops and transcendentals per byte, as on the page of
+    `profile`; None if their number is unknown. Labels begin with `prefix`."""
     return [
         {
             "step": prefix + cost.label,
@@ -86,7 +86,8 @@ def step_analysis(functions: Sequence[PlannedFunction], prefix: str = "") -> lis
 
 
 def program_costs(functions: Sequence[PlannedFunction]) -> Iterator[StepCost]:
-    """Of the steps of a program that compute or move something, callees behind the entry function."""
+    """Yields the cost of each step that computes or moves something: first those of the entry function, then those of
+    the callees."""
     *callees, entry = functions
     for function in (entry, *callees):
         yield from _function_costs(function, "" if function is entry else f"@{function.name} ")
@@ -104,7 +105,7 @@ def _function_costs(function: PlannedFunction, prefix: str) -> Iterator[StepCost
 
 
 def _runs(step: Step) -> bool:
-    """Whether a step does something itself; control flow and calls of functions do not."""
+    """Whether a step does something itself; control flow, views and calls of functions do not."""
     is_call = isinstance(step, OpStep) and step.op.name == "func.call"
     return step.title != "view" and not isinstance(step, ControlStep) and not is_call
 
@@ -114,8 +115,8 @@ def _step_cost(label: str, step: Step, function: PlannedFunction, *, is_entry: b
     storages = function.memory.storage
     reads = []
     for value, read in moved.reads.items():
-        home = storages.get(value)
-        number = home.number if is_entry and home is not None and home.kind == "argument" else -1
+        storage = storages.get(value)
+        number = storage.number if is_entry and storage is not None and storage.kind == "argument" else -1
         reads.append(Read(hint_of(read), hint_of(nbytes(value)), number))
     counted = None if operations is None else Operations(*map(hint_of, operations))
     return StepCost(label, step.title, counted, tuple(reads), hint_of(moved.written))
@@ -146,7 +147,7 @@ def _operands(cost: StepCost) -> dict[str, float]:
 
 
 def _read(number: int, reads: Sequence[Read]) -> dict[str, float]:
-    """Of one operand."""
+    """The cost entries of one operand."""
     shares = sum(read.nbytes / read.of for read in reads if read.of)
     total = float(sum(read.nbytes for read in reads))
     return {f"bytes accessed{number}{{}}": total, f"utilization{number}{{}}": shares}

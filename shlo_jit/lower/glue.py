@@ -1,13 +1,13 @@
-"""Functions that do little but call kernels one after the other: LLVM need not make the best of them.
+"""Glue functions, which mostly call kernels one after the other: LLVM need not optimize them.
 
-They run once a call, and of a large program they are a third of the time that LLVM takes:
+They run once per call. In a large program they account for a third of LLVM's compile time:
 
     define i32 @shlo_main(...) nounwind {             define i32 @shlo_main(...) nounwind "shlo-glue" {
       call void @shlo_gemm_f32_f32_f32(...)      ->      call void @shlo_gemm_f32_f32_f32(...)
       call void @small(ptr %p0)                          call void @small(ptr %p0) noinline
       ...                                                ...
 
-What is to be inlined elsewhere is called here: inlined, its loops would not be optimized either.
+Functions that would be inlined elsewhere are called here: their loops would not be optimized after inlining, either.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LABEL = re.compile(r"^([\w.$-]+):|label %([\w.$-]+)", re.MULTILINE)
 _CALL = re.compile(r"^  (?:%[\w.]+ = )?call [^\n@]*@([\w.$-]+)\([^\n]*\)$", re.MULTILINE)
 
 
-def plain(text: str, inlined: Set[str]) -> str:
-    """A function of steps; where it is long, has no loop, and calls few of the functions that are `inlined`, marked
-    with GLUE."""
+def mark_glue(text: str, inlined: Set[str]) -> str:
+    """Marks the text of a function of steps with GLUE. Only long functions are marked that have no loop and call few of
+    the functions that are `inlined`; others are returned unchanged."""
     lines = text.count("\n")
     if lines < tuning.GLUE_LINES or _has_loop(text):
         return text
@@ -36,7 +36,7 @@ def plain(text: str, inlined: Set[str]) -> str:
 
 
 def _has_loop(text: str) -> bool:
-    """Whether anything leads back to a block that is written before."""
+    """Whether any branch leads back to a block that was emitted before."""
     seen: set[str] = set()
     for label, target in _LABEL.findall(text):
         if label:

@@ -1,8 +1,9 @@
-"""Where a running program can be stopped: between steps and at the turns of loops, a look every so much work.
+"""Points where a running program can be interrupted: between steps and at loop iterations, with a check after a given
+amount of work.
 
-A look is a call of the instance's `pause`; a status other than OK is the program's, too. It is for signals (see
-`runtime/signals.py`), and takes some 30 ns when there is nothing to do. Work is counted at compile time in straight
-lines; each turn of a loop takes that of its body from a budget in a register.
+A check is a call of the instance's `pause`; a status other than OK becomes the program's status. It is for signals (see
+`runtime/signals.py`), and takes about 30 ns if there is nothing to do. Work is counted at compile time in straight-line
+code. Each iteration of a loop subtracts the work of its body from a budget in a register.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class Pauses:
-    """Of one function of the program, and its parts."""
+    """The interrupt checks of one function of the program, and of its parts."""
 
     def __init__(self, low: ProgramLowering) -> None:
         self.low = low
         self.since = 0
-        """Work on the way to the place being written, since the last look or the head of the loop around it."""
+        """Work on the path to the current place, since the last check or the head of the loop around it."""
 
     def spend(self, work: int) -> None:
-        """Work was done in a straight line."""
+        """Records work done in straight-line code, and emits a check if there was enough of it."""
         self.since += work
         if self.since >= tuning.PAUSE_WORK:
             self.since = 0
-            self.look()
+            self.check()
 
-    def turn(self) -> None:
-        """At the end of a turn of a loop, at whose head `since` was 0."""
+    def end_iteration(self) -> None:
+        """Emits the budget update at the end of a loop iteration. At the head of the loop `since` was 0."""
         scope, work = self.low.scope, self.since + tuning.STEP_WORK
         b = scope.b
         if scope.budget is None:
@@ -43,13 +44,14 @@ class Pauses:
         b.store(left, scope.budget)
         with b.if_(b.icmp("slt", left, 0), "pause"):
             b.store(i64(tuning.PAUSE_WORK), scope.budget)
-            self.look()
+            self.check()
 
     def leave(self) -> None:
-        """At the end of a function that others call, maybe in a loop: they know nothing of the turns in it."""
+        """Emits a check at the end of a function that others call, maybe in a loop: callers do not know of the
+        iterations in it."""
         if self.low.scope.budget is not None:
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         b = self.low.b
         leave_unless_ok(self.low, b.call_pointer("i32", self.low.scope.field("pause"), []), abi.NO_CALL)

@@ -1,7 +1,7 @@
-"""Which steps are written as functions of their own, so that no function of a program becomes large.
+"""Outlining: decides which steps are written as separate functions, so that no function of a program becomes large.
 
-LLVM's passes are superlinear in the size of a function. A block of more than PART_STEPS steps, those inside its control
-flow counted, is cut into runs of at most so many; each run becomes a function that the enclosing one calls.
+LLVM's passes are superlinear in the size of a function. A block of more than PART_STEPS steps, including those inside
+its control flow, is cut into runs of at most that many steps. Each run becomes a function that the enclosing one calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shlo_jit.ops.known_calls import AMONG_PROCESSES
 
 
 class Parts:
-    """The cuts of a plan. `runs(block)` is how the function that has the block writes it."""
+    """The cuts of a plan. `runs(block)` says how the function that has the block writes it."""
 
     def __init__(self, plan: PlanBlock, memory: MemoryPlan):
         self.memory = memory
@@ -23,11 +23,11 @@ class Parts:
         self._weigh(plan)
 
     def runs(self, block: PlanBlock) -> list[list[Step]] | None:
-        """The runs of steps a block is cut into, or None for one that stays whole."""
+        """The runs of steps that a block is cut into; None if it is not cut."""
         return self._cut.get(id(block))
 
     def _weigh(self, block: PlanBlock) -> int:
-        """Steps that the function with this block will have of it, after cuts inside and of the block itself."""
+        """Number of steps that this block leaves in its function, after cuts inside it and of the block itself."""
         weights = [self._weigh_step(step) for step in block.steps]
         if sum(weights) <= tuning.PART_STEPS:
             return sum(weights)
@@ -57,13 +57,13 @@ class Parts:
 
     @staticmethod
     def _copies(copies: list[Copy]) -> int:
-        """Copies as steps: many are functions too."""
+        """Number of steps that copies count as: many copies become functions too."""
         n = len(copies)
         return n if n <= tuning.PART_STEPS else -(-n // tuning.PART_STEPS)
 
 
 def _weigh_collective(op: Op) -> int:
-    """What a collective op counts for beyond a step; 0 for any other."""
+    """Weight of a collective op in addition to its step; 0 for any other op."""
     is_call = op.name == "stablehlo.custom_call"
     is_collective = op.attributes["call_target_name"] in AMONG_PROCESSES if is_call else OPS[op.name].has("collective")
     return tuning.COLLECTIVE_STEPS * (1 + len(op.operands)) if is_collective else 0

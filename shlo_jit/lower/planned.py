@@ -1,4 +1,4 @@
-"""A program with everything decided: what lowering writes, and what it then is."""
+"""A planned program: the functions with all decisions made, and the result of lowering."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from shlo_jit.schedule.schedule import Schedule
 
 
 class PlannedFunction(NamedTuple):
-    """The entry function, or one that is called and not written out."""
+    """The entry function, or a function that is called and not inlined."""
 
     core: Op
-    """In core ops."""
+    """The function in core ops."""
     plan: PlanBlock
-    """In steps."""
+    """The function in steps."""
     schedule: Schedule
-    """How each step runs."""
+    """The schedule of each step."""
     memory: MemoryPlan
-    """Where the values live."""
+    """The memory of the values."""
 
     @property
     def name(self) -> str:
@@ -36,9 +36,9 @@ class Lowered(NamedTuple):
     """A program at every stage before machine code."""
 
     module: Module
-    """As parsed and verified."""
+    """The module as parsed and verified."""
     functions: list[PlannedFunction]
-    """Those that are called and not written out, callees first, and the entry function."""
+    """The functions that are called and not inlined, callees first, followed by the entry function."""
     program: Program
 
     @property
@@ -52,5 +52,5 @@ class Lowered(NamedTuple):
 
     @property
     def memory(self) -> MemoryPlan:
-        """Where the values of the entry function live."""
+        """The memory of the entry function's values."""
         return self.entry.memory

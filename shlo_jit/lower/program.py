@@ -1,4 +1,4 @@
-"""A Plan to a Program: the entry function that runs the steps in order, and the kernels it calls."""
+"""Lowers a plan to a Program: the entry function that runs the steps in order, and the kernels it calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
-from shlo_jit.lower.glue import plain
+from shlo_jit.lower.glue import mark_glue
 from shlo_jit.lower.interrupts import Pauses
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
@@ -30,7 +30,7 @@ from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.readers import readers_of
-from shlo_jit.lower.scalars import numbers
+from shlo_jit.lower.scalars import stack_scalars
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
@@ -48,27 +48,27 @@ from shlo_jit.sizes import NotSymbolic, Size, equal, hint_of, word_of
 
 @dataclass(frozen=True)
 class Callee:
-    """A function that has been lowered: its LLVM name, and what a call must know."""
+    """A lowered function: its LLVM name, and the facts that its callers need."""
 
     name: str
     arena: ScratchBytes
     may_fail: bool
     work: int
-    """Work on the way to its end, since it last looked at signals (see `interrupts.py`)."""
+    """Work on the path to its end, since its last check for signals (see `interrupts.py`)."""
 
 
 class ProgramLowering:
-    """State of one lowering; kernels in `lower/kernels` see it as `low`."""
+    """State of one lowering; kernels in `lower/kernels` access it as `low`."""
 
     def __init__(self, functions: list[PlannedFunction], target: Target, timed: bool = False):
         self.functions = functions
         """Callees before their callers; the last is the entry."""
         self.plan: PlanBlock
-        """Of the function being lowered."""
+        """The plan of the function being lowered."""
         self.schedule: Schedule
         self.memory: MemoryPlan
         self.parts: Parts
-        self.numbers: set[int]
+        self.stack_scalars: set[int]
         """Storages (by id) that live on the stack."""
         self.callees: dict[str, Callee] = {}
         """Functions that have been lowered."""
@@ -78,13 +78,13 @@ class ProgramLowering:
         self.callbacks: list[Callback] = []
         self.codes: list[CodeCall] = []
         self.sites: list[Site] = []
-        """Where the program meets others."""
+        """The program's collective ops."""
         self.site_numbers: dict[int, int] = {}
-        """Step (by id) -> number of the site."""
+        """Maps a step (by id) to the number of its site."""
         self.channels: dict[int, int] = {}
-        """Handles of the channels that it sends and receives on, and their numbers, from 1."""
+        """Handles of the channels that the program sends and receives on, with their numbers from 1."""
         self.array_numbers: dict[str, int] = {}
-        """Digest of a kernel's own array -> its number among the constants."""
+        """Maps the digest of a kernel's constant array to its number among the constants."""
         self.externals: dict[str, None] = {}
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
@@ -92,13 +92,13 @@ class ProgramLowering:
         """The function being written."""
         self.kernel_names: dict[str, str] = {}
         self.tables: dict[str, str] = {}
-        """Text of a constant table -> its name."""
+        """Maps the text of a constant table to its name."""
         self.step_functions: set[str] = set()
         """Names of the functions that run steps: the entry and its parts."""
         self.pauses: Pauses
         self.timing = Timing(self, timed)
         self.is_symbolic = symbol_of(functions[-1].arguments) is not None
-        """Whether sizes of the program are known at the call only."""
+        """Whether some sizes of the program are known only at the call."""
 
     # ------------------------------------------------------------------ services for kernels
     @property
@@ -115,7 +115,7 @@ class ProgramLowering:
         return self.address(self.memory.storage[value])
 
     def truth(self, value: Value) -> V:
-        """An i1 of memory, or a constant."""
+        """An i1 loaded from memory, or a constant."""
         if value.op is not None and value.op.name == "stablehlo.constant" and value not in self.memory.storage:
             return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
         return self.b.icmp("ne", self.b.load("i8", self.pointer(value)), const("i8", 0))
@@ -124,7 +124,7 @@ class ProgramLowering:
         scope = self.scope
         if id(storage) in scope.moved:
             return scope.moved[id(storage)]
-        if storage.kind == "arena" and id(storage) not in self.numbers:
+        if storage.kind == "arena" and id(storage) not in self.stack_scalars:
             return scope.b.offset(scope.arena, storage.number)
         if storage.kind == "none":
             return scope.arena
@@ -134,7 +134,7 @@ class ProgramLowering:
         return scope.addresses[id(storage)]
 
     def fixed_address(self, storage: Storage) -> V:
-        """Address of an argument, a result, a constant, or a number on the stack."""
+        """Address of an argument, a result, a constant, or a scalar on the stack."""
         if storage.kind == "arena":
             return self.b.alloca(f"[{-(-storage.nbytes // 8)} x i64]", align=8)
         if storage.kind == "constant":
@@ -143,23 +143,23 @@ class ProgramLowering:
         return self.b.load("ptr", self.b.element(table, "ptr", storage.number))
 
     def scratch(self, step: Step) -> V:
-        """Address of the step's scratch memory; null where it has none."""
+        """Address of the step's scratch memory; null if it has none."""
         storage = self.memory.scratch.get(id(step))
         return const("ptr", 0) if storage is None else self.address(storage)
 
     def site(self, step: Step, site: Site) -> int:
-        """The number of the place where a step meets others."""
+        """The number of the site at which a step exchanges messages."""
         number = self.site_numbers.setdefault(id(step), len(self.sites))
         if number == len(self.sites):
             self.sites.append(site)
         return number
 
     def channel_number(self, handle: int | None) -> int:
-        """Of a channel, among the program's; 0 for none."""
+        """The number of a channel in the program; 0 for none."""
         return 0 if handle is None else self.channels.setdefault(handle, len(self.channels) + 1)
 
     def finish_of(self, number: int) -> OpStep:
-        """The step of the function being written that finishes what its start of that number has begun."""
+        """The step of the current function that finishes the op with this start number."""
         steps = (s for s in all_steps(self.plan) if isinstance(s, OpStep) and s.op.results)
         return next(s for s in steps if s.op.int("started", -1) == number)
 
@@ -169,14 +169,14 @@ class ProgramLowering:
         return self.plan is self.functions[-1].plan
 
     def use(self, routine: Routine) -> None:
-        """Note that the program calls a routine's symbols."""
+        """Records that the program calls a routine's symbols."""
         self.routines[routine.name] = routine
         for need in routine.needs:
             self.use(need)
 
     def parallel(self, task: str, pointers: list[V], tasks: V | int, threads: V | None = None) -> None:
-        """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers. `threads`:
-        how many may work on them, where that is not the call's number."""
+        """Runs `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers. `threads`:
+        the maximum number of threads, if it is not the call's."""
         b = self.b
         pointers = [*pointers, self.scope.dims] if self.is_symbolic else pointers
         frame = b.alloca("ptr", max(1, len(pointers)))
@@ -189,7 +189,7 @@ class ProgramLowering:
         )
 
     def run_tasks(self, task: str, pointers: list[V], tasks: Tasks) -> None:
-        """`parallel`, of tasks that each go over `grain` units; of few units, on one thread."""
+        """Runs tasks of `grain` units each by `parallel`; if there are few units, on one thread."""
         threads = None
         if isinstance(tasks.work, Size):
             is_small = self.b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK)
@@ -200,8 +200,8 @@ class ProgramLowering:
         return self.module.names.new(hint)
 
     def share(self, hint: str, name: str) -> str:
-        """Name of the function in the module that has the same text as the function `name` just written; drops the
-        copy. Twelve equal layers have one set of kernels."""
+        """Shares equal functions. If the function `name` just written has the same text as an earlier one, it is
+        dropped. Returns the name to call. So twelve equal layers have one set of kernels."""
         text = self.module.functions[name]
         head, _, body = text.partition(f"@{name}(")
         key = hashlib.sha256((head + "@(" + body).encode()).hexdigest()
@@ -222,7 +222,7 @@ class ProgramLowering:
             self.function(f"function{i}", function)
         self.function(abi.ENTRY, entry)
         self.inline_small_kernels()
-        self.keep_glue_plain()
+        self.mark_glue_functions()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
         if self.is_symbolic:
@@ -252,7 +252,7 @@ class ProgramLowering:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
-        self.numbers = numbers(self.plan, self.memory, self.parts)
+        self.stack_scalars = stack_scalars(self.plan, self.memory, self.parts)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         with self.timing.function(function.name, self.plan, is_entry=name == abi.ENTRY):
@@ -267,7 +267,7 @@ class ProgramLowering:
     def step_function(self, name: str, params: list[tuple[str, str]], internal: bool = False) -> Builder:
         """A builder for a function that runs steps."""
         self.step_functions.add(name)
-        # Addresses that a loop exchanges point into the arena too.
+        # Addresses that a loop swaps point into the arena too.
         return self.module.function(
             name,
             params,
@@ -291,8 +291,8 @@ class ProgramLowering:
         return self.scope.constant(len(self.constants) - 1)
 
     def constant_array(self, array: np.ndarray) -> V:
-        """Address of a kernel's own constant array, which nobody changes any more, at this place of the function being
-        written."""
+        """Address of a kernel's constant array, at this place of the function being written. The array is sealed
+        against later changes."""
         array = np.ascontiguousarray(array)
         digests.seal(array)
         key = array.dtype.str + digests.digest(array)
@@ -302,13 +302,15 @@ class ProgramLowering:
         return self.scope.constant(self.array_numbers[key])
 
     def region(self, region: Region | None) -> tuple[V, V]:
-        """Address and bytes of what a kernel fetches for the steps after it; null and 0 where there is nothing."""
+        """Address and bytes of the memory that a kernel prefetches for the steps after it; null and 0 if there is
+        none."""
         if region is None:
             return const("ptr", 0), i64(0)
         return self.constant_array(region.array), i64(region.nbytes)
 
     def table(self, values: list[int]) -> V:
-        """Address of an array of i64: of a constant, or of a copy on the stack with what is known at the call only."""
+        """Address of an array of i64: of a constant or, if it has sizes known only at the call, of a copy on the
+        stack."""
         sizes = {i: v for i, v in enumerate(values) if isinstance(v, Size)}
         text = ", ".join(f"i64 {0 if i in sizes else v}" for i, v in enumerate(values))
         text = f"private unnamed_addr constant [{len(values)} x i64] [{text}], align 8"
@@ -327,7 +329,7 @@ class ProgramLowering:
 
     # ------------------------------------------------------------------ steps
     def block(self, block: PlanBlock) -> None:
-        """The steps of a block; those of a long one are functions of their own."""
+        """Writes the steps of a block; those of a long block become separate functions."""
         runs = self.parts.runs(block)
         if runs is None:
             self.steps(block.steps)
@@ -350,13 +352,13 @@ class ProgramLowering:
             pause()
 
     def finish(self, block: PlanBlock) -> None:
-        """The copies at the end of a block."""
+        """Emits the copies at the end of a block."""
         copies = self.memory.block_end.get(id(block), [])
         with self.timing.copies(None, sum(nbytes(c.source) for c in copies)):
             self.copies(copies)
 
     def copies(self, copies: list[Copy]) -> None:
-        """Copies, in order; of many, so many to a function."""
+        """Emits copies, in order. Many copies are split into several functions."""
         if len(copies) > tuning.PART_STEPS:
             for i in range(0, len(copies), tuning.PART_STEPS):
                 write_part(self, partial(self.copies, copies[i : i + tuning.PART_STEPS]))
@@ -380,7 +382,7 @@ class ProgramLowering:
             assert isinstance(step, ViewStep)
 
     def aligned(self, step: NestStep) -> set[Value]:
-        """Store targets that are aligned to a cache line where they are large; see `codegen/abi.py`."""
+        """Store targets that are aligned to a cache line if they are large; see `codegen/abi.py`."""
         return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
 
     def nest(self, step: NestStep, schedule: NestSchedule) -> None:
@@ -397,7 +399,8 @@ class ProgramLowering:
             self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
 
     def nest_kernel(self, step: NestStep, schedule: NestSchedule) -> tuple[str, list[V], list[tuple[str, list[Value]]]]:
-        """The function of a nest's units, the addresses that it takes, and the values in each."""
+        """Writes the function of a nest's units. Returns its name, the addresses that it takes, and the values in
+        each."""
         check_supported(step.nest)
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])
@@ -417,26 +420,26 @@ class ProgramLowering:
         return self.share(hint, name), pointers, buffers
 
     def run_units(self, name: str, pointers: list[V], tasks: Tasks) -> None:
-        """Call a kernel `void name(ptr pointers..., i64 first, i64 last)` for all units, in tasks."""
+        """Calls a kernel `void name(ptr pointers..., i64 first, i64 last)` for all units, in tasks."""
         b = self.b
 
-        def alone() -> list[V]:
+        def serial() -> list[V]:
             b.call("void", name, [*pointers, i64(0), i64(tasks.units)], declare=False)
             return []
 
-        def together() -> list[V]:
+        def in_tasks() -> list[V]:
             self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
             return []
 
         if tasks.is_one:
-            alone()
+            serial()
         elif isinstance(tasks.work, Size):
-            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), alone, together)
+            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), serial, in_tasks)
         else:
-            together()
+            in_tasks()
 
     def task(self, name: str, count: int) -> Builder:
-        """A builder for `void name(ptr frame, i64 index, i64 worker)`, which `parallel` runs with so many pointers."""
+        """A builder for `void name(ptr frame, i64 index, i64 worker)`, which `parallel` runs with `count` pointers."""
         b = self.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
         if self.is_symbolic:
             with b.at_entry():
@@ -444,7 +447,7 @@ class ProgramLowering:
         return b
 
     def task_of(self, name: str, count: int, units: int, grain: int) -> str:
-        """The task around a kernel: index to a range of units, pointers from the frame."""
+        """The task around a kernel: maps the index to a range of units, and loads the pointers from the frame."""
         task = f"{name}.task.{word_of(units)}.{grain}"
         if task in self.module.functions:
             return task
@@ -457,7 +460,7 @@ class ProgramLowering:
         return task
 
     def callback(self, callback: Callback, operands: list[V], results: list[V]) -> None:
-        """Call out."""
+        """Emits a call of a callback on the host."""
         b = self.b
         number = len(self.callbacks)
         self.callbacks.append(callback)
@@ -466,7 +469,7 @@ class ProgramLowering:
         leave_unless_ok(self, b.call_pointer("i32", function, [handle, i64(number), *tables]), number)
 
     def inline_small_kernels(self) -> None:
-        """Mark short kernels for inlining, so that loops over tiny tensors run in registers."""
+        """Marks short kernels for inlining, so that loops over tiny tensors run in registers."""
         for name, text in self.module.functions.items():
             if (
                 name not in self.step_functions
@@ -475,11 +478,11 @@ class ProgramLowering:
             ):
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
 
-    def keep_glue_plain(self) -> None:
-        """Let LLVM translate long functions of steps as they are."""
+    def mark_glue_functions(self) -> None:
+        """Marks long functions of steps as glue, which LLVM does not optimize."""
         inlined = {name for name, text in self.module.functions.items() if "alwaysinline" in text}
         for name in self.step_functions:
-            self.module.functions[name] = plain(self.module.functions[name], inlined)
+            self.module.functions[name] = mark_glue(self.module.functions[name], inlined)
 
 
 def port(value: Value) -> Port:
@@ -489,6 +492,6 @@ def port(value: Value) -> Port:
 
 
 def lower_program(functions: list[PlannedFunction], target: Target, *, timed: bool = False) -> Program:
-    """Write the functions of a program, callees before their callers, the entry last. `timed`: with notes of the time
-    that each step takes."""
+    """Writes the functions of a program, callees before their callers, the entry last. `timed`: with code that records
+    the time of each step."""
     return ProgramLowering(functions, target, timed).run()

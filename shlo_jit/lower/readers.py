@@ -1,4 +1,4 @@
-"""Who reads the arguments of a program in a grid: where they have to be follows from that."""
+"""Readers of a program's arguments in a grid, which determine where the arguments must be in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlo_jit.schedule.collective import CollectiveSchedule, data_operands
 
 
 def readers_of(entry: PlannedFunction) -> tuple[Reader, ...]:
-    """Of each argument of the entry function."""
+    """For each argument of the entry function, its readers."""
     storages = entry.memory.storage
     found = [Reader.NOBODY] * len(entry.arguments)
     for value, reader in _reads(entry):
@@ -32,7 +32,7 @@ def _reads(entry: PlannedFunction) -> Iterator[tuple[Value, Reader]]:
 
 
 def _reader(entry: PlannedFunction, step: Step, value: Value) -> Reader:
-    """Who reads a value because of a step."""
+    """The readers of a value in a step."""
     if not isinstance(step, OpStep):
         return Reader.RANK
     if function_of_call(step.op) is not None:  # whatever the function does with it

@@ -1,10 +1,10 @@
-"""Numbers that need no memory: values of a few bytes between the steps of one function.
+"""Scalars that need no memory in the arena: values of a few bytes between the steps of one function.
 
-A counter, a loop's condition, the state of a scan over numbers: their place is on the stack of the function that runs
-the steps, whose kernels are written out there; LLVM makes registers of such places. Bytes of the arena it cannot: who
-holds the instance may look at them whenever the function calls something.
+Examples are a counter, a loop's condition, and the state of a scan over scalars. They live on the stack of the function
+that runs the steps, into which their kernels are inlined, and LLVM promotes them to registers. It cannot do so with
+bytes of the arena, which the holder of the instance may inspect whenever the function calls something.
 
-    while i < n: i = i + 1; c = .9 * c + x[i]        i, c: registers; before, each turn wrote and read them
+    while i < n: i = i + 1; c = .9 * c + x[i]        i, c: registers; otherwise, each iteration writes and reads them
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from shlo_jit.memory.storage import Copy, MemoryPlan
 from shlo_jit.sizes import Size
 
 Use = tuple[Value, int | None]
-"""A value, and the function that uses it: 0 for the one that is lowered, or a number for a part of it. None: a kernel
-that is no nest, which may hand its operands' places on to others, or several functions."""
+"""A value, and the function that uses it: 0 for the one that is lowered, or a number for a part of it. None stands for
+a kernel that is no nest, which may pass on its operands' addresses, or for several functions."""
 
 
-def numbers(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]:
-    """The storages (by id) in the arena that live on the stack: nests, copies and conditions alone use them, all in one
-    of the functions that `parts` makes of the plan."""
+def stack_scalars(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]:
+    """The storages (by id) in the arena that live on the stack. Only nests, copies and conditions use them, all in one
+    of the functions that `parts` makes from the plan."""
     functions: dict[int, set[int | None]] = {}
     small = {id(s) for s in memory.storage.values() if _is_small(s.kind, s.nbytes)}
-    small -= {id(s) for pairs in memory.exchanges.values() for pair in pairs for s in pair}
+    small -= {id(s) for pairs in memory.swaps.values() for pair in pairs for s in pair}
     for value, function in _Uses(memory, parts).of(plan, 0):
         storage = memory.storage.get(value)
         if storage is not None and id(storage) in small:
@@ -41,7 +41,7 @@ def _is_small(kind: str, nbytes: int) -> bool:
 
 
 class _Uses:
-    """Who uses which value."""
+    """Finds the users of each value."""
 
     def __init__(self, memory: MemoryPlan, parts: Parts) -> None:
         self.memory = memory
@@ -49,7 +49,7 @@ class _Uses:
         self.count = 0
 
     def of(self, block: PlanBlock, function: int) -> Iterator[Use]:
-        """In a block that a function has, whose results that function reads."""
+        """Yields the uses in a block of a function, which also reads the block's results."""
         runs = self.parts.runs(block)
         for steps in [block.steps] if runs is None else runs:
             inside = function if runs is None else self._part()
@@ -70,7 +70,7 @@ class _Uses:
 
     def _copies(self, copies: Iterable[Copy], function: int) -> Iterator[Use]:
         copies = list(copies)
-        if len(copies) > tuning.PART_STEPS:  # several functions
+        if len(copies) > tuning.PART_STEPS:  # split into several functions
             yield from ((v, None) for copy in copies for v in (copy.source, copy.target))
             return
         yield from ((v, function) for copy in copies for v in (copy.source, copy.target))

@@ -1,4 +1,4 @@
-"""The function that is being written: its builder, its parameters, and the addresses it has at hand."""
+"""The function that is being written: its builder, its parameters, and known addresses."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from shlo_jit.kernels.llvm_values import V
 
 @dataclass(eq=False)
 class Scope:
-    """A function that runs steps: the program's entry, a function it calls, or a part of one. Its parameters begin
-    with those of `codegen/abi.py`."""
+    """A function that runs steps: the program's entry, a function it calls, or a part of one. Its parameters begin with
+    those of `codegen/abi.py`."""
 
     b: Builder
     moved: dict[int, V] = field(default_factory=dict)
-    """Addresses of storages (by id) that loops around the place being written exchange."""
+    """Addresses of storages (by id) that loops around the current place swap."""
     addresses: dict[int, V] = field(default_factory=dict)
     """Addresses of storages (by id) that do not change, loaded at the function's entry."""
     budget: V | None = None
-    """Of work between looks at signals in its loops; see `interrupts.py`."""
+    """Stack slot with the budget of work between checks for signals in its loops; see `interrupts.py`."""
     may_fail: bool = False
-    """It may return another status than 0."""
+    """Whether the function may return another status than 0."""
 
     @property
     def args(self) -> V:
@@ -45,7 +45,7 @@ class Scope:
         return self.b.params[4]
 
     def field(self, name: str) -> V:
-        """A field of the instance."""
+        """Loads a field of the instance."""
         return abi.load(self.b, self.instance, name)
 
     def constant(self, index: int) -> V:

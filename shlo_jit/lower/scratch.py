@@ -10,7 +10,7 @@ from shlo_jit.schedule.scratch import Scratch
 
 
 class Fields:
-    """Fields at an address; `fields[name]` writes the address of one at the builder's place."""
+    """Fields at a base address; `fields[name]` emits the address of one at the builder's place."""
 
     def __init__(self, b: Builder, base: V, offsets: Mapping[str, int]):
         self.b, self.base, self.offsets = b, base, offsets

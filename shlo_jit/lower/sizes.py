@@ -1,4 +1,5 @@
-"""What the host of a program asks before a call, where sizes are known at the call only: `@shlo_sizes` of the ABI."""
+"""The function `@shlo_sizes` of the ABI, which the host calls before a program whose sizes are known only at the
+call."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from shlo_jit.sizes import Size, Symbol
 
 
 def symbol_of(arguments: Iterable[Value]) -> Symbol | None:
-    """What is known of a program's arguments at the call only."""
+    """The symbol in the extents of a program's arguments, which is known only at the call; None if there is none."""
     types = [a.type for a in arguments]
     extents = [n for t in types if isinstance(t, TensorType) for n in t.extents]
     return next((n.symbol for n in extents if isinstance(n, Size)), None)
 
 
 def write_sizes(module: ModuleText, memory: MemoryPlan, results: Iterable[Value]) -> None:
-    """The function `abi.SIZES` of a program with these results."""
+    """Writes the function `abi.SIZES` of a program with these results."""
     b = module.function(abi.SIZES, [("ptr", "dims"), ("i64", "threads"), ("ptr", "sizes")], linkage="")
     _, threads, sizes = b.params
-    behind = i64(0)
+    scratch_bytes = i64(0)
     for scratch in memory.shared:
-        behind = b.max_(behind, b.add(i64(scratch.fixed), b.mul(threads, i64(scratch.per_thread))))
-    behind = b.mul(b.udiv(b.add(behind, ALIGN - 1), ALIGN), ALIGN)
-    numbers = [b.add(i64(memory.arena_bytes), behind)]
+        scratch_bytes = b.max_(scratch_bytes, b.add(i64(scratch.fixed), b.mul(threads, i64(scratch.per_thread))))
+    scratch_bytes = b.mul(b.udiv(b.add(scratch_bytes, ALIGN - 1), ALIGN), ALIGN)
+    numbers = [b.add(i64(memory.arena_bytes), scratch_bytes)]
     for value in results:
         t = value.tensor
         numbers += map(i64, (t.nbytes, *t.extents))

@@ -1,14 +1,15 @@
-"""Several turns of a loop on stripes of its arrays: what `memory/temporal_tiling.py` decided, as two kinds of tasks.
+"""Temporal tiling: several iterations of a loop on stripes of its arrays, as `memory/temporal_tiling.py` has decided.
 
     while c:
         m = 0
-        do { the turn's numbers; m = m + 1 } while c and m < turns
-        for each stripe:               m turns, each behind the one before
-        for each end between stripes:  what turns 2 to m left there
-        the arrays change places if m is odd
+        do { the iteration's scalars; m = m + 1 } while c and m < turns
+        for each stripe:               m iterations, each after the one before
+        for each end between stripes:  the triangles that iterations 2 to m left there
+        the arrays are swapped if m is odd
 
-A nest's kernel takes the addresses of arrays and a range of units, so each turn is a call of each of them with the
-arrays in their places of that turn.
+There are two kinds of tasks: stripes, and triangles. A nest's kernel takes the addresses of arrays and a range of
+units.
+So each iteration is one call of each kernel, with the addresses of the arrays in that iteration.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ from shlo_jit.schedule.temporal_tiling import the_nests
 from shlo_jit.schedule.work import step_work
 
 SLOT = 16
-"""Bytes that a number of a turn has room in."""
+"""Bytes reserved for a scalar of an iteration."""
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 
 def blocked(low: ProgramLowering, step: ControlStep) -> list[NestStep]:
-    """The nests of a loop that makes several turns at a time; none if the loop goes turn by turn."""
+    """The nests of a loop that runs several iterations per pass; none if iterations run one after the other."""
     nests = the_nests(step.blocks[1])
     schedules = [low.schedule[nest] for nest in nests]
     return nests if all(isinstance(s, NestSchedule) and s.blocks is not None for s in schedules) else []
 
 
 class _Stage(NamedTuple):
-    """A nest of the turn: its kernel, and where arrays are."""
+    """A nest of the iteration: its kernel, and the addresses of its arrays."""
 
     kernel: str
     blocks: TimeBlocks
     units: int
     pointers: list[V]
     moved: list[V]
-    """The addresses in every other turn."""
+    """The addresses in odd iterations."""
     numbers: list[int]
-    """Which of the pointers are to numbers of the turn."""
+    """Which of the pointers are to scalars of the iteration."""
 
 
 def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> V:
-    """Up to so many turns, one at least; whether they were an odd number."""
+    """Emits at least one and at most `blocks.turns` iterations. Returns whether their number was odd."""
     b, (cond, body) = low.b, step.blocks
     stages, kept = _stages(low, step, nests)
     blocks = stages[0].blocks
@@ -80,7 +81,7 @@ def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) 
         frame = [p for stage in stages for p in (*stage.pointers, *stage.moved)]
         for kind in (_Stripes, _Triangles):
             writer = kind(low, stages)
-            if writer.tasks:  # one stripe meets no other
+            if writer.tasks:  # a single stripe has no neighbours
                 low.parallel(writer.write(), [*frame, place], writer.tasks)
     low.pauses.spend(blocks.turns * sum(int(step_work(nest)) for nest in nests))
     return b.icmp("ne", b.and_(turns, i64(1)), i64(0))
@@ -89,7 +90,8 @@ def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) 
 def _stages(
     low: ProgramLowering, step: ControlStep, nests: list[NestStep]
 ) -> tuple[list[_Stage], list[list[tuple[V, int]]]]:
-    """The kernels, and for each the memory in which turns keep their numbers, with the bytes of one."""
+    """The kernels, and for each of them the memory in which iterations keep their scalars, with the bytes of one
+    scalar."""
     stages: list[_Stage] = []
     kept: list[list[tuple[V, int]]] = []
     for nest in nests:
@@ -105,22 +107,22 @@ def _stages(
 
 
 def _numbers(low: ProgramLowering, body: PlanBlock, buffers: list[tuple[str, list[Value]]]) -> list[int]:
-    """The buffers that have numbers which turns make anew: each turn has its own."""
+    """The buffers with scalars that iterations recompute: each iteration has a separate copy."""
     made = {v for s in body.steps for v in s.writes}
     made |= {a for a, r in zip(body.block.arguments, body.results, strict=True) if a is not r}
     return [k for k, (_, values) in enumerate(buffers) if any(v in made and not v.tensor.rank for v in values)]
 
 
 def _moved(low: ProgramLowering, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
-    """The addresses in every other turn."""
+    """The addresses in odd iterations."""
     found = {id(s): p for s, p in zip(storages, pointers, strict=True)}
-    for s, t in low.memory.exchanges.get(id(step), []):
+    for s, t in low.memory.swaps.get(id(step), []):
         found[id(s)], found[id(t)] = low.address(t), low.address(s)
     return [found[id(s)] for s in storages]
 
 
 class _Tasks:
-    """Writes `void name(ptr frame, i64 index, i64 worker)`: of stripes, or of what is between them."""
+    """Writes `void name(ptr frame, i64 index, i64 worker)`: the task of stripes, or of the triangles between them."""
 
     hint: str
 
@@ -146,7 +148,7 @@ class _Tasks:
         frame, index, _ = b.params
         given = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count + 1)]
         self.places: list[tuple[list[V], list[V]]] = []
-        """Of each stage, in even and in odd turns."""
+        """For each stage, the addresses in even and in odd iterations."""
         at = 0
         for stage in self.stages:
             n = len(stage.pointers)
@@ -164,11 +166,12 @@ class _Tasks:
         return self.b.udiv(self.b.mul(index, self.blocks.lines), self.blocks.stripes)
 
     def fronts(self, turn: V) -> list[V]:
-        """The numbers of a turn's fronts, one of each stage."""
+        """The numbers of an iteration's wavefronts, one for each stage."""
         return [self.b.add(self.b.mul(turn, len(self.stages)), k) for k in range(len(self.stages))]
 
     def call(self, turn: V, stage: int, first: V, last: V) -> None:
-        """Lines [first, last) of a turn, the first of which is 0, by one of its nests; maybe none."""
+        """Calls the kernel of a nest for lines [first, last) of an iteration, where line 0 is the first; the range may
+        be empty."""
         b, at = self.b, self.stages[stage]
         line, even, odd = at.blocks.line, *self.places[stage]
         if len(self.stages) > 1:
@@ -185,7 +188,7 @@ class _Tasks:
 
 
 class _Stripes(_Tasks):
-    """All turns on a stripe, with fronts of each that follow those of the one before."""
+    """All iterations on a stripe: the wavefronts of each follow those of the one before."""
 
     hint = "stripes"
 
@@ -206,8 +209,8 @@ class _Stripes(_Tasks):
 
 
 class _Triangles(_Tasks):
-    """What fronts after the first have left on both sides of where two stripes meet; of a periodic array the last meets
-    the first."""
+    """The triangles that wavefronts after the first have left on both sides of the boundary between two stripes. In a
+    periodic array, the last stripe also meets the first."""
 
     hint = "triangles"
 

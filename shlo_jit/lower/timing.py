@@ -1,7 +1,7 @@
-"""Times of steps, in programs that are compiled to be profiled: a look at the clock before and after each.
+"""Times of steps, in programs that are compiled for profiling: the clock is read before and after each step.
 
-The host gives memory by the instance's field `profile`, with records and perhaps places for events, as `codegen/abi.py`
-describes them. A look takes some 25 ns, and each step has one of its two in its time.
+The host provides memory in the instance's field `profile`, with records and optionally room for events, as
+`codegen/abi.py` describes them. A clock read takes about 25 ns; one of its two is part of a step's time.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 
 CLOCK, BEGIN, END, NOTE = "shlo_clock", "shlo_begin", "shlo_end", "shlo_note"
 MONOTONIC = 1
-"""The number of CLOCK_MONOTONIC."""
+"""Value of CLOCK_MONOTONIC."""
 SHOWN_OPS = 6
-"""Ops of a step that its line names."""
+"""Maximum number of ops that a step's line names."""
 
 
 class Span(NamedTuple):
-    """A step around the place being written."""
+    """A step around the current place."""
 
     number: int
-    """Of its record."""
+    """Number of its record."""
     scope: Scope
     event: V
-    """Address of its event; null where there was no place for one."""
+    """Address of its event; null if there was no room for one."""
     start: V
-    """When it began."""
+    """Time when it began."""
 
 
 class Timing:
-    """Of one program: the steps whose times are noted, in the order of their records."""
+    """The timed steps of a program, in the order of their records."""
 
     def __init__(self, low: ProgramLowering, wanted: bool) -> None:
         self.low = low
@@ -60,14 +60,14 @@ class Timing:
         self.kernels: list[dict[str, None]] = []
         """Names of the kernels of each of `steps`."""
         self.open: list[Span] = []
-        """The steps around the place being written, the innermost last; some may be of functions around this one."""
+        """The steps around the current place, innermost last; some may belong to functions around this one."""
         self.labels: dict[int, str] = {}
         if wanted:
             _write_functions(low.module)
 
     @contextmanager
     def function(self, name: str, plan: PlanBlock, is_entry: bool) -> Iterator[None]:
-        """Around the steps of a function of the program; those of the entry are the whole call."""
+        """Times the steps of a function of the program; the entry's time is that of the whole call."""
         if not self.wanted:
             yield
             return
@@ -77,13 +77,13 @@ class Timing:
             yield
 
     def note_kernel(self, name: str) -> None:
-        """The step being written runs a kernel of this name."""
+        """Records that the current step runs a kernel of this name."""
         if self.open:
             self.kernels[self.open[-1].number][name] = None
 
     @contextmanager
     def step(self, step: Step, several: bool = False) -> Iterator[None]:
-        """Around what runs a step; `several`: more than once."""
+        """Times the code of a step; `several`: it runs more than once."""
         if not self.wanted or isinstance(step, ViewStep):
             yield
             return
@@ -104,7 +104,7 @@ class Timing:
 
     @contextmanager
     def copies(self, step: Step | None, nbytes: int) -> Iterator[None]:
-        """Around copies before a step, or at the end of a block."""
+        """Times the copies before a step, or at the end of a block."""
         if not self.wanted or equal(nbytes, 0):
             yield
             return
@@ -114,7 +114,7 @@ class Timing:
 
     @contextmanager
     def part(self, title: str) -> Iterator[None]:
-        """Around a part of the step being written that is worth a look, such as waiting for others."""
+        """Times a part of the current step, such as waiting for other ranks."""
         if not self.wanted:
             yield
             return
@@ -138,8 +138,8 @@ class Timing:
         b.call("void", NOTE, [record, b.sub(now, start)], declare=False)
 
     def leave(self) -> None:
-        """The function being written returns from here: events of the steps around this place end, which are not
-        noted as runs."""
+        """Emits the end of the events around a place where the function returns. The runs of these steps are not
+        recorded."""
         for span in reversed(self.open):
             if span.scope is self.low.scope:
                 self._end(span)
@@ -157,12 +157,12 @@ class Timing:
 
 
 def _known(number: int | None) -> int | None:
-    """A number that does not wait for the call."""
+    """A number, unless it is known only at the call."""
     return None if isinstance(number, Size) else number
 
 
 def _described(ops: list[Op]) -> str:
-    """Names of the ops, and the lines they are from."""
+    """Names of the ops, and their source lines."""
     names = [op.name.removeprefix("stablehlo.") for op in ops]
     names = list(dict.fromkeys(names))
     shown = " ".join(names[:SHOWN_OPS]) + (f" and {len(names) - SHOWN_OPS} more" if len(names) > SHOWN_OPS else "")
@@ -171,7 +171,7 @@ def _described(ops: list[Op]) -> str:
 
 
 def _write_functions(module: ModuleText) -> None:
-    """The functions that are called around each step."""
+    """Writes the functions that are called around each step."""
     _write_clock(module)
     _write_begin(module)
     _write_end(module)
@@ -179,7 +179,7 @@ def _write_functions(module: ModuleText) -> None:
 
 
 def _write_clock(module: ModuleText) -> None:
-    """`i64 shlo_clock()`: nanoseconds."""
+    """Writes `i64 shlo_clock()`, which returns nanoseconds."""
     b = module.function(CLOCK, [], "i64", attributes="nounwind")
     time = b.alloca("i64", 2)
     b.call("i32", "clock_gettime", [i32(MONOTONIC), time])
@@ -188,7 +188,7 @@ def _write_clock(module: ModuleText) -> None:
 
 
 def _write_begin(module: ModuleText) -> None:
-    """`ptr shlo_begin(ptr profile, i64 step)`: a place for the step's event, or null."""
+    """Writes `ptr shlo_begin(ptr profile, i64 step)`, which returns the address of the step's event, or null."""
     b = module.function(BEGIN, [("ptr", "profile"), ("i64", "step")], "ptr", attributes="nounwind")
     profile, step = b.params
     null = const("ptr", 0)
@@ -206,7 +206,7 @@ def _write_begin(module: ModuleText) -> None:
 
 
 def _write_end(module: ModuleText) -> None:
-    """`void shlo_end(ptr event, i64 begin, i64 end)`, of an event or null."""
+    """Writes `void shlo_end(ptr event, i64 begin, i64 end)`; the event may be null."""
     b = module.function(END, [("ptr", "event"), ("i64", "begin"), ("i64", "end")], attributes="nounwind")
     event, begin, end = b.params
     with b.if_(b.icmp("ne", event, const("ptr", 0))):
@@ -220,7 +220,7 @@ def _store(b: Builder, value: V, record: V, field: Field) -> None:
 
 
 def _write_note(module: ModuleText) -> None:
-    """`void shlo_note(ptr record, i64 time)`."""
+    """Writes `void shlo_note(ptr record, i64 time)`, which adds a time to a record."""
     b = module.function(NOTE, [("ptr", "record"), ("i64", "time")], attributes="nounwind")
     record, taken = b.params
     calls, total = b.load("i64", record), b.load("i64", b.offset(record, 8))

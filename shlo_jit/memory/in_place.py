@@ -1,4 +1,4 @@
-"""Whether a step may overwrite an operand, and why not where it may not."""
+"""Checks whether a step may overwrite an operand, and gives the reason if it may not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
-    """Why a value's memory may not be overwritten by a step: it is read later, or not ours."""
+    """Returns why a step may not overwrite a value's memory: it is read later, or does not belong to the program. None
+    if the step may."""
     storage = p.storage.get(value)
     if storage is None or not is_ours(p, storage):
         return Refusal("not-overwritable", "it is an argument or a constant, which must not change")
@@ -25,7 +26,7 @@ def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
     if p.loops:
         loop = p.loops[-1]
         if id(storage) in loop.states:
-            # The state of the loop we are in: what the turn made of it counts, not what it was outside.
+            # Inside the loop, its use in this iteration counts, not its lifetime outside.
             return Refusal("read-later", "the iteration reads it later") if loop.states[id(storage)] > end else None
         if storage.first < loop.start:
             return Refusal("read-by-next-iteration", "the next iteration of the loop reads it again")
@@ -35,13 +36,14 @@ def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
 
 
 def is_ours(p: Planner, storage: Storage) -> bool:
-    """Memory the program may overwrite."""
+    """Whether the program may overwrite this memory."""
     donated = storage.kind == "argument" and storage.number in p.donated
     return donated or storage.kind in ("arena", "result")
 
 
 def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
-    """The storage of an operand that this nest of the step reads for the last time, and only where it writes."""
+    """The storage of an operand that this nest of the step reads for the last time, and only at the places it writes.
+    None if there is no such operand."""
     product = step.operands if isinstance(step, OpStep) else []
     (store, *more) = [s for s in nest.stores if s.target is value]
     if more:
@@ -64,7 +66,7 @@ def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
 
 
 def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tuple[ix.Expr, ...]) -> Refusal | None:
-    """Why the result of an update cannot take over the memory of the operand it updates."""
+    """Returns why the result of an update cannot take over the memory of the operand it updates; None if it can."""
     storage = p.of(operand)
     refusal = kept_alive(p, operand, step)
     if refusal is not None:
@@ -87,5 +89,5 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
     if isinstance(step, OpStep):
         others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]
         if others or step.op.operands.count(operand) != 1:
-            return Refusal("operand-used-twice", "it is also another operand")
+            return Refusal("operand-used-twice", "it is also another operand of the step")
     return None

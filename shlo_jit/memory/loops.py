@@ -1,4 +1,4 @@
-"""Loops: the memory of carried values, which the body updates in place where it can."""
+"""Memory of the values that loops carry, which the body updates in place if it can."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loop:
-    """A loop whose body is being assigned: its first step, and per state storage the last use of its values inside."""
+    """A loop whose body is being assigned. `start` is its first step; `states` maps each state storage to the last use
+    of its values inside."""
 
     start: int
     states: dict[int, int]
 
 
 def assign_loop(p: Planner, step: ControlStep) -> None:
-    """Carried values live in one storage each: argument of both regions, result of the body, result of the op."""
+    """Assigns one storage to each carried value: argument of both regions, result of the body, result of the op."""
     start, end = p.begin[id(step)], p.finish[id(step)]
     cond, body = step.blocks
     op = step.op
@@ -45,13 +46,13 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
                 p.bind(v, storage)
         states[id(storage)] = p.last_use.get(body.block.arguments[i], -1)
         storage.live(p.last_use.get(op.results[i], end))
-    for v in step.reads:  # captured values must survive every turn
+    for v in step.reads:  # captured values must survive every iteration
         p.of(v).live(end)
     p.loops.append(Loop(start, {}))
-    p.assign(cond)  # leaves every state alone: it is also the result when the loop ends here
+    p.assign(cond)  # leaves every state unchanged: it is also the result when the loop ends here
     p.loops[-1].states = states
     swapped = _swapped(p, step)
-    refusals = _claim(p, body, [p.storage[v] for v in op.results])
+    refusals = _bind_to_states(p, body, [p.storage[v] for v in op.results])
     p.assign(body)
     p.loops.pop()
     ends: list[Copy] = []
@@ -61,13 +62,13 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
         if p.of(r) is not p.storage[target]:
             why = refusals.get(r) or Reason("computed-elsewhere", "it is computed in other memory")
             ends.append(Copy(r, target, Reason("next-state", "the loop's next state", why)))
-    ends = _exchanged(p, step, ends)
+    ends = _swap_states(p, step, ends)
     p.block_end[id(body)] = p.ordered(ends, p.finish[id(body)])
 
 
-def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
-    """Let a large state and the new value the body makes of it exchange their memory instead of copying it. What is
-    left has to be copied."""
+def _swap_states(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
+    """Lets a large state and its new value, which the body computes, swap their memory instead of copying it. Returns
+    the copies that remain."""
     start, finish = p.begin[id(step)], p.finish[id(step)]
     sources = Counter(id(p.of(c.source)) for c in ends)
     states = {id(p.storage[v]) for v in step.op.results}
@@ -76,21 +77,21 @@ def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
         source, state = p.of(c.source), p.storage[c.target]
         mine = source.kind == "arena" and source.first > start and id(source) not in states
         alone = sources[id(source)] == 1 and equal(source.nbytes, state.nbytes)
-        # Scalars are copied: a temporally tiled loop computes them several times before its arrays change places.
+        # Scalars are copied: a temporally tiled loop computes them several times before its arrays are swapped.
         is_large = c.target.tensor.rank > 0 and hint_of(state.nbytes) >= tuning.EXCHANGE_BYTES
         if not (mine and alone and is_large):
             left.append(c)
             continue
         source.live(start)
         source.live(finish)
-        p.exchanges.setdefault(id(step), []).append((state, source))
+        p.swaps.setdefault(id(step), []).append((state, source))
     return left
 
 
 def _swapped(p: Planner, step: ControlStep) -> set[Value]:
-    """Of states of which one is the other's old value (`u, v = f(u, v), u`): let the new value be made in the other's
-    memory, if its own old value is read only where that is written, and the two change places. The body's arguments
-    that are such."""
+    """Handles pairs of states in which one becomes the other's old value (`u, v = f(u, v), u`). The new value is
+    computed in the other's memory if the other's old value is read only where the new one is written, and the two are
+    swapped. Returns the arguments of the body in such pairs."""
     body = step.blocks[1]
     results, arguments = body.results, body.block.arguments
     times, number = Counter(results), {a: i for i, a in enumerate(arguments)}
@@ -102,13 +103,13 @@ def _swapped(p: Planner, step: ControlStep) -> set[Value]:
         once = new is not u and (times[new], times[u], times[v]) == (1, 1, 0)
         if once and new not in p.storage and _may_swap(p, body, new, u, v):
             p.bind(new, p.storage[v])
-            p.exchanges.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
+            p.swaps.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
             found |= {u, v}
     return found
 
 
 def _may_swap(p: Planner, body: PlanBlock, new: Value, u: Value, v: Value) -> bool:
-    """Whether the new value of u can be made in the memory of v."""
+    """Whether the new value of u can be computed in the memory of v."""
     if hint_of(nbytes(u)) < tuning.EXCHANGE_BYTES or not equal(nbytes(u), nbytes(v)) or {u, v} & set(views_of(body)):
         return False
     if any(p.storage[x].kind == "argument" for x in (u, v)):
@@ -125,9 +126,9 @@ def _may_swap(p: Planner, body: PlanBlock, new: Value, u: Value, v: Value) -> bo
 
 
 def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] | None) -> Storage:
-    """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one.
-    `taken`: storages that another state has or that the regions read; None where the initial value is another state's
-    too."""
+    """The storage of carried value i: that of the initial value if it dies here, the program result's, or a new one.
+    `taken`: storages that another state has or that the regions read; None if the initial value is also that of another
+    state."""
     result = step.op.results[i]
     storage = p.storage.get(init)
     if storage is None or taken is None or id(storage) in taken:
@@ -141,24 +142,24 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
     if refusal is None:
         assert storage is not None
         return storage
-    if result in p.storage:  # the loop around this one wants it in its own state
+    if result in p.storage:  # the enclosing loop wants it in its own state
         fresh = p.storage[result]
     elif result in p.wanted:
         fresh = p.wanted[result]
     else:
         fresh = Storage("none" if equal(nbytes(result), 0) else "arena", nbytes(result))
         p.arena.append(fresh)
-    home = Value(init.type, None, i, "state")
-    p.bind(home, fresh)
+    state = Value(init.type, None, i, "state")
+    p.bind(state, fresh)
     p.before.setdefault(id(step), []).append(
-        Copy(init, home, Reason("initial-state", "the loop's initial state", refusal))
+        Copy(init, state, Reason("initial-state", "the loop's initial state", refusal))
     )
     return fresh
 
 
-def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
-    """Let results of the body be written straight into the state where nothing reads the old state any more; of the
-    others, why not."""
+def _bind_to_states(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
+    """Binds results of the body directly to the state if the old state is not read any more. Returns the reasons for
+    all others."""
     writers: dict[Value, list[Step]] = {}
     readers: dict[Value, list[Step]] = {}
     for s in body.steps:
@@ -175,7 +176,7 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
             continue
         views = view_closure(views_made, body.block.arguments[i])
         reading = [s for v in views for s in readers.get(v, ())]
-        refusal = _unclaimed(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
+        refusal = _cannot_write_state(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
         if refusal is None and len(writers[r]) > 1:
             refusal = Refusal("several-writers", "several steps write it")
         if refusal is None:
@@ -185,8 +186,8 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
     return refusals
 
 
-def _unclaimed(step: Step, result: Value, state: Storage) -> Refusal | None:
-    """What about the writing step keeps it from writing into the state."""
+def _cannot_write_state(step: Step, result: Value, state: Storage) -> Refusal | None:
+    """Returns why the writing step cannot write into the state; None if it can."""
     if isinstance(step, ViewStep):
         return Refusal("view", "it is a view of other memory")
     if _overwrites(step, result):
@@ -199,7 +200,7 @@ def _unclaimed(step: Step, result: Value, state: Storage) -> Refusal | None:
 def _read_late(
     p: Planner, step: Step, result: Value, views: set[Value], reading: list[Step], times: Counter[Value]
 ) -> Refusal | None:
-    """What reads the old state once the new one is being written."""
+    """Returns what still reads the old state when the new one is being written; None if nothing does."""
     begin = p.begin[id(step)]
     if any(v in times for v in views):
         return Refusal("old-state-returned", "the old state is also a result of the iteration")
@@ -216,7 +217,7 @@ def _read_late(
 
 
 def _overwrites(step: Step, result: Value) -> bool:
-    """Whether the step writes this result into the buffer of an operand; it may write others beside it."""
+    """Whether the step writes this result into the buffer of an operand; it may write other results too."""
     if isinstance(step, NestStep):
         return step.nest.overwrites is not None and step.writes[0] is result
     return isinstance(step, OpStep) and any(r is result for _, r in updates(step.op))

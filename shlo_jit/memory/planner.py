@@ -1,9 +1,10 @@
-"""Where values live: arguments, results, constants, or the arena, by lifetimes; in place where that is safe.
+"""Memory planning: assigns values to arguments, results, constants, or the arena, by lifetimes; in place if that is
+safe.
 
-Every value a step reads or writes gets a `Storage`; several values share one when they are views of each other, when
-an op may overwrite a dying operand, or when they are the state a loop carries. Storages in the arena whose lifetimes do
-not meet share bytes. Lifetimes are intervals of a global numbering of steps; what a loop body reads from outside lives
-until the loop ends.
+Every value a step reads or writes gets a `Storage`. Several values share one if they are views of each other, if an op
+may overwrite a dying operand, or if they are the state a loop carries. Storages in the arena whose lifetimes do not
+overlap share bytes. Lifetimes are intervals of a global numbering of steps. Values from outside that a loop body reads
+live until the loop ends.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def plan_memory(
     donated: frozenset[int] = frozenset(),
     callees: Mapping[str, MemoryPlan] | None = None,
 ) -> MemoryPlan:
-    """Give every value and every step's scratch memory a place. `donated`: arguments whose memory may be overwritten.
-    `callees`: memory of the functions it calls, whose arenas are scratch memory of the calls, after their own."""
+    """Plans the memory of every value and every step's scratch memory. `donated`: arguments whose memory may be
+    overwritten. `callees`: memory plans of the called functions, whose arenas become scratch memory of the calls, after
+    the calls' own."""
 
     def scratch(step: Step) -> ScratchBytes:
         own, callee = schedule.scratch(step), function_of_call(step.op) if isinstance(step, OpStep) else None
@@ -51,8 +53,8 @@ def plan_memory(
 
 
 class Planner:
-    """Assigns storages. `scratch(step)` says how much scratch a step wants, `lasts(step)` whether it is the step's
-    until the program ends."""
+    """Assigns storages. `scratch(step)` returns the scratch memory that a step needs. `lasts(step)` says whether the
+    step keeps it until the program ends."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Planner:
         self.donated = donated
         """Arguments whose memory may be overwritten."""
         self.aliases: dict[int, int] = {}
-        self.exchanges: dict[int, list[tuple[Storage, Storage]]] = {}
+        self.swaps: dict[int, list[tuple[Storage, Storage]]] = {}
         self.loops: list[Loop] = []
 
     # ------------------------------------------------------------------ entry
@@ -109,7 +111,7 @@ class Planner:
             self.scratch,
             self.aliases,
             self.overwritten(),
-            self.exchanges,
+            self.swaps,
             {step: (at, self.finish[step]) for step, at in self.begin.items()},
         )
 
@@ -118,7 +120,7 @@ class Planner:
         return tuple(sorted(taken - set(self.aliases.values())))
 
     def number(self, block: PlanBlock) -> None:
-        """Give every step its times: a control step spans those inside it."""
+        """Numbers the times of every step: a control step spans the steps inside it."""
         for step in block.steps:
             self.time += 1
             self.begin[id(step)] = self.time
@@ -131,7 +133,7 @@ class Planner:
             self.finish[id(step)] = self.time
 
     def uses(self, block: PlanBlock) -> None:
-        """Last use of every value, seen from the block it is defined in."""
+        """Computes the last use of every value, as seen from the block it is defined in."""
         for step in block.steps:
             end = self.finish[id(step)]
             for v in step.reads:
@@ -167,7 +169,7 @@ class Planner:
         return self.bind(value, storage)
 
     def of(self, value: Value) -> Storage:
-        """The storage of a value that is read; constants get theirs on first sight."""
+        """The storage of a value that is read; a constant gets one at its first use."""
         found = self.storage.get(value)
         if found is None:
             op = value.op
@@ -177,7 +179,7 @@ class Planner:
         return found
 
     def results(self) -> None:
-        """Let values that the program returns be computed in the result's memory."""
+        """Lets values that the program returns be computed in the result's memory."""
         self.wanted: dict[Value, Storage] = {}
         viewed = {s.op.results[0]: s.op.operands[0] for s in self.plan.steps if isinstance(s, ViewStep)}
         written = {v for s in self.plan.steps for v in s.writes}
@@ -185,13 +187,14 @@ class Planner:
             root = r
             while root in viewed:
                 root = viewed[root]
-            if root in self.wanted or root.op is None or root not in written or _is_number_of_loop(root):
+            if root in self.wanted or root.op is None or root not in written or _is_scalar_of_loop(root):
                 continue
             self.wanted[root] = Storage("result", nbytes(r), i)
         self.want_updated()
 
     def want_updated(self) -> None:
-        """Let what a scatter updates be computed where the scatter's result is wanted, if only the scatter needs it."""
+        """Lets the operand of a scatter be computed in the memory of the scatter's result, if only the scatter needs
+        it."""
         writers = {v for s in self.plan.steps if not isinstance(s, ViewStep) for v in s.writes}
         for step in reversed(self.plan.steps):
             if not isinstance(step, OpStep) or step.op.name != "stablehlo.scatter":
@@ -209,13 +212,13 @@ class Planner:
             if self.took_over(r, storage):
                 self.aliases[i] = storage.number
                 continue
-            home = Value(r.type, None, i, f"result{i}")
-            self.bind(home, Storage("result", nbytes(r), i))
+            target = Value(r.type, None, i, f"result{i}")
+            self.bind(target, Storage("result", nbytes(r), i))
             text = "the program's result is an argument, a constant, another result or a loop's scalar"
-            self.block_end.setdefault(id(self.plan), []).append(Copy(r, home, Reason("result-elsewhere", text)))
+            self.block_end.setdefault(id(self.plan), []).append(Copy(r, target, Reason("result-elsewhere", text)))
 
     def took_over(self, result: Value, storage: Storage) -> bool:
-        """A result that has been computed in a donated argument's memory, the first to be so."""
+        """Whether a result has been computed in a donated argument's memory, and is the first to be so."""
         if storage.kind != "argument" or storage.number not in self.donated or result is self.arguments[storage.number]:
             return False
         return storage.number not in self.aliases.values() and equal(storage.nbytes, nbytes(result))
@@ -257,7 +260,7 @@ class Planner:
         storage.live(self.last_use.get(value, at))
 
     def define(self, value: Value, at: int) -> None:
-        """Memory for a value a step writes."""
+        """Assigns memory to a value that a step writes."""
         if value in self.storage:
             return
         if value in self.wanted:
@@ -288,8 +291,9 @@ class Planner:
             self.define(v, at)
 
     def host(self, step: OpStep, epilogue: NestStep) -> None:
-        """A product with an epilogue: the product lives for this step only, in the epilogue's result where it fits.
-        A result that is computed in the memory of an operand does not take it: that is read after the product."""
+        """Assigns memory for a product with an epilogue. The product lives for this step only, in the epilogue's result
+        if it fits. It does not use a result that is computed in the memory of an operand, which is read after the
+        product."""
         at = self.begin[id(step)]
         product = step.op.results[0]
         for v in epilogue.writes:
@@ -311,7 +315,7 @@ class Planner:
         self.take_or_copy(step, operand, step.writes[0], store.index)
 
     def take_or_copy(self, step: Step, operand: Value, result: Value, index: tuple[ix.Expr, ...] = ()) -> None:
-        """Let the result take over the operand's memory; where that is not safe, copy the operand first."""
+        """Lets the result take over the operand's memory. If that is not safe, the operand is copied first."""
         at = self.begin[id(step)]
         refusal = cannot_take(self, step, operand, result, index)
         if refusal is None:
@@ -338,7 +342,7 @@ class Planner:
                 self.of(v).live(self.finish[id(block)])
 
     def ordered(self, copies: list[Copy], at: int) -> list[Copy]:
-        """Copies that happen at once, as a sequence: what a later one reads is not overwritten before."""
+        """Orders simultaneous copies, so that no source of a later copy is overwritten before."""
         targets = {id(self.storage[c.target]) for c in copies}
         out, late = [], []
         for c in copies:
@@ -355,8 +359,9 @@ class Planner:
         return out + late
 
 
-def _is_number_of_loop(value: Value) -> bool:
-    """A loop's state that registers hold: it is copied once, and not written to memory at every turn."""
+def _is_scalar_of_loop(value: Value) -> bool:
+    """Whether a value is a loop's scalar result. Registers hold it in the loop, so it is copied once and not written to
+    memory in every iteration."""
     size = nbytes(value)
     is_small = not isinstance(size, Size) and size <= tuning.NUMBER_BYTES
     return value.op is not None and value.op.name == "stablehlo.while" and is_small

@@ -1,5 +1,5 @@
-"""The memory plan as text: every storage with its bytes, its place, the steps it is alive in and what lives in it; and
-the copies that could not be avoided, each with why."""
+"""Prints the memory plan: every storage with its bytes, its place, its lifetime in steps and its values. Also prints
+the unavoidable copies, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.memory.storage import MemoryPlan, Storage
 
 
 def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
-    """The plan's storages in the order of their lives, its scratch memory, exchanges and copies."""
+    """Returns the plan's storages in the order of their lifetimes, its scratch memory, swaps and copies, as text."""
     values: dict[int, list[Value]] = {}
     storages: dict[int, Storage] = {}
     for value, storage in memory.storage.items():
@@ -34,7 +34,7 @@ def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
 
 
 def _clock(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str]) -> dict[int, str]:
-    """What runs at each moment that lives are counted in: the innermost step."""
+    """Maps each moment of the lifetimes to the innermost step that runs then."""
     clock: dict[int, str] = {}
     for step in all_steps(plan):  # inner ones later
         begin, end = memory.times[id(step)]
@@ -43,7 +43,7 @@ def _clock(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str]) -> dict[
 
 
 def _sharers(s: Storage, storages: list[Storage], values: dict[int, list[Value]], names: Names) -> str:
-    """What lies in the same bytes of the arena, at other times."""
+    """Names the values that use the same bytes of the arena at other times."""
     if s.kind != "arena":
         return ""
     end = s.number + s.nbytes
@@ -56,8 +56,8 @@ def _sharers(s: Storage, storages: list[Storage], values: dict[int, list[Value]]
 
 
 def _summary(memory: MemoryPlan) -> str:
-    behind = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
-    more = f" and {behind.fixed:,} + {behind.per_thread:,} per thread" if behind is not None else ""
+    scratch = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
+    more = f" and {scratch.fixed:,} + {scratch.per_thread:,} per thread" if scratch is not None else ""
     count = len(memory.constants)
     return f"arena {memory.arena_bytes:,} bytes{more}, {count} constant{'' if count == 1 else 's'}"
 
@@ -75,7 +75,7 @@ def _at(s: Storage) -> str:
 
 
 def _life(s: Storage, clock: dict[int, str]) -> str:
-    """The first and the last step that use it."""
+    """The first and the last step that use a storage."""
     if s.last < 0:
         return ""
     first = clock.get(s.first, "")
@@ -97,13 +97,13 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: Names) -> list[str]:
-    """Copies before steps and at the ends of blocks, and what loops exchange."""
+    """Lines on copies before steps and at the ends of blocks, and on memory that loops swap."""
     lines: list[str] = []
     for step in all_steps(plan):
         label = labels[id(step)]
         for c in memory.before.get(id(step), []):
             lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
-        for s, t in memory.exchanges.get(id(step), []):
+        for s, t in memory.swaps.get(id(step), []):
             lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, swapped every iteration")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):

@@ -25,11 +25,11 @@ class Storage:
     kind: str
     nbytes: int
     number: int = 0
-    """Which argument, result or constant; of the arena, the offset in bytes."""
+    """Number of the argument, result or constant; for the arena, the offset in bytes."""
     first: int = 1 << 60
     last: int = -1
     bound: int = 0
-    """How many values have been bound to it."""
+    """Number of values that have been bound to it."""
     last_read: int = -1
     """The last use of any value bound to it so far."""
 
@@ -39,7 +39,7 @@ class Storage:
 
 @dataclass
 class Copy:
-    """Copy one value's memory to another's, at a place the plan names."""
+    """A copy of one value's memory to another's, at a place that the plan names."""
 
     source: Value
     target: Value
@@ -52,7 +52,8 @@ class MemoryPlan:
     arena_bytes: int
     """A multiple of ALIGN."""
     shared: tuple[ScratchBytes, ...]
-    """Scratch that grows with the number of threads: behind the rest of the arena, all in the same place."""
+    """Scratch memory that grows with the number of threads. All of it is in the same place, after the rest of the
+    arena."""
     constants: list[Value]
     before: dict[int, list[Copy]]
     """Copies to run before the step with this id() (updates that could not be in place, initial loop state)."""
@@ -61,13 +62,13 @@ class MemoryPlan:
     scratch: dict[int, Storage]
     """Scratch memory of the step with this id()."""
     aliases: dict[int, int]
-    """Result -> donated argument whose memory it has taken over."""
+    """Maps a result to the donated argument whose memory it has taken over."""
     overwritten: tuple[int, ...]
-    """Donated arguments that have values of the program in their memory on the way, but no result."""
-    exchanges: dict[int, list[tuple[Storage, Storage]]]
-    """Of the while with this id(): storages whose memory changes places at the end of every turn."""
+    """Donated arguments whose memory holds intermediate values of the program, but no result."""
+    swaps: dict[int, list[tuple[Storage, Storage]]]
+    """For the while with this id(), pairs of storages whose memory is swapped at the end of every iteration."""
     times: dict[int, tuple[int, int]]
-    """When the step with this id() begins and ends, in the time that lives are counted in."""
+    """Begin and end of the step with this id(), in the time units of lifetimes."""
 
     @property
     def arena(self) -> ScratchBytes:
@@ -85,12 +86,14 @@ def nbytes(value: Value) -> int:
 
 
 def place(storages: list[Storage]) -> int:
-    """Give the storages in the arena their offsets, so that none overlaps another that is alive at the same time. How
-    many bytes they need.
+    """Assigns offsets to the storages in the arena, such that no two that live at the same time overlap. Returns the
+    bytes that they need.
 
-    Those whose size is known at the call only lie behind the others: they are placed for a symbol of 1, each as large
-    as it is for each of the symbol's value, and all their offsets multiplied by it; those that grow with its square
-    behind them by that, and so on.
+    Storages whose size is known only at the call come after the others. They are placed for a symbol of 1, each with
+    its
+    size per unit of the symbol, and all their offsets are multiplied by the symbol. Those that grow with the square of
+    the
+    symbol come after them, multiplied by the square, and so on.
     """
     mine = [s for s in storages if s.kind == "arena"]
     sized = [s for s in mine if isinstance(s.nbytes, Size)]
@@ -99,15 +102,15 @@ def place(storages: list[Storage]) -> int:
         alike = [s for s in sized if degree_of(s.nbytes) == degree]
         times = _power(alike[0].nbytes, degree)
         units = [Storage("arena", per_unit(s.nbytes), 0, s.first, s.last) for s in alike]
-        behind = _placed(units)
+        unit_bytes = _placed(units)
         for storage, unit in zip(alike, units, strict=True):
             storage.number = total + unit.number * times
-        total += behind * times
+        total += unit_bytes * times
     return total
 
 
 def _power(number: int, exponent: int) -> int:
-    """The symbol of a size to some power."""
+    """The symbol of a size, raised to a power."""
     assert isinstance(number, Size)
     return math.prod([size_of(number.symbol)] * exponent)
 
@@ -117,13 +120,14 @@ def _placed(storages: list[Storage]) -> int:
 
 
 def place_by_time(storages: list[Storage]) -> int:
-    """In the order in which they come to life, each in the smallest gap that takes it, as an allocator does."""
+    """Places storages in the order in which their lifetimes begin, each in the smallest gap that fits, as an allocator
+    does."""
     gaps: list[tuple[int, int]] = []
-    """Bytes and offset, the smallest first."""
+    """Bytes and offset of each gap, smallest first."""
     starts: dict[int, int] = {}
-    """Offset of a gap -> its bytes."""
+    """Maps the offset of a gap to its bytes."""
     ends: dict[int, int] = {}
-    """End of a gap -> its offset."""
+    """Maps the end of a gap to its offset."""
     alive: list[tuple[int, int, int]] = []
     """Last time of use, offset, bytes: a heap."""
     total = 0
@@ -165,7 +169,7 @@ def place_by_time(storages: list[Storage]) -> int:
 
 
 def place_by_size(storages: list[Storage]) -> int:
-    """First fit by size: each storage at the lowest offset where no storage alive at the same time lies."""
+    """Places storages first fit by size: each at the lowest offset that is free of storages alive at the same time."""
     placed: list[Storage] = []
     total = 0
     for s in sorted(storages, key=lambda s: (-s.nbytes, s.first)):
@@ -182,7 +186,7 @@ def place_by_size(storages: list[Storage]) -> int:
 
 
 def view_closure(views: dict[Value, list[Value]], value: Value) -> set[Value]:
-    """The value and everything that is a view of it; `views`: of each value."""
+    """The value and all its direct and indirect views. `views` maps a value to its views."""
     out = {value}
     todo = [value]
     while todo:
@@ -193,7 +197,7 @@ def view_closure(views: dict[Value, list[Value]], value: Value) -> set[Value]:
 
 
 def views_of(body: PlanBlock) -> dict[Value, list[Value]]:
-    """The views that a block makes of each value."""
+    """Maps each value to the views that a block makes of it."""
     out: dict[Value, list[Value]] = {}
     for step in body.steps:
         if isinstance(step, ViewStep):
@@ -202,13 +206,13 @@ def views_of(body: PlanBlock) -> dict[Value, list[Value]]:
 
 
 def same_place(a: ix.Expr, b: ix.Expr) -> bool:
-    """Whether two offsets are the same at every turn of the loops."""
+    """Whether two offsets are equal in every iteration of the loops."""
     return surely(lambda: a == b)
 
 
 def are_apart(nest: Nest, a: tuple[ix.Expr, ...], b: tuple[ix.Expr, ...]) -> bool:
-    """Whether two places of values of one shape have no element in common, whatever the turns of the loops: their
-    ranges along some dimension do not meet."""
+    """Whether two places in values of one shape never share an element, in any iterations of the loops: their ranges
+    along some dimension are disjoint."""
 
     def ends(e: ix.Expr) -> tuple[int, int] | None:
         spans = [c * (nest.extents[v] - 1) for v, c in e.terms]
@@ -221,14 +225,15 @@ def are_apart(nest: Nest, a: tuple[ix.Expr, ...], b: tuple[ix.Expr, ...]) -> boo
 
 
 def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Value) -> bool:
-    """Every element of `operand` is read only by the turn that writes the same element of the target, before it."""
+    """Whether every element of `operand` is read only by the iteration that writes the same element of the target,
+    before the write."""
     phases = len(nest.reduce_vars) > 0
     want = ix.linearize(index, target.tensor.extents)
     places = [at for v, at in nest.loads if v is operand]
     if phases or any(at.conditions for at in places):
         return False
     if nest.turns is not None and any(is_wide(n) and not want.coefficient(v) for v, n in enumerate(nest.extents)):
-        return False  # a number that every tile begins with
+        return False  # a scalar that every tile starts with
     if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
         return False
     return all(same_place(ix.linearize(at.index, operand.tensor.extents), want) for at in places)

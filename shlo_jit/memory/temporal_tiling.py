@@ -1,8 +1,8 @@
-"""Loops that make several iterations on a stripe of their arrays at a time (temporal tiling): the last word.
+"""The final decision on temporal tiling: loops that run several iterations per pass over a stripe of their arrays.
 
-`schedule/temporal_tiling.py` says how such a loop would run. It may, if an iteration writes each state where the
-iteration after the next finds it: that is known when memory has been planned, and nothing before depends on it. So this
-stage decides, once; lowering does what the schedule says.
+`schedule/temporal_tiling.py` says how such a loop would run. That is legal if an iteration writes each state where the
+iteration after the next expects it. This is known only after memory planning, and no earlier stage depends on it. So
+this stage decides, once; lowering follows the schedule.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from shlo_jit.schedule.temporal_tiling import Tiling, the_nests, tile_loop
 
 
 def with_time_blocks(plan: PlanBlock, schedule: Schedule, memory: MemoryPlan) -> Schedule:
-    """The schedule in which loops make several iterations at a time where that pays and memory allows it, and the
-    others say why not."""
+    """Returns the schedule in which loops run several iterations per pass if that pays off and memory allows it. Other
+    loops get the reason."""
     steps = dict(schedule.steps)
     for step in all_steps(plan):
         if not isinstance(step, ControlStep):
@@ -40,14 +40,14 @@ def with_time_blocks(plan: PlanBlock, schedule: Schedule, memory: MemoryPlan) ->
 
 
 def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) -> Refusal | None:
-    """What about the memory of a loop does not fit. A state is in its own place in every iteration, or in one that it
-    exchanges with another. What is not kept for the next iteration may be anywhere; but lines of two arrays that share
-    some bytes have to be the same bytes."""
+    """Returns why the memory of a loop does not allow tiling; None if it does. A state must be in its own storage in
+    every iteration, or in one that it swaps with another. Other values may be anywhere, but lines of two arrays that
+    share some bytes must share all of them."""
     body = step.blocks[1]
     copies = [*memory.block_end.get(id(body), []), *(c for nest in nests for c in memory.before.get(id(nest), []))]
     if any(c.source.tensor.rank for c in copies):
         return Refusal("state-copied", "a state is copied in every iteration")
-    pairs = memory.exchanges.get(id(step), [])
+    pairs = memory.swaps.get(id(step), [])
     partners = {id(s) for pair in pairs for s in pair}
     states = {id(memory.storage[v]) for v in body.block.arguments if v.tensor.rank}
     for nest in nests:
@@ -67,7 +67,8 @@ def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) 
 
 
 def _stays_apart(nest: NestStep, value: Value, store: Store) -> bool:
-    """Whether a nest reads of the memory that it writes only what it does not write, or has yet to."""
+    """Whether a nest reads, from the memory that it writes, only elements that it does not write or has not written
+    yet."""
     places = [at for v, at in nest.nest.loads if v is value]
     alike = value.tensor.extents == store.target.tensor.extents
     is_apart = alike and all(are_apart(nest.nest, at.index, store.index) for at in places)

@@ -1,8 +1,8 @@
 """Attention by blocks of rows: two products and the row program between them (see `fuse/attention.py`).
 
-A task has some rows of one batch, or some batches. For a block of its rows it computes the first product into memory of
-its own, runs the row program there, and multiplies what that leaves by the second product's other operand. What all
-blocks of a task are multiplied by is packed once before.
+A task has some rows of one batch, or several whole batches. For each block of its rows it computes the first product
+into private memory and runs the row program there. It then multiplies the row program's results by the right operand
+of the second product. The right operands that all blocks of a task share are packed once, before its first block.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shlo_jit.sizes import Size, hint_of
 
 
 class Matrices(NamedTuple):
-    """An operand of a product: how its matrices lie. Strides in elements."""
+    """Layout of the matrices of a product's operand. Strides are in elements."""
 
     row: int
     column: int
@@ -57,14 +57,14 @@ class Product(NamedTuple):
     a: Matrices
     b: Matrices
     parts: tuple[tuple[Part, Matrices], ...]
-    """B as it is read, where products are few: all of it, or its pieces."""
+    """The parts that B is read as, if the products are skinny: all of it, or the segments of a concatenation."""
     way: Way
-    """How the routine multiplies them."""
+    """The algorithm by which the routine multiplies them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSchedule(KernelSchedule):
-    """Attention with everything decided."""
+    """Schedule of an attention."""
 
     parts: Attention
     first: Product
@@ -72,22 +72,23 @@ class AttentionSchedule(KernelSchedule):
     batch: int
     m: int
     scores: Value
-    """A block of the first product: its rows, some elements apart."""
+    """A block of the first product: its rows, with a fixed stride."""
     weights: Value
-    """What the row program makes of it."""
+    """The result of the row program on `scores`."""
     in_place: bool
-    """The weights take the memory of the scores."""
+    """Whether the weights overwrite the scores."""
     rows: NestSchedule
-    """The row program on a block: a call's units are the block's rows."""
+    """The row program on a block: the units of a call are the rows of the block."""
     block: int
     """Rows of a block."""
     packed: tuple[bool, bool]
-    """Whether the right operand of each product is packed once for all blocks of a task; else it is read as it lies."""
+    """Whether the right operand of each product is packed once for all blocks of a task; otherwise it is read in
+    place."""
     few: bool
-    """The rows are so few that each batch is two products like any other."""
+    """Whether there are so few rows that each batch runs as two plain products."""
     task_rows: int
     each: int
-    """Batches that a task has, where it has all their rows."""
+    """Batches per task, if a task has all rows of its batches."""
     tasks: Tasks
     epilogue: Epilogue | None
 
@@ -198,12 +199,12 @@ def _batches(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int,
 
 
 def even(rows: int, parts: int, tile: int) -> int:
-    """Rows of each of about so many parts of the same size: whole tiles."""
+    """Rows in each of about `parts` parts of equal size, a multiple of `tile`."""
     return -(-rows // (parts * tile)) * tile
 
 
 def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, int, Tasks]:
-    """Rows of a task, the batches of one that has all their rows, and the cut."""
+    """Returns the rows per task, the batches per task (if a task has all rows of its batches), and the tasks."""
     one = m * n * features
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
@@ -226,21 +227,21 @@ def _serial(work: int, serial: int) -> Reason:
 def schedule_rows(
     parts: Attention, batch: int, m: int, block: int, target: Target
 ) -> tuple[NestSchedule, list[Value], list[Value]]:
-    """The row program on a block, and the buffers that hold what it reads of the products and what it makes of that."""
+    """Returns the row program on a block, with the buffers for the products it reads and those for its results."""
     nest, scores, weights = _on_blocks(parts, batch * m, block)
     rows = schedule_nest(nest, target, by_rows=True)
     rows = replace(
         rows,
         tasks=Tasks(batch * m, batch * -(-m // block), each=block),
-        ahead={key: n for key, n in rows.ahead.items() if key[0] not in scores},
+        prefetches={key: n for key, n in rows.prefetches.items() if key[0] not in scores},
         origin=len(nest.extents) - 1,
     )
     return rows, scores, weights
 
 
 def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Value], list[Value]]:
-    """The row program over buffers that hold a block of rows, with the first of them as its last variable; and the
-    buffers."""
+    """Returns the row program on buffers that hold one block of rows, and those buffers. The first row of the block is
+    the last variable of the nest."""
     nest, products = parts.rows.nest, [step.op.result for step in parts.firsts]
     (at,) = [at for v, at in nest.loads if v is products[0]]
     offset = ix.linearize(at.index, products[0].tensor.extents)
@@ -262,8 +263,9 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Val
 
 
 def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> Value:
-    """Rows of n elements, each in cache lines of its own: a load waits for a masked store that it overlaps, though in
-    lanes that are not stored. Rows a multiple of half a page apart fall into few sets of the first level cache."""
+    """A buffer for rows of n elements, each row in separate cache lines. A load has to wait for a masked store that it
+    overlaps, even if only lanes overlap that are not stored. Rows that are a multiple of half a page apart fall into
+    few sets of the first level cache, so the row stride avoids that."""
     item = value.tensor.storage.itemsize
     line = ALIGN // item
     width = -(-n // line) * line
@@ -272,7 +274,8 @@ def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> V
 
 
 def may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
-    """No pass reads scores after weights have been written there; what an earlier pass has kept is not read again."""
+    """Whether the weights may overwrite the scores: no pass reads scores after weights have been written there. Values
+    that an earlier pass has stashed are not read again."""
     (store,) = [s for s in rows.nest.stores if s.target is weights]
     if scores.tensor.storage.itemsize != weights.tensor.storage.itemsize:
         return False
@@ -286,7 +289,7 @@ def may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
 
 
 def _needed_beside(rows: NestSchedule, p: int, kept: set[Key]) -> set[Key]:
-    """What a pass computes or reads that is not kept from earlier ones."""
+    """Values that a pass computes or reads, except those stashed by earlier passes."""
     seen: set[Key] = set()
     todo = [*rows.passes.roots(p)]
     while todo:

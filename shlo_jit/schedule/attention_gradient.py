@@ -1,10 +1,10 @@
 """The gradient of attention by blocks of rows (see `fuse/attention_gradient.py`).
 
-A task has all rows of some batches, or, where these are few, a part of the rows of one. For a block of its rows it
-computes the products that the row program reads into memory of its own, runs the row program there, multiplies what
-that makes by the right operands of the products whose rows they are, and adds what they give to the products that sum
-over rows: block by block, in order. The parts of a batch have sums of their own, which are added up in the order of the
-rows when all are there.
+A task has all rows of some batches or, if there are few batches, a part of the rows of one. For each block of its rows
+it computes the products that the row program reads into private memory, and runs the row program there. It multiplies
+the results by the right operands of the products that have the same rows. It also adds the block's contributions to
+the products that sum over rows: block by block, in order. Each part of a batch has separate sums. They are added up in
+the order of the rows after all parts are done.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ from shlo_jit.schedule.tasks import Tasks
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSchedule(KernelSchedule):
-    """The gradient of attention with everything decided."""
+    """Schedule of the gradient of an attention."""
 
     parts: Attention
     firsts: tuple[Product, ...]
     seconds: tuple[Product, ...]
-    """Whose rows are those of the firsts: the step's own, and those besides."""
+    """The products with the rows of the firsts: the step's op, and the products besides."""
     sums: tuple[Product, ...]
-    """The left operand of each is the transpose of one of `weights`."""
+    """Products that sum over rows: the left operand of each is the transpose of one of `weights`."""
     lefts: tuple[int, ...]
-    """Which of the weights each product multiplies: the seconds, then the sums."""
+    """Index of the weights that each product multiplies: the seconds, then the sums."""
     batch: int
     m: int
     scores: list[Value]
-    """Blocks of the first products: their rows, some elements apart."""
+    """Blocks of the first products: their rows, with a fixed stride."""
     weights: list[Value]
-    """What the row program makes of them."""
+    """The results of the row program on `scores`."""
     homes: tuple[int | None, ...]
-    """For each of the weights the scores whose memory they take."""
+    """For each of the weights, the index of the scores that it overwrites."""
     rows: NestSchedule
-    """The row program on a block: a call's units are the block's rows."""
+    """The row program on a block: the units of a call are the rows of the block."""
     block: int
     """Rows of a block."""
     packed: tuple[bool, ...]
-    """Whether the right operand is packed, of the first products and the seconds once for all blocks of a task, of
-    sums for each block; else it is read as it lies."""
+    """Whether each product's right operand is packed; otherwise it is read in place. Those of the first products and
+    the seconds are packed once for all blocks of a task, those of the sums for each block."""
     each: int
     """Batches of a task."""
     parts_of_rows: int
     """Tasks that share the rows of a batch."""
     task_rows: int
-    """Rows that each of them has."""
+    """Rows of each of these tasks."""
     partial: tuple[Field, ...]
-    """For each sum, what parts of rows after the first have of it."""
+    """For each sum, the partial sums of the row parts after the first."""
     tasks: Tasks
     panels: tuple[Field, ...]
-    """For each product, a worker's packed operand."""
+    """For each product, a worker's buffer for the packed operand."""
     buffers: tuple[Field, ...]
-    """A worker's scores, and the weights without a home."""
+    """A worker's buffers for the scores, and for the weights that overwrite no scores."""
     epilogue: Epilogue | None
     late: tuple[Epilogue, ...]
-    """Loops over the other products, after all."""
+    """Epilogues of the other products, which run after all of them."""
 
     @property
     def products(self) -> tuple[Product, ...]:
@@ -111,7 +111,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     sums = tuple(product_of(s, n, target) for s in parts.sums)
     seconds = tuple(product_of(s, m, target) for s in (step, *parts.besides))
     tile = gemm_plan(firsts[0].types, target).mr
-    size = 2 * parts.first.op.result.tensor.storage.itemsize  # of two matrices, whichever the row program reads
+    size = 2 * parts.first.op.result.tensor.storage.itemsize  # for two matrices, whichever the row program reads
     work = m * n * sum(p.k for p in (*firsts, *seconds)) + m * n * sum(p.n for p in sums)
     is_alone = batch * work <= tuning.GEMM_SERIAL
     cuts = 1 if is_alone else parts_of_rows(batch, m, firsts[0].k + seconds[0].n)
@@ -146,7 +146,10 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     ]
     late += [
         schedule_epilogue(
-            s, target, Placed.dense(batch, n, p.n), Reason("sums-end-last", "the sums end with the last rows")
+            s,
+            target,
+            Placed.dense(batch, n, p.n),
+            Reason("sums-end-last", "the sums are complete only after the last rows"),
         )
         for s, p in zip(parts.sums, sums, strict=True)
     ]
@@ -179,12 +182,13 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
 
 
 def _fields(name: str, sizes: Sequence[int]) -> tuple[Field, ...]:
-    """Fields of some sizes, with a number in their names."""
+    """Returns fields of the given sizes, with numbered names."""
     return tuple(Field(f"{name} {i}", nbytes) for i, nbytes in enumerate(sizes))
 
 
 def _homes(rows: NestSchedule, scores: list[Value], weights: list[Value]) -> tuple[int | None, ...]:
-    """For each of the weights scores that nothing reads any more when they are written, if there are some."""
+    """For each of the weights, the index of scores that are no longer read when the weights are written; None if there
+    are none."""
     homes: list[int | None] = []
     for value in weights:
         free = (i for i, s in enumerate(scores) if i not in homes and may_overwrite(rows, s, value))

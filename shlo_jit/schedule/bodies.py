@@ -1,4 +1,4 @@
-"""Regions that kernels compute in registers, and lanes over memory: what their schedulers share."""
+"""Helpers that schedulers share: the cost of regions that kernels compute in registers, and lanes along memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shlo_jit.sizes import hint_of
 
 
 def body_cost(block: Block) -> int:
-    """Rough element operations of a region."""
+    """Estimated number of element operations of a region."""
     return sum(cost(op) for op in block.ops if not op.name.endswith(".return")) + 1
 
 
 def choose_lanes(target: Target, dtypes: Iterable[DType], extent: int) -> int:
-    """Lanes for a run of `extent` elements: a full register's, or for a short run the power of two that fits."""
+    """Lanes for a run of `extent` elements: a full register, or for a short run the power of two that fits."""
     extent = hint_of(extent)
     full = target.lanes(max(register_bits(t) for t in dtypes))
     width = 1

@@ -1,4 +1,4 @@
-"""Decisions with their reasons: every choice of a scheduler says why it was made, and the schedule prints that."""
+"""Decisions with their reasons. Every choice of a scheduler states why it was made, and the schedule prints that."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 class Choice(NamedTuple, Generic[T]):
-    """A value that was chosen, and why."""
+    """A chosen value and the reason for it."""
 
     value: T
     why: Reason
 
 
 class Note(NamedTuple):
-    """A line of the printed schedule: what was decided, what it is, and why."""
+    """A line of the printed schedule: the decision, its value, and the reason."""
 
     what: str
-    """A short fixed word, the label of the line."""
+    """The label of the line: one or two fixed words."""
     value: str
     why: Reason | None = None
 
@@ -31,7 +31,7 @@ class Note(NamedTuple):
 
 
 def count(n: int, word: str) -> str:
-    """`1 task`, `1,200 tasks`, `2 blocks of 64 columns`, `3 matrices`."""
+    """Formats a count with its noun: `1 task`, `1,200 tasks`, `2 blocks of 64 columns`, `3 matrices`."""
     one, of, rest = word.partition(" of ")
     many = f"{one[:-2]}ices" if one.endswith("ix") else f"{one}s"
     return f"{n:,} {one if equal(n, 1) else many}{of}{rest}"

@@ -1,14 +1,16 @@
-"""Collective ops: who hears from whom, by which algorithm, in which memory.
+"""Schedules of collective ops: the sources and targets of each rank, the algorithm, and the memory.
 
-Every op is one exchange of messages between the ranks (see `kernels/collective/`), and then a copy or a reduction of
-what was found. Ranks that share memory read each other's operands in place; small ones are posted inline. The ways:
+Every op is one exchange of messages between the ranks (see `kernels/collective/`), followed by a copy or a reduction of
+the operands received. Ranks that share memory read each other's operands in place; small ones are posted inline. The
+algorithms:
 
-    one step      every rank reads all operands of its group; an all_reduce of a small message is reduced by all
-    in parts      where groups are of one size, rank i reduces part i of the operands of all, and writes it into the
-                  results of all; of an op that was started earlier, or where results of others cannot be written to,
-                  the parts are gathered afterwards
+    one step      every rank reads all operands of its group; for a small message, every rank reduces all of an
+                  all_reduce
+    in parts      if all groups have the same size, rank i reduces part i of all operands and writes it into the
+                  results of all ranks; for an op that was started earlier, or if the results of other ranks are
+                  not writable, the parts are gathered afterwards
 
-Operands are reduced in the order of the group, whoever does it, so all ranks get the same bits in every run.
+Operands are reduced in the order of the group, whichever rank does it, so all ranks get the same bits in every run.
 """
 
 from __future__ import annotations
@@ -42,64 +44,64 @@ from shlo_jit.sizes import NotSymbolic
 REDUCING = {"all_reduce", "reduce_scatter", "collective_reduce"}
 ROOTED = {"collective_broadcast", "collective_reduce"}
 CALLS = {SEND: "send", RECV: "recv", RAGGED_ALL_TO_ALL: "ragged_all_to_all"}
-"""Custom calls that are collective ops, and their kinds."""
+"""Custom calls that are collective ops, with their kinds."""
 SAME = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension", WRITTEN_ALONG, "has_dynamic_root")
-"""Attributes that all who meet have in common."""
+"""Attributes that are equal on all ranks that take part in an exchange."""
 
 
-class Meeting(NamedTuple):
-    """What a rank does in an exchange."""
+class Peers(NamedTuple):
+    """The part of one rank in an exchange."""
 
     sources: tuple[int, ...] = ()
-    """Ranks that it hears from, in the order of the group, maybe with itself."""
+    """Ranks that this rank receives from, in the order of the group; may include itself."""
     targets: tuple[int, ...] = ()
-    """Ranks that read what it posts, without itself."""
+    """Ranks that read what this rank posts, without itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveSchedule(KernelSchedule):
-    """A collective op with everything decided."""
+    """Schedule of a collective op."""
 
     kind: str
-    """Of op."""
-    meetings: tuple[Meeting, ...]
-    """Of each rank."""
+    """The kind of op, as `kind_of` returns it."""
+    peers: tuple[Peers, ...]
+    """For each rank, its part in the exchange."""
     positions: tuple[int, ...]
-    """Of each rank in its group; 0 where it is in none."""
+    """For each rank, its position in its group; 0 if it is in no group."""
     groups: tuple[int, ...]
-    """Of each rank a number for its group: ranks that meet have the same."""
+    """For each rank, a number that identifies its group."""
     signature: int
-    """A number for what the op is: those that meet have the same."""
+    """A hash of the op: equal on all ranks that take part in the exchange."""
     site: Site
     inline: Choice[bool]
     in_parts: Choice[bool]
-    """Of an all_reduce: whether each rank reduces a part."""
+    """For an all_reduce, whether each rank reduces a part."""
     pushes: bool = False
-    """Whether it then writes that into the results of the others."""
+    """Whether each rank then writes its part into the results of the others."""
     fetches: bool = False
-    """Whether operands may be arguments that lie where only their caller reaches them: the others fetch them."""
+    """Whether the operands may be arguments in memory that only their caller reaches, which the other ranks fetch."""
     width: int = 1
-    """Lanes of a reduction."""
+    """Lanes of the reduction."""
     channel: int | None = None
-    """The handle of a send's or recv's."""
+    """The channel handle of a send or recv."""
     copied: tuple[int, ...] = ()
-    """Operands that others cannot reach where they are, and that are copied into scratch memory."""
+    """Operands that are copied into scratch memory because other ranks cannot reach them in place."""
 
     @property
     def most_sources(self) -> int:
-        return max(len(m.sources) for m in self.meetings)
+        return max(len(m.sources) for m in self.peers)
 
     @property
     def sources(self) -> int | None:
-        """How many ranks each hears from, where that is the same for all."""
-        counts = {len(m.sources) for m in self.meetings}
+        """Number of ranks that each rank receives from; None if ranks differ."""
+        counts = {len(m.sources) for m in self.peers}
         return counts.pop() if len(counts) == 1 else None
 
     @property
     def notes(self) -> list[Note]:
         hears = self.sources
         out = [
-            Note("ranks", f"up to {self.most_sources} of {len(self.meetings)}" if hears is None else f"{hears}"),
+            Note("ranks", f"up to {self.most_sources} of {len(self.peers)}" if hears is None else f"{hears}"),
             Note("message", f"{self.site.nbytes:,} bytes {'inline' if self.inline.value else 'in place'}",
                  self.inline.why),
         ]  # fmt: skip
@@ -110,7 +112,7 @@ class CollectiveSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class RankSchedule(KernelSchedule):
-    """The number of the process."""
+    """Schedule of an op that returns the number of the process."""
 
 
 def schedule_rank(step: OpStep, context: Context) -> KernelSchedule:
@@ -118,7 +120,7 @@ def schedule_rank(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError at an op with more operands than a message has addresses."""
+    """Schedules a collective op. Raises UnsupportedError if the op has more operands than a message has addresses."""
     op, kind = step.op, kind_of(step.op)
     operands = data_operands(op)
     if not all(v.tensor.is_fixed for v in operands):
@@ -128,25 +130,29 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         return NOTHING
     if 2 * len(operands) > POINTERS:
         raise UnsupportedError(
-            diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span, label="too-many-operands")
+            diagnose(
+                f"{kind} has {len(operands)} operands; at most {POINTERS // 2} are supported",
+                op.span,
+                label="too-many-operands",
+            )
         )
     groups = groups_of(op)
     ranks = range(context.processes)
     inline = _inline(operands, nbytes)
     in_parts = _in_parts(kind, inline, groups)
     pushes = in_parts.value and context.reaches and "started" not in op.attributes
-    meetings = tuple(_meeting(op, groups, rank) for rank in ranks)
+    peers = tuple(_peers(op, groups, rank) for rank in ranks)
     return CollectiveSchedule(
         kind=kind,
-        meetings=meetings,
+        peers=peers,
         positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in ranks),
         groups=tuple(_group_number(op, groups, rank) for rank in ranks),
-        signature=number_of(signature_of(op), pushes),  # what is posted differs
+        signature=number_of(signature_of(op), pushes),  # what is posted depends on `pushes`
         site=Site(kind, _types_text(operands), nbytes, lines_of([op])),
         inline=inline,
         in_parts=in_parts,
         pushes=pushes,
-        fetches=context.reaches and not inline.value and _can_fetch(op, operands, meetings),
+        fetches=context.reaches and not inline.value and _can_fetch(op, operands, peers),
         width=_width(op, context) if kind in REDUCING else 1,
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
         **_memory(kind, operands, inline.value),
@@ -154,33 +160,33 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def rows_of(op: Op) -> int:
-    """How many pieces of an operand, or of a result, a member's part is, of an op along a dimension."""
+    """Number of segments that one member's part has in an operand or a result. The op works along a dimension."""
     name = "all_gather_dim" if kind_of(op) == "all_gather" else "scatter_dimension"
     return math.prod(data_operands(op)[0].tensor.extents[: op.int(name)])
 
 
-def _can_fetch(op: Op, operands: list[Value], meetings: tuple[Meeting, ...]) -> bool:
-    """Whether it reads what others have in large pieces."""
+def _can_fetch(op: Op, operands: list[Value], peers: tuple[Peers, ...]) -> bool:
+    """Whether the op reads the operands of other ranks in large chunks."""
     kind = kind_of(op)
     if kind in ("all_gather", "reduce_scatter") and rows_of(op) > 1:
         return False
     if kind in REDUCING:
-        (most, *more) = {len(m.sources) for m in meetings}
+        (most, *more) = {len(m.sources) for m in peers}
         itemsize = max(v.tensor.storage.itemsize for v in operands)
         return not more and most * itemsize * tuning.REDUCTION_BLOCK <= tuning.FETCHED_BYTES
     return kind in ("all_gather", "all_to_all", "collective_broadcast", "collective_permute")
 
 
 def kind_of(op: Op) -> str:
-    """Which collective op it is, without the dialect."""
+    """The kind of a collective op: its name without the dialect."""
     if op.name == "stablehlo.custom_call":
         return CALLS[op.attributes["call_target_name"]]
     return op.name.removeprefix("stablehlo.")
 
 
 def data_operands(op: Op) -> list[Value]:
-    """The operands that go to others: without tokens, dynamic roots, and what only the rank itself reads. Of a recv,
-    its results."""
+    """The operands that are sent to other ranks; for a recv, the results. Excludes tokens, dynamic roots, and operands
+    that only the rank itself reads."""
     kind = kind_of(op)
     found = [v for v in (op.results if kind == "recv" else op.operands) if isinstance(v.type, TensorType)]
     if kind == "ragged_all_to_all":
@@ -190,13 +196,13 @@ def data_operands(op: Op) -> list[Value]:
 
 
 def groups_of(op: Op) -> list[list[int]]:
-    """The process groups; none of ops that go along pairs."""
+    """The process groups; empty for ops that communicate along pairs."""
     attr = _attribute(op, "replica_groups")
     return [] if attr is None else [[int(n) for n in row if n >= 0] for row in attr.array]
 
 
 def pairs_of(op: Op) -> list[tuple[int, int]] | None:
-    """Sender and receiver of each message, of ops that say so."""
+    """Source and target of each message; None if the op does not list such pairs."""
     attr = _attribute(op, "source_target_pairs")
     return None if attr is None else [(int(a), int(b)) for a, b in attr.array]
 
@@ -205,23 +211,23 @@ def _attribute(op: Op, name: str) -> Any:
     return configuration(op).get(name) if op.name == "stablehlo.custom_call" else op.attributes.get(name)
 
 
-def _meeting(op: Op, groups: list[list[int]], rank: int) -> Meeting:
+def _peers(op: Op, groups: list[list[int]], rank: int) -> Peers:
     kind, pairs = kind_of(op), pairs_of(op)
     if pairs is not None:
         sources = tuple(a for a, b in pairs if b == rank and kind != "send")
         targets = tuple(b for a, b in pairs if a == rank and kind != "recv")
-        return Meeting(sources, tuple(t for t in targets if t != rank or kind == "send"))
+        return Peers(sources, tuple(t for t in targets if t != rank or kind == "send"))
     group = next((tuple(g) for g in groups if rank in g), None)
     if group is None:
-        return Meeting()
+        return Peers()
     at = group.index(rank)
-    others = group[at + 1 :] + group[:at]  # each begins with another one, so that over a network all are busy
+    others = group[at + 1 :] + group[:at]  # each rank begins with another one: over a network, all are busy
     if kind not in ROOTED or op.attributes.get("has_dynamic_root"):
-        return Meeting(group, others)
+        return Peers(group, others)
     root = group[0]
     if kind == "collective_broadcast":
-        return Meeting((root,), others if rank == root else ())
-    return Meeting(group) if rank == root else Meeting((), (root,))
+        return Peers((root,), others if rank == root else ())
+    return Peers(group) if rank == root else Peers((), (root,))
 
 
 def _group_number(op: Op, groups: list[list[int]], rank: int) -> int:
@@ -232,12 +238,13 @@ def _group_number(op: Op, groups: list[list[int]], rank: int) -> int:
 
 
 def number_of(*what: object) -> int:
-    """A number for a value, the same in all processes."""
+    """A hash of the given values that is the same in all processes."""
     return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def signature_of(op: Op) -> int:
-    """What those that meet must have in common: the op, its types, and what is done with them."""
+    """A hash of all that ranks in one exchange must have in common: the op, its types, and its regions and
+    attributes."""
     kind = kind_of(op)
     name = "transfer" if kind in ("send", "recv") else kind
     types = [(v.tensor.storage.name, v.tensor.extents) for v in data_operands(op)]
@@ -246,7 +253,7 @@ def signature_of(op: Op) -> int:
 
 
 def _body(block: Block) -> list[tuple[object, ...]]:
-    """What a region does, whatever its values are called."""
+    """A description of a region's ops that does not depend on the names of its values."""
     numbers: dict[Value, int] = {}
     lines: list[tuple[object, ...]] = []
     for value in block.arguments:
@@ -267,7 +274,9 @@ def _types_text(operands: list[Value]) -> str:
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     if sum(aligned(v.tensor.nbytes) for v in operands) <= PAYLOAD_BYTES:
-        return Choice(True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are copied faster than waited for"))
+        return Choice(
+            True, Reason("small-message", f"up to {PAYLOAD_BYTES:,} bytes are cheaper to copy than to wait for")
+        )
     return Choice(False, Reason("large-message", f"more than {PAYLOAD_BYTES:,} bytes"))
 
 
@@ -288,7 +297,8 @@ def _width(op: Op, context: Context) -> int:
 
 
 def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:
-    """Memory for what others cannot reach: constants, and what is sent, which must be there after the step."""
+    """Memory for operands that other ranks cannot reach: constants, and the operands of a send, which must remain valid
+    after the step."""
     if inline or kind == "recv":
         return {}
     if kind == "send":
@@ -299,10 +309,10 @@ def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:
 
 
 def _copies(operands: list[Value], copied: Iterable[int]) -> Scratch:
-    """A field for the copy of each operand that is copied."""
+    """A scratch field for the copy of each copied operand."""
     return Scratch(tuple(Field(copy_of(i), operands[i].tensor.nbytes) for i in copied))
 
 
 def copy_of(operand: int) -> str:
-    """The field with the copy of an operand."""
+    """Name of the field with the copy of an operand."""
     return f"copy of operand {operand}"

@@ -1,4 +1,5 @@
-"""convolution as a call of the shared routine: dimension numbers become strides, the shape becomes a table."""
+"""Schedules convolutions as calls of the shared routine: dimension numbers become strides, the shape becomes a
+table."""
 
 from __future__ import annotations
 
@@ -34,37 +35,37 @@ from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import NotSymbolic, Size, surely
 
 MAX_SPATIAL = 3
-"""Spatial dimensions that the routine has loops for."""
+"""Number of spatial dimensions that the routine has loops for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionSchedule(PanelsSchedule):
-    """A convolution with everything decided."""
+    """Schedule of a convolution."""
 
     shape: ConvShape
     types: GemmTypes
     plan: GemmPlan
-    """The register tile of its products."""
+    """The register tile of the convolution's products."""
     table: tuple[int, ...]
-    """The routine's parameters; see `kernels/convolution/decision.py`."""
+    """The parameters of the routine; see `kernels/convolution/decision.py`."""
     tests_kernel: bool
-    """Whether each call looks if the kernel is finite, since products with padding are left out."""
+    """Whether each call tests if the kernel is finite, because products with padding are skipped."""
     epilogue: Epilogue | None
 
     @property
     def kind(self) -> int:
-        """The strategy, a number of `shape.py`."""
+        """The strategy: one of the numbers in `shape.py`."""
         return self.table[FIELDS.index("kind")]
 
     @property
     def symbol(self) -> str:
-        """Of the routine."""
+        """Name of the routine."""
         made_for, ends = (self.table[FIELDS.index(x)] for x in ("made_for", "ends"))
         return conv_symbol(self.types, self.kind, made_for, ends, self.tests_kernel)
 
     @property
     def kernel_notes(self) -> list[Note]:
-        """What is decided about the kernel itself, without tasks and epilogue."""
+        """Decisions about the kernel itself, without tasks and epilogue."""
         table: dict[str, int] = dict(zip(FIELDS, self.table, strict=True))
         return convolution_notes(self.shape, self.plan, self.symbol, table, tests_kernel=self.tests_kernel)
 
@@ -79,17 +80,18 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def convolution_of(step: OpStep, context: Context, lines: int = 0) -> ConvolutionSchedule:
-    """`lines`: of an image's, so many at most are made by a call, if not all of all images."""
+    """Schedules a convolution. With `lines`, a call computes at most that many lines of one image; otherwise it
+    computes all lines of all images."""
     op, target = step.op, context.target
     whole, types = conv_shape(op), gemm_types(op)
     shape, calls = whole, 1
     if lines:
         height, *others = whole.output
-        # A single line of pixels may be cut into several, and the call could not tell them apart.
+        # A single line of pixels might be cut into several parts, and a call could not tell them apart.
         shape = replace(whole, batch=1, output=(max(2, lines), *others), lines=height)
         calls = -(-whole.batch * height // lines)
     kernel = op.operands[1].op
-    # One without elements has nothing to prepare.
+    # A kernel without elements has nothing to prepare.
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
     has_idle = any(has_idle_taps(whole, axis) for axis in (1, 2))
     leaves_padding = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
@@ -128,7 +130,7 @@ def _meets_padding(shape: ConvShape) -> bool:
 
 
 def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Context) -> np.ndarray:
-    """The constant kernel as panels. Where nobody else reads it as it lies, its memory is given up."""
+    """Returns the constant kernel as panels. Releases the constant if the convolution is its only reader."""
     d, kernel = op.attributes["dimension_numbers"], op.operands[1].op
     assert isinstance(d, ConvDims) and kernel is not None
     order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
@@ -152,21 +154,24 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
 
 
 def _reversals(op: Op) -> list[bool]:
-    """Which spatial dimensions of the kernel are reversed."""
+    """For each spatial dimension of the kernel, whether it is reversed."""
     flags = op.attributes.get("window_reversal")
     return [bool(v) for v in _values(flags)] if flags is not None else [False] * (op.result.tensor.rank - 2)
 
 
 def conv_shape(op: Op) -> ConvShape:
-    """The op's extents and strides, in elements. The output has been brought to [b, spatial..., f] or
-    [b, f, spatial...] before (`canonical_convolutions`)."""
+    """Returns the extents and strides of a convolution, in elements. The pass `canonical_convolutions` has made the
+    output [b, spatial..., f] or [b, f, spatial...]. Raises UnsupportedError for more than MAX_SPATIAL spatial
+    dimensions, and NotSymbolic if the number of windows is unknown."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
     if n > MAX_SPATIAL:
         raise UnsupportedError(
             diagnose(
-                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span, label="too-many-dimensions"
+                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL} are supported",
+                op.span,
+                label="too-many-dimensions",
             )
         )
     x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents

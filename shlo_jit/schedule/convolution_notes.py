@@ -1,4 +1,4 @@
-"""The schedule of a convolution as lines for people: strategy, register tile, operands, and tasks with their work."""
+"""The printed schedule of a convolution: strategy, register tile, operands, and tasks with their work."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from shlo_jit.sizes import Size, equal, hint_of
 Table = Mapping[str, int]
 """The routine's parameters by name."""
 BY_CHANNELS = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, GROUPED)
-"""Strategies whose tasks are lines by channels, and whose lanes run along channels."""
+"""Strategies whose tasks are lines x channels, with lanes along channels."""
 
 
 def convolution_notes(shape: ConvShape, plan: GemmPlan, symbol: str, table: Table, *, tests_kernel: bool) -> list[Note]:
-    """What is decided, without the tasks. `tests_kernel`: each call looks whether the kernel is finite."""
+    """Notes on all decisions except tasks. `tests_kernel`: each call tests whether the kernel is finite."""
     window = " x ".join(map(str, shape.window)) or "1"
     size = " x ".join(map(str, shape.output)) or "1"
     images = f"{count(shape.batch, 'image')} of {size} pixels"
@@ -56,7 +56,7 @@ _TESTED = Note(
 
 
 def tasks_note(shape: ConvShape, table: Table) -> Note:
-    """How many tasks there are, what each computes, and how much work that is."""
+    """Note on the number of tasks, their extent, and their work."""
     return Note("tasks", f"{count(table['main_tasks'], 'task')} of {_task(shape, table)}", _work(shape, table))
 
 
@@ -70,7 +70,7 @@ def _channels(shape: ConvShape) -> str:
 
 
 def _tile(shape: ConvShape, plan: GemmPlan, table: Table) -> str:
-    """What is computed at a time in vector registers."""
+    """Register tile: the results that are computed simultaneously in vector registers."""
     kind = table["kind"]
     if kind in BY_CHANNELS:
         return f"{plan.lanes} channels per vector"
@@ -87,7 +87,7 @@ def _tile(shape: ConvShape, plan: GemmPlan, table: Table) -> str:
 
 
 def _operands(table: Table) -> list[Note]:
-    """How input and weights are read, and what of the window is left out."""
+    """Notes on how input and weights are read, and which parts of the window are skipped."""
     out: list[Note] = []
     if not equal(table["copy_tasks"], 0):
         why = Reason("padded-copy", "no pixel needs a bounds check then")
@@ -110,7 +110,7 @@ def _operands(table: Table) -> list[Note]:
 
 
 def _task(shape: ConvShape, table: Table) -> str:
-    """What one task computes."""
+    """Extent of one task."""
     kind, chunk = table["kind"], table["row_chunk"]
     lines = table["batch"] * table["od"] * table["oh"]
     if kind in BY_CHANNELS:
@@ -132,12 +132,12 @@ def _results(shape: ConvShape) -> int:
 
 
 def _at_most(number: int, limit: int) -> int:
-    """Chunks may be larger than what there is; where that is known at the call only, nothing is said."""
+    """A chunk size, clipped to `limit`. Values known only at the call are not clipped."""
     return number if isinstance(number, Size) or isinstance(limit, Size) else min(number, limit)
 
 
 def _work(shape: ConvShape, table: Table) -> Reason:
-    """Why there are so many tasks: the work of all, and of each."""
+    """Reason for the number of tasks: the total work and the work per task."""
     kind = table["kind"]
     work = shape.batch * prod(shape.output) * shape.groups * shape.co * shape.ci * prod(shape.window)
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL

@@ -1,4 +1,4 @@
-"""custom_call: which of the ways to run a call it goes."""
+"""Scheduling of custom_call: selects the kernel that runs a call."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shlo_jit.sizes import NotSymbolic
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackSchedule(KernelSchedule):
-    """A call of an implementation that the user, or the run time, has registered."""
+    """Schedule of a call of an implementation that the user or the runtime has registered."""
 
     target: str
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    """Those that are tensors."""
+    """The results that are tensors."""
     aliases: dict[int, int]
-    """Result -> operand whose memory it has."""
+    """Maps a result to the operand whose memory it shares."""
 
     @property
     def notes(self) -> list[Note]:
@@ -48,7 +48,7 @@ class CallbackSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeSchedule(KernelSchedule):
-    """A call of machine code that is compiled with the program."""
+    """Schedule of a call of machine code that is compiled with the program."""
 
     code: MachineCode
     operands: tuple[Value, ...]
@@ -63,7 +63,7 @@ class CodeSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class DrawSchedule(KernelSchedule):
-    """A key no rng of this program has had yet: see `passes/expand/rng.py`."""
+    """Schedule of a fresh key, unused by any rng of this program: see `passes/expand/rng.py`."""
 
     @property
     def notes(self) -> list[Note]:
@@ -72,22 +72,22 @@ class DrawSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class SizeSchedule(KernelSchedule):
-    """A size that is known at the call only, as data."""
+    """Schedule of a size as data; the size is known only at the call."""
 
     size: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartSchedule(KernelSchedule):
-    """The beginning of a collective op that is finished later."""
+    """Schedule of the start of a collective op that finishes later."""
 
     number: int
-    """That the op has, too."""
+    """The number that identifies the pair: the collective op has the same."""
 
 
 def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
-    """What is registered comes before what we know ourselves. Raises UnsupportedError for a target nobody implements,
-    and as `schedule_lapack` does."""
+    """Selects the kernel of a custom_call. Registered implementations take precedence over built-in ones. Raises
+    UnsupportedError for a target without an implementation, and the errors of `schedule_lapack`."""
     op = step.op
     target = op.attributes["call_target_name"]
     if target == DRAW:
@@ -126,11 +126,11 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def _unknown(op: Op, target: str) -> Diagnostic:
-    """The message about a target that nobody implements. Programs with functions of Python that JAX keeps are told how
-    they run."""
+    """The diagnostic for a target without an implementation. For callbacks of JAX into Python, it says how to run the
+    program."""
     what = f"custom_call: no callable is registered for target @{target}"
     if JAX_CALLBACK.fullmatch(target):
-        what += ": it is a function of Python that stays in the process in which JAX traced it"
+        what += ": it is a Python function that exists only in the process in which JAX traced it"
         hint = "call shlo_jit.jax.jit(f), or run JAX with JAX_PLATFORMS=shlo (docs/jax.md)"
         return diagnose(
             what, op.span, op=op.name, label="jax-callback", hint=hint, found=target, code="unsupported.jax_callback"
@@ -155,6 +155,6 @@ def _tensors(values: list[Value]) -> tuple[Value, ...]:
 
 
 def _holds(condition: Value) -> bool:
-    """Known at compile time to be true."""
+    """Whether a condition is known at compile time to be true."""
     known = constant_value(condition)
     return known is not None and bool(known)

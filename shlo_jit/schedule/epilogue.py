@@ -1,4 +1,4 @@
-"""How the loop that finishes a product runs: on the product's tiles, or after it."""
+"""Schedule of an epilogue, the loop that finishes a product: on the product's tiles, or after the product."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shlo_jit.sizes import equal, surely
 
 
 class Epilogue(NamedTuple):
-    """The loop over a product's result. With a tile in its schedule it is called for every rectangle while that is in
-    the cache; without, it is a kernel of its own after the product."""
+    """The loop over a product's result. If its schedule has a tile, it is called for every rectangle while that is in
+    the cache; otherwise it is a separate kernel after the product."""
 
     step: NestStep
     schedule: NestSchedule
     why_late: Reason | None = None
-    """Why it is not called for rectangles; None where it is."""
+    """The reason that it is not called for rectangles; None if it is."""
 
     @property
     def is_late(self) -> bool:
@@ -40,8 +40,8 @@ class Epilogue(NamedTuple):
 
 
 def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Reason | None = None) -> Epilogue | None:
-    """Of a step whose product has this result; None when it has none. `why_late`: what is known to be in the way of
-    tiles."""
+    """Returns the schedule of a step's epilogue, for a product with this result; None if the step has none. `why_late`:
+    a known reason against running it on tiles."""
     if step.epilogue is None:
         return None
     nest = step.epilogue.nest
@@ -53,7 +53,7 @@ def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Re
         return Epilogue(step.epilogue, schedule_nest(nest, target), why)
     if _goes_across(nest, tile):
         late = schedule_nest(nest, target)
-        if late.crossing is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
+        if late.transposed_loads is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
             return Epilogue(
                 step.epilogue,
                 late,
@@ -64,8 +64,9 @@ def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Re
 
 
 def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
-    """Concatenations of which it writes a part, and that are so large that what reads them finds nothing in the caches:
-    the lines of the part need not be read before. Vectors begin where lines of the cache do."""
+    """Targets to write with streaming stores: large concatenations, if the epilogue writes one part of them. They are
+    so large that a later reader finds nothing in the caches, and the lines of the part need not be read first. Vectors
+    begin at cache lines."""
     nest, width, vector = schedule.nest, schedule.space.width, schedule.space.vector
     groups = step.op.int("feature_group_count", 1) * step.op.int("batch_group_count", 1)
     if groups > 1 or step.kind != step.op.name or vector is None or width > schedule.target.lanes(32):
@@ -84,11 +85,11 @@ def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
 
 
 class Written(NamedTuple):
-    """A product whose loop only moves it, so that the routine can write it where the loop would."""
+    """The final place of a product whose epilogue only moves it, so that the routine can write there directly."""
 
     target: Value
     offset: int
-    """Of the first element there, in elements."""
+    """Offset of the first element, in elements."""
     result: Placed
 
     @property
@@ -101,7 +102,8 @@ class Written(NamedTuple):
 
 
 def written_by_product(step: OpStep, result: Placed) -> Written | None:
-    """Where the routine writes the product itself, if rows and products are apart by one stride each there."""
+    """Returns the place that the routine may write the product to, in place of its epilogue. None unless rows and
+    products have constant strides there."""
     if step.epilogue is None or not _only_moves(step.epilogue.nest):
         return None
     nest, product = step.epilogue.nest, step.op.result
@@ -123,7 +125,7 @@ def written_by_product(step: OpStep, result: Placed) -> Written | None:
 
 
 def _only_moves(nest: Nest) -> bool:
-    """Whether a nest writes what it reads, somewhere else."""
+    """Whether a nest only copies what it reads to another place."""
     moves = all(len(n.operands) == 1 and OPS[n.op.name].index_map is not None for n in nest.nodes.values())
     if not moves or len(nest.stores) != 1 or len(nest.loads) != 1:
         return False
@@ -132,7 +134,7 @@ def _only_moves(nest: Nest) -> bool:
 
 
 def _goes_across(nest: Nest, tile: Tile) -> bool:
-    """Whether nothing that the nest writes is adjacent along the columns of the product. Of fixed sizes."""
+    """Whether none of the nest's stores is contiguous along the columns of the product. False for dynamic sizes."""
     if not all(isinstance(e, int) for e in nest.extents):
         return False
     wide = [v for v in tile.columns if is_wide(nest.extents[v])]
@@ -141,7 +143,7 @@ def _goes_across(nest: Nest, tile: Tile) -> bool:
 
 
 def tile_of(nest: Nest, product: Value, result: Placed) -> Tile | None:
-    """The nest's variables as batch, rows and columns of the product; None when one of them spans two parts."""
+    """Assigns the nest's variables to batch, rows and columns of the product; None if a variable spans two of them."""
     ((_, at),) = [k for k in nest.loads if k[0] is product]
     offset = ix.linearize(at.index, product.tensor.extents)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
@@ -154,7 +156,7 @@ def tile_of(nest: Nest, product: Value, result: Placed) -> Tile | None:
 
 
 def _part_of(c: int, extent: int, result: Placed) -> int | None:
-    """Whether a variable with this coefficient numbers products (0), rows (1) or columns (2)."""
+    """The part of the product that a variable with this coefficient counts: products (0), rows (1) or columns (2)."""
     batch, m, n, row, matrix = result
     if not equal(batch, 1) and (c >= matrix if matrix >= row else matrix <= c < row and c * extent <= row):
         return 0

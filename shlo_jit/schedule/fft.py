@@ -1,8 +1,8 @@
-"""fft as one-dimensional transforms, an axis at a time, by the passes of `kernels/fft/plan.py`.
+"""Schedules fft as one-dimensional transforms, one axis at a time, by the passes of `kernels/fft/plan.py`.
 
-A tensor is seen as [outer, n, inner]. A unit is a block of `columns` of the inner elements for one of the outer, or a
-block of several of the outer where there is no inner; tasks are ranges of units, each with buffers of its own. A single
-large block is cut inside of its passes instead. Cost: O(n log n) for every n.
+A tensor is seen as [outer, n, inner]. A unit is a block of `columns` inner elements at one outer index or, if there is
+no inner dimension, a block of several outer indices. Tasks are ranges of units, each with private buffers. A single
+large block is cut inside its passes instead. Cost: O(n log n) for every n.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shlo_jit.schedule.tasks import Tasks, cut, shared
 from shlo_jit.sizes import Size, equal, hint_of
 
 HEADER = 64
-"""Bytes in front of a buffer that passes may use."""
+"""Bytes before a buffer that passes may use."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Axis:
 
     transform: Transform
     passes: tuple[Step, ...]
-    """In order; the first reads the axis' source, the last writes its target."""
+    """The passes in order; the first reads the source of the axis, the last writes its target."""
     outer: int
     inner: int
     source_rows: int
     target_rows: int
     source_bytes: int
     target_bytes: int
-    """Of an element."""
+    """Bytes per element of the source and of the target."""
 
     @property
     def chunks(self) -> int:
@@ -71,7 +71,7 @@ class Axis:
 
     @property
     def tasks(self) -> Tasks:
-        """Of the blocks."""
+        """The tasks over blocks."""
         if isinstance(self.units, Size):
             return cut(self.units, self.size * (tuning.PARALLEL_WORK // tuning.FFT_PARALLEL))
         if self.size < tuning.FFT_PARALLEL:
@@ -84,7 +84,7 @@ class Axis:
 
     @property
     def pass_tasks(self) -> list[Tasks]:
-        """Of each pass by itself."""
+        """The tasks of each pass, if passes are cut."""
         return [shared(step.units, tuning.MAX_TASKS, Reason("one-unit", "there is one block")) for step in self.passes]
 
     @property
@@ -109,13 +109,13 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class FftSchedule(KernelSchedule):
-    """An fft with everything decided."""
+    """Schedule of an fft."""
 
     axes: tuple[Axis, ...]
-    """In the order they are transformed."""
+    """The axes, in the order in which they are transformed."""
     has_copy: bool
-    """The tensor between the complex axes and the real one of an inverse transform is in scratch memory; else the
-    result holds what is between axes."""
+    """Whether scratch memory holds the tensor between the complex axes and the real axis of an inverse transform;
+    otherwise the result holds the tensor between axes."""
 
     @property
     def notes(self) -> list[Note]:
@@ -123,18 +123,18 @@ class FftSchedule(KernelSchedule):
 
 
 def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError for an empty operand with a result that is not."""
+    """Schedules an fft. Raises UnsupportedError for an empty operand with a nonempty result."""
     op = step.op
     if op.result.tensor.size == 0:
         return NOTHING
     if 0 in op.operands[0].tensor.extents:
         raise UnsupportedError(
-            diagnose("fft: an empty operand with a result that is not", op.span, label="empty-operand")
+            diagnose("fft: the operand is empty, but the result is not", op.span, label="empty-operand")
         )
     axes = _axes_of(op, context.target)
     needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1
     copy = (Field("copy", op.operands[0].tensor.nbytes),) if needs_copy else ()
-    # The axes have the same memory in turn, each with the buffers of all its workers.
+    # The axes use the same memory one after the other; each has buffers for all its workers.
     buffers = Field("buffers", max(axis.scratch.per_thread for axis in axes))
     return FftSchedule(
         axes=tuple(axes),
@@ -145,8 +145,9 @@ def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def _axes_of(op: Op, target: Target) -> list[Axis]:
-    """The axes in the order they are transformed: from first to last, but the real end of a real transform is next to
-    the real tensor. An inverse transform is scaled once, on the first of complex axes or on the real one."""
+    """The axes in the order in which they are transformed: from first to last, except that the real axis of a real
+    transform is next to the real tensor. An inverse transform is scaled once: on the first complex axis, or on the real
+    one."""
     kind, lengths = op.attributes["fft_type"].value, op.ints("fft_length")
     source, result = op.operands[0].tensor, op.result.tensor
     complex_bytes = max(source.storage.itemsize, result.storage.itemsize)
@@ -179,7 +180,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
 
 
 def _columns(n: int, inner: int, lanes: int, itemsize: int) -> int:
-    """How many of the inner elements make a block: all, or a divisor that fits the cache."""
+    """Inner elements per block: all of them, or a divisor that fits the cache."""
     if n * inner * itemsize <= tuning.FFT_BLOCK_BYTES:
         return inner
     most = max(lanes, tuning.FFT_BLOCK_BYTES // (n * itemsize))

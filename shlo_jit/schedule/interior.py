@@ -1,7 +1,7 @@
-"""Conditions of a plain loop that hold, or fail, for most of its elements: at borders things are otherwise.
+"""Loop peeling for a plain loop: conditions that hold, or fail, for most of its elements.
 
-Where an element comes from follows from its place (see `fuse/choices.py`). Away from borders that is the same for all,
-so that vectors there need neither masks nor what is not chosen.
+The source of an element depends on its place (see `fuse/choices.py`). Away from borders the source is the same for all
+elements, so vectors in the interior need neither masks nor the values that are not chosen.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from shlo_jit.schedule.space import Space
 from shlo_jit.sizes import Size
 
 
-class Usual(NamedTuple):
-    """What is so in a box of the loops' variables."""
+class Interior(NamedTuple):
+    """Facts that hold in a box of the iteration space."""
 
     truth: dict[Condition, bool]
     of_row: dict[Condition, bool]
-    """Those of them that are the same for all of a row."""
+    """Those of the facts that hold along a whole row."""
     box: dict[int, tuple[int, int]]
-    """Variable to its range, where that is not all of it."""
+    """Maps a variable to its range in the box; absent if the box has its whole range."""
 
 
-def usual_conditions(nest: Nest, space: Space) -> Usual | None:
-    """What most elements of a plain loop along lanes have in common; None where there is nothing to know."""
+def interior_conditions(nest: Nest, space: Space) -> Interior | None:
+    """Conditions that most elements of a plain vectorized loop have in common; None if there are none."""
     if nest.reduce_vars or nest.turns is not None or space.vector is None:
         return None
     if isinstance(space.extents[space.vector], Size):
@@ -54,11 +54,11 @@ def usual_conditions(nest: Nest, space: Space) -> Usual | None:
             box[v] = low, high
     box = {v: (low, high) for v, (low, high) in box.items() if (low, high) != (0, space.extents[v])}
     along = {c for c in truth if space.vector in (v for v, _ in space.collapse(c.expr).terms)}
-    return Usual(truth, {c: known for c, known in truth.items() if c not in along}, box) if truth else None
+    return Interior(truth, {c: known for c, known in truth.items() if c not in along}, box) if truth else None
 
 
 def _longest(low: int, high: int, n: int) -> tuple[int, int, bool]:
-    """Of [0, n), the longest run in which `low <= i < high` is the same, and what it is."""
+    """The longest run in [0, n) in which `low <= i < high` has one truth value, with that value."""
     low, high = max(0, min(low, n)), max(0, min(high, n))
     runs = [(low, high, True), (0, low, False), (high, n, False)] if low < high else [(0, n, False)]
     return max(runs, key=lambda run: run[1] - run[0])

@@ -1,7 +1,8 @@
-"""custom_call of LAPACK routines: what a call needs beside its matrices.
+"""Schedules of custom calls of LAPACK routines: the workspaces that a call needs besides its matrices.
 
-Workspaces are part of the program's arena; their sizes are those the routines document, with room for blocks of
-LAPACK_BLOCK columns where a routine runs faster with it. All matrices of a batch have the same, one after the other.
+Workspaces are part of the program's arena. Their sizes are those the routines document, with room for blocks of
+LAPACK_BLOCK columns if a routine runs faster with it. All matrices of a batch use the same workspaces, one after the
+other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shlo_jit.schedule.scratch import Field, Scratch
 
 INT_BYTES = 4
 LARGEST = 2**31 - 1
-"""LAPACK's numbers have 32 bits."""
+"""Largest integer that LAPACK takes: its integers have 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -30,31 +31,31 @@ class Workspace:
     """Memory that a routine works in, for one matrix."""
 
     name: str
-    """As LAPACK calls it; a copy has the name of what is copied."""
+    """The name in LAPACK's documentation; for a copy, the name of the copied operand."""
     elements: int
     itemsize: int
-    """Bytes of an element."""
-    is_told: bool = False
-    """Whether the routine is told its length."""
+    """Bytes per element."""
+    takes_length: bool = False
+    """Whether the routine takes the workspace's length as an argument."""
 
     @property
     def length(self) -> int:
-        """What the routine is told: 1 at least, as LAPACK wants it."""
+        """The length argument: at least 1, as LAPACK requires."""
         return max(1, self.elements)
 
     @property
     def field(self) -> Field:
-        """Its memory in the arena; a byte at least, so that no other has the same address."""
+        """The workspace's field in the arena: at least one byte, so that no other field has the same address."""
         return Field(self.name, max(1, self.elements * self.itemsize))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LapackSchedule(KernelSchedule):
-    """A call of LAPACK with everything decided."""
+    """Schedule of a call of LAPACK."""
 
     call: Call
     workspaces: dict[str, Workspace]
-    """By name, in the order in which they lie in scratch memory."""
+    """The workspaces by name, in the order of scratch memory."""
 
     @property
     def notes(self) -> list[Note]:
@@ -65,8 +66,8 @@ class LapackSchedule(KernelSchedule):
 
 
 def schedule_lapack(step: OpStep, context: Context) -> KernelSchedule:
-    """Of a custom_call whose target `lapack_target` knows. Raises UnsupportedError where an operand that has to be a
-    constant is none, where LAPACK is missing, and where a number does not fit its integers."""
+    """Schedules a custom_call whose target `lapack_target` knows. Raises UnsupportedError if an operand that must be
+    constant is not, if LAPACK is missing, or if a number does not fit LAPACK's integers."""
     call = read_call(step.op)
     if not context.has_lapack():
         target = step.op.attributes["call_target_name"]
@@ -82,19 +83,20 @@ def schedule_lapack(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def _check_numbers(call: Call, workspaces: dict[str, Workspace]) -> None:
-    """The numbers that a routine is told are lengths of workspaces and extents of operands, or less."""
-    told = [w.length for w in workspaces.values() if w.is_told]
-    told += [extent for name in call.operands for extent in reversed(call.core(name))]
-    for number in told:
+    """Raises UnsupportedError if a workspace length or an operand's extent exceeds LAPACK's integers. All other integer
+    arguments are at most as large."""
+    integers = [w.length for w in workspaces.values() if w.takes_length]
+    integers += [extent for name in call.operands for extent in reversed(call.core(name))]
+    for number in integers:
         if number > LARGEST:
             target = call.op.attributes["call_target_name"]
-            message = f"custom_call: @{target} needs numbers up to {number} for these sizes, and LAPACK's have 32 bits"
+            message = f"custom_call: @{target} needs integers up to {number} for these sizes; LAPACK's have 32 bits"
             raise UnsupportedError(diagnose(message, call.op.span, label="too-large"))
 
 
 # ---------------------------------------------------------------------------- workspaces, routine by routine
 def _elements(call: Call, name: str, elements: int) -> Workspace:
-    """Of matrix elements, whose number the routine is not told."""
+    """A workspace of matrix elements whose length is not an argument."""
     return Workspace(name, elements, call.itemsize)
 
 
@@ -107,12 +109,12 @@ def _ints(name: str, elements: int) -> Workspace:
 
 
 def _work(call: Call, elements: int) -> Workspace:
-    """The workspace that most routines have, of matrix elements."""
-    return Workspace("work", elements, call.itemsize, is_told=True)
+    """The workspace of matrix elements that most routines have."""
+    return Workspace("work", elements, call.itemsize, takes_length=True)
 
 
 def _rwork(call: Call, elements: int) -> list[Workspace]:
-    """Of real numbers, which routines for complex matrices have beside."""
+    """The workspace of real numbers that routines for complex matrices also have."""
     return [_reals(call, "rwork", elements)] if call.is_complex else []
 
 
@@ -162,10 +164,10 @@ def _gesvd(call: Call) -> list[Workspace]:
 
 def _syevd(call: Call) -> list[Workspace]:
     n = call.columns("x")
-    iwork = Workspace("iwork", 3 + 5 * n, INT_BYTES, is_told=True)
+    iwork = Workspace("iwork", 3 + 5 * n, INT_BYTES, takes_length=True)
     if not call.is_complex:
         return [_work(call, 1 + 6 * n + 2 * n * n + n * tuning.LAPACK_BLOCK), iwork]
-    rwork = Workspace("rwork", 1 + 5 * n + 2 * n * n, call.part_bytes, is_told=True)
+    rwork = Workspace("rwork", 1 + 5 * n + 2 * n * n, call.part_bytes, takes_length=True)
     return [_work(call, 2 * n + n * n + n * tuning.LAPACK_BLOCK), rwork, iwork]
 
 
@@ -204,4 +206,4 @@ WORKSPACES: dict[str, Callable[[Call], list[Workspace]]] = {
     "gees": _gees,
     "geev": _geev,
 }
-"""By routine: what it works in, in the order in which it lies in memory."""
+"""For each routine, the workspaces it needs, in the order of scratch memory."""

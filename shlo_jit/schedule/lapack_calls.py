@@ -1,4 +1,4 @@
-"""The custom calls by which JAX reaches LAPACK, read into one form.
+"""The custom calls through which JAX calls LAPACK, read into one form.
 
 Newer targets (`lapack_spotrf_ffi`) have options as attributes, older ones (`lapack_spotrf`, `blas_strsm`) as constant
 operands; `ops/lapack_records.py` has the records of both. Here both become a `Call`: arrays by name, and options as
@@ -33,7 +33,7 @@ class Call:
     letter: str
     """s, d, c or z: the element type."""
     routine: str
-    """By its real name: `orgqr`, for `cungqr` too."""
+    """LAPACK's name of the routine for real matrices: `orgqr`, for `cungqr` too."""
     operands: dict[str, Value]
     results: dict[str, Value]
     options: dict[str, Any]
@@ -44,12 +44,12 @@ class Call:
 
     @property
     def part_bytes(self) -> int:
-        """Of a real number, or of the real part of a complex one."""
+        """Bytes of a real number, or of the real part of a complex one."""
         return 4 if self.letter in "sc" else 8
 
     @property
     def itemsize(self) -> int:
-        """Of a matrix element, in bytes."""
+        """Bytes of a matrix element."""
         return self.part_bytes * (2 if self.is_complex else 1)
 
     # ------------------------------------------------------------------ the batch, and one matrix of it
@@ -61,11 +61,11 @@ class Call:
 
     @property
     def count(self) -> int:
-        """Matrices in the batch."""
+        """Number of matrices in the batch."""
         return math.prod(self.batch)
 
     def core(self, name: str) -> tuple[int, ...]:
-        """Shape of one matrix or vector of the batch, as it lies in memory: of an operand, or of a result."""
+        """Shape, in memory order, of one matrix or vector of the batch. `name` is an operand or a result."""
         value = self.operands[name] if name in self.operands else self.results[name]
         return value.tensor.extents[len(self.batch) :]
 
@@ -76,13 +76,13 @@ class Call:
         return self.core(name)[-2]
 
     def length(self, name: str) -> int:
-        """Of a vector."""
+        """Length of a vector."""
         return self.core(name)[-1]
 
 
 def read_call(op: Op) -> Call:
-    """The call of a custom_call whose target `lapack_target` knows. Raises UnsupportedError where an operand that has
-    to be a constant is none."""
+    """Reads a custom_call whose target `lapack_target` knows. Raises UnsupportedError if an operand that must be
+    constant is not."""
     record, target = call_record(op), lapack_target(op.attributes["call_target_name"])
     assert record is not None and target is not None
     try:
@@ -97,7 +97,7 @@ def read_call(op: Op) -> Call:
 
 
 def _options(op: Op) -> dict[str, Any]:
-    """Characters come by their code."""
+    """The options of a newer target. Attributes hold characters as their codes; the options have the characters."""
     given = configuration(op)
     return {k: chr(v) if k not in ("low", "high") and type(v) is int else v for k, v in given.items()}
 

@@ -1,6 +1,7 @@
-"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `canonical_linalg` has prepared them.
+"""Schedules of cholesky and triangular_solve, as `canonical_linalg` has prepared them, by the routines of
+`kernels/substitution.py`.
 
-Both work in place: the result starts as a copy of the operand. Cost of each: n^2 / 2 multiply-adds a column.
+Both work in place: the result starts as a copy of the operand. Cost of each: n^2 / 2 multiply-adds per column.
 """
 
 from __future__ import annotations
@@ -30,68 +31,68 @@ from shlo_jit.sizes import at_most, equal, hint_of
 
 @dataclass(frozen=True, kw_only=True)
 class CholeskySchedule(KernelSchedule):
-    """A cholesky with everything decided."""
+    """Schedule of a cholesky."""
 
     symbol: str
-    """Of the routine, which factors one matrix."""
+    """Name of the routine that factors one matrix."""
     count: int
     n: int
     """There are `count` matrices of n x n elements."""
     nbytes: int
-    """Of a matrix."""
-    together: Choice[bool]
-    """Whether threads work together on each matrix, not on different ones."""
+    """Bytes per matrix."""
+    cooperative: Choice[bool]
+    """Whether all threads work on each matrix together, instead of on different matrices."""
     tasks: Tasks
-    """Where they do not: of whole matrices."""
+    """The tasks of whole matrices, if threads work on different ones."""
 
     @property
     def notes(self) -> list[Note]:
         head = Note("matrices", f"{self.count} of {self.n} x {self.n} by {self.symbol}")
-        if self.together.value:
-            return [head, Note("threads", "together on each matrix", self.together.why)]
-        return [head, Note("threads", "each on its own matrices", self.together.why), self.tasks.note("matrix")]
+        if self.cooperative.value:
+            return [head, Note("threads", "together on each matrix", self.cooperative.why)]
+        return [head, Note("threads", "each on its own matrices", self.cooperative.why), self.tasks.note("matrix")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolveSchedule(KernelSchedule):
-    """A triangular_solve with everything decided. Lengths and strides are in elements."""
+    """Schedule of a triangular_solve. Lengths and strides are in elements."""
 
     symbol: str
-    """Of the routine, which solves one matrix for a strip of right-hand sides."""
+    """Name of the routine that solves one matrix for a strip of right-hand sides."""
     n: int
     m: int
     """A is n x n, B and X are n x m."""
     a_start: int
     a_row: int
     a_col: int
-    """Where the elimination begins in A, and its steps from there: from the last row up, strides turn round."""
+    """Start of the elimination in A, and its strides: negative if it runs from the last row up."""
     x_start: int
     x_row: int
     width: int
     """Columns of a strip."""
     strips: int
-    """Of one matrix."""
+    """Strips per matrix."""
     tasks: Tasks
 
     @property
     def notes(self) -> list[Note]:
-        way = "from the last row up" if self.x_row < 0 else "from the first row down"
+        direction = "from the last row up" if self.x_row < 0 else "from the first row down"
         return [
             Note("matrices", f"{self.n} x {self.n}, {self.m} right-hand sides by {self.symbol}"),
-            Note("strategy", way),
+            Note("strategy", direction),
             self.tasks.note(f"strip of {self.width} columns"),
         ]
 
 
 def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
-    """Scratch memory is that of one matrix for all threads, or of one matrix for each thread."""
+    """Schedules a cholesky. Scratch memory is that of one matrix for all threads, or of one matrix for each thread."""
     t = step.op.result.tensor
     if t.size == 0:
         return NOTHING
     *batch, _, n = t.extents
     dtype, count, target = t.storage.name, math.prod(batch), context.target
-    together = _together(count, n)
-    if together.value:
+    cooperative = _cooperative(count, n)
+    if cooperative.value:
         scratch = Scratch.of(lambda threads: cholesky_scratch(dtype, target, n, threads))
     else:
         scratch = Scratch(worker=(Field("work", cholesky_scratch(dtype, target, n, 1)),))
@@ -100,14 +101,14 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
         count=count,
         n=n,
         nbytes=n * n * t.storage.itemsize,
-        together=together,
+        cooperative=cooperative,
         tasks=_matrices_cut(count, n),
         scratch=scratch,
         routines=(cholesky_routine(dtype, target),),
     )
 
 
-def _together(count: int, n: int) -> Choice[bool]:
+def _cooperative(count: int, n: int) -> Choice[bool]:
     if equal(count, 1):
         return Choice(True, Reason("one-matrix", "there is one matrix"))
     if hint_of(n) >= tuning.MATRIX_TOGETHER:

@@ -1,8 +1,8 @@
-"""Steps in bands of lines (see `fuse/line_tiles.py`).
+"""Chains of steps that run in line tiles (see `fuse/line_tiles.py`).
 
-A task has some lines of an image of the last step's result, and goes over them a band at a time. For a band it makes
-what is missing of the lines that each step needs of the one before. What only the next step reads is in memory of the
-task's: lines that the next band needs too are moved to its beginning.
+A task has some lines of an image of the last step's result, and iterates over them one line tile at a time. For a tile
+it computes the lines of each step that the next step needs and that are still missing. Results that only the next step
+reads are in the task's line buffers: lines that the next tile needs too are moved to the beginning of the buffer.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Stage(NamedTuple):
     how: ConvolutionSchedule | ProductSchedule | Windows
     epilogue: Epilogue | None
     lines: Lines
-    """What it reads of the images before."""
+    """The lines that it reads of its input images."""
     most: int
-    """Lines that a band makes at most."""
+    """Maximum number of lines that the stage computes for a tile."""
     image: Value
-    """What the next stage reads; of the last one its result."""
+    """The value that the next stage reads; for the last stage, its result."""
     image_field: Field | None
-    """A worker's memory for the lines of the image; None where it is in the program's."""
+    """A worker's line buffer for the image; None if the image is in the program's memory."""
     product_field: Field | None
-    """The same for the lines of the product that the epilogue makes the image of; None where they are those of the
+    """A worker's line buffer for the product that the epilogue reads. None if the product shares the lines of the
     image, or of the last stage."""
 
     @property
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
     @property
     def notes(self) -> list[Note]:
-        """How the stage runs on a line tile; the tasks are those of the whole chain."""
+        """Notes on how the stage runs on a line tile; the tasks are those of the whole chain."""
         where = f", {count(self.most, 'line')} in a line buffer" if self.image_field is not None else ""
         kernel = self.how.notes if isinstance(self.how, Windows) else self.how.kernel_notes
         inner = [n for n in kernel if n.what != "tasks"] + (self.epilogue.notes if self.epilogue is not None else [])
@@ -60,32 +60,32 @@ class Stage(NamedTuple):
 
     @property
     def products(self) -> list[Value]:
-        """What only its epilogue reads."""
+        """The values that only the stage's epilogue reads."""
         return [v for v in (self.step.op.result,) if v is not self.image]
 
     @property
     def own(self) -> list[Value]:
-        """What it has in a worker's memory."""
+        """The values in a worker's memory."""
         fields = (self.product_field, self.step.op.result), (self.image_field, self.image)
         return [value for field, value in fields if field is not None]
 
     @property
     def fields(self) -> list[Field]:
-        """That memory."""
+        """The fields of that memory."""
         return [field for field in (self.product_field, self.image_field) if field is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BandsSchedule(KernelSchedule):
-    """Steps in bands with everything decided."""
+    """Schedule of a chain of steps in line tiles."""
 
     stages: tuple[Stage, ...]
     band: int
-    """Lines of the last step's result, at most."""
+    """Maximum number of lines of the last step's result in a tile."""
     each: int
-    """Tasks for each thread of the call; the bits are the same however many there are."""
+    """Tasks per thread of the call. The bits of the results do not depend on the number of tasks."""
     most: int
-    """Tasks of an image."""
+    """Maximum number of tasks per image."""
 
     @property
     def notes(self) -> list[Note]:
@@ -152,7 +152,7 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
 
 
 def _band(steps: tuple[OpStep, ...], height: int) -> int:
-    """Lines of the last result that a band has: so many that the caches keep what is in between."""
+    """Lines of the last result per tile: as many as possible while the caches keep the intermediate lines."""
     images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
 
     def nbytes(band: int) -> int:
@@ -162,7 +162,7 @@ def _band(steps: tuple[OpStep, ...], height: int) -> int:
 
 
 def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:
-    """Lines that each step makes for so many of the last one, if it has to make them all."""
+    """Lines that each step computes for `band` lines of the last one, if it computes all of them."""
     found = [band]
     for maker, reader in zip(steps[-2::-1], steps[::-1], strict=False):
         lines = lines_of(reader.op)
@@ -172,7 +172,7 @@ def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:
 
 
 def _work(stage: Stage, context: Context) -> int:
-    """Bytes that the routine works in."""
+    """Bytes of the routine's working memory."""
     how = stage.how
     if isinstance(how, ConvolutionSchedule):
         return how.scratch.bytes.nbytes(1)
@@ -183,6 +183,6 @@ def _work(stage: Stage, context: Context) -> int:
 
 
 def line_bytes(images: Value) -> int:
-    """Of images [image, line, pixel, feature]."""
+    """Bytes per line of images [image, line, pixel, feature]."""
     batch, height, *_ = images.tensor.extents
     return images.tensor.nbytes // (batch * height)

@@ -1,5 +1,5 @@
-"""A nest that makes several turns of a loop on each tile: how many, and how large a tile is; and what is decided about
-one whose elements need their neighbours (see `temporal_tiling.py`)."""
+"""Loop interchange: the number of iterations of a loop that a nest runs on each tile, and the tile size. Also the
+parameters of temporal tiling, for nests whose elements need their neighbours (see `temporal_tiling.py`)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,37 @@ from shlo_jit.sizes import hint_of
 
 
 class TimeBlocks(NamedTuple):
-    """So many turns at a time."""
+    """Parameters of temporal tiling for one nest: `turns` iterations run per pass over the arrays."""
 
     turns: int
     lines: int
-    """Of the arrays: turns of the outermost loop, or chunks of the only one."""
+    """Lines of the arrays: iterations of the outermost loop, or chunks of the only one."""
     line: int
-    """Units that a line has."""
+    """Units per line."""
     first: int
-    """The line that the nest's first unit is in."""
+    """The line of the nest's first unit."""
     nests: int
-    """Of a turn: each has a front of its own."""
+    """Nests per iteration: each has a separate wavefront."""
     reach: int
-    """Lines away that a nest reads of those before."""
+    """Halo: number of lines by which a nest's reads reach beyond the lines it writes."""
     stripes: int
-    """Parts of the arrays, of about as many lines each: a task goes over one."""
+    """Stripes of the arrays, with about equal numbers of lines: a task sweeps one stripe."""
     front: int
-    """Lines that a turn does before the next one follows."""
+    """Lines that an iteration advances before the next iteration follows."""
     periodic: bool
-    """The last lines are neighbours of the first."""
+    """Whether the last lines are neighbours of the first (periodic boundary)."""
     why: Reason
 
     @property
     def note(self) -> Note:
         fronts = "each" if self.nests == 1 else f"each of {self.nests} loops"
-        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} behind the one before"
+        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} after the one before"
         return Note("temporal tiling", text, self.why)
 
 
 def most_turns(nest: Nest, space: Space, heavy: int) -> int:
-    """So many that the program can be interrupted in between; `heavy`: additions a turn takes an element."""
+    """Maximum number of iterations on a tile, so that the program can be interrupted in between. `heavy`: cost of an
+    iteration per element, in additions."""
     assert nest.turns is not None
     each = max(1, heavy) * max(1, hint_of(nest.rows) // space.width)
     most = max(tuning.LEAST_TURNS, tuning.TURNS_WORK // each)
@@ -53,7 +54,8 @@ def most_turns(nest: Nest, space: Space, heavy: int) -> int:
 
 
 def vectors_a_tile(nest: Nest, target: Target) -> int:
-    """As many as have room in the registers with what the loop reads, so that vectors hide each other's latency."""
+    """Vectors per tile: as many as fit in the registers with the values that the loop reads, so that vectors hide each
+    other's latency."""
     assert nest.turns is not None
     numbers = sum(not s.target.tensor.rank for s in nest.stores)
     parts = sum(2 if value.tensor.storage.is_complex else 1 for value, at in nest.loads if at.index)

@@ -1,11 +1,11 @@
-"""Matrices that products in a loop meet in every turn: packed once, before the loop.
+"""Matrices that products in a loop read in every iteration: packed once, before the loop.
 
     W = ...
     while ...:              W packed into panels here
         h = h @ W           reads the panels
 
-The panels are memory of the loop's, and the product reads them as it reads those of a constant. A product that is in
-several loops takes the outermost that its matrix does not come from.
+The panels are in the loop's memory, and the product reads them as it reads those of a constant. A product inside nested
+loops uses the outermost loop that does not compute its matrix.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from shlo_jit.sizes import Size
 
 
 def loops_of(plan: PlanBlock) -> dict[int, ControlStep]:
-    """The loop that each product in a loop has its second operand packed before, by id() of the product's step; of
-    so many matrices of a loop as `LOOP_PANELS` allows."""
+    """Maps each product in a loop, by id() of its step, to the loop before which its second operand is packed. A loop
+    packs at most `LOOP_PANELS` bytes of matrices."""
     found: dict[int, ControlStep] = {}
     bytes_of: dict[int, dict[Value, int]] = {}
     for step, loops in _products(plan, ()):
@@ -41,7 +41,7 @@ def loops_of(plan: PlanBlock) -> dict[int, ControlStep]:
 def _products(
     block: PlanBlock, loops: tuple[tuple[ControlStep, frozenset[Value]], ...]
 ) -> Iterator[tuple[OpStep, tuple[tuple[ControlStep, frozenset[Value]], ...]]]:
-    """Products in loops, each with these loops and the values that come from them, the outermost first."""
+    """Yields the products in loops. Each comes with its loops and the values computed in them, outermost first."""
     for step in block.steps:
         if isinstance(step, OpStep) and step.kind == "stablehlo.dot_general" and loops:
             yield step, loops

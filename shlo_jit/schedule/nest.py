@@ -1,6 +1,7 @@
-"""Decisions about a nest: lanes, unrolling, passes over the row, the cut into tasks, what is kept, fetched, streamed.
+"""Schedule of a nest: lanes, unrolling, passes over the row, tasks, and which values are stashed, prefetched or
+streamed.
 
-All of them depend on shapes and the target alone, never on the number of threads.
+All decisions depend on shapes and the target alone, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
-from shlo_jit.schedule.interior import Usual, usual_conditions
+from shlo_jit.schedule.interior import Interior, interior_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
-from shlo_jit.schedule.row_batching import rows_together
+from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import (
@@ -38,66 +39,71 @@ from shlo_jit.schedule.space import (
     tile_space,
 )
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.transposed_loads import Crossing, find_crossing
+from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads
 from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Split(NamedTuple):
-    """Units are chunks of the outermost reduced variable: each leaves partial results in scratch memory, and a second
-    function, called once, combines them in order and finishes the rows."""
+    """A reduction split along its row. Units are chunks of the outermost reduced variable, and each leaves partial
+    results in scratch memory. A second function, called once, combines them in order and finishes the rows."""
 
     chunk: int
-    """Elements of the variable that a chunk has."""
+    """Elements of the variable per chunk."""
     partials: tuple[Field, ...]
-    """The scratch memory: an array for every part of every accumulator (two of a complex one)."""
+    """The scratch memory: an array for every part of every accumulator (two for a complex one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NestSchedule(KernelSchedule):
-    """A nest with everything decided."""
+    """Schedule of a nest."""
 
     nest: Nest
     target: Target
     space: Space
     tile: Tile | None
-    """Of an epilogue: how its variables number the rectangles of the product."""
+    """For an epilogue, how its variables map to rectangles of the product."""
     passes: Passes
-    crossing: Crossing | None
+    transposed_loads: TransposedLoads | None
     interleaved: int | None
-    """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
+    """The short variable whose results are adjacent. All of its iterations are unrolled, and their results are stored
+    as one run."""
     batches_rows: bool
-    """The rows of all iterations of the interleaved variable go along the reduced variables together. Where elements of
-    rows are stored as one run with those of the rows between them, they have to."""
+    """Whether the rows of all iterations of the interleaved variable advance together along the reduced variables. This
+    is required if elements of rows are stored as one run with those of the rows between them."""
     unroll: Choice[int]
-    """Vectors that a turn of the vector loop handles."""
-    written_out: tuple[int, ...]
-    """Reduced variables of few turns, which are written one after the other."""
-    together: int | None
-    """The row variable of which as many turns as there are lanes go together, where lanes run along short rows: their
-    accumulators are combined with each other."""
+    """Vectors per iteration of the vector loop."""
+    unrolled: tuple[int, ...]
+    """Reduced variables with few iterations, which are unrolled."""
+    row_batching: int | None
+    """The row variable of row batching, for lanes along short rows. As many of its iterations as there are lanes run
+    together, and their accumulators are combined with each other."""
     chunk: int
-    """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
+    """Elements of the vector variable per unit, if that is the only row variable; otherwise 0."""
     tasks: Tasks
-    """A unit is a turn of the outer row loops, a chunk of the vector variable, or (`split`) of the row."""
+    """The tasks. A unit is an iteration of the outer row loops, a chunk of the vector variable, or (`split`) a chunk of
+    the row."""
     split: Split | None
     most_turns: int
-    """Of a loop's turns: so many at most before the next tile; else 0."""
-    ahead: dict[Key, int]
-    """Loads that stream a large operand from memory, and how many bytes ahead of each is fetched."""
+    """Maximum number of iterations of a loop on one tile before the next tile; 0 without such a loop."""
+    prefetches: dict[Key, int]
+    """Loads that stream a large operand from memory, with the prefetch distance of each in bytes."""
     stash: dict[Key, int]
-    """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
+    """Values that several passes need, with the bytes of a row of each. The first pass stores it, later passes read
+    it."""
     streams: tuple[Value, ...]
-    """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
-    one_by_one: bool = False
-    """All rows are written one after the other, at places that are known: there are few."""
-    usual: Usual | None = None
-    """Where most elements come from, if that depends on where they are."""
+    """Targets that exceed every cache: written with streaming stores, if their memory is aligned and not read here."""
+    is_fully_unrolled: bool = False
+    """Whether all rows are unrolled, with constant indices, because there are few."""
+    interior: Interior | None = None
+    """The interior in which the source of most elements is known, if it depends on the place."""
     blocks: TimeBlocks | None = None
-    """Of a loop's body: the turns that are made at a time (see `temporal_tiling.py`)."""
+    """For the body of a loop, the iterations that run per pass (see `temporal_tiling.py`)."""
     no_blocks: Refusal | None = None
-    """Of a loop's body that may be such: why turns are made one after the other."""
+    """For the body of a loop that is a candidate for temporal tiling, the reason that its iterations run one after the
+    other."""
     origin: int | None = None
-    """A variable of one turn that is the first unit of a call, where buffers hold those units only."""
+    """A variable with one iteration whose value is the first unit of a call, if buffers hold only the units of that
+    call."""
 
     @property
     def row_loops(self) -> list[int]:
@@ -106,8 +112,8 @@ class NestSchedule(KernelSchedule):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every call of its function is for all units. Stripes of several iterations are parts, even if there
-        is one stripe."""
+        """Whether every call of the nest's function has all units. Stripes of several iterations are parts, even if
+        there is only one stripe."""
         return self.tasks.is_one and self.blocks is None
 
     @property
@@ -116,13 +122,13 @@ class NestSchedule(KernelSchedule):
 
 
 def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None, by_rows: bool = False) -> NestSchedule:
-    """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it. `by_rows`: units are to
-    be whole rows, one after the other."""
+    """Returns the schedule of a nest. With a `tile`, the nest is the epilogue of a product, on rectangles of it.
+    `by_rows`: units must be whole rows, one after the other."""
     return _Scheduler(nest, target, tile, by_rows).run()
 
 
 class _Scheduler:
-    """The state of one scheduling: what has been decided is what the next decisions look at."""
+    """The state of one scheduling run: each decision depends on those made before."""
 
     def __init__(self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool):
         self.nest = nest
@@ -134,27 +140,27 @@ class _Scheduler:
         self.tile = tile
         self.by_rows = by_rows
         if tile is None:
-            self.look(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
+            self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
-            if self.short() and (strided or self.choose_together() is None):
-                self.look(Order.STRICT)
+            if self.short() and (strided or self.choose_row_batching() is None):
+                self.choose_loops(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
-            self.crossing, self.passes = None, Passes(nest, self.space, self.selections)
+            self.transposed_loads, self.passes = None, Passes(nest, self.space, self.selections)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
-    def look(self, asked: Order) -> None:
-        """The loops, and what follows from them alone."""
+    def choose_loops(self, asked: Order) -> None:
+        """Chooses the loops, and what follows from them alone."""
         nest = self.nest
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         self.space = make_space(nest, self.target, asked, indices, self.by_rows)
-        self.crossing = find_crossing(nest, self.space) if nest.turns is None else None
-        if self.crossing is not None:
-            self.space = self.space._replace(width=self.crossing.side)
+        self.transposed_loads = find_transposed_loads(nest, self.space) if nest.turns is None else None
+        if self.transposed_loads is not None:
+            self.space = self.space._replace(width=self.transposed_loads.side)
         self.passes = Passes(nest, self.space, self.selections)
 
     def short(self) -> bool:
-        """Elements are selected from rows that are many, and too short for lanes along them."""
+        """Whether elements are selected from many rows that are too short for lanes along them."""
         gathers = any(s.dtype.bits >= 32 for s in self.selections.values())
         few = hint_of(self.nest.rows) < self.target.lanes(32)
         return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
@@ -166,8 +172,8 @@ class _Scheduler:
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
-        written_out = self.choose_written_out() if split is None else ()
-        plain = self.tile is None and self.crossing is None
+        unrolled = self.choose_unrolled() if split is None else ()
+        plain = self.tile is None and self.transposed_loads is None
         streams = self.choose_streams() if self.chunk and plain and split is None else ()
         return NestSchedule(
             nest=self.nest,
@@ -175,29 +181,30 @@ class _Scheduler:
             space=self.space,
             tile=self.tile,
             passes=self.passes,
-            crossing=self.crossing,
+            transposed_loads=self.transposed_loads,
             interleaved=self.interleaved,
             batches_rows=self.batches_rows,
             unroll=self.unroll,
-            written_out=written_out,
-            together=self.choose_together() if split is None else None,
+            unrolled=unrolled,
+            row_batching=self.choose_row_batching() if split is None else None,
             most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
-            one_by_one=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
-            ahead=self.choose_ahead() if plain else {},
+            is_fully_unrolled=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
+            prefetches=self.choose_prefetches() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
-            usual=usual_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
+            interior=interior_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
             scratch=Scratch(split.partials if split is not None else ()),
         )
 
     # ------------------------------------------------------------------ vectors
     def choose_interleaved(self) -> int | None:
-        """The variable whose results lie between those of neighbouring lanes, where there are vectors of them."""
+        """The variable whose results lie between those of neighbouring lanes, if there are vectors of them; otherwise
+        None."""
         space, v = self.space, self.space.vector
-        plain = self.tile is None and self.crossing is None
+        plain = self.tile is None and self.transposed_loads is None
         if v is None or v not in space.rows or not plain or hint_of(space.extents[v]) < 2 * space.width:
             return None
         for s in self.nest.stores:
@@ -209,8 +216,8 @@ class _Scheduler:
         return None
 
     def choose_batches_rows(self) -> bool:
-        """Whether a store inside the row waits for those of the rows between its lanes: a row may not be left, then,
-        before the next one begins."""
+        """Whether a store inside the row waits for the results of the rows between its lanes. If so, these rows must
+        advance together."""
         c, space = self.interleaved, self.space
         if c is None or c not in space.rows:
             return False
@@ -218,17 +225,17 @@ class _Scheduler:
 
     @property
     def rows_at_a_time(self) -> int:
-        """Vectors of rows that go along the reduced variables together."""
+        """Vectors of rows that advance together along the reduced variables."""
         return self.space.extents[self.interleaved] if self.batches_rows else self.unroll.value  # type: ignore[index]
 
-    def choose_together(self) -> int | None:
-        """The row variable of which several turns combine their lanes together."""
-        plain = self.tile is None and self.crossing is None and self.nest.turns is None
-        found = rows_together(self.nest, self.space, self.passes) if plain and not self.by_rows else None
+    def choose_row_batching(self) -> int | None:
+        """The row variable of row batching: several of its iterations combine their lanes together."""
+        plain = self.tile is None and self.transposed_loads is None and self.nest.turns is None
+        found = batched_row_variable(self.nest, self.space, self.passes) if plain and not self.by_rows else None
         return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
-        """Several vectors a turn for small bodies, to hide latency."""
+        """Vectors per iteration: several for small bodies, to hide latency."""
         space, passes = self.space, self.passes
         if space.vector is None:
             return Choice(1, Reason("no-vectors", "no vectors"))
@@ -236,7 +243,7 @@ class _Scheduler:
             return Choice(1, Reason("few-columns-per-tile", "tiles of a product have few columns"))
         if self.interleaved is not None:
             return Choice(1, Reason("already-unrolled", f"the iterations of v{self.interleaved} are unrolled"))
-        turns = hint_of(space.extents[space.vector]) // space.width
+        vectors = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.turns is not None:
             limit = vectors_a_tile(self.nest, self.target)
@@ -249,26 +256,27 @@ class _Scheduler:
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
         why = Reason("body-size", f"{size} ops and loads in the body")
-        while limit > 1 and turns < limit:
+        while limit > 1 and vectors < limit:
             limit //= 2
-            why = Reason("short-loop", f"the loop has {count(turns, 'vector')}")
+            why = Reason("short-loop", f"the loop has {count(vectors, 'vector')}")
         return Choice(limit, why)
 
-    def choose_written_out(self) -> tuple[int, ...]:
-        """Innermost first, as long as the text stays short: a sum of 4 is 4 instructions, or a chain of jumps."""
+    def choose_unrolled(self) -> tuple[int, ...]:
+        """The reduced variables to unroll, innermost first, as long as the code stays short. A sum of 4 is 4
+        instructions, or a chain of jumps."""
         space, found = self.space, []
         room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
-            turns = space.extents[v]
-            if v == space.vector or not isinstance(turns, int) or not 1 < turns <= room:
+            extent = space.extents[v]
+            if v == space.vector or not isinstance(extent, int) or not 1 < extent <= room:
                 break
             found.append(v)
-            room //= turns
+            room //= extent
         return tuple(found)
 
-    def choose_ahead(self) -> dict[Key, int]:
-        """The hardware's prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the
-        foremost fetches."""
+    def choose_prefetches(self) -> dict[Key, int]:
+        """Loads to prefetch, with their distances in bytes, because the hardware's prefetcher restarts in every page.
+        If several loads follow each other (as in a stencil), only the foremost is prefetched."""
         space = self.space
         if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
             return {}
@@ -279,28 +287,28 @@ class _Scheduler:
             step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < tuning.PREFETCH_BYTES
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
-            ahead = tuning.PREFETCH_AHEAD // storage.itemsize
-            if inner == space.vector and not self.follows(offset, ahead):
+            distance = tuning.PREFETCH_AHEAD // storage.itemsize
+            if inner == space.vector and not self.follows(offset, distance):
                 continue
-            turn = space.width * self.unroll.value * storage.itemsize
-            turns = max(1, tuning.PREFETCH_AHEAD // turn) if inner != space.vector else ahead
+            vector_bytes = space.width * self.unroll.value * storage.itemsize
+            steps = max(1, tuning.PREFETCH_AHEAD // vector_bytes) if inner != space.vector else distance
             group = (key[0], offset.terms)
             if group not in foremost or foremost[group][0] < offset.const:
-                foremost[group] = (offset.const, key, turns * step * storage.itemsize)
+                foremost[group] = (offset.const, key, steps * step * storage.itemsize)
         return {key: distance for _, key, distance in foremost.values()}
 
-    def follows(self, offset: Expr, ahead: int) -> bool:
-        """Whether what lies so many elements ahead is what comes next: runs along the vector variable are long, or the
-        next one begins where one ends."""
+    def follows(self, offset: Expr, distance: int) -> bool:
+        """Whether the element at the prefetch distance is accessed soon: runs along the vector variable are long, or
+        the next run begins where the previous one ends."""
         space = self.space
         assert space.vector is not None
         order = [*space.rows, *space.inner]
         before = order[: order.index(space.vector)]
         run = space.extents[space.vector]
-        return hint_of(run) >= 2 * ahead or (bool(before) and equal(offset.coefficient(before[-1]), run))
+        return hint_of(run) >= 2 * distance or (bool(before) and equal(offset.coefficient(before[-1]), run))
 
     def choose_streams(self) -> tuple[Value, ...]:
-        """Outputs of a plain loop over one run."""
+        """Outputs of a plain loop over one run that are large enough for streaming stores."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
         targets = [s.target for s in self.nest.stores]
@@ -308,8 +316,8 @@ class _Scheduler:
 
     # ------------------------------------------------------------------ tasks
     @property
-    def usual_turns(self) -> int:
-        """What is done with an element, times this."""
+    def expected_iterations(self) -> int:
+        """Expected iterations of the loop per tile: a factor on the work per element."""
         if self.nest.turns is None:
             return 1
         return max(1, min(self.turns, self.nest.turns.count or tuning.USUAL_TURNS))
@@ -319,7 +327,7 @@ class _Scheduler:
         if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
-        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.usual_turns
+        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.expected_iterations
         blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
 
@@ -332,10 +340,11 @@ class _Scheduler:
             units = 1
             for v in space.rows:
                 units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
-            if self.crossing is not None:
-                across = space.extents[self.crossing.across]
-                units = units // across * -(-across // self.crossing.width)
-        work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced * self.usual_turns
+            if self.transposed_loads is not None:
+                across = space.extents[self.transposed_loads.across]
+                units = units // across * -(-across // self.transposed_loads.width)
+        each = max(1, self.heavy + len(self.nest.loads) + 1) * self.expected_iterations
+        work = each * self.nest.rows * self.nest.reduced
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:
@@ -344,7 +353,8 @@ class _Scheduler:
         return cut(units, work), None
 
     def can_split(self) -> bool:
-        """One pass of reducers that take chunks; what is stored inside it needs none of them."""
+        """Whether the row may be split: one pass of reducers that accept chunks, and no store inside it needs their
+        results."""
         passes = self.passes
         if not self.space.inner or self.ordered or self.interleaved is not None or self.by_rows:
             return False
@@ -353,7 +363,7 @@ class _Scheduler:
         return all(passes.phase(k) == 1 for k in passes.reduces)
 
     def choose_split(self, work: int) -> tuple[int, int]:
-        """Elements of the outermost reduced variable a chunk has, and the number of chunks."""
+        """Elements of the outermost reduced variable per chunk, and the number of chunks."""
         v = self.space.inner[0]
         extent = self.space.extents[v]
         step = self.space.width * self.unroll.value if v == self.space.vector else 1
@@ -363,7 +373,7 @@ class _Scheduler:
         return chunk, -(-extent // chunk)
 
     def split_of(self, chunk: int, chunks: int) -> Split:
-        """Where the accumulators' parts lie: an array of chunks by rows each."""
+        """The split with the fields of the accumulators' parts: each is an array of chunks x rows."""
         partials: list[Field] = []
         for r in self.passes.reductions(0):
             selection = r.selection
@@ -379,7 +389,7 @@ class _Scheduler:
         if not space.inner or not isinstance(self.nest.reduced, int):
             return {}
         along = space.vector in space.inner
-        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
+        # With lanes along the row, the masked tail writes a whole vector: it reaches beyond the last run of the row.
         reduced, width = self.nest.reduced, space.width
         elements = reduced + width if along else reduced * width * self.rows_at_a_time
         users: dict[Key, int] = {}

@@ -1,4 +1,4 @@
-"""The schedule of a nest as lines for people: what was decided, and why."""
+"""The printed schedule of a nest: the decisions and their reasons."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def nest_notes(s: NestSchedule) -> list[Note]:
 
 
 def _vectors(s: NestSchedule) -> list[Note]:
-    """Loops and lanes, and which iterations are unrolled."""
+    """Notes on loops and lanes, and on unrolled iterations."""
     space = s.space
     lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
     why = space.why_vector.then(space.why_width) if space.vector is not None else space.why_vector
     out = [Note("loops", _loops(space)), Note("lanes", lanes, why)]
     if s.tile is None and space.vector is not None:
         out.append(Note("unroll", count(s.unroll.value, "vector"), s.unroll.why))
-    if s.written_out:
-        extents = " x ".join(str(space.extents[v]) for v in s.written_out)
-        variables = ", ".join(f"v{v}" for v in s.written_out)
+    if s.unrolled:
+        extents = " x ".join(str(space.extents[v]) for v in s.unrolled)
+        variables = ", ".join(f"v{v}" for v in s.unrolled)
         why = Reason("short-reduction", f"{variables}: few iterations of few ops")
         out.append(Note("unrolls", f"{extents} iterations", why))
-    if s.together is not None:
-        why = Reason("short-rows", f"the lanes of {space.width} short rows are combined along v{s.together}")
+    if s.row_batching is not None:
+        why = Reason("short-rows", f"the lanes of {space.width} short rows are combined along v{s.row_batching}")
         out.append(Note("row batching", f"{space.width} rows at a time", why))
     return out
 
 
 def _rows(s: NestSchedule) -> list[Note]:
-    """How elements are visited beside the plain order of the loops."""
+    """Notes on the order in which elements are visited, where it differs from the plain loops."""
     out: list[Note] = []
     if s.nest.turns is not None:
         why = Reason("all-iterations", "all iterations of the loop")
@@ -47,9 +47,9 @@ def _rows(s: NestSchedule) -> list[Note]:
             text = f"after {tuning.TURNS_WORK:,} vector operations the loop checks for interrupts"
             why = Reason("interruptible", text)
         out.append(Note("iterations", f"{s.most_turns:,} on a tile in registers", why))
-    if s.crossing is not None:
-        side, loads = s.crossing.side, count(len(s.crossing.loads), "load")
-        text = f"{loads} contiguous along v{s.crossing.across}, not along the lanes"
+    if s.transposed_loads is not None:
+        side, loads = s.transposed_loads.side, count(len(s.transposed_loads.loads), "load")
+        text = f"{loads} contiguous along v{s.transposed_loads.across}, not along the lanes"
         out.append(Note("transposes", f"tiles of {side} x {side} in registers", Reason("transposed-loads", text)))
     if s.interleaved is not None:
         text = f"results along v{s.interleaved} lie between those of adjacent lanes"
@@ -65,34 +65,34 @@ def _rows(s: NestSchedule) -> list[Note]:
 
 
 def _tasks(s: NestSchedule) -> list[Note]:
-    """The units that threads share, iterations that run together, and the part without bounds checks."""
+    """Notes on the units that threads share, temporal tiling, and the interior without bounds checks."""
     out: list[Note] = []
     if s.tile is None:
         of = "chunk of the row" if s.split else f"chunk of {s.chunk}" if s.chunk else "row"
-        out.append(s.tasks.note("stripe" if s.crossing is not None else of))
+        out.append(s.tasks.note("stripe" if s.transposed_loads is not None else of))
     if s.blocks is not None:
         out.append(s.blocks.note)
     if s.no_blocks is not None:
         out.append(Note("temporal tiling", "none", s.no_blocks))
-    if s.usual is not None:
-        box = ", ".join(f"v{v} in [{low}, {high})" for v, (low, high) in s.usual.box.items())
-        known = count(len(s.usual.truth), "condition")
+    if s.interior is not None:
+        box = ", ".join(f"v{v} in [{low}, {high})" for v, (low, high) in s.interior.box.items())
+        known = count(len(s.interior.truth), "condition")
         out.append(Note("interior", box or "everywhere", Reason("interior-conditions", f"{known} decided there")))
     return out
 
 
 def _memory(s: NestSchedule) -> list[Note]:
-    """What is kept between passes, fetched ahead, and written past the caches."""
+    """Notes on values that are kept between passes, prefetched, or written past the caches."""
     out: list[Note] = []
     if s.stash:
         ops = ", ".join(s.nest.nodes[key].op.name.partition(".")[2] for key in s.stash)
         text = f"several passes need them, and they cost at least {tuning.STASH_COST} additions per element"
         kept = f"{ops}: {count(sum(s.stash.values()), 'byte')}"
         out.append(Note("row buffer", kept, Reason("needed-by-several-passes", text)))
-    if s.ahead:
-        distances = ", ".join(f"{n:,}" for n in sorted(set(s.ahead.values())))
+    if s.prefetches:
+        distances = ", ".join(f"{n:,}" for n in sorted(set(s.prefetches.values())))
         text = f"operands of at least {tuning.PREFETCH_BYTES:,} bytes come from memory"
-        far = f"{count(len(s.ahead), 'load')}, {distances} bytes ahead"
+        far = f"{count(len(s.prefetches), 'load')}, {distances} bytes ahead"
         out.append(Note("prefetches", far, Reason("streams-from-memory", text)))
     if s.streams:
         text = f"results of at least {tuning.STREAM_BYTES:,} bytes, which no cache holds"
@@ -102,7 +102,7 @@ def _memory(s: NestSchedule) -> list[Note]:
 
 
 def _pass_text(passes: Passes, p: int) -> str:
-    """What a pass over the row computes."""
+    """The reductions and results that a pass over the row computes."""
     made = [op.name.partition(".")[2] for r in passes.reductions(p) for op in r.op.block().ops[:-1]]
     made += ["results"] if passes.inner_stores(p) else []
     return " and ".join(dict.fromkeys(made))

@@ -1,4 +1,4 @@
-"""Loops that pack matrices before their first turn: where the panels are in their scratch memory."""
+"""Schedules of loops that pack matrices before their first iteration: the fields of their panels in scratch memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.schedule.scratch import Field, Scratch
 
 
 def schedule_loops(wanted: Iterable[tuple[ControlStep, Matrices]], target: Target) -> dict[int, LoopSchedule]:
-    """The schedules of loops, by id(), before which products want matrices packed."""
+    """The schedules, by id() of the loop's step, of the loops before which products want matrices packed."""
     found: dict[int, LoopSchedule] = {}
     for loop, matrices in wanted:
         known = found.get(id(loop), LoopSchedule(fields={}))

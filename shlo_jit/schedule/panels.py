@@ -1,4 +1,4 @@
-"""Kernels whose second operand may be panels, which were packed before they run."""
+"""Schedules of kernels whose second operand may be packed into panels before they run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shlo_jit.schedule.kernel import KernelSchedule
 
 
 class Region(NamedTuple):
-    """The first `nbytes` of an array of the program's."""
+    """The first `nbytes` of one of the program's arrays."""
 
     array: np.ndarray
     nbytes: int
 
 
 class Matrices(NamedTuple):
-    """`batch` matrices [k, n], the second operand of products."""
+    """The second operand of products: `batch` matrices [k, n]."""
 
     value: Value
     types: GemmTypes
@@ -31,22 +31,22 @@ class Matrices(NamedTuple):
     n: int
     k: int
     strides: tuple[int, int, int]
-    """In elements, along k, n and the batch."""
+    """Strides in elements, along k, n and the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PanelsSchedule(KernelSchedule):
-    """Of a kernel whose second operand may have been packed into panels, when the program was compiled or before a
-    loop."""
+    """Schedule of a kernel whose second operand may have been packed into panels, when the program was compiled or
+    before a loop."""
 
     prepacked: np.ndarray | None
     """The second operand, a constant, as panels."""
     first_block: int
     """Bytes of those panels that are read first."""
-    following: Region | None = None
-    """What the kernel fetches for the steps after it."""
+    prefetched: Region | None = None
+    """The memory that the kernel prefetches for the steps after it."""
     loop: tuple[ControlStep, Matrices] | None = None
-    """The loop before which the second operand is packed (see `loop_panels.py`)."""
+    """The loop before which the second operand is packed, with the matrices (see `loop_panels.py`)."""
 
     @property
     def has_panels(self) -> bool:
@@ -55,10 +55,10 @@ class PanelsSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSchedule(KernelSchedule):
-    """Of a while that packs matrices before its first turn."""
+    """Schedule of a while loop that packs matrices before its first iteration."""
 
     fields: dict[Matrices, str]
-    """The fields of the loop's scratch memory that their panels are in."""
+    """For each of the matrices, the field of the loop's scratch memory that holds its panels."""
 
     @property
     def notes(self) -> list[Note]:

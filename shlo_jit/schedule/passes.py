@@ -1,7 +1,7 @@
-"""A nest with reductions as passes over its rows: which value is computed in which.
+"""Passes of a nest with reductions over its rows, and the values that each of them computes.
 
-Pass 0 walks the row for every reduction whose operands need no other reduction, pass 1 for those that need results of
-pass 0, and so on; stores of whole rows happen in the pass where their value is known.
+Pass 0 traverses the row for every reduction whose operands need no other reduction, pass 1 for those that need results
+of pass 0, and so on. Stores of whole rows happen in the pass in which their value is known.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Reduction(NamedTuple):
     operands: list[Key]
     initial: list[Key]
     selection: Selection | None
-    """What it selects, if it does that and its body is not one op."""
+    """The selection that it computes, if it is one and its body is not a single op."""
 
 
 class Passes:
-    """Of one nest, over the loops of a space."""
+    """The passes of one nest, over the loops of a space."""
 
     def __init__(self, nest: Nest, space: Space, selections: dict[Op, Selection]):
         self.nest = nest
@@ -39,18 +39,19 @@ class Passes:
         self._row: dict[Key, bool] = {}
 
     def in_row(self, key: Key) -> bool:
-        """Whether a value belongs to the row: it does not vary over the reduced variables."""
+        """Whether a value belongs to the row, that is, does not vary over the reduced variables."""
         found = self._row.get(key)
         if found is None:
             found = self._row[key] = not self.space.depends(key[1], self._inner)
         return found
 
     def phase(self, key: Key) -> int:
-        """Passes that must have run before the value can be computed in (or, for a row's value, after) one."""
+        """Number of passes that must have run before the value can be computed: during the next pass, or after them if
+        it belongs to the row."""
         if key in self._phases:
             return self._phases[key]
         todo = [key]
-        while todo:  # not by recursion: chains of ops are as deep as programs are long
+        while todo:  # not recursive: chains of ops are as deep as programs are long
             k = todo[-1]
             node = self.nest.nodes.get(k)
             operands = node.operands if node is not None else []
@@ -64,7 +65,7 @@ class Passes:
         return self._phases[key]
 
     def inside(self, store: Store) -> bool:
-        """The store happens at every turn of the reduced variables."""
+        """Whether the store happens in every iteration of the reduced variables."""
         return self.space.depends(At(store.index), self._inner)
 
     @cached_property
@@ -88,17 +89,17 @@ class Passes:
         return list(found.values())
 
     def inner_stores(self, p: int) -> list[Store]:
-        """Stores that happen at every turn of pass p."""
+        """Stores that happen in every iteration of pass p."""
         return [s for s in self.nest.stores if self.inside(s) and self.phase((s.value, s.at)) == p]
 
     def roots(self, p: int) -> list[Key]:
-        """What pass p computes."""
+        """The values that pass p has to compute."""
         roots = [(s.value, s.at) for s in self.inner_stores(p)]
         return roots + [k for r in self.reductions(p) for k in r.operands]
 
     @cached_property
     def count(self) -> int:
-        """Passes over the row, a last one for what is stored after them included."""
+        """Number of passes over the row, including a last one for stores that come after the reductions."""
         stores = [self.phase((s.value, s.at)) for s in self.nest.stores]
         return 1 + max([*stores, *map(self.phase, self.reduces)], default=0)
 

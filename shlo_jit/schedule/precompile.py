@@ -1,8 +1,8 @@
-"""Routines that a program as it is written is as good as certain to call, long before its steps are scheduled.
+"""Routines that a program is almost certain to call, found in its source long before its steps are scheduled.
 
-The register tile of products takes longer to compile than most programs, and the other cores have nothing to do while
-passes and fusion go on. A guess that is wrong costs them that time, so only what hardly any pass changes is guessed:
-large products and convolutions of f32 or f64 whose extents are known.
+The register tile of products takes longer to compile than most programs, and the other cores are idle during passes and
+fusion. A wrong guess costs that time, so only calls that hardly any pass changes are guessed: large products and
+convolutions of f32 or f64 with known extents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLOATS = ("f32", "f64")
 
 
 def early_routines(module: Module, target: Target) -> Iterator[Routine]:
-    """Routines that can be begun with."""
+    """Yields routines that can be compiled early."""
     found: set[str] = set()
     for function in module.functions():
         if is_declaration(function):
@@ -40,7 +40,7 @@ def early_routines(module: Module, target: Target) -> Iterator[Routine]:
 
 
 def _element(op: Op) -> str | None:
-    """The one type of float that operands and result have; None where extents are not known, too."""
+    """The one float type of the operands and the result; None if types differ or extents are unknown."""
     types = [value.type for value in (*op.operands, *op.results)]
     if not all(isinstance(t, TensorType) and t.is_fixed for t in types):
         return None

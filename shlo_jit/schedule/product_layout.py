@@ -1,7 +1,7 @@
-"""The numbers of a dot_general: how many products of which extents, and where their operands and results lie.
+"""Layout of a dot_general: the number of products, their extents, and the strides of operands and results.
 
-An operand whose middle is summed over has free dimensions before it and behind it. One of the two is the batch then,
-whose stride in the other operand is 0, so that nothing is transposed:
+If an operand is summed over a middle dimension, it has free dimensions before and after that one. One of these two
+groups then becomes the batch, with stride 0 in the other operand, so that nothing has to be transposed:
 
     x[n, k, j] w[k, i]  ->  y[i, n, j]      n products of w with x[n], whose rows lie n * j apart
     x[i, k, j] w[k, n]  ->  y[i, j, n]      i products with j rows, or j with i rows
@@ -26,22 +26,22 @@ class Placed(NamedTuple):
     n: int
     row: int
     matrix: int
-    """From one product to the next."""
+    """Stride from one product to the next."""
 
     @classmethod
     def dense(cls, batch: int, m: int, n: int) -> Placed:
-        """One row after the other, one matrix after the other."""
+        """The dense layout: one row after the other, one matrix after the other."""
         return cls(batch, m, n, n, m * n)
 
 
 class ProductLayout(NamedTuple):
     looped: int
-    """Leading batch dimensions that are looped over, a call each."""
+    """Leading batch dimensions that are looped over, with one call per index."""
     k: int
     operands: Layout
     result: Placed
     is_split: tuple[bool, bool]
-    """Whether dimensions of an operand lie on both sides of what is summed over."""
+    """For each operand, whether it has free dimensions on both sides of those that are summed over."""
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
@@ -49,7 +49,7 @@ class ProductLayout(NamedTuple):
 
 
 def layout_of(op: Op) -> ProductLayout:
-    """Of a canonical dot_general."""
+    """Returns the layout of a canonical dot_general."""
     r = roles_of(op)
     lhs, rhs = (o.tensor.extents for o in op.operands)
     splits = outer_of(lhs, r.lhs_free), outer_of(rhs, r.rhs_free)
@@ -76,7 +76,7 @@ def layout_of(op: Op) -> ProductLayout:
 def _of_split_rows(
     r: Roles, lhs: tuple[int, ...], rhs: tuple[int, ...], outer_dims: int, k: int, steps: list[int]
 ) -> ProductLayout:
-    """The greater of the two extents are the rows."""
+    """The layout for an lhs with free dimensions on both sides. The greater of the two extents becomes the rows."""
     outer, inner = _run(lhs, r.lhs_free[:outer_dims]), _run(lhs, r.lhs_free[outer_dims:])
     columns = _run(rhs, r.rhs_free)
     n = columns.extent
@@ -93,7 +93,7 @@ def _run(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run:
 
 
 def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
-    """How many leading batch dimensions are looped over, so that the rest is one run in both operands."""
+    """Number of leading batch dimensions that are looped over, so that the others form one run in both operands."""
     for outer in range(len(roles.lhs_batch) + 1):
         if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
             return outer

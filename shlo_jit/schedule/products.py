@@ -1,7 +1,7 @@
-"""dot_general as calls of the shared GEMM routine: C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
+"""Schedules dot_general as calls of the shared GEMM routine: C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
 
-Dimension numbers become strides; operands are read as they lie. Batch dimensions that do not form one run of equal
-stride are looped over; the others were transposed before where they do not (see `canonical_dots`).
+Dimension numbers become strides; operands are read in place. Batch dimensions that do not form one run of equal stride
+are looped over. Other dimensions that do not form runs were transposed before (see `canonical_dots`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from shlo_jit.sizes import Size, equal, hint_of
 
 @dataclass(frozen=True, kw_only=True)
 class ProductSchedule(PanelsSchedule):
-    """A dot_general with everything decided."""
+    """Schedule of a dot_general."""
 
     types: GemmTypes
     roles: Roles
     looped: int
-    """Leading batch dimensions that are looped over, a call each."""
+    """Leading batch dimensions that are looped over, with one call per index."""
     k: int
     strides: Layout
     result: Placed
@@ -50,13 +50,13 @@ class ProductSchedule(PanelsSchedule):
     way: Way
     epilogue: Epilogue | None
     written: Written | None
-    """Where the product is written itself, in place of by an epilogue."""
+    """The place that the routine writes the product to, if it replaces the epilogue."""
     blocking: tuple[Note, ...]
-    """What the routine decides from these extents and strides."""
+    """The routine's decisions for these extents and strides."""
 
     @property
     def kernel_notes(self) -> list[Note]:
-        """What is decided about the product itself, without an epilogue."""
+        """Decisions about the product itself, without an epilogue."""
         r = self.result
         size = f"{r.batch} x " if r.batch > 1 else ""
         head = Note("product", f"{size}{r.m} x {r.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
@@ -72,7 +72,8 @@ class ProductSchedule(PanelsSchedule):
 
 
 def gemm_types(op: Op) -> GemmTypes:
-    """Element types of a product or convolution: of both operands and of the result, which is the accumulator."""
+    """Element types of a product or convolution: those of both operands, and that of the result, which is the
+    accumulator."""
     a, b = (o.tensor.storage.name for o in op.operands)
     return GemmTypes(a, b, op.result.tensor.storage.name)
 
@@ -89,14 +90,14 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     plan = gemm_plan(types, target)
     numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_FEW_BYTES
     way, prepacked, first_block = _way(plan, numbers, is_near=near), None, 0
-    # Of panels there is one matrix after the other, each with all of its columns.
+    # Panels hold one matrix after the other, each with all of its columns.
     of_rows, of_columns = layout.is_split
     can_be_panels = not looped and not of_columns
     loop = context.loops.get(id(step)) if can_be_panels else None
     matrices = Matrices(op.operands[1], types, 1 if of_rows else batch, n, k, strides[3:])
     if can_be_panels and _is_prepacked(op.operands[1], _way(plan, numbers, is_near=False), n, context):
         prepacked = _panels(op.operands[1], roles, plan, context)
-        # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
+        # Skinny products finish a block before the next one arrives: they have no work to overlap the fetch with.
         few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
         first_block = prepacked_bytes(plan, n, k if few else min(k, k_block(Ints(), plan, k, True)))
     packed = prepacked is not None or loop is not None
@@ -125,12 +126,12 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def _scratch(way: Way, nbytes: Callable[[int], int]) -> Scratch:
-    """What packing takes; few rows pack nothing."""
+    """Scratch memory for packing; none for skinny products, which pack nothing."""
     return Scratch() if way is Way.FEW else Scratch.of(nbytes)
 
 
 def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> Way:
-    """What the product takes; where sizes are known at the call only, the call says."""
+    """The algorithm of the product. If sizes are known only at the call, the call decides."""
     if any(isinstance(number, Size) for number in numbers):
         return Way.ANY
     m, n, k, *strides = numbers
@@ -138,15 +139,15 @@ def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> Way:
 
 
 def _is_prepacked(rhs: Value, way: Way, n: int, context: Context) -> bool:
-    """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
-    product with a vector reads well, is not kept twice; and the vector itself is read as it lies."""
+    """Whether the second operand is a constant that is read as panels. A constant is not kept twice if others read it
+    in place and a product with a vector reads it well. The vector itself is always read in place."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return False
     return way is not Way.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
 
 
 def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
-    """The constant as panels. Where nobody else reads it as it lies, its memory is given up."""
+    """Returns the constant as panels. Releases the constant if the product is its only reader."""
     assert rhs.op is not None
     dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]

@@ -1,4 +1,4 @@
-"""What a reducer body allows: one commutative op with a neutral element may be computed in any grouping."""
+"""Properties of reducer bodies: one commutative op with a neutral element may be computed in any grouping."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from shlo_jit.ops import OPS, OpDef
 
 
 def simple_op(op: Op) -> OpDef | None:
-    """The op a reducer consists of, when that is one commutative op of its two arguments that has a neutral element;
-    else None."""
+    """The op of a reducer that is one commutative op of its two arguments and has a neutral element; otherwise None."""
     body = op.block()
     if len(body.ops) != 2 or len(body.arguments) != 2:
         return None
@@ -24,13 +23,13 @@ def simple_op(op: Op) -> OpDef | None:
 
 
 def accumulator(op: Op, simple: OpDef | None) -> DType:
-    """What a reduction carries."""
+    """The element type of a reduction's accumulator."""
     dtype = op.results[0].tensor.storage
     return dtype if simple is None else _accumulator(simple, dtype)
 
 
 def _accumulator(simple: OpDef, dtype: DType) -> DType:
-    """What numbers of an element type are combined in: f32 for narrow floats, rounded once, unless the op only chooses
-    between its operands, which rounds nothing."""
+    """The accumulator of an element type: f32 for narrow floats, rounded once. An op that only chooses between its
+    operands rounds nothing, so it keeps the type."""
     chooses = simple.has("idempotent")
     return F32 if dtype.is_float and dtype.bits < 32 and not chooses else dtype

@@ -1,4 +1,4 @@
-"""Which rows of a reduction combine their lanes together (see `lower/nest/row_batching.py`)."""
+"""Row batching: rows of a reduction whose lanes are combined together (see `lower/nest/row_batching.py`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import Size, hint_of
 
 
-def rows_together(nest: Nest, space: Space, passes: Passes) -> int | None:
-    """The innermost row variable, where lanes run along short rows: combining the lanes of one accumulator takes more
-    than the row itself, and those of as many as there are lanes a quarter of that. Results have to lie side by side,
-    and nothing may be stored inside the row, or need a second pass over it."""
+def batched_row_variable(nest: Nest, space: Space, passes: Passes) -> int | None:
+    """The innermost row variable, if lanes run along short rows; otherwise None.
+
+    Combining the lanes of one accumulator takes more than the row itself; combining those of as many rows as there are
+    lanes
+    takes a quarter of that. The results must be adjacent. No store may be inside the row or need a second pass over it.
+    """
     if space.inner != (space.vector,) or not space.rows or passes.count != 2:
         return None
     v, longest = space.rows[-1], tuning.TOGETHER_VECTORS * space.width

@@ -1,8 +1,9 @@
-"""How scatter runs: its loops, which of them runs along lanes, and which is cut into tasks.
+"""Schedule of a scatter: its loops, the one that runs along lanes, and the one that is cut into tasks.
 
-Loops, outermost first: window dimensions moved out (see `order`), scatter dimensions, window dimensions, and along the
-lanes the window dimension that is contiguous in both the result and the updates. Tasks split a loop whose turns touch
-different elements: window dimensions that no index moves, batching dimensions, or any loop when indices are unique.
+Loops, outermost first: hoisted window dimensions (see `_order`), scatter dimensions, window dimensions, and along the
+lanes the window dimension that is contiguous in both the result and the updates. Tasks split a loop whose iterations
+update different elements: window dimensions that no index moves, batching dimensions, or any loop if indices are
+unique.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from shlo_jit.sizes import at_most, equal, hint_of
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop and how far a turn moves in the result, the updates and the indices, in elements."""
+    """A loop with its extent, and its strides in the result, the updates and the indices, in elements."""
 
     extent: int
     result: int
     update: int
     index: int = 0
     disjoint: bool = False
-    """Different turns touch different elements of the result."""
+    """Whether different iterations update different elements of the result."""
     start: int | None = None
     """The component of the index vector that moves this window dimension."""
     scale: int = 1
-    """Turns per element of that dimension."""
+    """Iterations per element of that dimension."""
 
     def merged(self, inner: Loop) -> Loop | None:
-        """This loop and the one inside it as one, where their steps nest."""
+        """This loop and the one inside it as one loop, if their strides nest; otherwise None."""
         n = inner.extent
         steps = equal((self.result, self.update, self.index), (inner.result * n, inner.update * n, inner.index * n))
         if not steps or self.disjoint != inner.disjoint or inner.start is not None:
@@ -51,13 +52,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Start:
-    """One component of an index vector: its place there, what it moves in the result, and along which dimension."""
+    """A component of an index vector: its offset in the vector, and the stride and extents of the dimension that it
+    moves."""
 
     at: int
     stride: int
     extent: int
     window: int
-    """Extents of the operand and of the window."""
+    """Extents of that dimension in the operand and in the window."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Shape:
     """A scatter as loops."""
 
     outer: tuple[Loop, ...]
-    """Window dimensions moved out of the positions."""
+    """Window dimensions hoisted out of the scatter dimensions."""
     scatter: tuple[Loop, ...]
     window: tuple[Loop, ...]
     lanes: Loop | None
@@ -119,8 +121,8 @@ def _shape_of(op: Op) -> Shape:
 
 
 def _order(scatter: list[Loop], window: list[Loop], starts: list[Start]) -> Shape:
-    """Choose the lanes. Without any, window loops go outside of the positions where that changes no element's order
-    of updates: they are the ones with long strides."""
+    """Chooses the lanes. Without lanes, window loops move outside the scatter loops if that keeps the order of updates
+    of each element: they have long strides."""
     if window and equal((window[-1].result, window[-1].update), (1, 1)):
         return Shape((), tuple(scatter), tuple(window[:-1]), window[-1], tuple(starts))
     if not scatter:
@@ -132,15 +134,15 @@ def _order(scatter: list[Loop], window: list[Loop], starts: list[Start]) -> Shap
 
 @dataclass(frozen=True, kw_only=True)
 class ScatterSchedule(KernelSchedule):
-    """A scatter with everything decided."""
+    """Schedule of a scatter."""
 
     shape: Shape
     width: int
-    """Lanes."""
+    """Number of lanes."""
     block: int
-    """Elements of the lane loop that a unit has."""
+    """Elements of the lane loop per unit."""
     split: Loop | None
-    """The loop whose turns are the units."""
+    """The loop whose iterations are the units."""
     tasks: Tasks
 
     @property
@@ -164,7 +166,7 @@ class ScatterSchedule(KernelSchedule):
 
 
 def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError for a region of other element types than the inputs'."""
+    """Schedules a scatter. Raises UnsupportedError if the region's element types differ from the inputs'."""
     op = step.op
     _check(op)
     n = len(op.results)
@@ -176,26 +178,27 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
         width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], hint_of(shape.lanes.extent))
         block = at_most(shape.lanes.extent, width * tuning.SCATTER_VECTORS)
 
-    def turns(loop: Loop) -> int:
+    def iterations(loop: Loop) -> int:
         return -(-loop.extent // block) if loop is shape.lanes else loop.extent
 
-    split = _choose_split(shape, turns)
+    split = _choose_split(shape, iterations)
     work = op.operands[-1].tensor.size * (body_cost(body) + tuning.SCATTER_ACCESS_COST * n)
-    tasks = cut(1 if split is None else turns(split), work)
+    tasks = cut(1 if split is None else iterations(split), work)
     return ScatterSchedule(shape=shape, width=width, block=block, split=split, tasks=tasks)
 
 
-def _choose_split(s: Shape, turns: Callable[[Loop], int]) -> Loop | None:
-    """The outermost with turns enough, or that with most."""
+def _choose_split(s: Shape, iterations: Callable[[Loop], int]) -> Loop | None:
+    """The outermost loop with enough iterations, or the one with the most."""
     loops = [x for x in (*s.outer, *s.scatter, *s.window, *([s.lanes] if s.lanes else [])) if x.disjoint]
-    enough = [x for x in loops if hint_of(turns(x)) >= tuning.SCATTER_UNITS]
-    return enough[0] if enough else max(loops, key=lambda x: hint_of(turns(x)), default=None)
+    enough = [x for x in loops if hint_of(iterations(x)) >= tuning.SCATTER_UNITS]
+    return enough[0] if enough else max(loops, key=lambda x: hint_of(iterations(x)), default=None)
 
 
 def _check(op: Op) -> None:
-    """The results share the inputs' memory, so both have the body's types."""
+    """Raises UnsupportedError unless operands, arguments and results have the same types: the results share the inputs'
+    memory."""
     for operand, argument, result in zip(op.operands, op.block().arguments, op.results, strict=False):
         if not operand.tensor.storage == argument.tensor.storage == result.tensor.storage:
             raise UnsupportedError(
-                diagnose("scatter: a region of other element types than the inputs'", op.span, label="region-types")
+                diagnose("scatter: the region's element types differ from the inputs'", op.span, label="region-types")
             )

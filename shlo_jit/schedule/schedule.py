@@ -1,7 +1,8 @@
-"""Scheduling: how every step of a plan runs, before any code is written or memory assigned.
+"""Scheduling: decides how every step of a plan runs, before any code is written or memory assigned.
 
-A kernel's scheduler looks at its op, the target and what is read of its results, and gives a `KernelSchedule`, which
-memory planning (scratch), lowering (everything) and people (`exe.text("schedule")`) read.
+A kernel's scheduler looks at its op, the target and the uses of its results, and returns a `KernelSchedule`. Its
+readers
+are memory planning (scratch), lowering (everything) and users (`exe.text("schedule")`).
 """
 
 from __future__ import annotations
@@ -27,25 +28,27 @@ from shlo_jit.sizes import NotSymbolic, Size
 
 
 class Context(NamedTuple):
-    """What schedulers look at beside the op."""
+    """The inputs of schedulers besides the op."""
 
     target: Target
     is_known_call: Callable[[str], bool]
-    """Whether a custom call of that name has an implementation of the user's or of the run time's."""
+    """Whether the user or the runtime has an implementation of a custom call of that name."""
     read: Mapping[Value, int] = MappingProxyType({})
-    """What the plan's steps read and its blocks return, and how many do."""
+    """Values that the plan's steps read and its blocks return, with the number of readers."""
     matrices: int = 0
-    """Bytes of the second operands of the plan's products, as far as they are known: what a run goes through."""
+    """Total bytes of the second operands of the plan's products, as far as known: the working set of a run."""
     loops: Mapping[int, ControlStep] = MappingProxyType({})
-    """By id() of a product's step, the loop before which its second operand can be packed."""
+    """Maps a product's step, by id(), to the loop before which its second operand can be packed."""
     has_lapack: Callable[[], bool] = lambda: True
-    """Whether there is a LAPACK to call."""
+    """Whether LAPACK is available."""
     processes: int = 1
-    """In the grid."""
+    """Number of processes in the grid."""
     reaches: bool = True
-    """Whether processes can write to each other's memory, and all of them mean to: they run the same program."""
+    """Whether processes can write to each other's memory, and all of them intend to because they run the same
+    program."""
     on_routine: Callable[[Routine], None] = lambda routine: None
-    """Hears of the routines of a step as soon as that is scheduled, so that they can be compiled meanwhile."""
+    """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
+    meantime."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
@@ -76,26 +79,26 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.after_all": ("kernel", "schedule_token"),
     "stablehlo.create_token": ("kernel", "schedule_token"),
 }
-"""By op name, the module of this package and the function in it; imported when a program has such an op."""
+"""Maps an op name to the module of this package and the function in it; imported when a program has such an op."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """How the steps of a plan run."""
+    """The schedules of a plan's steps."""
 
     steps: dict[int, KernelSchedule]
-    """By id() of the step."""
+    """Schedules by id() of the step."""
 
     def __getitem__(self, step: Step) -> KernelSchedule:
         return self.steps[id(step)]
 
     def scratch(self, step: Step) -> ScratchBytes:
-        """Memory that a step works in."""
+        """The bytes of a step's scratch memory."""
         found = self.steps.get(id(step))
         return ScratchBytes() if found is None else found.scratch.bytes
 
     def lasts(self, step: Step) -> bool:
-        """Whether that memory is the step's until the program ends."""
+        """Whether that memory is reserved for the step until the program ends."""
         found = self.steps.get(id(step))
         return found is not None and found.lasting
 
@@ -106,7 +109,7 @@ class Schedule:
 
 
 def schedule(plan: PlanBlock, context: Context) -> Schedule:
-    """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
+    """Schedules each step of a plan, including those inside control flow. Raises UnsupportedError at the line of an op
     that no kernel computes."""
     context = context._replace(read=read_inside(plan), matrices=_matrices(plan), loops=loops_of(plan))
     steps: dict[int, KernelSchedule] = {}

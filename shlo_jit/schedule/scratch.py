@@ -1,4 +1,4 @@
-"""Memory that steps work in, in a file of its own: whoever loads a program needs it, and nothing else of a plan.
+"""Scratch memory of steps, in a separate file: loading a program needs it, and nothing else of a plan.
 
 A kernel states its scratch memory as fields with names and sizes, once, where it is scheduled. Memory planning adds
 them up, and lowering asks for the address of a field by its name (`lower/scratch.py`): no offset and no size is
@@ -13,15 +13,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 ALIGN = 64
-"""Of everything in the arena."""
+"""Alignment of everything in the arena, in bytes."""
 
 
 class ScratchBytes(NamedTuple):
-    """Bytes of memory that a step works in."""
+    """Bytes of scratch memory of a step."""
 
     fixed: int = 0
     per_thread: int = 0
-    """More for each thread that a call may use, which is not known before a program is loaded."""
+    """Additional bytes per thread that a call may use. The number of threads is unknown before a program is loaded."""
 
     def nbytes(self, threads: int) -> int:
         return self.fixed + threads * self.per_thread
@@ -32,33 +32,34 @@ class Field(NamedTuple):
 
     name: str
     nbytes: int
-    """Also a size that is known at the call only."""
+    """Size in bytes; may be a size that is known only at the call."""
     align: int = ALIGN
-    """Its offset is a multiple of this, a divisor of ALIGN."""
+    """Alignment of the offset, in bytes: a divisor of ALIGN."""
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """The fields of a step's scratch memory: first those that all threads share, then for each thread its own."""
+    """The fields of a step's scratch memory: first those that all threads share, then the private ones of each
+    thread."""
 
     shared: tuple[Field, ...] = ()
     worker: tuple[Field, ...] = ()
-    """Each thread that works on the step's tasks has these for itself."""
+    """Private fields of each thread that works on the step's tasks."""
     routine: ScratchBytes | None = None
-    """What a routine asks for, which divides it by itself; a step with such memory has no fields."""
+    """Memory whose layout the routine decides; a step with such memory has no fields."""
 
     def __post_init__(self) -> None:
         assert self.routine is None or not (self.shared or self.worker), "fields beside a routine's own memory"
 
     @classmethod
     def of(cls, nbytes: Callable[[int], int]) -> Scratch:
-        """A routine's memory: a count of bytes that grows evenly with the number of threads."""
+        """A routine's memory: a number of bytes that grows linearly with the number of threads."""
         one, two = nbytes(1), nbytes(2)
         return cls(routine=ScratchBytes(2 * one - two, two - one))
 
     @cached_property
     def bytes(self) -> ScratchBytes:
-        """How much it is."""
+        """Total size."""
         if self.routine is not None:
             return self.routine
         return ScratchBytes(total(self.shared), total(self.worker))
@@ -78,17 +79,17 @@ class Scratch:
 
     @cached_property
     def worker_offsets(self) -> Mapping[str, int]:
-        """Bytes from the beginning of a thread's own part to each of its fields."""
+        """Bytes from the beginning of a thread's part to each of its fields."""
         return _offsets(self.worker)
 
 
 def aligned(nbytes: int, align: int = ALIGN) -> int:
-    """The next multiple of an alignment, by default that of everything in the arena."""
+    """Rounds up to a multiple of an alignment, by default that of everything in the arena."""
     return -(-nbytes // align) * align
 
 
 def total(fields: Iterable[Field]) -> int:
-    """Bytes of fields one after the other, the end aligned for whatever follows."""
+    """Bytes of consecutive fields, with the end aligned for the next allocation."""
     end = 0
     for field in fields:
         end = aligned(end, field.align) + field.nbytes

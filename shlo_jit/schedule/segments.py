@@ -1,11 +1,12 @@
-"""Products whose matrix is read in pieces (see `fuse/segments.py`): a call of the routine for each, in order.
+"""Products whose matrix is read as the segments of a concatenation (see `fuse/segments.py`): one call per segment, in
+order.
 
-    C[m, n0:n1] = A[m, k] @ B1[k, n1 - n0]             a piece has some columns
-    C[m, n]    += A[m, k0:k1] @ B1[k1 - k0, n]         a piece has some steps of k, which the sums go on with
+    C[m, n0:n1] = A[m, k] @ B1[k, n1 - n0]             a segment has some of the columns
+    C[m, n]    += A[m, k0:k1] @ B1[k1 - k0, n]         a segment has some steps of k; the sums continue with them
 
-Columns are those of the product with the whole matrix, to the bit. So are sums that go on step by step, which are those
-of a matrix that is read along its columns (`axpy` in `vector.py`). Tiles, and rows whose sums are folded, add up the
-steps of a piece by themselves, as tiles do those of a block of k.
+Columns have the same bits as in the product with the whole matrix. So do sums that continue step by step, which are
+those of a matrix that is read along its columns (`axpy` in `vector.py`). Tiles, and rows whose sums are folded, add up
+the steps of a segment separately, as tiles do with those of a block of k.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from shlo_jit.schedule.scratch import Scratch
 
 
 class Part(NamedTuple):
-    """The matrix of a product, or a piece of it."""
+    """The matrix of a product, or a segment of it."""
 
     value: Value
     n0: int
@@ -48,7 +49,8 @@ class Part(NamedTuple):
 
 
 def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tuple[int, ...]) -> tuple[Part, ...]:
-    """An operand of a product as the parts that it is read in: by its dimensions along k and n."""
+    """Returns the parts in which an operand of a product is read. `contracting` and `free` are its dimensions along k
+    and n."""
     shape = matrix.tensor.extents
     runs = run_of(shape, contracting), run_of(shape, free)
     k, n = (math.prod(shape[d] for d in dims) for dims in (contracting, free))
@@ -73,31 +75,31 @@ def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tu
 
 
 def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> Way:
-    """How the routine multiplies a few rows with each part: as it would with the whole matrix, so that the sums are the
-    same. Of more rows, which meet no pieces, the call decides."""
+    """The algorithm for multiplying a few rows with each part: the same as with the whole matrix, so that the sums have
+    the same bits. More rows are never multiplied with segments, so the call decides."""
     return way_of_any(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
 
 
 @dataclass(frozen=True, kw_only=True)
 class PiecesSchedule(KernelSchedule):
-    """Such a product with everything decided. A is the vector and B the matrix, whichever comes first."""
+    """Schedule of such a product. A is the vector and B the matrix, whichever comes first."""
 
     types: GemmTypes
     a: Value
     a_batch: tuple[int, ...]
     b_batch: tuple[int, ...]
-    """Dimensions of the batch."""
+    """Batch dimensions of both operands."""
     looped: int
-    """Leading ones that are looped over, a call each for every part."""
+    """Leading batch dimensions that are looped over, with one call per index and part."""
     batch: int
     """Products of one call."""
     m: int
     n: int
     a_strides: tuple[int, int, int]
-    """Along m, k and the batch of a call."""
+    """Strides along m, k and the batch of a call."""
     parts: tuple[Part, ...]
     b_strides: tuple[int, ...]
-    """Of each part along that batch."""
+    """For each part, the stride along that batch."""
     way: Way
     epilogue: Epilogue | None
 

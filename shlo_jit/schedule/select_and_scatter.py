@@ -1,4 +1,4 @@
-"""How select_and_scatter runs: lanes are neighbours along the last dimension where it has no window, tasks split the
+"""Schedule of a select_and_scatter. Lanes are neighbours along the last dimension if it has no window; tasks split the
 dimensions without windows."""
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from shlo_jit.schedule.window import Dim, dims_of_window
 from shlo_jit.sizes import hint_of
 
 Column = tuple[Dim, int, int]
-"""A dimension, and its strides in the operand and in the source."""
+"""A dimension, with its strides in the operand and in the source."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The windows, each of which chooses a place and combines a source element with what is there."""
+    """The windows: each chooses a place and combines a source element with the element there."""
 
     plain: tuple[Column, ...]
-    """Dimensions without windows, but for that of the lanes: their products are the units."""
+    """Dimensions without windows, except that of the lanes. Their product is the number of units."""
     windowed: tuple[Column, ...]
     columns: int
-    """Extent of the last dimension where it has no window; else 1."""
+    """Extent of the last dimension if it has no window; otherwise 1."""
     width: int
     block: int
-    """Columns of a unit."""
+    """Columns per unit."""
     blocks: int
     tasks: Tasks
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectSchedule(KernelSchedule):
-    """A select_and_scatter: a kernel that fills the result, and one that goes through the windows."""
+    """Schedule of a select_and_scatter: one kernel fills the result, and one iterates over the windows."""
 
     fill_width: int
     fill: Tasks
     selection: Selection | None
-    """None where the source is empty."""
+    """None if the source is empty."""
 
     @property
     def notes(self) -> list[Note]:
@@ -64,13 +64,17 @@ class SelectSchedule(KernelSchedule):
 
 
 def schedule_select_and_scatter(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError for regions of other than elementwise ops."""
+    """Schedules a select_and_scatter. Raises UnsupportedError for regions with ops that are not elementwise."""
     op, target = step.op, context.target
     for region in op.regions:
         for inner in region.block.ops[:-1]:
             if not is_elementwise(inner) and not is_inline_constant_op(inner):
                 raise UnsupportedError(
-                    diagnose(f"select_and_scatter: {inner.name} in a region", inner.span, label="region-op")
+                    diagnose(
+                        f"select_and_scatter: {inner.name} in a region is not elementwise",
+                        inner.span,
+                        label="region-op",
+                    )
                 )
     size = op.result.tensor.size
     if size == 0:

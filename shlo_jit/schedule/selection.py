@@ -1,11 +1,11 @@
-"""Reductions of pairs (value, index) that select one element: argmax, argmin and what is like them.
+"""Reductions of (value, index) pairs that select one element: argmax, argmin and similar ones.
 
-The body is run on every relation that two values may have. Where it only compares, combines truth values and selects,
-these say what it does with all values. An element then is in front of another by its value or, of equal ones, by coming
-first, so the elements of a row may be compared in any grouping and any order.
+The body is evaluated for every relation that two values may have. If it only compares, combines truth values and
+selects, these relations determine what it does with all values. An element then precedes another by its value or, if
+values are equal, by its index. So the elements of a row may be compared in any grouping and any order.
 
-A body like `select(a >= b, a, b)` keeps a NaN or drops it by where it stands. The specification lets initial values
-stand between any elements ("reduce": the schedule), so we choose that one follows or precedes each NaN, and drops it.
+A body like `select(a >= b, a, b)` keeps or drops a NaN depending on its position. The specification lets initial values
+stand between any elements ("reduce": the schedule). So we choose that one follows or precedes each NaN, and drops it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RELATIONS = {
     "NaN right": (0.0, NAN),
     "NaN both": (NAN, NAN),
 }
-"""An example of each: what compares like it has the same result."""
+"""An example of each relation: values that compare alike have the same result."""
 ORDERED, ALIKE, DROPPED = ("LT", "EQ", "GT"), ("EQ", "NaN both"), ("NaN left", "NaN right")
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
@@ -42,25 +42,27 @@ LOGIC: dict[str, Callable[..., bool]] = {
 
 
 class Selection(NamedTuple):
-    """What a reduction of pairs selects."""
+    """The selection that a reduction of pairs computes."""
 
     greatest: bool
-    """The greatest value; else the least."""
+    """Whether it selects the greatest value; otherwise the least."""
     nan_first: bool
-    """A NaN is in front of all numbers; else it is dropped."""
+    """Whether a NaN precedes all numbers; otherwise it is dropped."""
     with_value: bool
-    """Somebody reads the value."""
+    """Whether the value is read, not only the index."""
     dtype: DType
 
     @property
     def accumulators(self) -> tuple[DType, DType]:
-        """What the value and the index are carried as. Narrow floats are only compared, as f32."""
+        """Element types of the accumulators for value and index. Narrow floats that are only compared are accumulated
+        as f32."""
         narrow = self.dtype.is_float and self.dtype.bits < 32
         return F32 if narrow and not self.with_value else self.dtype, I32
 
 
 def selection_of(nest: Nest, op: Op) -> Selection | None:
-    """What a reduce of a nest selects, if it is the first of the greatest or least elements of a row."""
+    """The selection of a nest's reduce, if it selects the first of the greatest or least elements of a row; otherwise
+    None."""
     if len(op.results) != 2:
         return None
     value, index = (r.tensor.storage for r in op.results)
@@ -77,14 +79,14 @@ def selection_of(nest: Nest, op: Op) -> Selection | None:
 
 # ---------------------------------------------------------------------------- the body
 def _meaning(body: Block, dtype: DType, with_value: bool) -> Selection | None:
-    """What the body selects, of elements in ascending order of their indices."""
+    """The selection of a body, for elements in ascending order of their indices."""
     side: dict[str, int] = {}
     for relation in RELATIONS if dtype.is_float else ORDERED:
         first = _choice(body, relation, 0.0, 1.0)
         if first is None:
             return None
         value, side[relation] = first
-        # of equal values either is the value, where nobody can tell them apart, as 0 from -0
+        # of equal values either may be returned, if they cannot be told apart as 0 and -0 can
         if relation in ALIKE and not (with_value and dtype.is_float):
             continue
         # at equal indices, those of the initial value and the first element, the value decides
@@ -97,13 +99,13 @@ def _meaning(body: Block, dtype: DType, with_value: bool) -> Selection | None:
         return None
     nans = [side[r] for r in RELATIONS if r not in ORDERED and r in side]
     if nans[:2] == [0, 1] and nans[2] != 0:
-        return None  # the last NaN
+        return None  # selects the last NaN
     return Selection(side["GT"] == 0, nans == [0, 1, 0], with_value, dtype)
 
 
 def _choice(body: Block, relation: str, *indices: float) -> tuple[int, int] | None:
-    """Of which argument, 0 the left and 1 the right one, the body returns the value and the index; None where that is
-    not seen."""
+    """The argument whose value, and the one whose index, the body returns: 0 is the left, 1 the right one. None if that
+    cannot be determined."""
     a, i, b, k = body.arguments
     numbers: dict[Value, float] = dict(zip((a, b, i, k), (*RELATIONS[relation], *indices), strict=True))
     env: dict[Value, Value | bool] = {v: v for v in numbers}
@@ -120,7 +122,7 @@ def _choice(body: Block, relation: str, *indices: float) -> tuple[int, int] | No
 
 
 def _step(op: Op, operands: list[Value | bool | None], numbers: dict[Value, float]) -> Value | bool | None:
-    """The result of an op of the body: one of its arguments, or a truth value; None where it is another."""
+    """The result of an op of the body: one of its arguments, or a truth value; None if it is neither."""
     name = op.name.partition(".")[2]
     values = [o for o in operands if isinstance(o, Value)]
     truths = [o for o in operands if isinstance(o, bool)]
@@ -148,7 +150,8 @@ def _compare(op: Op, x: Value, y: Value, numbers: dict[Value, float]) -> bool | 
 
 # ---------------------------------------------------------------------------- the indices
 def _counts_up(nest: Nest, op: Op, dtype: DType) -> bool:
-    """Whether the second operand numbers the elements of a row upwards, from the second initial value on or above."""
+    """Whether the second operand numbers the elements of a row in ascending order, starting at its initial value or
+    above."""
     node = next(n for n in nest.nodes.values() if n.op is op)
     found = _iota(nest, node.operands[1])
     start = op.operands[3]
@@ -174,13 +177,14 @@ def _counts_up(nest: Nest, op: Op, dtype: DType) -> bool:
 
 
 def index_values(nest: Nest, op: Op) -> list[Value]:
-    """The indices of a reduce that selects: its second result, and what its second operand is made of."""
+    """The indices of a reduce that selects: its second result, and the values that its second operand is computed
+    from."""
     node = next(n for n in nest.nodes.values() if n.op is op)
     return [op.results[1], *(key[0] for key in _chain(nest, node.operands[1]))]
 
 
 def _chain(nest: Nest, key: Key) -> list[Key]:
-    """A value and what it is converted or moved from, as far as that goes."""
+    """A value followed by the values that it is converted or moved from."""
     keys = [key]
     while (node := nest.nodes.get(keys[-1])) is not None:
         moves = OPS[node.op.name].index_map is not None and node.op.name != "stablehlo.pad"
@@ -191,7 +195,8 @@ def _chain(nest: Nest, key: Key) -> list[Key]:
 
 
 def _iota(nest: Nest, key: Key) -> tuple[Expr, int] | None:
-    """The iota that a value is made of: its index, and the greatest that all types on the way hold."""
+    """The iota that a value is computed from: its index, and the greatest number that all intermediate types can hold.
+    None if there is no such iota."""
     keys = _chain(nest, key)
     source = nest.nodes.get(keys[-1])
     dtypes = [value.tensor.storage for value, _ in keys]

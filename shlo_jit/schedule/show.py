@@ -1,4 +1,4 @@
-"""The schedule as text: how every step runs, and why."""
+"""Prints the schedule: how every step runs, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlo_jit.schedule.schedule import Schedule
 
 
 def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Names) -> str:
-    """Of a plan's steps, numbered as in the plan."""
+    """Returns the schedule of a plan as text, with steps numbered as in the plan."""
     lines, labels = [_machine(target)], labels_of(plan)
     for step in all_steps(plan):
         lines += _step(step, labels[id(step)], schedule[step], names)

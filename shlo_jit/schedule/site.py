@@ -1,4 +1,4 @@
-"""What there is to know about a program's collective ops once it is machine code: for messages and for pictures."""
+"""Facts about the collective ops of a compiled program, for messages and diagrams."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 
 class Site(NamedTuple):
-    """A place of a program where it meets others; its number is that in `Compiled.sites`."""
+    """A collective op of a program; its number is its index in `Compiled.sites`."""
 
     op: str
-    """Its name without the dialect."""
+    """Name of the op, without the dialect."""
     types: str
-    """Of its operands, `f32[1024], i32[]`."""
+    """Types of its operands, such as `f32[1024], i32[]`."""
     nbytes: int
-    """Of its operands."""
+    """Total bytes of its operands."""
     place: str
-    """Where the program's text has it, `line 12`; empty for what has no place."""
+    """Its place in the program's text, such as `line 12`; empty if unknown."""
 
     def __str__(self) -> str:
         where = f" ({self.place})" if self.place else ""

@@ -1,13 +1,13 @@
-"""How sort and top_k run: by records of key and index, or by a merge sort that calls the comparator.
+"""Schedules of sort and top_k: by records of key and index, or by a merge sort that calls the comparator.
 
-Where the comparator's keys are known (`sort_keys.py`), each element becomes a record of key and index, the records are
-sorted (by partition where the target packs lanes, else by rank when short and by radix when long) and the operands are
-then moved by the records' indices. Of one operand, keys alone are sorted by partition and made elements again, unless a
-line has an element that is not the one its key stands for. Any other comparator is called by a merge sort of indices.
-All are stable, whether that was asked for or not. Tasks are groups of lines; a long line that is alone or has few like
-it is sorted by several tasks, chunk by chunk.
+If the comparator's keys are known (`sort_keys.py`), each element becomes a record of key and index. The records are
+sorted: by partition if the target packs lanes, otherwise by rank if short and by radix if long. The operands are then
+moved by the records' indices. For a single operand, the keys alone are sorted by partition and converted back to
+elements, unless a line has an element that its key does not determine. For any other comparator, a merge sort of
+indices calls it. All sorts are stable, whether that was requested or not. Tasks are groups of lines. If there are only
+a few long lines, several tasks sort each of them, chunk by chunk.
 
-Scratch, for each worker: two arrays of records and the counters; for a long line in chunks, one that all share.
+Scratch memory per worker: two arrays of records and the counters. For long lines in chunks, all tasks share one set.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ def lines_of(op: Op) -> Lines:
 
 @dataclass(frozen=True)
 class RecordSort:
-    """Sorting by records: how the key of each element is made, and how the lines are cut."""
+    """Sorting by records: how the key of each element is computed, and how the lines are cut."""
 
     lines: Lines
     dtypes: tuple[DType, ...]
     keys: tuple[Key, ...]
     records: Records
     is_partitioned: bool = False
-    """Records are sorted by partition on vectors."""
-    alone: int = 0
-    """Where a key says all of an element, at least of most: the bits of integers that are sorted by partition in the
-    place of records. 0 where records are needed in any case."""
+    """Whether records are sorted by partition on vectors."""
+    key_sort_bits: int = 0
+    """Bits of the integer keys that are sorted by partition in place of records, if a key determines all of an element,
+    at least for most elements. 0 if records are always needed."""
     chunks: int = 0
-    """Tasks that share a line, one line at a time; 0 where a task has whole lines."""
+    """Tasks that share a line, one line at a time; 0 if a task has whole lines."""
 
     @property
     def is_ranked(self) -> bool:
@@ -77,30 +77,30 @@ class RecordSort:
 
     @property
     def moves_values(self) -> bool:
-        """There is one operand, and its elements' bits stand in the records instead of indices. Sorting by digits is
-        stable, so it needs no indices."""
+        """Whether the records hold the elements' bits in place of indices, because there is one operand. Sorting by
+        digits is stable, so it needs no indices."""
         narrow = len(self.dtypes) == 1 and not self.dtypes[0].is_complex and self.dtypes[0].bits <= INDEX_BITS
         return narrow and not self.is_ranked and not self.is_partitioned
 
     @property
     def chunk(self) -> int:
-        """Elements of a chunk."""
+        """Elements per chunk."""
         return -(-self.lines.n // self.chunks)
 
     @property
     def scratch(self) -> Scratch:
         """Two arrays of records, or of keys in their place, and the counters."""
-        widest = max(self.records.nbytes, self.alone // 8)
+        widest = max(self.records.nbytes, self.key_sort_bits // 8)
         arrays = [Field(name, self.lines.n * widest + SLACK) for name in ("first", "second")]
         fields = (*arrays, Field("counts", self._counts_bytes()))
         return Scratch(shared=fields) if self.chunks else Scratch(worker=fields)
 
     def _counts_bytes(self) -> int:
-        """Bytes of the counters of digits, or of the bounds of parts; whichever of them a line takes."""
+        """Bytes of the counters of digits, or of the bounds of partitions: the larger, if a line may need either."""
         if not self.chunks:
             return 0 if self.is_ranked or self.is_partitioned else self.records.counts_bytes
         digits = 0 if self.is_partitioned else self.records.chunk_counts_bytes(self.chunks)
-        bounds = bounds_bytes(self.chunks) if self.is_partitioned or self.alone else 0
+        bounds = bounds_bytes(self.chunks) if self.is_partitioned or self.key_sort_bits else 0
         return max(digits, bounds)
 
     @property
@@ -112,28 +112,29 @@ class RecordSort:
         why = Reason("line-length", text)
         moved = "the values themselves" if self.moves_values else "indices, by which the operands are moved"
         found = [Note("sort", f"records of {keys}, {how}", why), Note("records", f"hold {moved}")]
-        if self.alone:
-            how = f"keys of {self.alone} bits by partition, for lines whose elements with equal keys have equal bits"
-            why = Reason("keys-tell-all", "the key determines the element, except 0.0 from -0.0 and NaNs")
+        if self.key_sort_bits:
+            bits = f"keys of {self.key_sort_bits} bits"
+            how = f"{bits} by partition, for lines whose elements with equal keys have equal bits"
+            why = Reason("keys-tell-all", "the key determines the element, except for the sign of zero and for NaNs")
             found.append(Note("keys only", how, why))
         return found
 
 
 def bounds_bytes(chunks: int) -> int:
-    """Bytes of the bounds of so many parts that are cut by partition: 64-bit numbers, the end of the last included."""
+    """Bytes of the bounds of the parts that a partition cuts: 64-bit numbers, including the end of the last part."""
     return 8 * (chunks + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SortSchedule(KernelSchedule):
-    """A sort. Without `records` it merges."""
+    """Schedule of a sort. Without `records` it is a merge sort."""
 
     lines: Lines
     records: RecordSort | None
     kept: tuple[str, ...]
-    """Per operand: `value`, `index` where it counts along the line, or `` where nobody reads the result."""
+    """For each operand: `value`, `index` if it counts along the line, or an empty string if the result is not read."""
     tasks: Tasks
-    """Units are lines; of a line in chunks, there are no such tasks."""
+    """The tasks. Units are lines; unused if lines are cut into chunks."""
 
     @property
     def notes(self) -> list[Note]:
@@ -153,7 +154,7 @@ class SortSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class CalledSortSchedule(KernelSchedule):
-    """A sort by a function of the program."""
+    """Schedule of a sort that calls a function of the program as its comparator."""
 
     lines: Lines
     function: str
@@ -172,12 +173,12 @@ class CalledSortSchedule(KernelSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class TopKSchedule(KernelSchedule):
-    """A top_k."""
+    """Schedule of a top_k."""
 
     k: int
     records: RecordSort
     inserts: Choice[bool]
-    """Keep a sorted array of the best and read the line once; else sort the line."""
+    """Whether a sorted array keeps the best elements while the line is read once; otherwise the line is sorted."""
     tasks: Tasks
 
     @property
@@ -192,7 +193,7 @@ class TopKSchedule(KernelSchedule):
 
 
 def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError for a comparator of other than elementwise ops."""
+    """Schedules a sort. Raises UnsupportedError for a comparator with ops that are not elementwise."""
     op = step.op
     if op.result.tensor.size == 0:
         return NOTHING
@@ -209,7 +210,7 @@ def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def schedule_sort_by_function(step: OpStep, context: Context) -> KernelSchedule:
-    """The schedule of a call that `passes/regions/outline.py` makes of a sort."""
+    """Schedules the call that `passes/regions/outline.py` makes from a sort."""
     op, lines = step.op, lines_of(step.op)
     if op.result.tensor.size == 0:
         return NOTHING
@@ -223,7 +224,7 @@ def _index_arrays(lines: Lines) -> tuple[Field, Field]:
 
 
 def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
-    """Raises UnsupportedError for elements that make no record."""
+    """Schedules a top_k. Raises UnsupportedError for elements that fit no record."""
     op = step.op
     operand = op.operands[0]
     if operand.tensor.size == 0 or op.result.tensor.size == 0:
@@ -254,13 +255,13 @@ def _inserts(how: RecordSort, k: int) -> Choice[bool]:
 
 
 def routines_of(how: RecordSort, target: Target) -> tuple[Routine, ...]:
-    """What sorts integers by partition, of each width."""
-    widths = {how.alone, how.records.bits if how.is_partitioned else 0} - {0}
+    """The routines that sort integers by partition, one per width."""
+    widths = {how.key_sort_bits, how.records.bits if how.is_partitioned else 0} - {0}
     return tuple(quicksort_routine(bits, target) for bits in sorted(widths))
 
 
-def _alone(dtypes: list[DType], keys: list[Key], target: Target) -> int:
-    """`RecordSort.alone` of a sort: there is one operand, and one key of its type."""
+def _key_sort_bits(dtypes: list[DType], keys: list[Key], target: Target) -> int:
+    """`RecordSort.key_sort_bits` of a sort: nonzero only for one operand, and one key of its type."""
     if len(dtypes) != 1 or len(keys) != 1 or keys[0].dtype != dtypes[0] or dtypes[0].bits < 8:
         return 0
     if dtypes[0].is_complex or (dtypes[0].is_float and dtypes[0].bits < 16):
@@ -270,24 +271,24 @@ def _alone(dtypes: list[DType], keys: list[Key], target: Target) -> int:
 
 
 def _record_sort(op: Op, target: Target) -> RecordSort | None:
-    """The sort by records, where the comparator's keys are known and fit."""
+    """The sort by records, if the comparator's keys are known and fit; otherwise None."""
     keys, lines = keys_of(op.block()), lines_of(op)
     records = records_for(sum(k.bits for k in keys), lines.n) if keys else None
     if keys is None or records is None:
         return None
     dtypes = [o.tensor.storage for o in op.operands]
-    quick, alone = has_quicksort(target, records.bits), _alone(dtypes, keys, target)
-    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone, _chunks(lines))
+    quick, key_bits = has_quicksort(target, records.bits), _key_sort_bits(dtypes, keys, target)
+    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, key_bits, _chunks(lines))
 
 
 def _chunks(lines: Lines) -> int:
-    """The tasks that share a line, where lines are long and few."""
+    """Number of tasks that share a line, if lines are long and few; otherwise 0."""
     is_long = surely(lambda: lines.n >= tuning.SORT_LONG_LINE)
     return tuning.SORT_CHUNKS if is_long and hint_of(lines.count) < tuning.SORT_CHUNKS else 0
 
 
 def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
-    """What each result needs: values, the places they come from, or nothing."""
+    """For each result, what has to be stored: values, the positions they come from, or nothing."""
     dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
     return tuple(
         "" if result not in read else "index" if _counts(operand, dimension) else "value"
@@ -296,18 +297,18 @@ def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
 
 
 def _counts(value: Value, dimension: int) -> bool:
-    """The value counts 0, 1, 2, ... along a dimension."""
+    """Whether the value counts 0, 1, 2, ... along a dimension."""
     op = value.op
     return op is not None and op.name == "stablehlo.iota" and op.int("iota_dimension") == dimension
 
 
 def _check_body(op: Op, body: Block) -> None:
-    """A comparator computes from its arguments and constants alone."""
+    """Raises UnsupportedError unless the comparator computes from its arguments and constants alone."""
     inside = {id(o) for o in body.ops}
     for inner in body.ops:
         for o in inner.operands:
             known = o.owner is body or (o.op is not None and (id(o.op) in inside or o.op.name == "stablehlo.constant"))
             if not known or inner.regions:
                 raise UnsupportedError(
-                    diagnose("sort: a comparator of other than elementwise ops", op.span, label="region-op")
+                    diagnose("sort: the comparator must consist of elementwise ops", op.span, label="region-op")
                 )

@@ -1,9 +1,9 @@
-"""Sort keys: what a comparator compares, found in its structure.
+"""Sort keys: the values that a comparator compares, found in its structure.
 
-A comparator such as `compare LT, f(a), f(b)`, with one f for both sides, orders elements by f: f(x) is then computed
-once per element and mapped to an unsigned integer that orders alike. Lexicographic comparators over several keys,
-`lt(f) or (eq(f) and ...)`, give several. f may be any elementwise expression, so JAX's comparators, which first bring
-NaN and zero to one form, need no case of their own.
+A comparator such as `compare LT, f(a), f(b)`, with one f for both sides, orders elements by f. So f(x) is computed once
+per element and mapped to an unsigned integer with the same order. Lexicographic comparators over several keys,
+`lt(f) or (eq(f) and ...)`, give several keys. f may be any elementwise expression, so JAX's comparators, which first
+canonicalize NaN and zero, need no special case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Key:
     value: Value
     descending: bool
     total: bool
-    """Floats in IEEE's total order; else zeros are equal, and NaNs are equal and last."""
+    """Whether floats are in IEEE's total order; otherwise zeros are equal, and NaNs are equal and last."""
 
     @property
     def dtype(self) -> DType:
@@ -39,7 +39,7 @@ class Key:
 
 
 def keys_of(body: Block) -> list[Key] | None:
-    """The keys of a comparator, the first that matters first; None when it is of another form."""
+    """The keys of a comparator, most significant first; None if it has another form."""
     (result,) = body.terminator.operands
     return _lexicographic(result, body)
 
@@ -60,7 +60,7 @@ def _lexicographic(value: Value, body: Block) -> list[Key] | None:
 
 
 def _chain(less: Value, rest: Value, body: Block) -> list[Key] | None:
-    """less(k) or (equal(k) and rest)."""
+    """The keys of a comparator of the form less(k) or (equal(k) and rest)."""
     if less.op is None or less.op.name != "stablehlo.compare" or rest.op is None or rest.op.name != "stablehlo.and":
         return None
     head = _comparison(less.op, LESS)
@@ -75,7 +75,7 @@ def _chain(less: Value, rest: Value, body: Block) -> list[Key] | None:
 
 
 def _comparison(op: Op, directions: dict[str, bool]) -> Key | None:
-    """compare(f(left), f(right)) or compare(f(right), f(left))."""
+    """The key of compare(f(left), f(right)) or compare(f(right), f(left))."""
     direction = op.attributes["comparison_direction"].value
     kind = op.attributes.get("compare_type")
     total = isinstance(kind, EnumAttr) and kind.value == "TOTALORDER"
@@ -90,7 +90,7 @@ def _comparison(op: Op, directions: dict[str, bool]) -> Key | None:
 
 
 def _mirrored(left: Value, right: Value) -> bool:
-    """`right` is to the second argument of each pair what `left` is to the first."""
+    """Whether `right` computes from the second argument of each pair what `left` computes from the first."""
     return _same(left, right, 1, {})
 
 
@@ -99,8 +99,8 @@ def _equal(left: Value, right: Value) -> bool:
 
 
 def _same(left: Value, right: Value, apart: int, known: dict[tuple[Value, Value], bool]) -> bool:
-    """The same expression, over arguments that many places apart (the left ones first of their pairs). `known`: what
-    has been compared already, since expressions share parts."""
+    """Whether both are the same expression, with arguments `apart` places from each other (the left ones first in their
+    pairs). `known` caches comparisons, because expressions share parts."""
     if (left, right) not in known:
         known[left, right] = _compared(left, right, apart, known)
     return known[left, right]

@@ -1,4 +1,4 @@
-"""The loops of a nest: their order, which of them run together as one, and which one runs along vector lanes."""
+"""The loops of a nest: their order, the ones that are merged, and the one that runs along vector lanes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Loop structure of a nest. Adjacent variables that every access walks as one run are one variable here."""
+    """Loop structure of a nest. Adjacent variables that every access traverses as one run are one variable here."""
 
     rows: tuple[int, ...]
     """Row variables, outermost first."""
@@ -36,11 +36,11 @@ class Space(NamedTuple):
     """Reduced variables, outermost first."""
     extents: dict[int, int]
     dropped: dict[int, int]
-    """Variable merged away -> the variable it went into."""
+    """Maps a variable that was merged away to the variable it was merged into."""
     vector: int | None
-    """The variable that runs along lanes; None: no vectors."""
+    """The variable that runs along lanes; None without vectors."""
     width: int
-    """Lanes."""
+    """Number of lanes."""
     why_vector: Reason
     """Why the lanes run along that variable."""
     why_width: Reason
@@ -65,7 +65,7 @@ def linear(key: Key) -> Expr:
 
 
 class Order(Enum):
-    """In which order the reducers of a nest have to see the elements of a row."""
+    """The order in which the reducers of a nest must see the elements of a row."""
 
     ANY = "any"
     IN_LANES = "in lanes"
@@ -76,8 +76,8 @@ class Order(Enum):
 def make_space(
     nest: Nest, target: Target, asked: Order, narrow: frozenset[Value] = frozenset(), by_rows: bool = False
 ) -> Space:
-    """Order, merge and choose. `asked`: what the reducers ask for; `narrow`: indices, computed with as i32; `by_rows`:
-    lanes must not run along a variable that is not reduced."""
+    """Orders and merges the loops and chooses the lanes. `asked`: the order that the reducers require. `narrow`:
+    indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced."""
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
@@ -91,8 +91,8 @@ def make_space(
 
 
 def has_few_elements(nest: Nest) -> bool:
-    """Whether elements are computed one by one: so few gain little from lanes, and what was written as a vector cannot
-    be read as numbers, nor the other way round, without waiting for memory."""
+    """Whether elements are computed one by one. So few elements gain little from lanes. Also, reading scalars from what
+    was written as a vector, or the reverse, has to wait for memory."""
     turns = nest.rows * nest.reduced
     if nest.turns is not None or isinstance(turns, Size) or not 1 < turns <= tuning.FEW_ELEMENTS:
         return False
@@ -100,8 +100,8 @@ def has_few_elements(nest: Nest) -> bool:
 
 
 def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
-    """The space of a nest that runs on rectangles of a matrix: lanes along the columns. Also the tile with the
-    variables that remain."""
+    """The space of a nest that runs on rectangles of a matrix, with lanes along the columns. Also returns the tile with
+    the variables that remain."""
     merged = _Merging(nest, [*tile.batch, *tile.rows, *tile.columns])
     batch, rows, columns = (merged.part(list(part)) for part in (tile.batch, tile.rows, tile.columns))
     accesses = [linear(k) for k in nest.loads]
@@ -128,8 +128,8 @@ class _Merging:
         self.exprs = list(dict.fromkeys(_expressions(nest)))
 
     def part(self, variables: list[int]) -> list[int]:
-        """Merge adjacent variables (outer, inner) where every expression has outer = inner * extent(inner); those that
-        remain."""
+        """Merges adjacent variables (outer, inner) if every expression has outer = inner * extent(inner). Returns the
+        remaining variables."""
         i = len(variables) - 2
         while i >= 0:
             outer, inner = variables[i], variables[i + 1]
@@ -149,7 +149,7 @@ class _Merging:
         target: Target,
         narrow: frozenset[Value] = frozenset(),
     ) -> Space:
-        """With the vector variable innermost of its part."""
+        """The space, with the vector variable innermost in its part."""
         v, why_vector = vector.value, vector.why
         width = Choice(1, Reason("no-vectors", "no vectors"))
         if v is not None:
@@ -161,7 +161,7 @@ class _Merging:
 
 
 def _expressions(nest: Nest) -> list[Expr]:
-    """Everything that tells variables apart: offsets of loads and stores, iota's index, conditions."""
+    """All expressions that distinguish variables: offsets of loads and stores, iota's index, conditions."""
     out = [linear(k) for k in nest.loads]
     out += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
     for (_, at), node in nest.nodes.items():
@@ -180,8 +180,8 @@ def _collapse(e: Expr, dropped: dict[int, int]) -> Expr:
 def _choose_vector(
     nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], along: Sequence[int]
 ) -> Choice[int | None]:
-    """The variable that most accesses walk contiguously, a row's or one of `along`; stores count twice, and what
-    happens once a row counts less the longer rows are."""
+    """Chooses the variable along which most accesses are contiguous: a row's variable, or one of `along`. Stores count
+    twice. Accesses that happen once per row count less, the longer rows are."""
     once = min(1.0, tuning.SHORT_LANES / max(1, hint_of(nest.reduced)))
     stores = [(s.target, At(s.index)) for s in nest.stores]
     weights = [*((k, 1.0) for k in nest.loads), *((k, 2.0) for k in stores)]
@@ -224,7 +224,8 @@ def _choose_vector(
 
 
 def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:
-    """The one of `others` along which results lie between those of neighbouring turns of v, if they are few."""
+    """The one of `others` along which results lie between those of neighbouring iterations of v, if they are few;
+    otherwise None."""
     k = e.coefficient(v)
     if not surely(lambda: 2 <= k <= tuning.INTERLEAVED) or e.syms:
         return None
@@ -232,8 +233,8 @@ def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]
 
 
 def is_interleaved(store: Store, space: Space, variable: int) -> bool:
-    """Whether the results of a store lie between its neighbouring lanes along a variable: all iterations of that make
-    one run."""
+    """Whether the results of a store lie between its neighbouring lanes along a variable: all iterations of that
+    variable form one run."""
     if space.vector is None or store.target.tensor.storage.is_complex:
         return False
     offset = space.collapse(linear((store.target, At(store.index))))
@@ -254,8 +255,8 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
 
 
 def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
-    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32).
-    The numbers of a loop's turns do not run along lanes."""
+    """Width of the widest element that is computed (narrow floats are computed in f32, `narrow` values as i32).
+    Excludes the scalars of a loop, which do not run along lanes."""
     keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
     for key, node in nest.nodes.items():
         keys += [key, *node.operands]
@@ -264,8 +265,8 @@ def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
 
 
 def _is_mostly_narrow(nest: Nest, target: Target, lanes: int) -> bool:
-    """Whether twice the lanes pay, with two registers for elements that fill one as it is: what is computed an element
-    takes fewer instructions, by so much that their number tells. Lanes of sums stay, as they say the sums' order."""
+    """Whether twice the lanes pay off, with two registers for elements that fill one otherwise. This needs enough fewer
+    instructions per element. Sums keep their lanes, which determine the order of the sum."""
     if nest.reduce_vars or lanes < target.lanes(64):
         return False
     work: dict[int, int] = {}
@@ -284,7 +285,7 @@ def _is_mostly_narrow(nest: Nest, target: Target, lanes: int) -> bool:
 
 
 def register_bits(dtype: DType) -> int:
-    """Bits of an element in a register; of complex numbers, of each part."""
+    """Bits of an element in a register; for complex numbers, of each part."""
     if dtype.is_complex:
         return dtype.bits // 2
     if dtype.is_float and dtype.bits < 32:
@@ -293,7 +294,7 @@ def register_bits(dtype: DType) -> int:
 
 
 def _choose_width(nest: Nest, extent: int, target: Target, narrow: frozenset[Value]) -> Choice[int]:
-    """Lanes: a full register's, or for a short run the next power of two."""
+    """Chooses the lanes: a full register, or for a short run the next power of two."""
     extent = hint_of(extent)
     widest = _element_bits(nest, narrow)
     full = target.lanes(widest)

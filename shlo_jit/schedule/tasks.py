@@ -1,4 +1,4 @@
-"""The cut of a kernel's units of work into tasks, which any number of threads may share.
+"""Cuts a kernel's units of work into tasks, which any number of threads may share.
 
 The cut depends on shapes alone, so results have the same bits for any number of threads.
 """
@@ -14,15 +14,15 @@ from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 class Tasks(NamedTuple):
-    """`units` of work in `tasks` tasks of `grain` units each, the last maybe of fewer."""
+    """`units` of work in `tasks` tasks of `grain` units each, the last possibly with fewer."""
 
     units: int
     tasks: int
     why: Reason | None = None
     each: int = 0
-    """`grain` where it does not follow: the numbers above are known at the call only."""
+    """The `grain`, if it does not follow from the numbers above because they are known only at the call."""
     work: int = 0
-    """Where that is known at the call only: element operations, of which fewer than PARALLEL_WORK are one task."""
+    """Number of element operations, if it is known only at the call: fewer than PARALLEL_WORK are one task."""
 
     @property
     def grain(self) -> int:
@@ -30,7 +30,7 @@ class Tasks(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one task, whatever the call brings."""
+        """Whether there is exactly one task, whatever the sizes at the call."""
         return isinstance(self.tasks, int) and self.tasks == 1
 
     def note(self, of: str) -> Note:
@@ -41,8 +41,8 @@ class Tasks(NamedTuple):
 
 
 def cut(units: int, work: int) -> Tasks:
-    """Cut so many units that take `work` element operations in all: tasks of TASK_WORK at least, where there is
-    enough work for handing any over."""
+    """Cuts `units` units that take `work` element operations in total into tasks of at least TASK_WORK. Returns one
+    task if there is too little work to share."""
     if isinstance(work, Size):
         return _cut_at_the_call(units, work)
     if work < tuning.PARALLEL_WORK:
@@ -60,13 +60,13 @@ def _too_little(work: int) -> Reason:
 
 
 def enough_work(work: int, most: int) -> Reason:
-    """So many tasks at most have the least work that a task should have."""
+    """The reason for at most `most` tasks: each has the minimum work of a task."""
     text = f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}"
     return Reason("tasks-by-work", text)
 
 
 def _cut_at_the_call(units: int, work: int) -> Tasks:
-    """The same of work that is known at the call only: the grain is fixed, the number of tasks is what comes out."""
+    """Cuts units whose work is known only at the call: the grain is fixed, and the number of tasks follows from it."""
     if equal(units, 1) or surely(lambda: work < tuning.PARALLEL_WORK):
         return Tasks(units, 1, Reason("too-little-work", f"{work} element operations, or one unit of work"))
     each = max(1, hint_of(work) // max(1, hint_of(units)))
@@ -77,8 +77,8 @@ def _cut_at_the_call(units: int, work: int) -> Tasks:
 
 
 def shared(units: int, at_most: int, why: Reason, limit: int | None = None) -> Tasks:
-    """Units in so many tasks at most, and `limit` (MAX_TASKS): fewer where the last would have no units, since it would
-    run the tail of the one before."""
+    """Cuts units into at most `at_most` tasks, and at most `limit` (MAX_TASKS). Uses fewer tasks if the last would have
+    no units, because it would run the tail of the one before."""
     if isinstance(units, Size):
         grain = -(-hint_of(units) // max(1, min(tuning.MAX_TASKS, hint_of(units), hint_of(at_most))))
         return Tasks(units, -(-units // grain), why, grain)

@@ -1,21 +1,23 @@
-"""Loops over large arrays whose elements need their neighbours: several turns on a part before the next part.
+"""Temporal tiling of loops over large arrays whose elements need their neighbours: several iterations run on one part
+of the arrays before the next part.
 
-    while c { u = f(u, neighbours) }   ->   while c { for each stripe: for each line: turns 1, 2, ... T }
+    while c { u = f(u, neighbours) }   ->   while c { for each stripe: for each line: iterations 1, 2, ... T }
 
-The nest that is the body writes lines of one array from those of another, and the two change places every turn. Turn
-t + 1 of a line may run as soon as turn t of the lines that it reads has: so a stripe is gone over once, with a front
-for each turn, each `reach` lines behind the one before, and what they work on stays in the cache. Where two stripes
-meet, each turn stops `reach` lines earlier than the last; what is left, triangles, follows when all stripes are done.
-Every element is computed once, by the same code.
+The nest that is the body writes lines of one array from those of another, and the two are swapped in every iteration.
+Iteration t + 1 of a line may run as soon as iteration t of the lines that it reads has run. So a stripe is swept once,
+with a wavefront for each iteration, each `reach` lines after the one before, and their working set stays in the cache.
+At the boundary of two stripes, each iteration stops `reach` lines earlier than the previous one. The triangles that are
+left follow when all stripes are done. Every element is computed once, by the same code.
 
-    line    0 1 2 3 4 5 6 7 | 8 9 ...
-    turn 1  s s s s s s s s | s s      s: with its stripe
-    turn 2  s s s s s s s t | t s      t: afterwards, in the triangle between two stripes
-    turn 3  s s s s s s t t | t t
+    line         0 1 2 3 4 5 6 7 | 8 9 ...
+    iteration 1  s s s s s s s s | s s      s: with its stripe
+    iteration 2  s s s s s s s t | t s      t: afterwards, in the triangle between two stripes
+    iteration 3  s s s s s s t t | t t
 
-Where the body is several nests, as the steps of a Runge-Kutta method or fields that follow each other are, each of them
-has a front in each turn. A front is `reach` lines behind all before it, whichever of them wrote what it reads, or reads
-what it overwrites: so it does not matter what is written where, as long as lines of all arrays lie alike.
+If the body is several nests, such as the steps of a Runge-Kutta method or fields that follow each other, each of them
+has a wavefront in each iteration. A wavefront is `reach` lines after all before it, whichever of them wrote what it
+reads, or reads what it overwrites. So the memory that a nest writes does not matter, as long as all arrays have the
+same lines.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from shlo_jit.sizes import Size
 
 
 class Tiling(NamedTuple):
-    """The nests of a loop's body, and how each of them runs if several iterations are made at a time."""
+    """The nests of a loop's body, and their schedules if several iterations run per pass."""
 
     nests: list[NestStep]
     schedules: list[NestSchedule]
 
 
 def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling | Refusal | None:
-    """How the nests of a loop's body would run for several iterations at a time, or why they do not; None where there
-    is nothing to say. Whether memory allows it is another question (see `memory/temporal_tiling.py`)."""
+    """Returns the tiling of a loop's body for several iterations per pass, or why it is refused; None if the loop is no
+    candidate. Whether memory allows it is decided elsewhere (see `memory/temporal_tiling.py`)."""
     if step.op.name != "stablehlo.while" or step.no_turns is None:
         return None
     nests = the_nests(step.blocks[1])
@@ -71,7 +73,7 @@ def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling 
 
 
 def the_nests(body: PlanBlock) -> list[NestStep]:
-    """The steps of a loop's body that are about more than numbers, where all of them are nests."""
+    """The steps of a loop's body that compute more than scalars, if all of them are nests; otherwise an empty list."""
     wide = [s for s in body.steps if not is_of_numbers(s)]
     nests = [s for s in wide if isinstance(s, NestStep)]
     return nests if len(nests) == len(wide) else []
@@ -82,7 +84,7 @@ def is_of_numbers(step: Step) -> bool:
 
 
 class _Stage:
-    """A nest of the body, and how its loops go over the lines of arrays."""
+    """A nest of the body, and how its loops iterate over the lines of arrays."""
 
     def __init__(self, step: NestStep, schedule: NestSchedule):
         self.step = step
@@ -90,9 +92,9 @@ class _Stage:
         self.schedule = schedule
 
     def unfit(self) -> Refusal | None:
-        """What about the nest does not fit."""
+        """Returns why the nest cannot be tiled; None if it can."""
         s, nest = self.schedule, self.nest
-        plain = s.split is None and s.crossing is None and s.interleaved is None and s.space.vector is not None
+        plain = s.split is None and s.transposed_loads is None and s.interleaved is None and s.space.vector is not None
         if nest.reduce_vars or nest.after is not None or not plain:
             return Refusal("not-simple-vector-loop", "its loop is not a simple vectorized loop")
         if not s.chunk and not s.row_loops:
@@ -114,25 +116,25 @@ class _Stage:
 
     @property
     def variable(self) -> int:
-        """The one that goes over lines: the outermost, or of a single one, in chunks, that."""
+        """The variable that iterates over lines: the outermost, or a single one that is cut into chunks."""
         space = self.schedule.space
         assert space.vector is not None
         return space.vector if self.schedule.chunk else self.schedule.row_loops[0]
 
     @property
     def place(self) -> Expr:
-        """Where it writes: the offset in elements."""
+        """The offset in elements at which the nest writes."""
         lead = self.lead
         return self.schedule.space.collapse(ix.linearize(lead.index, lead.target.tensor.extents))
 
     @property
     def step_of_line(self) -> int:
-        """Elements from one turn of the variable to the next."""
+        """Elements from one iteration of the variable to the next."""
         return self.place.coefficient(self.variable)
 
     @property
     def elements(self) -> int:
-        """Elements of a line, as this nest alone would have it."""
+        """Elements of a line, if this nest alone defined the lines."""
         return self.step_of_line * (self.schedule.chunk or 1)
 
     @property
@@ -142,13 +144,14 @@ class _Stage:
         return 1 if self.schedule.chunk else self.schedule.tasks.units // n
 
     def fits(self, elements: int) -> bool:
-        """Whether its units can be counted by lines of so many elements: an inner part of lines of its own may begin
-        anywhere in the first, other lines begin together."""
+        """Whether the nest's units can be counted by lines of `elements` elements. An inner part with lines of its own
+        may begin anywhere in the first; other lines must begin together."""
         is_own = elements == self.elements == self.step_of_line
         return elements % self.elements == 0 and (is_own or self.place.const % elements == 0)
 
     def in_lines(self, elements: int) -> _Stage:
-        """The same in lines of so many elements, where its units are chunks, and such chunks are whole vectors."""
+        """The same stage with lines of `elements` elements, if its units are chunks and such chunks are whole
+        vectors."""
         s, chunk = self.schedule, elements // max(1, self.step_of_line)
         if not s.chunk or not chunk or chunk % (s.space.width * s.unroll.value):
             return self
@@ -157,7 +160,8 @@ class _Stage:
         return _Stage(self.step, replace(self.schedule, chunk=chunk, tasks=tasks))
 
     def distances(self, at: At) -> list[int] | None:
-        """How far from where it is written a state is read along lines, in elements: the least and the most."""
+        """The least and the greatest distance along lines, in elements, from the place that is written to the place of
+        a state that is read. None if distances are not fixed."""
         lead, space, step = self.lead, self.schedule.space, self.step_of_line
         strides = ix.strides_of(lead.target.tensor.extents)
         far, fixed = 0, False
@@ -181,7 +185,7 @@ class _Stage:
         return [far - low * step, far - (high - 1) * step] if low < high else []
 
     def range_under(self, at: At) -> tuple[int, int]:
-        """Of the variable, where the conditions of a place hold."""
+        """The range of the variable in which the conditions of a place hold."""
         low, high = 0, self.schedule.space.extents[self.variable]
         for c in at.conditions:
             e = self.schedule.space.collapse(c.expr)
@@ -202,7 +206,7 @@ class _Blocking:
         self.changing = {a for a, r in zip(arguments, self.body.results, strict=True) if a is not r} | self.made
 
     def run(self) -> list[TimeBlocks] | Refusal:
-        """How each of the nests goes over lines."""
+        """Returns the parameters of temporal tiling for each nest, or why there are none."""
         refusal = next(filter(None, (stage.unfit() for stage in self.stages)), None)
         refusal = refusal or self.unfit_values() or self.unfit_states()
         if refusal is not None:
@@ -210,7 +214,7 @@ class _Blocking:
         return self.choose()
 
     def unfit_values(self) -> Refusal | None:
-        """What about states and results does not fit."""
+        """Returns why states and results do not allow tiling; None if they do."""
         stores = [s for stage in self.stages for s in stage.nest.stores]
         targets = {s.target for s in stores}
         if len(targets) != len(stores) or (len(self.stages) == 1 and self.stages[0].nest.overwrites is not None):
@@ -226,7 +230,7 @@ class _Blocking:
         return None
 
     def unfit_states(self) -> Refusal | None:
-        """Which states have no two places that turns could write by turns."""
+        """Returns which states lack two buffers that iterations could write alternately; None if there are none."""
         arguments, results = self.body.block.arguments, self.body.results
         number = {a: i for i, a in enumerate(arguments)}
         for old, result in zip(arguments, results, strict=True):
@@ -253,7 +257,8 @@ class _Blocking:
 
     # ------------------------------------------------------------------ lines
     def far(self) -> tuple[int, bool] | Refusal:
-        """How many elements away along lines the states are read, and whether the last are beside the first."""
+        """The greatest distance in elements, along lines, at which states are read, and whether the last lines are
+        neighbours of the first."""
         extents, periodic, most = self.stages[0].lead.target.tensor.extents, False, 0
         size = self.stages[0].lead.target.tensor.size
         for stage in self.stages:
@@ -271,15 +276,15 @@ class _Blocking:
         return most, periodic
 
     def nbytes(self) -> int:
-        """Of all that turns work on. What a turn makes may take the place of the state that it replaces."""
+        """Bytes of the working set. A new state may take the memory of the state that it replaces."""
         values = dict.fromkeys(v for stage in self.stages for v in (*stage.step.reads, *stage.step.writes))
         for new in self.replacing() if len(self.stages) > 1 else ():
             values.pop(new, None)
         return sum(v.tensor.nbytes for v in values)
 
     def replacing(self) -> Iterator[Value]:
-        """The new states that are made in the memory of an old one: of the state's own, or, where that moves on to be
-        another state, of the one whose place it takes."""
+        """The new states that are computed in the memory of an old one: the state's own memory or, if that becomes
+        another state, the memory of the state that it succeeds."""
         arguments, results = self.body.block.arguments, self.body.results
         moves_to = {a: results[i] for i, a in enumerate(arguments)}
         for old, result in zip(arguments, results, strict=True):
@@ -292,14 +297,15 @@ class _Blocking:
                 yield new
 
     def elements(self) -> int:
-        """Of a line: the longest of loops over lines, or what chunks of about the usual size have in common."""
+        """Elements of a line: the longest of the loops over lines, or a common size for chunks of about the default
+        size."""
         rows = [stage.elements for stage in self.stages if not stage.schedule.chunk]
         most = max(rows or [stage.elements for stage in self.stages])
         alike = rows or all(stage.elements == most for stage in self.stages)
         return most if alike else -(-most // tuning.TIME_BLOCKS_CHUNK) * tuning.TIME_BLOCKS_CHUNK
 
     def choose(self) -> list[TimeBlocks] | Refusal:
-        """How many turns, and how large stripes are."""
+        """Chooses the number of iterations per pass and the size of the stripes."""
         found = self.far()
         if isinstance(found, Refusal):
             return found

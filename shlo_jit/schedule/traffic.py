@@ -1,7 +1,7 @@
-"""What a step moves and computes at least, for people who want to know how near to the machine's limits it runs.
+"""Minimum memory traffic and arithmetic of a step, to compare its time with the machine's limits.
 
-Bytes: every element that is read or written counts once, whatever the caches make of it. Operations: each arithmetic
-op on an element is one, a multiply-add two; so is an elementary function, which takes more, and is told apart.
+Bytes: every element that is read or written counts once, whatever the caches do. Operations: each arithmetic op on an
+element is one, a multiply-add two. So is an elementary function, which takes more and is counted separately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Traffic(NamedTuple):
     """Bytes that a step moves."""
 
     reads: Mapping[Value, int]
-    """Of each value, those of the elements that are read of it."""
+    """For each value, the bytes of the elements that are read."""
     written: int
 
     @property
@@ -45,7 +45,7 @@ class Traffic(NamedTuple):
 
 
 def step_traffic(step: Step) -> Traffic:
-    """What a step reads and writes; of control flow and views nothing."""
+    """Bytes that a step reads and writes; zero for control flow and views."""
     if isinstance(step, NestStep):
         return _nest_traffic(step.nest)
     if not isinstance(step, OpStep):
@@ -57,7 +57,7 @@ def step_traffic(step: Step) -> Traffic:
         return Traffic(reads, sum(map(_nbytes, step.op.results)) + beside)
     more, written = _nest_traffic(step.epilogue.nest)
     for value, nbytes in more.items():
-        if value is not step.op.result:  # that is in the cache
+        if value is not step.op.result:  # the product is in the cache
             reads[value] = reads.get(value, 0) + nbytes
     return Traffic(reads, written + beside)
 
@@ -71,7 +71,7 @@ def _nest_traffic(nest: Nest) -> Traffic:
 
 
 def _visits(nest: Nest, at: At) -> int:
-    """Different places that a place is, over the nest's loops."""
+    """Number of different places that `at` denotes over the nest's loops."""
     return math.prod(nest.extents[v] for v in variables(at))
 
 
@@ -80,7 +80,7 @@ def _nbytes(value: Value) -> int:
 
 
 def step_operations(step: Step) -> Operations | None:
-    """Those of a step; None where their number depends on values, or nobody knows."""
+    """Arithmetic operations of a step; None if their number is unknown or depends on values."""
     if isinstance(step, NestStep):
         return _nest_operations(step.nest) if step.nest.turns is None else None
     if not isinstance(step, OpStep):
@@ -130,7 +130,7 @@ def _op_operations(op: Op) -> int | None:
 
 
 def _products(op: Op) -> int:
-    """Of a convolution: with padding, and with what a dilated input has between its elements, there are none."""
+    """Multiply-adds of a convolution, excluding those with padding and with the gaps of a dilated input."""
     d = op.attributes["dimension_numbers"]
     x, w, y = (v.tensor.extents for v in (*op.operands, op.result))
     ones = (1,) * len(d.input_spatial_dimensions)
@@ -152,13 +152,13 @@ def _products(op: Op) -> int:
 
 
 def _places(d: Dim) -> int:
-    """Pairs of an output and a place in its window that meet an element of the input."""
+    """Pairs of an output and a window position that read an element of the input."""
     count = 0
     for place in range(d.size):
         shift = place * d.dilation - d.low
         first = max(0, -(shift // d.stride))
         last = min(d.out - 1, ((d.extent - 1) * d.base - shift) // d.stride)
-        for rest in range(d.base):  # outputs that are so much more than a multiple of it meet elements, or none does
+        for rest in range(d.base):  # either all outputs with this remainder read elements, or none does
             if (rest * d.stride + shift) % d.base == 0:
                 count += max(0, (last - rest) // d.base - (first - 1 - rest) // d.base)
     return count

@@ -1,4 +1,4 @@
-"""Loads of a nest that run across its lanes (see `lower/nest/transposed_tiles.py`): which they are."""
+"""Transposed loads: the loads of a nest that are contiguous across its lanes (see `lower/nest/transposed_tiles.py`)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import hint_of
 
 
-class Crossing(NamedTuple):
-    """Loads that run along `across` while the lanes run along another variable."""
+class TransposedLoads(NamedTuple):
+    """Loads that are contiguous along `across` while the lanes run along another variable."""
 
     across: int
     loads: tuple[Key, ...]
     side: int
-    """Of the square tiles that are transposed in registers, in elements."""
+    """Side of the square tiles that are transposed in registers, in elements."""
     tiles: int
-    """Next to each other that a turn handles."""
+    """Adjacent tiles per iteration."""
 
     @property
     def width(self) -> int:
-        """Of a stripe, in elements."""
+        """Width of a stripe, in elements."""
         return self.tiles * self.side
 
 
-def find_crossing(nest: Nest, space: Space) -> Crossing | None:
-    """The loads of a plain loop that are worth tiling."""
+def find_transposed_loads(nest: Nest, space: Space) -> TransposedLoads | None:
+    """The loads of a plain loop that are worth tiling; None if there are none."""
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
         return None
@@ -37,15 +37,15 @@ def find_crossing(nest: Nest, space: Space) -> Crossing | None:
     for a in space.rows:
         if a == v or hint_of(space.extents[a]) < tuning.TILE_EXTENT:
             continue
-        loads = tuple(k for k in nest.loads if _crosses(k, space, a, v))
+        loads = tuple(k for k in nest.loads if _is_transposed(k, space, a, v))
         if loads:
             side = min(space.width, tuning.TILE_SIDE)
-            return Crossing(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
+            return TransposedLoads(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
     return None
 
 
 def _tiles(nest: Nest, space: Space, across: int) -> int:
-    """Tiles of a turn: one where the lines that it writes would fall into few sets of the cache, and as many pages."""
+    """Tiles per iteration: one if the lines that it writes would fall into few sets of the cache, and as many pages."""
     for s in nest.stores:
         offset = space.collapse(linear((s.target, At(s.index))))
         nbytes = hint_of(offset.coefficient(across)) * s.target.tensor.storage.itemsize
@@ -54,7 +54,7 @@ def _tiles(nest: Nest, space: Space, across: int) -> int:
     return tuning.TILE_STRIPE
 
 
-def _crosses(key: Key, space: Space, across: int, lanes: int) -> bool:
+def _is_transposed(key: Key, space: Space, across: int, lanes: int) -> bool:
     offset = linear(key)
     moved = space.collapse(offset)
     simple = not key[1].conditions and not any(space.depends(s.at, {across, lanes}) for s in offset.syms)

@@ -1,8 +1,8 @@
-"""Which weights a step fetches for the one after it.
+"""Weight prefetch: the weights that a step fetches for the next one.
 
-Weights of a model of some size come from memory in every call. A step whose own weights are panels has the time to
-fetch those that come next: beside its last tiles it fetches the first block of the panels of the next step that has
-some; the blocks after the first are fetched by that step itself.
+A large model's weights come from memory in every call. A step whose weights are panels has the time to fetch those
+that come next. During its last tiles it fetches the first block of the next step's panels; that step itself fetches the
+blocks after the first.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from shlo_jit.schedule.panels import PanelsSchedule, Region
 
 
 def link(plan: PlanBlock, steps: dict[int, KernelSchedule]) -> None:
-    """Give every step of `steps`, by id() of the plan's steps, what follows it in its block."""
+    """Links every step of `steps`, by id() of the plan's steps, to the panels that follow it in its block."""
     for block in all_blocks(plan):
         following: Region | None = None
         for step in reversed(block.steps):
             found = steps.get(id(step))
             if isinstance(found, PanelsSchedule) and found.prepacked is not None:
-                steps[id(step)] = replace(found, following=following)
+                steps[id(step)] = replace(found, prefetched=following)
                 following = Region(found.prepacked, found.first_block)

@@ -1,4 +1,4 @@
-"""How reduce_window runs: as windows, or, where each covers all that came before, as a scan."""
+"""Schedule of a reduce_window: as windows or, if each window covers all elements before it, as a scan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from shlo_jit.sizes import Size, equal, hint_of, surely
 class Dim:
     """A dimension: extents of the input and of the result, and the window over it.
 
-    Output o and window position w read input (o * stride + w * dilation - low) / base, where that is whole and inside.
+    Output o and window position w read input (o * stride + w * dilation - low) / base, if that is an integer and inside
+    the
+    input.
     """
 
     extent: int
@@ -40,12 +42,12 @@ class Dim:
 
     @property
     def is_plain(self) -> bool:
-        """Output o reads input o."""
+        """Whether output o reads input o."""
         return self.size == 1 and self.stride == 1 and self.low == self.high == 0 and self.base == 1
 
     @property
     def interior(self) -> tuple[int, int]:
-        """Outputs whose window lies inside the input: from, and up to."""
+        """The range of outputs whose window lies inside the input."""
         if self.base != 1 and self.extent > 1:
             return 0, 0
         first = max(0, -(-self.low // self.stride))
@@ -57,17 +59,17 @@ class Dim:
 
     @property
     def meets(self) -> int:
-        """Elements of the input that a window has at most."""
+        """Maximum number of elements of the input under a window."""
         return min(self.size, self.extent) if isinstance(self.extent, int) else self.size
 
     @property
     def is_sparse(self) -> bool:
-        """Whether nearly all positions of a window are padding or holes: they are counted then, not visited."""
+        """Whether nearly all positions of a window are padding or holes: these are counted then, not visited."""
         return self.size >= max(tuning.WINDOW_WIDE, tuning.WINDOW_SPARSE * self.meets)
 
 
 def dims_of_window(op: Op) -> list[Dim]:
-    """The dimensions of a reduce_window or select_and_scatter; neighbours that are plain are merged into one."""
+    """The dimensions of a reduce_window or select_and_scatter; adjacent plain dimensions are merged into one."""
     operand = op.operands[0].tensor.extents
     result = op.operands[1] if op.name == "stablehlo.select_and_scatter" else op.result
     rank = len(operand)
@@ -94,18 +96,18 @@ def dims_of_window(op: Op) -> list[Dim]:
 
 @dataclass(frozen=True)
 class Windows:
-    """Each output folds the elements under its window."""
+    """Schedule of windows: each output folds the elements under its window."""
 
     outer: tuple[Dim, ...]
     last: Dim
     width: int
     """Lanes: neighbouring outputs of the last dimension."""
     unroll: int
-    """Vectors of outputs that a turn folds."""
+    """Vectors of outputs per iteration."""
     split: int
-    """How many of the outer dimensions the units count."""
+    """Number of outer dimensions that the units count."""
     blocks: int
-    """Pieces of the last dimension, a unit each."""
+    """Blocks of the last dimension, one unit each."""
     tasks: Tasks
 
     @property
@@ -114,7 +116,7 @@ class Windows:
 
     @property
     def positions(self) -> int:
-        """Elements under a window."""
+        """Number of window positions."""
         return prod(d.size for d in self.dims)
 
     @property
@@ -157,18 +159,18 @@ class Windows:
 
 @dataclass(frozen=True)
 class Scan:
-    """Every output folds all elements up to it, or from it on: one pass that writes every prefix."""
+    """Schedule of a scan: every output folds all elements up to it, or from it on. One pass writes every prefix."""
 
     n: int
     rows: int
     columns: int
-    """The scanned dimension has `n` elements, and is one of rows x n x columns."""
+    """The scanned dimension has `n` elements in a tensor of rows x n x columns."""
     reverse: bool
     width: int
     side: int
     """Rows that are scanned side by side."""
     block: int
-    """Columns of a unit, where there are several."""
+    """Columns per unit, if there are several columns."""
     blocks: int
     tasks: Tasks
 
@@ -185,7 +187,7 @@ class Scan:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSchedule(KernelSchedule):
-    """A reduce_window: windows, a scan, or both and a test at run time."""
+    """Schedule of a reduce_window: windows, a scan, or both with a test at run time."""
 
     windows: Windows | None
     scan: Scan | None
@@ -193,26 +195,26 @@ class WindowSchedule(KernelSchedule):
 
     @property
     def notes(self) -> list[Note]:
-        ways = [w for w in (self.scan, self.windows) if w is not None]
+        strategies = [w for w in (self.scan, self.windows) if w is not None]
         return [
             Note(
                 "strategy",
-                "a scan or windows, chosen at run time" if len(ways) == 2 else _WAYS[type(ways[0])],
+                "a scan or windows, chosen at run time" if len(strategies) == 2 else _STRATEGIES[type(strategies[0])],
                 self.why,
             ),
-            *(n for w in ways for n in w.notes),
+            *(n for w in strategies for n in w.notes),
         ]
 
 
-_WAYS = {Windows: "windows", Scan: "a scan"}
+_STRATEGIES = {Windows: "windows", Scan: "a scan"}
 
 
 def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
-    """Of a reduce_window. Raises UnsupportedError for a body of other than elementwise ops."""
+    """Schedules a reduce_window. Raises UnsupportedError for a body with ops that are not elementwise."""
     op, target = step.op, context.target
     if not has_plain_body(op):
         raise UnsupportedError(
-            diagnose("reduce_window: a region of other than elementwise ops", op.span, label="region-op")
+            diagnose("reduce_window: the region must consist of elementwise ops", op.span, label="region-op")
         )
     if op.result.tensor.size == 0:
         return NOTHING
@@ -226,7 +228,7 @@ def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
         )
     absorbed = absorbs_initial(op)
     if absorbed is None:
-        why = Reason("initial-value-unknown", "only a run shows whether reducing the initial value twice changes it")
+        why = Reason("initial-value-unknown", "only at run time is it known if the initial value may be reduced twice")
         return WindowSchedule(windows=_windows(op, dims, target), scan=_scan(op, dims, k, target), why=why)
     if absorbed:
         why = Reason(
@@ -260,7 +262,7 @@ def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
 
 
 def scan_dim(dims: list[Dim]) -> int | None:
-    """The dimension a window is cumulative along, when it is plain along the others."""
+    """The dimension along which a window is cumulative, if it is plain along the others; otherwise None."""
     busy = [k for k, d in enumerate(dims) if not d.is_plain]
     if len(busy) != 1:
         return None
@@ -292,7 +294,7 @@ def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
 
 
 def absorbs_initial(op: Op) -> bool | None:
-    """Whether combine(init, init) is init; None where that depends on the value at run time."""
+    """Whether combine(init, init) is init; None if that depends on the value at run time."""
     simple = simple_op(op)
     if simple is None:
         return None
@@ -303,7 +305,7 @@ def absorbs_initial(op: Op) -> bool | None:
 
 
 def known_scalar(value: Value) -> object | None:
-    """The element of a scalar constant, also one that was broadcast or reshaped."""
+    """The element of a scalar constant, even one that was broadcast or reshaped; otherwise None."""
     op = value.op
     while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
         op = op.operands[0].op

@@ -1,7 +1,7 @@
-"""How much work a step is at most, roughly, in additions. Known at compile time, where no `while` is in the way.
+"""A rough upper bound on the work of a step, in additions. Known at compile time, unless a `while` prevents that.
 
-Whoever asks wants to be sure that something is *not* long, so kernels whose work depends on how they do it count as if
-every element met every other.
+The callers need to know that something is *not* long. So kernels whose work depends on their algorithm count as if
+every element were combined with every other.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shlo_jit.sizes import most_of
 
 
 def step_work(step: Step) -> int:
-    """Work of a step by itself: not of the blocks inside it."""
+    """Work of a step itself, without the blocks inside it."""
     if isinstance(step, NestStep):
         nest = step.nest
         if nest.turns is not None:
-            return tuning.PAUSE_WORK  # it was told to be about that long
+            return tuning.PAUSE_WORK  # it was scheduled to take about that long
         return tuning.STEP_WORK + math.prod(nest.extents) * (
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
         )
@@ -32,7 +32,7 @@ def step_work(step: Step) -> int:
 
 def _op_work(op: Op) -> int:
     if op.name in ("stablehlo.custom_call", "func.call"):
-        return tuning.SHORT_WORK  # nobody knows; of functions, whoever has lowered them
+        return tuning.SHORT_WORK  # unknown; for functions, known to whoever lowered them
     if op.name == "stablehlo.replica_id":
         return 1
     operands, results = ([_size(v) for v in values] for values in (op.operands, op.results))
@@ -41,9 +41,9 @@ def _op_work(op: Op) -> int:
         return results[0] * math.prod(lhs.extents[int(d)] for d in numbers.get("lhs_contracting_dimensions", ()))
     if op.name == "stablehlo.convolution":
         return results[0] * operands[1]
-    together = sum(operands) + sum(results)
-    windows = math.prod(op.ints("window_dimensions")) * together if "window_dimensions" in op.attributes else 0
-    return together * together + windows
+    elements = sum(operands) + sum(results)
+    windows = math.prod(op.ints("window_dimensions")) * elements if "window_dimensions" in op.attributes else 0
+    return elements * elements + windows
 
 
 def _size(value: Value) -> int:
@@ -51,7 +51,7 @@ def _size(value: Value) -> int:
 
 
 def is_short(plan: PlanBlock) -> bool:
-    """Whether a program is done in microseconds whatever its arguments are."""
+    """Whether a program finishes in microseconds, whatever its arguments are."""
     work = 0
     for step in all_steps(plan):
         if isinstance(step, ControlStep) and step.op.name == "stablehlo.while":

@@ -1,4 +1,5 @@
-"""The check of the machine that libraries begin with: it sees what there is, and runs where that is not much."""
+"""The machine check that libraries begin with: it detects the features that exist, and runs on machines with few of
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ HOST = resolve()
 
 
 def checks(names: list[str], compiled_for: str) -> bytes:
-    """An object with a function `i32 check0()`, `check1()`, ... for each target."""
+    """Returns an object with a function `i32 check0()`, `check1()`, ... for each target."""
     module = ModuleText(resolve(compiled_for))
     for number, name in enumerate(names):
         write_cpu_check(module, f"machine{number}", resolve(name))
@@ -59,13 +60,13 @@ def test_this_machine_runs_native_and_what_it_contains() -> None:
 
 
 class Machines(NamedTuple):
-    """What to ask emulated machines of one architecture."""
+    """Questions for emulated machines of one architecture."""
 
     targets: list[str]
     compiled_for: str
-    """More than most of the machines have: the check must not use it."""
+    """Target with more features than most of the machines have: the check must not use them."""
     answers: dict[str, str]
-    """CPU of the emulator's -> a digit for each target."""
+    """Maps the emulator's name of a CPU to a digit for each target."""
 
 
 MACHINES = {

@@ -1,4 +1,4 @@
-"""How much LLVM is asked to do: attributes of functions say it."""
+"""Optimization effort of LLVM, which attributes of functions control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.kernels.routine import GLUE
 
 
 def loop(name: str, attributes: str) -> str:
-    """A loop whose addresses LLVM's strength reduction steps: its variables are called `lsr.iv` then."""
+    """Returns a loop whose addresses LLVM's strength reduction would step: its variables are then called `lsr.iv`."""
     return f"""
 define void @{name}(ptr %p, i64 %n, i64 %s) {attributes} nounwind {{
 entry:
@@ -55,7 +55,7 @@ def test_glue_is_not_optimized_by_code_generation(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == ("", "")
 
 
-def test_threads_take_short_turns_while_something_is_compiled() -> None:
+def test_the_switch_interval_is_short_while_something_is_compiled() -> None:
     before = sys.getswitchinterval()
     with Background(1) as outer:
         assert sys.getswitchinterval() == pytest.approx(tuning.TURN_SECONDS)

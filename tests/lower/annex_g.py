@@ -1,12 +1,17 @@
 """Special values of complex functions, as C's Annex G (G.6) states them.
 
-A row is (real part, imaginary part, real part of the result, imaginary part of the result). Of numbers,
+A row is (real part, imaginary part, real part of the result, imaginary part of the result). In the operands,
 
-    N  every finite number      M  every finite number but 0      P  every positive finite number      U  P and +0
+    N   every finite number
+    M   every finite number but 0
+    P   every positive finite number
+    U   P and +0
 
-stand for several; `inf`, `-inf`, `nan`, `0`, `-0` and `1` for themselves. In a result, a number is itself, `~` before it
-leaves its sign open, and C and S are cosine and sine of the imaginary part. The rows have imaginary parts without a
-sign: f(conj z) = conj f(z). ODD and EVEN functions have rows with positive real parts only.
+denote several numbers; `inf`, `-inf`, `nan`, `0`, `-0` and `1` denote themselves. In a result, a number denotes itself,
+`~` before it leaves its sign open, and C and S are cosine and sine of the imaginary part.
+
+The rows have imaginary parts without a sign: f(conj z) = conj f(z). ODD and EVEN functions have rows with positive real
+parts only.
 """
 
 from __future__ import annotations
@@ -88,7 +93,7 @@ def numbers(word: str) -> list[float]:
 
 
 def cases(name: str) -> list[Case]:
-    """All rows of a function of ROWS, with their mirror images."""
+    """Returns all rows of a function of ROWS, with their mirror images."""
     out: list[Case] = []
     for row in ROWS[name].split(";"):
         re, im, want_re, want_im = row.split()
@@ -104,10 +109,10 @@ def cases(name: str) -> list[Case]:
 
 
 def rotated(name: str) -> list[Case]:
-    """Cases of sin, tan, asin or atan: f(z) = -i fh(iz), so that parts change places."""
+    """Returns cases of sin, tan, asin or atan: f(z) = -i fh(iz), so that the parts are swapped."""
     return [(complex(z.imag, -z.real), v, u.negated()) for z, u, v in cases(f"{name}h")]
 
 
 def cosine() -> list[Case]:
-    """cos(z) = cosh(iz)"""
+    """Returns cases of cos(z) = cosh(iz)."""
     return [(complex(z.imag, -z.real), u, v) for z, u, v in cases("cosh")]

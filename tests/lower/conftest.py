@@ -1,5 +1,5 @@
-"""All programs of these tests run in guarded memory as well, but those of modules that say that calls are `STATEFUL`:
-each draws other numbers, or does something to the outside."""
+"""Runs all programs of these tests in guarded memory, too. The exceptions are modules that declare their calls
+`STATEFUL`: each call draws other numbers, or has external effects."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Case(NamedTuple):
 
 
 def reducer(kind: str, e: str = "E") -> str:
-    """A region `(a, b) -> kind(a, b)`."""
+    """Returns a region `(a, b) -> kind(a, b)`."""
     t = f"tensor<{e}>"
     return f"""({{
     ^bb0(%l: {t}, %r: {t}):
@@ -31,7 +31,7 @@ def reducer(kind: str, e: str = "E") -> str:
 
 
 def comparator(direction: str, more: str = "") -> str:
-    """A region `(a, b, ...) -> a < b`; `more` are further arguments."""
+    """Returns a region `(a, b, ...) -> a < b`; `more` are further arguments."""
     return f"""({{
     ^bb0(%l: tensor<E>, %r: tensor<E>{more}):
       %o = stablehlo.compare {direction}, %l, %r : (tensor<E>, tensor<E>) -> tensor<i1>
@@ -187,7 +187,7 @@ ORDERED = [
          f'({comparator("GE")[1:-1]}, {reducer("maximum")[1:-1]}) : (tensor<4x6xE>, tensor<2x3xE>, tensor<E>) -> tensor<4x6xE>', "4x6xE"),
     Case("compare", "3x17xE 3x17xE", "%0 = stablehlo.compare LE, %a, %b : (tensor<3x17xE>, tensor<3x17xE>) -> tensor<3x17xi1>", "3x17xi1"),
 ]  # fmt: skip
-"""For types with an order; sort, argmax and compare of booleans too."""
+"""Cases for types with an order; sort, argmax and compare of booleans too."""
 
 EQUAL = [
     Case("compare_eq", "3x17xE 3x17xE", "%0 = stablehlo.compare EQ, %a, %b : (tensor<3x17xE>, tensor<3x17xE>) -> tensor<3x17xi1>", "3x17xi1"),
@@ -245,11 +245,11 @@ NUMBERS = [
 
 
 def cases(dtype: DType) -> list[Case]:
-    """Those that the element type allows."""
+    """Returns the cases that the element type allows."""
     found = [*MOVES, *EQUAL]
     if dtype.kind == "c":
         return [*found, *(c for c in SUMS if not c.name.startswith("select_and_scatter")), *NUMBERS]
-    if dtype.name == "f8E8M0FNU":  # has no zero, which a sum of nothing would be
+    if dtype.name == "f8E8M0FNU":  # has no zero, which an empty sum would be
         return [*found, *ORDERED, *(c for c in SUMS if c.name not in ("convolution", "dot_nothing")), *NUMBERS[1:]]
     if dtype.kind == "b":
         return [*found, *ORDERED, *SUMS, *BITS]
@@ -257,12 +257,12 @@ def cases(dtype: DType) -> list[Case]:
 
 
 def filled(text: str, dtype: DType) -> str:
-    """The text with the element type in it."""
+    """Returns the text with the element type filled in."""
     return re.sub(r"(?<=[x<])E(?=>)", dtype.name, text)
 
 
 def types(text: str, dtype: DType) -> list[tuple[str, tuple[int, ...], DType]]:
-    """`3x4xE xi32` as (type text, shape, element type)."""
+    """Parses `3x4xE xi32` as (type text, shape, element type)."""
     found = []
     for word in text.split():
         *dims, element = word.split("x") if not word.startswith("x") else ["", word[1:]]
@@ -273,7 +273,7 @@ def types(text: str, dtype: DType) -> list[tuple[str, tuple[int, ...], DType]]:
 
 
 def program(chosen: list[Case], dtype: DType) -> str:
-    """A module whose entry calls a function a case, and returns all results."""
+    """Returns a module whose entry calls one function per case, and returns all results."""
     functions, calls, parameters, names, results = [], [], [], [], []
     for k, case in enumerate(chosen):
         inputs = [t for t, _, _ in types(case.parameters, dtype)]

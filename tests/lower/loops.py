@@ -18,8 +18,8 @@ Body = Callable[..., V | Sequence[V]]
 
 
 def compiled(body: Body, inputs: Sequence[str], outputs: str | Sequence[str], n: int) -> Callable[..., np.ndarray]:
-    """A function of arrays (of LLVM element types `inputs`, a multiple of n elements) that runs `body` on n lanes at a
-    time; several outputs give a tuple of arrays."""
+    """Returns a function of arrays (of LLVM element types `inputs`, a multiple of n elements) that runs `body` on n
+    lanes at a time; several outputs give a tuple of arrays."""
     results = [outputs] if isinstance(outputs, str) else list(outputs)
     module = ModuleText(resolve())
     params = [("ptr", f"out{k}") for k in range(len(results))] + [("ptr", f"in{k}") for k in range(len(inputs))]

@@ -1,6 +1,6 @@
-"""Random programs of convolutions and windows whose inputs, kernels and padding values hold NaN and infinities.
+"""Random programs of convolutions and windows whose inputs, kernels and padding values contain NaN and infinities.
 
-A program has several operations that share nothing, since most of the time goes into compiling it. Numbers are small
+A program has several independent operations, because most of the time goes into compiling it. Numbers are small
 integers, so that every order of additions gives the same bits, and results are compared without a tolerance.
 """
 
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Program:
-    """Operations, the arguments they take, and a word for each that says what it is."""
+    """Operations, the arguments they take, and a word for each that describes it."""
 
     lines: list[str] = field(default_factory=list)
     arguments: list[np.ndarray] = field(default_factory=list)
@@ -52,7 +52,7 @@ def tensor(shape: Shape, dtype: str) -> str:
 
 
 def numbers(rng: np.random.Generator, shape: Shape, dtype: str, odd: float) -> np.ndarray:
-    """Small integers; each is something that is not finite, or -0, with a probability of `odd`."""
+    """Returns small integers; each is replaced by a non-finite value or -0 with a probability of `odd`."""
     t = DTYPES[dtype]
     part = t.part if t.is_complex else t
     largest = 2 if part.bits > 8 else 1
@@ -70,7 +70,7 @@ def numbers(rng: np.random.Generator, shape: Shape, dtype: str, odd: float) -> n
 
 
 def odds(rng: np.random.Generator, size: int) -> float:
-    """Often nothing odd, often about one number, sometimes many."""
+    """Returns the probability of odd values: often none, often about one number, sometimes many."""
     return float(rng.choice([0, 1 / max(1, size), 0.2], p=[0.35, 0.5, 0.15]))
 
 
@@ -79,7 +79,7 @@ def drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
 
 
 def constant(program: Program, array: np.ndarray, dtype: str) -> str:
-    """A constant by its bits."""
+    """Adds a constant, given by its bits."""
     name = f"%c{len(program.lines)}"
     data = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes().hex()
     program.lines.append(f'{name} = stablehlo.constant dense<"0x{data}"> : {tensor(array.shape, dtype)}')
@@ -93,7 +93,7 @@ def ints(values: Sequence[int]) -> str:
 # ---------------------------------------------------------------------------- convolutions
 @dataclass
 class Convolution:
-    """Extents and attributes of a convolution, by spatial dimension where there are several."""
+    """Extents and attributes of a convolution, by spatial dimension if there are several."""
 
     batch: int
     groups: int
@@ -110,7 +110,7 @@ class Convolution:
     """Dilation of the kernel."""
     batch_groups: int = 1
     order: str = "last"
-    """Where features are: `last`, `first`, or `any`."""
+    """Position of the features: `last`, `first`, or `any`."""
     kernel_first: bool = False
     reverse: bool = False
 
@@ -139,7 +139,7 @@ def _plain(draw: Draw, rank: int) -> Convolution:
 
 
 def random_convolution(rng: np.random.Generator) -> tuple[str, Convolution]:
-    """A kind of convolution, by the strategy that it is meant for, and one of that kind."""
+    """Returns a kind of convolution, named after the strategy that it is meant for, and a convolution of that kind."""
 
     def draw(choices: Sequence[int]) -> int:
         return int(choices[int(rng.integers(len(choices)))])
@@ -186,7 +186,7 @@ def random_convolution(rng: np.random.Generator) -> tuple[str, Convolution]:
 
 
 def c_with_window(c: Convolution, draw: Draw, size: int) -> Convolution:
-    """The same over two dimensions, with a square window."""
+    """Returns the same convolution over two dimensions, with a square window."""
     c.window = [size, size]
     for name in ("size", "stride", "low", "high", "holes", "apart"):
         values = [*getattr(c, name), 1][:2] if name != "size" else [draw([4, 7, 12]), draw([4, 9, 16])]
@@ -206,7 +206,7 @@ def _dims(order: str, rank: int, rng: np.random.Generator, first: str, second: s
 
 
 def add_convolution(program: Program, rng: np.random.Generator, dtype: str | None = None) -> bool:
-    """A random convolution; False where it would have no result."""
+    """Adds a random convolution; returns False if it would have no result."""
     kind, c = random_convolution(rng)
     if 0 in c.output or np.prod(c.output) * np.prod(c.window) * c.co * c.ci * c.batch * c.groups > 1 << 22:
         return False
@@ -258,11 +258,11 @@ BODIES = {
 }
 NOT_COMPLEX = ("maximum", "minimum", "larger")
 IN_ANY_ORDER = ("add", "maximum", "minimum")
-"""Bodies of which a window may be folded as a tree: cumulative windows of others are implementation-defined."""
+"""Bodies whose windows may be folded as a tree: cumulative windows of others are implementation-defined."""
 
 
 def random_windows(rng: np.random.Generator) -> tuple[Shape, Shape, dict[str, list[int]]]:
-    """An input's shape, the result's, and attributes by name; padding as pairs in one list."""
+    """Returns an input's shape, the result's shape, and attributes by name; padding as pairs in one list."""
     while True:
         rank = int(rng.integers(1, 5))
         shape = [int(n) for n in rng.choice([1, 2, 3, 5, 9, 20], rank)]
@@ -295,7 +295,7 @@ def _attributes(window: dict[str, list[int]]) -> str:
 
 
 def _initial(program: Program, rng: np.random.Generator, dtype: str) -> str:
-    """A number for padding, now and then a constant, often one that is neutral for a body."""
+    """Returns an initial value for padding: sometimes a constant, often one that is neutral for a body."""
     part = DTYPES[dtype]
     value = numbers(rng, (), dtype, 0.3)
     if rng.random() < 0.4:
@@ -359,7 +359,7 @@ SHARES = ("convolution", "convolution", "convolution", "reduce_window", "select_
 
 
 def random_program(seed: int, operations: int = 8, kinds: Sequence[str] = SHARES) -> Program:
-    """So many operations, of these kinds."""
+    """Returns a program of `operations` operations of these kinds."""
     rng, program = np.random.default_rng(seed), Program()
     while len(program.results) < operations:
         WRITERS[str(rng.choice(kinds))](program, rng)

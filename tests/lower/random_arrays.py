@@ -8,11 +8,11 @@ import numpy as np
 from shlo_jit.ir.types import DType
 
 ROUNDINGS = 4
-"""Units in the last place of the largest element that another order of additions may make."""
+"""Units in the last place of the largest element by which another order of additions may differ."""
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, special: bool = False) -> np.ndarray:
-    """Values that repeat now and then; with `special`, floats include NaN, infinities and both zeros."""
+    """Returns values that repeat now and then; with `special`, floats include NaN, infinities and both zeros."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -29,7 +29,7 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType,
 
 
 def close(got: np.ndarray, expected: np.ndarray, dtype: DType) -> None:
-    """Equal for integers, to some roundings for floats."""
+    """Compares integers exactly, floats up to some roundings."""
     assert got.shape == expected.shape
     assert got.dtype == expected.dtype
     if dtype.kind in "biu":

@@ -1,6 +1,8 @@
-"""Random sorts and top_ks, what they should give (by NumPy), and runs of them in guarded memory.
+"""Random sorts and top_ks, their expected results (by NumPy), and runs of them in guarded memory.
 
-python tests/lower/random_sorts.py FIRST COUNT     runs so many programs of SORTS sorts each, from a seed on
+As a program:
+
+    python tests/lower/random_sorts.py FIRST COUNT      runs COUNT programs of SORTS sorts each, from seed FIRST on
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.types import DTYPES
 
 SORTS = 5
-"""In a program: each is a function of arguments of its own."""
+"""Sorts in a program: each is a function of its own arguments."""
 THREADS = (1, 2, 3, 8)
 KEYS = (
     "i1",
@@ -43,14 +45,14 @@ KEYS = (
 CARRIED = ("i1", "i4", "i32", "f32", "f64", "bf16", "complex<f32>")
 TARGETS = ("native", "x86-64-v3", "x86-64-v4")
 LONG_LINE, CHUNKS = 96, (2, 4, 8)
-"""What the constants of tuning are while programs are made, so that short lines go in chunks too."""
+"""Values of tuning constants while programs are compiled, so that short lines are cut into chunks, too."""
 LENGTHS = (1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 130, 255, 256, 257, 300, 511, 700)
-"""About every length from which lines are sorted in another way: networks, by rank, by digits, in chunks."""
+"""Lengths near each switch between algorithms: networks, by rank, by digits, in chunks."""
 
 
 @dataclass
 class Program:
-    """Arguments, lines of text, results and what those should be."""
+    """Arguments, lines of text, results and their expected values."""
 
     parameters: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -76,7 +78,7 @@ def type_of(shape: tuple[int, ...], dtype: str) -> str:
 
 
 def values(rng: np.random.Generator, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """Values of which some repeat; no NaN, which no comparison orders."""
+    """Returns values, some of which repeat; no NaN, which no comparison orders."""
     dtype = None if name == "complex<f32>" else DTYPES[name]
     if dtype is None:
         return (rng.integers(-9, 9, shape) + 1j * rng.integers(-9, 9, shape)).astype(np.complex64)
@@ -92,19 +94,19 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], name: str) -> np.nd
 
 
 def number(x: np.ndarray) -> np.ndarray:
-    """Values as numbers that NumPy orders."""
+    """Converts values to numbers that NumPy orders."""
     return x.astype(np.int64) if x.dtype.kind in "biu" or "int" in x.dtype.name else x.astype(np.float64)
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
-    """Numbers that order as floats do in IEEE's total order."""
+    """Converts to numbers that are ordered as floats are in IEEE's total order."""
     y = number(x)
     return np.where((y == 0) & np.signbit(y), -1e-300, y)
 
 
 def comparator(rng: np.random.Generator, at: int, keys: list[str]) -> tuple[list[str], list[tuple[str, bool]]]:
-    """Lines of a comparator whose result is %r, and its keys in order: what is made of the value, and whether the
-    larger comes first."""
+    """Returns lines of a comparator whose result is %r, and its keys in order: what is computed from the value, and
+    whether the larger comes first."""
     lines, how = [], []
     for k, t in enumerate(keys):
         a, b, scalar = f"%a{at + k}", f"%b{at + k}", f"tensor<{t}>"
@@ -134,7 +136,7 @@ def comparator(rng: np.random.Generator, at: int, keys: list[str]) -> tuple[list
 
 
 def halvings(name: str, value: str, t: str) -> list[str]:
-    """A loop that counts how often a number can be halved before it is zero: name#1."""
+    """Returns a loop that counts how often a number can be halved before it is zero: name#1."""
     i = f"tensor<{t}>"
     return [
         f"{name}z = stablehlo.constant dense<0> : {i}", f"{name}one = stablehlo.constant dense<1> : {i}",
@@ -149,7 +151,7 @@ def halvings(name: str, value: str, t: str) -> list[str]:
 
 
 def key_of(x: np.ndarray, kind: str) -> np.ndarray:
-    """What a comparator compares."""
+    """Returns the values that a comparator compares."""
     if kind == "total":
         return total_order(x)
     if kind == "loop":
@@ -158,7 +160,7 @@ def key_of(x: np.ndarray, kind: str) -> np.ndarray:
 
 
 def add_sort(p: Program, rng: np.random.Generator, length: int) -> None:
-    """A sort by one or two keys, that moves other operands along."""
+    """Adds a sort by one or two keys that also moves other operands."""
     at, n = len(p.lines), int(rng.integers(1, 3))
     keys = [str(t) for t in rng.choice(KEYS, n)]
     types = [*keys, *(str(t) for t in rng.choice(CARRIED, int(rng.integers(0, 3))))]
@@ -186,7 +188,7 @@ def add_sort(p: Program, rng: np.random.Generator, length: int) -> None:
 
 
 def stable_order(columns: list[np.ndarray], dimension: int) -> np.ndarray:
-    """Indices in the stable order of several keys, the first that matters first."""
+    """Returns indices in the stable order of several keys, most significant first."""
     order = np.argsort(columns[-1], dimension, kind="stable")
     for key in columns[-2::-1]:
         again = np.argsort(np.take_along_axis(key, order, dimension), dimension, kind="stable")
@@ -224,7 +226,8 @@ def short_lines_in_chunks(chunks: int) -> Iterator[None]:
 
 
 def check(p: Program, target: str = "native", threads: tuple[int, ...] = THREADS) -> None:
-    """What the program should give, in guarded memory of both kinds, bit by bit, for any number of threads."""
+    """Compares with the expected results of the program, in guarded memory of both kinds, bit by bit, for any number of
+    threads."""
     exe = shlo_jit.compile(p.text, target=target, threads=1, cache=False)
     for number_of_threads in threads:
         for at_end in (True, False):

@@ -1,7 +1,7 @@
-"""Cases such as those of `element_cases.py` for a given innermost extent: what a vector's tail can go wrong with.
+"""Cases such as those of `element_cases.py` for a given innermost extent, which test the tails of vectors.
 
-Where it matters how a value comes to be, it is converted from a wider type (LLVM may merge the conversion and the
-store), and its rows lie between others' elements, which have to stay as they are.
+Where the computation of a value matters, it is converted from a wider type (LLVM may merge the conversion and the
+store), and its rows lie between other elements, which must not change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from shlo_jit.ir.types import DType
 
 
 def conversions(n: int) -> list[Case]:
-    """Plain rows of other types, and of E in other types."""
+    """Returns plain rows of other types, and of E in other types."""
     made = [
         Case(
             f"from_{t}", f"3x{n}x{t}", f"%0 = stablehlo.convert %a : (tensor<3x{n}x{t}>) -> tensor<3x{n}xE>", f"3x{n}xE"
@@ -26,7 +26,7 @@ def conversions(n: int) -> list[Case]:
 
 
 def rows_between(n: int) -> list[Case]:
-    """Converted rows whose neighbours belong to others."""
+    """Returns converted rows whose neighbours belong to other values."""
     row, wide = f"tensor<3x{n}xE>", f"tensor<5x{n + 5}xE>"
     convert = f"%x = stablehlo.convert %b : (tensor<3x{n}xi64>) -> {row}"
     return [
@@ -56,7 +56,7 @@ def rows_between(n: int) -> list[Case]:
 
 
 def moves(n: int) -> list[Case]:
-    """Copies of rows, or of parts of them."""
+    """Returns copies of rows, or of parts of them."""
     row = f"tensor<3x{n}xE>"
     return [
         Case("reversed", f"3x{n}xE", f"%0 = stablehlo.reverse %a, dims = [1] : {row}", f"3x{n}xE"),
@@ -97,7 +97,7 @@ def moves(n: int) -> list[Case]:
 
 
 def ordered(n: int) -> list[Case]:
-    """Kernels that compare."""
+    """Returns kernels that compare."""
     row = f"tensor<3x{n}xE>"
     reduce = '%0 = "stablehlo.reduce"(%a, %b) <{dimensions = array<i64: '
     window = '%0 = "stablehlo.reduce_window"(%a, %b) <{window_dimensions = array<i64: '
@@ -134,7 +134,7 @@ def top(n: int) -> list[Case]:
 
 
 def sums(n: int) -> list[Case]:
-    """Kernels that multiply and add: of few numbers, so that every type has the sums."""
+    """Returns kernels that multiply and add few numbers, so that every type can represent the sums."""
     row = f"tensor<3x{n}xE>"
     return [
         Case("sum_of_rows", f"3x{n}xE 3x{n}xE", f"%0 = stablehlo.add %a, %b : {row}", f"3x{n}xE"),
@@ -163,7 +163,7 @@ def sums(n: int) -> list[Case]:
 
 
 def sized(n: int, dtype: DType) -> list[Case]:
-    """Those that the element type allows."""
+    """Returns the cases that the element type allows."""
     found = [*conversions(n), *rows_between(n), *moves(n)]
     if not dtype.is_complex:
         found += ordered(n)

@@ -1,4 +1,4 @@
-"""Attention by blocks of rows: the bits are those of the three kernels it is made of, and the scores take no memory."""
+"""Attention by blocks of rows has the bits of the three kernels it replaces, and the scores take no memory."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Attention:
     depth: int
     dtype: str = "f32"
     mask: str = ""
-    """`added` (an operand), `causal` (compared iotas), or nothing."""
+    """`added` (an operand), `causal` (compared iotas), or empty."""
     heads_inside: bool = False
-    """Operands and result are [rows, heads, features] rather than [heads, rows, features]."""
+    """Whether operands and result are [rows, heads, features] rather than [heads, rows, features]."""
 
     @property
     def wide(self) -> str:
@@ -59,7 +59,7 @@ class Attention:
         return out
 
     def text(self, *, returned: bool = False) -> str:
-        """`returned`: the weights are a result too, so that they have to be in memory."""
+        """Returns the program. With `returned`, the weights are a result too, so that they must be in memory."""
         w, d, at = self.wide, self.dtype, (1, 0) if self.heads_inside else (0, 1)
         scores, sums, row = (t(w, *s) for s in ((self.batch, self.m, self.n), (self.batch, self.m), ()))
         weights = t(d, self.batch, self.m, self.n)
@@ -103,7 +103,7 @@ class Attention:
         }}"""
 
     def expected(self, values: list[np.ndarray]) -> np.ndarray:
-        """In f64, [heads, rows, features]."""
+        """Returns the exact result in f64, as [heads, rows, features]."""
         q, k, v, *rest = (x.astype(np.float64) for x in values)
         if self.heads_inside:
             q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
@@ -115,8 +115,9 @@ class Attention:
         return y.swapaxes(0, 1) if self.heads_inside else y
 
     def bound(self, values: list[np.ndarray]) -> float:
-        """Of a result's error: scores are sums of k rounded terms, and their error is the weights' relative one, on both
-        sides of the division; sums of n weights and some roundings of an element type follow. Weights add up to 1."""
+        """Returns a bound on the result's error. Scores are sums of k rounded terms, and their error is the weights'
+        relative one, on both sides of the division. Sums of n weights and some roundings of the element type follow.
+        Weights add up to 1."""
         q, k, v, *_ = (np.abs(x.astype(np.float64)) for x in values)
         if self.heads_inside:
             q, k = q.swapaxes(0, 1), k.swapaxes(0, 1)
@@ -130,7 +131,8 @@ def bits(x: np.ndarray) -> bytes:
 
 
 def check(case: Attention, target: str = "native") -> None:
-    """Formed, near the exact result, and with the bits of the program whose weights are in memory."""
+    """Checks that attention is fused, near the exact result, and has the bits of the program whose weights are in
+    memory."""
     exe = guarded.compile(case.text(), cache=False, target=target)
     whole = shlo_jit.compile(case.text(returned=True), cache=False, target=target)
     assert "1 attention" in exe.text("plan").splitlines()[0]
@@ -189,7 +191,8 @@ def test_threads_do_not_change_the_bits() -> None:
 
 
 def test_special_values_stay_in_their_rows() -> None:
-    """A row without any key is NaN, an infinite key is one in all rows, and the others do not see either."""
+    """A row without any key is NaN, an infinite key is infinite in all rows, and the others are not affected by
+    either."""
     case = Attention(3, 50, 40, 16, 24, mask="added")
     q, k, v, mask = case.values()
     mask[7] = -np.inf
@@ -203,7 +206,7 @@ def test_special_values_stay_in_their_rows() -> None:
 
 
 def test_scores_take_no_memory() -> None:
-    """In place of two matrices of all scores there is some of them for each worker, and packed operands."""
+    """In place of two matrices of all scores, there are some of them for each worker, and packed operands."""
     case = Attention(4, 1024, 1024, 32, 32)
     scores = 4 * 1024 * 1024 * 4
     whole = guarded.plain_compile(case.text(returned=True), cache=False, threads=2)
@@ -213,7 +216,7 @@ def test_scores_take_no_memory() -> None:
 
 
 def test_weights_are_no_softmax() -> None:
-    """Any row program: scores over their sum of squares, and the row's largest is returned beside."""
+    """Any row program is allowed: scores over their sum of squares, and the row's largest is returned as well."""
     s, r, x, z = t("f32", 3, 40, 50), t("f32", 3, 40), t("f32", 3, 40, 16), t("f32")
     y, v = t("f32", 3, 50, 16), t("f32", 3, 40, 16)
     text = f"""func.func @main(%q: {x}, %k: {y}, %v: {y}) -> ({v}, {r}) {{
@@ -238,8 +241,8 @@ def test_weights_are_no_softmax() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_divided_by_the_sums_behind_the_second_product(reverse: bool) -> None:
-    """What a row of the result reads of the row program's sums has to be its own; else the product goes as a whole."""
+def test_divided_by_the_sums_after_the_second_product(reverse: bool) -> None:
+    """The rows of a result must use only their own sums of the row program; otherwise the product runs as a whole."""
     q, k, v, s, r, out = (t("f32", 3, *e) for e in ((60, 16), (50, 16), (50, 24), (60, 50), (60,), (60, 24)))
     sums = f"%l = stablehlo.reverse %sum, dims = [1] : {r}" if reverse else f"%l = stablehlo.negate %sum : {r}"
     text = f"""func.func @main(%q: {q}, %k: {k}, %v: {v}) -> ({out}, {r}) {{
@@ -267,7 +270,7 @@ def test_divided_by_the_sums_behind_the_second_product(reverse: bool) -> None:
 
 
 def test_in_a_loop_and_twice() -> None:
-    """Layers of a program, written out and as turns of a loop, share their kernels."""
+    """Layers of a program, unrolled and as iterations of a loop, share their kernels."""
     case = Attention(3, 40, 40, 32, 32)
     body = case.text().split("{\n", 1)[1].rsplit("return", 1)[0]
     x = case.operand(40, 32)
@@ -297,7 +300,7 @@ def test_exported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3", "x86-64"])
 def test_scores_are_read_before_weights_take_their_place(target: str) -> None:
-    """The row program returns what it makes of the scores, and weights that do not depend on them."""
+    """The row program returns values computed from the scores, and weights that do not depend on them."""
     q, k, v, s, y = (
         t("f32", 4, 2, 16),
         t("f32", 4, 101, 16),

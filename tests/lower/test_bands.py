@@ -1,5 +1,5 @@
-"""Steps in bands of lines make the bits of the same steps one after the other: chains of convolutions, products and
-pooling of random shapes, for any number of threads."""
+"""Line tiles give the bits of the same steps run one after the other: chains of convolutions, products and pooling of
+random shapes, for any number of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shlo_jit import tuning
 def outcome(
     program: Program, patch: pytest.MonkeyPatch, nbytes: int, threads: int = 1, target: str = "native"
 ) -> tuple[list[np.ndarray], str]:
-    """What it gives where images of so many bytes go in bands, and its plan."""
+    """Returns the results if images of at least `nbytes` bytes are cut into line tiles, and the plan."""
     patch.setattr(tuning, "BANDS_BYTES", nbytes)
     exe = guarded.compile(program.text(), threads=threads, cache=False, target=target)
     x = np.random.default_rng(1).standard_normal(program.input).astype(np.float32)
@@ -27,7 +27,7 @@ def outcome(
 
 
 def check(program: Program, patch: pytest.MonkeyPatch, target: str = "native") -> None:
-    """The bits of bands are those of steps one by one, and all of the program is one of bands."""
+    """Checks that line tiles have the bits of separate steps, and that the whole program is one chain of line tiles."""
     patch.setattr(tuning, "BANDS_LINES", 2)
     one_by_one, plan = outcome(program, patch, 1 << 60, target=target)
     assert "line_tiles" not in plan

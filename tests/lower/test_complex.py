@@ -50,7 +50,7 @@ def compiled(op: str, dtype: str, n: int, arity: int = 1, result: str = ""):
 
 
 def numbers(dtype: type, seed: int) -> np.ndarray:
-    """A quarter on the unit circle; parts of many magnitudes, some within 1e-4 of 1."""
+    """Returns numbers: a quarter on the unit circle; parts of many magnitudes, some within 1e-4 of 1."""
     rng = np.random.default_rng(seed)
 
     def part() -> np.ndarray:
@@ -66,7 +66,7 @@ def numbers(dtype: type, seed: int) -> np.ndarray:
 
 
 def errors(got: np.ndarray, want: list[mpc]) -> np.ndarray:
-    """Error of each part in ulps of the exact one; infinite where only one of them is a number."""
+    """Returns the error of each part in ulps of the exact one; infinite if only one of them is a number."""
     part = np.float32 if got.dtype == np.complex64 else np.float64
     out = []
     for g, w in zip(got, want, strict=True):
@@ -166,7 +166,7 @@ def test_large_and_small_numbers_do_not_overflow_on_the_way(dtype: str) -> None:
 
 
 INF, NAN = np.inf, np.nan
-# op, argument, result (Annex G where it says something; NaN stands for any NaN)
+# op, argument, result (from Annex G if it states one; NaN matches any NaN)
 SPECIAL = [
     ("stablehlo.exponential", complex(-INF, 3), complex(-0.0, 0.0)),
     ("stablehlo.exponential", complex(INF, 0.0), complex(INF, 0.0)),

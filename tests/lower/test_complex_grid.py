@@ -15,7 +15,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 mp = pytest.importorskip("mpmath")
 BITS = 2400
-"""Of the exact values: sums of the largest and the smallest numbers of f64 need so many."""
+"""Precision of the exact values: sums of the largest and the smallest numbers of f64 need as many bits."""
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "stablehlo.exponential": mp.exp,
     "stablehlo.exponential_minus_one": mp.expm1,
@@ -46,7 +46,7 @@ def grid(dtype: type[np.floating], dense: bool) -> np.ndarray:
     limits = np.finfo(dtype)
     smallest, tiny, largest = float(limits.smallest_subnormal), float(limits.tiny), float(limits.max)
     parts = [smallest, 0.3 * tiny, float(limits.eps) / 3, 0.3, 1.0, 1.7, 40.0, 1.3 * math.sqrt(largest), 0.6 * largest]
-    parts += [tiny**0.4, 2.01 * math.log(largest)]  # sqrt of tiny beside huge; e^a overflows where a product does not
+    parts += [tiny**0.4, 2.01 * math.log(largest)]  # sqrt of tiny beside huge; e^a overflows while a product does not
     if not dense:
         parts = [parts[i] for i in (0, 2, 4, 7, 8, 9, 10)]
     signed = [*parts, *(-p for p in parts[::2])]
@@ -64,7 +64,7 @@ def program(names: list[str], count: int, element: str) -> str:
 
 
 def ulps(got: np.floating, want: Any, limits: np.finfo) -> float:
-    """Distance in units of the exact value's last place."""
+    """Returns the distance in units of the exact value's last place."""
     if not np.isfinite(got):
         overflows = abs(want) > mp.mpf(float(limits.max)) * (1 - mp.mpf(2) ** -limits.nmant)
         return 0.0 if overflows and (got > 0) == (want > 0) else math.inf
@@ -73,7 +73,7 @@ def ulps(got: np.floating, want: Any, limits: np.finfo) -> float:
 
 
 def worst(z: Any, names: list[str], limit: float) -> list[tuple[Any, ...]]:
-    """Function, argument, result and error where a part is off by more than `limit` ULP."""
+    """Returns function, argument, result and error for each part that is off by more than `limit` ULP."""
     limits = np.finfo(z.dtype)
     results = shlo_jit.compile(program(names, len(z), f"complex<f{limits.bits}>"), cache=False, threads=1)(z)
     bad = []
@@ -94,7 +94,8 @@ def test_parts_of_every_size(dtype: type[np.floating], dense: bool) -> None:
 
 
 def random_parts(dtype: type[np.floating], count: int, rng: np.random.Generator) -> np.ndarray:
-    """Parts of all magnitudes, near the ends of the range, near 1, and such that e^a overflows or nearly does."""
+    """Returns parts of all magnitudes, near the ends of the range, near 1, and such that e^a overflows or nearly
+    does."""
     limits = np.finfo(dtype)
     low, high = math.log2(float(limits.smallest_subnormal)), math.log2(float(limits.max)) - 0.001
     edge = math.log(float(limits.max))
@@ -123,13 +124,13 @@ RANDOM = [name for name in FUNCTIONS if name != "stablehlo.exponential_minus_one
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_random_parts(dtype: type[np.floating]) -> None:
-    """SHLO_JIT_TEST_COMPLEX numbers a function (300 if not set), from seed SHLO_JIT_TEST_SEED."""
+    """Tests SHLO_JIT_TEST_COMPLEX numbers per function (300 if not set), from seed SHLO_JIT_TEST_SEED."""
     count, seed = (int(os.environ.get(f"SHLO_JIT_TEST_{k}", v)) for k, v in (("COMPLEX", "300"), ("SEED", "0")))
     assert not worst(random_parts(dtype, count, np.random.default_rng(seed)), RANDOM, 4)
 
 
 def bits(x: Any) -> np.ndarray:
-    """Parts with their signs; one NaN for all."""
+    """Returns the parts with their signs; one NaN for all."""
     parts = np.stack([x.real, x.imag], -1)
     return np.where(np.isnan(parts), np.nan, parts)
 

@@ -41,7 +41,7 @@ def text(name: str, shape: tuple[int, ...], dtype: type, arity: int = 1) -> str:
 
 
 def both(name: str, dtype: type, *xs: Array) -> dict[str, Array]:
-    """Results of machine code and of the reference."""
+    """Returns the results of machine code and of the reference."""
     program = text(name, xs[0].shape, dtype, len(xs))
     with np.errstate(all="ignore"):
         (meant,) = evaluate(shlo_jit.parse(program), *xs)
@@ -49,7 +49,7 @@ def both(name: str, dtype: type, *xs: Array) -> dict[str, Array]:
 
 
 def numbers(parts: list[float], dtype: type) -> Array:
-    """All pairs of parts, of both signs."""
+    """Returns all pairs of parts, with both signs."""
     signed = np.array([*parts, *(-x for x in parts), NAN])
     z = np.empty(len(signed) ** 2, dtype)
     z.real, z.imag = np.repeat(signed, len(signed)), np.tile(signed, len(signed))
@@ -79,7 +79,7 @@ def test_rows_cover_all_infinities_and_nans() -> None:
 
 
 def same_part(x: Array, y: Array, tolerance: float, least: float) -> Array:
-    """Where parts agree: NaN or not, infinities, signs of zeros, and numbers but for roundings."""
+    """Compares parts: NaN or not, infinities, signs of zeros, and numbers up to roundings."""
     with np.errstate(all="ignore"):
         near = np.abs(x - y) <= tolerance * np.abs(y) + least
     exact = (x == y) & ((x != 0) | (np.signbit(x) == np.signbit(y)))
@@ -89,7 +89,7 @@ def same_part(x: Array, y: Array, tolerance: float, least: float) -> Array:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [*CASES, *OTHERS])
 def test_reference_means_the_same(name: str, dtype: type) -> None:
-    """Signs that Annex G leaves open are not looked at: those of results of which the other part is a NaN."""
+    """Signs that Annex G leaves open are not compared: those of results whose other part is a NaN."""
     limits = np.finfo(dtype)
     ends = [float(limits.smallest_subnormal), float(limits.tiny), float(limits.max) / 1024, float(limits.max)]
     z = numbers([0.0, 1.0, 3.0, *ends, INF], dtype)
@@ -161,8 +161,8 @@ def test_power_has_plain_answers(dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_power_means_the_same_everywhere(dtype: type) -> None:
-    """But for directions of infinite results, which near an axis or a diagonal are a matter of rounding, and for what
-    is next to the unit circle, where whether an infinite power overflows is one."""
+    """Excludes directions of infinite results, which near an axis or a diagonal are a matter of rounding. Also excludes
+    numbers next to the unit circle, where rounding decides whether an infinite power overflows."""
     limits = np.finfo(dtype)
     tiny = float(limits.tiny)
     z = numbers([0.0, tiny, 0.5, 1.0, 3.0, 20.0, INF], dtype)

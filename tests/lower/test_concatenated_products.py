@@ -14,8 +14,8 @@ def shape(*extents: int) -> str:
 
 
 def program(m: int, k: int, widths: tuple[int, ...], axis: int, kept: int) -> str:
-    """The products of %a with %b0, %b1, ..., or of %a0, %a1, ... with %b, each clamped to 0, side by side; of the
-    product `kept` twice as much, too."""
+    """Returns the products of %a with %b0, %b1, ..., or of %a0, %a1, ... with %b, each clamped to 0, side by side; also
+    twice the product `kept`."""
     rows, columns = ((m,) * len(widths), widths) if axis else (widths, (m,) * len(widths))
     lines, parts = [], []
     for i, (r, c) in enumerate(zip(rows, columns, strict=True)):
@@ -66,7 +66,8 @@ def test_products_side_by_side(m: int, k: int, widths: tuple[int, ...], axis: in
 
 
 def convolutions(side: int, given: int, made: int) -> str:
-    """A convolution, batch normalization and relu beside its input, and their greatest over pixels."""
+    """Returns a convolution, batch normalization and relu concatenated with its input, and their greatest over
+    pixels."""
     x, k, y, w = shape(1, side, side, given), shape(3, 3, given, made), shape(1, side, side, made), shape(made)
     whole = shape(1, side, side, given + made)
     return f"""func.func @main(%x: {x}, %k: {k}, %b: {w}) -> {whole} {{

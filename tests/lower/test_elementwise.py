@@ -1,8 +1,8 @@
 """The op table: every elementwise op on every element type it takes, compiled against the record's meaning.
 
-One program a dtype computes all ops on the same operands: special values in all pairs, then random ones, in a length
-that is no multiple of the vector width. Integers, comparisons and exact float operations agree bit for bit (but for
-NaN payloads); functions within the ulps given here, in the precision of the dtype.
+One program per dtype computes all ops on the same operands: special values in all pairs, then random ones, in a length
+that is no multiple of the vector width. Integers, comparisons and exact float operations agree bit for bit (except NaN
+payloads); functions within the ulps given here, in the precision of the dtype.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def special_values(dtype: DType) -> np.ndarray:
 
 
 def operands(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of special values, and random numbers of many magnitudes."""
+    """Returns all pairs of special values, and random numbers of many magnitudes."""
     rng = np.random.default_rng(3)
     values = special_values(dtype)
     if dtype.bits == 8 and dtype.is_float:
@@ -71,7 +71,7 @@ def operands(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
 
 
 def program(dtype: DType, ops: tuple[str, ...], n: int) -> str:
-    """A function of two tensors with a result an op."""
+    """Returns a function of two tensors with one result per op."""
     t, pred = f"tensor<{n}x{dtype}>", f"tensor<{n}xi1>"
     lines, results = [], []
     for op in ops:
@@ -95,7 +95,7 @@ def program(dtype: DType, ops: tuple[str, ...], n: int) -> str:
 
 @functools.cache
 def outcome(name: str, ops: tuple[str, ...]) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(op, compiled result, meaning) of each op."""
+    """Returns (op, compiled result, meaning) for each op."""
     dtype = DTYPES[name]
     if dtype.is_complex:
         part = operands(dtype.part)
@@ -117,7 +117,7 @@ def complex_of(re: np.ndarray, im: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def raw(x: np.ndarray) -> np.ndarray:
-    """Bits, all NaNs alike; complex numbers as their parts."""
+    """Returns the bits, with all NaNs alike; complex numbers as their parts."""
     if x.dtype.kind == "c":
         x = np.ascontiguousarray(x).view(np.float32 if x.dtype == np.complex64 else np.float64)
     bits = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").copy()
@@ -139,7 +139,7 @@ def assert_same(results: list[tuple[str, np.ndarray, np.ndarray]], x: np.ndarray
 
 
 def result_of(record: OpDef, dtype: DType) -> DType:
-    """The element type of an op's result, for operands that all have one type."""
+    """Returns the element type of an op's result, for operands that all have one type."""
     t = tensor((3,), dtype)
     assert record.infer is not None
     (found,) = record.infer(Op(record.name, [Value(t) for _ in record.operands], [t]))
@@ -147,7 +147,7 @@ def result_of(record: OpDef, dtype: DType) -> DType:
 
 
 def exact_ops(name: str) -> Iterator[str]:
-    """All that their records call exact on an element type; those with attributes have tests of their own."""
+    """Yields the ops that their records call exact on an element type; those with attributes have separate tests."""
     dtype = DTYPES[name]
     for record in OPS.values():
         plain = record.has("elementwise") and record.machine is not None and not record.has("chooses_result")
@@ -162,7 +162,7 @@ def exact_ops(name: str) -> Iterator[str]:
 
 
 def test_what_is_known_to_be_exact() -> None:
-    """A record that says less than it could would leave its op without a test."""
+    """A record that claims less exactness than it could would leave its op without a test."""
     for name, least in {"i1": 8, "i8": 21, "ui32": 19, "f32": 23, "bf16": 22, "complex<f64>": 8}.items():
         found = [op for op in exact_ops(name) if not op.startswith("compare")]
         assert len(found) >= least, found
@@ -171,7 +171,7 @@ def test_what_is_known_to_be_exact() -> None:
 @pytest.mark.parametrize("name", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
 def test_exact(name: str) -> None:
     ops = tuple(exact_ops(name))
-    if DTYPES[name].bits < 8 and DTYPES[name].is_float:  # NaN turns into a zero of either sign
+    if DTYPES[name].bits < 8 and DTYPES[name].is_float:  # NaN becomes a zero of either sign
         ops = tuple(o for o in ops if o != "stablehlo.remainder")
     dtype = DTYPES[name]
     if dtype.is_complex:
@@ -183,7 +183,7 @@ def test_exact(name: str) -> None:
 
 
 def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """Distance in units of the last place; 0 for equal values and for two NaNs."""
+    """Returns the distance in units of the last place; 0 for equal values and for two NaNs."""
     dtype = next(d for d in DTYPES.values() if d.numpy == got.dtype)
     kind = f"i{got.dtype.itemsize}"
     a, b = (np.ascontiguousarray(v).view(kind).astype(np.int64) for v in (got, want))
@@ -211,7 +211,7 @@ def test_functions(name: str) -> None:
 
 @pytest.mark.parametrize("source", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
 def test_convert(source: str) -> None:
-    """To every other element type, in one program."""
+    """Converts to every other element type, in one program."""
     dtype = DTYPES[source]
     x = complex_of(*operands(dtype.part), dtype) if dtype.is_complex else operands(dtype)[0]
     powers = "f8E8M0FNU"  # ml_dtypes has no conversions between it and the other small floats
@@ -232,7 +232,7 @@ def test_convert(source: str) -> None:
 
 @pytest.mark.parametrize("name", ["bf16", "f16", *SMALL])
 def test_f64_rounds_once_to_narrow_floats(name: str) -> None:
-    """Numbers just beside the midpoint of two neighbours, where rounding to f32 first would give the wrong one."""
+    """Numbers just beside the midpoint of two neighbours, for which rounding to f32 first would give the wrong one."""
     dtype = DTYPES[name]
     values = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy).astype(np.float64)
     values = np.unique(values[np.isfinite(values)])
@@ -266,7 +266,7 @@ def test_reduce_precision(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
 def test_clamp_and_select(name: str) -> None:
-    """With whole tensors and with rank-0 bounds and predicate."""
+    """Uses whole tensors, and bounds and predicate of rank 0."""
     dtype = DTYPES[name]
     if dtype.is_complex:
         part = operands(dtype.part)

@@ -70,7 +70,7 @@ MORE = [
          ": (tensor<9x3xE>, tensor<5x3x4xE>, tensor<5xi64>) -> tensor<9x4xE>", "9x4xE"),
     Case("reshape_of_nothing", "7x0xE", "%0 = stablehlo.reshape %a : (tensor<7x0xE>) -> tensor<0x3xE>", "0x3xE"),
 ]  # fmt: skip
-"""With all their extents different, so that each can be made 0 by itself."""
+"""Cases whose extents are all different, so that each can be made 0 separately."""
 COLLECTIVES = [
     Case("all_reduce", "3x5xE",
          """%0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<0> : tensor<1x1xi64>}> ({
@@ -91,7 +91,7 @@ COLLECTIVES = [
       stablehlo.return %o : tensor<E>
     }) : (tensor<3x5xE>) -> tensor<3x5xE>""", "3x5xE"),
 ]  # fmt: skip
-"""Of one process: the operand."""
+"""Collectives of one process: the operand."""
 SINGLE = [*MOVES, *EQUAL, *ORDERED, *SUMS, *NUMBERS, *MORE]
 _DIMENSION = re.compile(r"(?<=[<x])\d+(?=x)")
 _NUMBER = re.compile(r"(?<![\w%.#])-?\d+(?![\w.])")
@@ -102,7 +102,7 @@ def tensor_text(shape: tuple[int, ...], dtype: str) -> str:
 
 
 def function(case: Case, dtype: str) -> str:
-    """The case as a function of its parameters."""
+    """Returns the case as a function of its parameters."""
     texts = [f"tensor<{word.removeprefix('x')}>" for word in case.parameters.split()]
     parameters = ", ".join(f"%{name}: {t}" for name, t in zip("abcdefg", texts, strict=False))
     result = f"tensor<{case.result.removeprefix('x')}>"
@@ -111,14 +111,15 @@ def function(case: Case, dtype: str) -> str:
 
 
 def emptied(text: str) -> Iterator[str]:
-    """The function with some extents 0: in the types alone, and in its other numbers too. Those that are valid."""
+    """Yields the valid variants of the function with some extents 0, in the types only, and in its other numbers
+    too."""
     extents = sorted({int(m[0]) for m in _DIMENSION.finditer(text)} - {0})
     seen: set[str] = set()
     for count in range(1, 4):
         for chosen in itertools.combinations(extents, count):
             words = set(map(str, chosen))
             in_types = _DIMENSION.sub(lambda m, words=words: "0" if m[0] in words else m[0], text)
-            words.discard("1")  # which counts loops down
+            words.discard("1")  # this number counts loops down
             everywhere = _NUMBER.sub(lambda m, words=words: "0" if m[0] in words else m[0], in_types)
             for found in (in_types, everywhere):
                 if found not in seen and not shlo_jit.verify(found):
@@ -129,7 +130,7 @@ def emptied(text: str) -> Iterator[str]:
 
 
 def surrounded(text: str) -> str:
-    """The function between transposes, reshapes and elementwise ops, on both sides."""
+    """Returns the function between transposes, reshapes and elementwise ops, on both sides."""
     (main,) = shlo_jit.parse(text).functions()
     types = main.attributes["function_type"].type
     assert isinstance(types, FunctionType)
@@ -173,7 +174,7 @@ def arguments(text: str) -> list[np.ndarray]:
 
 
 def together(texts: list[str]) -> tuple[str, list[np.ndarray]]:
-    """One program that calls the main function of each, and its arguments."""
+    """Returns one program that calls the main function of each, and its arguments."""
     functions, calls, parameters, names, results, arrays = [], [], [], [], [], []
     for k, text in enumerate(texts):
         main = shlo_jit.parse(text).function("main")

@@ -1,7 +1,8 @@
 """Every op that is not tied to a kind of number, on every element type: compiled against the reference interpreter.
 
-One program a type computes all cases of `element_cases.py`. Copies and comparisons agree bit for bit; sums are of so
-few elements, and of such values, that no order or intermediate precision changes them.
+One program per type computes all cases of `element_cases.py`. Copies and comparisons agree bit for bit. Sums have so
+few
+elements, and such values, that no order or intermediate precision changes them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SUMS = ("add", "dot", "sum", "einsum", "convolution", "outer", "multiply", "redu
 
 
 def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, exact: bool) -> np.ndarray:
-    """Numbers that every type of the kind has; with `exact`, whose sums and products it has as well."""
+    """Returns numbers that every type of the kind can represent; with `exact`, also their sums and products."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -45,7 +46,7 @@ def inputs(chosen: list[Case], dtype: DType) -> list[np.ndarray]:
 
 
 def same(got: np.ndarray, want: np.ndarray) -> bool:
-    """Bit for bit; zeros of complex sums may differ in sign."""
+    """Compares bit for bit; zeros of complex sums may differ in sign."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return False
     if got.dtype.kind == "c":
@@ -64,7 +65,7 @@ def test_every_case(name: str) -> None:
 
 
 def any_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Elements with any bits at all."""
+    """Returns elements with arbitrary bits."""
     raw = rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8)
     if dtype.bits >= 8:
         return raw.view(dtype.numpy).reshape(shape)
@@ -77,12 +78,12 @@ def any_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> 
 
 
 def is_equal(got: np.ndarray, want: np.ndarray) -> bool:
-    """Of integers: those narrower than a byte may have any bits above."""
+    """Compares integers: those narrower than a byte may have any bits above."""
     return DTYPES_OF[got.dtype].is_integer and np.array_equal(got, want)
 
 
 def compiled_and_meant(lines: list[tuple[str, str]], parameters: str, arrays: list[np.ndarray]) -> list[tuple]:
-    """Results of op lines (op with `%a`, result type): (line, compiled, reference)."""
+    """Returns the results of op lines (op with `%a`, result type): (line, compiled, reference)."""
     body = [f"%r{k} = {line}" for k, (line, _) in enumerate(lines)]
     names, results = ", ".join(f"%r{k}" for k in range(len(lines))), ", ".join(t for _, t in lines)
     text = f"func.func @main({parameters}) -> ({results}) {{\n" + "\n".join(body) + f"\nreturn {names} : {results}\n}}"
@@ -95,7 +96,7 @@ def compiled_and_meant(lines: list[tuple[str, str]], parameters: str, arrays: li
 
 @pytest.mark.parametrize("source", [n for n in NAMES if n != "i1"])
 def test_bitcast(source: str) -> None:
-    """To every type that so many elements of the source fill, or that fills them."""
+    """Converts to every type that several elements of the source fill, or that several of which fill the source."""
     a = DTYPES[source]
     for count in (1, 2, 3, 4, 8, 16, 32):
         lines = []

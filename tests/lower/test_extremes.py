@@ -9,12 +9,12 @@ import shlo_jit
 from shlo_jit.reference.interpreter import evaluate
 
 NANS = {"f32": (0x7FC00000, 0x7F800001), "f64": (0x7FF8 << 48, (0x7FF0 << 48) | 1)}
-"""Bits of a quiet and of a signaling one."""
+"""Bits of a quiet and of a signaling NaN."""
 NUMPY = {"f32": np.float32, "f64": np.float64}
 
 
 def kinds(dtype: str) -> np.ndarray:
-    """Numbers of all kinds, of either sign."""
+    """Returns numbers of all kinds, of either sign."""
     t, bits = NUMPY[dtype], {"f32": np.uint32, "f64": np.uint64}[dtype]
     nans = np.array(NANS[dtype], bits).view(t)
     tiny = np.finfo(t).smallest_subnormal
@@ -23,7 +23,7 @@ def kinds(dtype: str) -> np.ndarray:
 
 
 def agree(got: np.ndarray, expected: np.ndarray) -> None:
-    """The same numbers, with the same signs; NaNs in the same places."""
+    """Checks that numbers are equal, with equal signs, and that NaNs are in the same places."""
     np.testing.assert_array_equal(got, expected)
     there = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(got[there]), np.signbit(expected[there]))

@@ -1,5 +1,5 @@
-"""A few rows against a matrix that is an argument: as NumPy has them, and the same bits on any number of threads and as
-a part of more rows."""
+"""A few rows against a matrix that is an argument: NumPy's results, and the same bits on any number of threads and as a
+part of more rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 
 
 def layer(m: int, k: int, n: int) -> str:
-    """relu(x @ w + b)."""
+    """Returns relu(x @ w + b)."""
     x, w, bias, y = (f"tensor<{shape}xf32>" for shape in (f"{m}x{k}", f"{k}x{n}", f"{n}", f"{m}x{n}"))
     return f"""func.func @main(%x: {x}, %w: {w}, %b: {bias}) -> {y} {{
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({x}, {w}) -> {y}

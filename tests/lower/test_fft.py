@@ -49,7 +49,7 @@ def expected(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
 
 
 def sequences(kind: str, part: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """`shape` is that of the complex or real sequences; for IRFFT, of the result."""
+    """Returns random sequences. `shape` is that of the complex or real sequences; for IRFFT, of the result."""
     rng = np.random.default_rng(seed)
     if kind == "RFFT":
         return rng.standard_normal(shape).astype(REAL[part])
@@ -80,7 +80,7 @@ def test_lengths(kind: str, n: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1, 15), (5, 30), (17, 17), (20, 62), (20, 1000), (9, 240)])
 def test_numbers_of_sequences(kind: str, shape: tuple[int, ...]) -> None:
-    """Few and many, and no multiples of a register's lanes."""
+    """Few and many sequences, and no multiples of a register's lanes."""
     check(kind, "f32", shape, 1)
     check(kind, "f64", shape, 1)
 
@@ -96,7 +96,7 @@ def test_targets(kind: str, target: str) -> None:
 
 @pytest.fixture(scope="module")
 def scipy_fft() -> ModuleType:
-    """SciPy's transforms, where it is built without fused multiply-adds."""
+    """Returns SciPy's transforms, if it is built without fused multiply-adds."""
     if platform.machine() != "x86_64":
         pytest.skip("compilers contract products elsewhere")
     return pytest.importorskip("scipy.fft")
@@ -106,7 +106,7 @@ def scipy_fft() -> ModuleType:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", [(17,), (32,), (44,), (97,), (105,), (15, 16, 33)])
 def test_the_bits_of_the_usual_order(kind: str, part: str, lengths: tuple[int, ...], scipy_fft: ModuleType) -> None:
-    """FFTPACK's order of radices, axes and sums, and plain products: what many portable FFTs have in common."""
+    """FFTPACK's order of radices, axes and sums, and plain products, which many portable FFTs have in common."""
     if len(lengths) > 1 and kind in ("FFT", "IFFT") and int(version("scipy").split(".")[1]) >= 18:
         pytest.skip("SciPy 1.18 takes the axes of complex transforms in another order")
     x = sequences(kind, part, (20, *lengths))
@@ -118,7 +118,7 @@ def test_the_bits_of_the_usual_order(kind: str, part: str, lengths: tuple[int, .
 
 
 def test_lengths_share_their_code() -> None:
-    """Machine code for a new length is that of others: the routines depend on the radices only."""
+    """A new length reuses the machine code of others: the routines depend on the radices only."""
 
     def symbols(n: int) -> set[str]:
         block = in_blocks("c2c", n, 64, 16)
@@ -190,7 +190,7 @@ def test_imaginary_parts_of_the_ends_do_not_count() -> None:
 
 @pytest.mark.parametrize("radix", [5, 8, 11])
 def test_a_pass_writes_its_butterfly_once(radix: int) -> None:
-    """Rows of any length: most of a routine's time in LLVM is its butterfly's."""
+    """Rows may have any length: most of a routine's time in LLVM is its butterfly's."""
     target = resolve("x86-64-v3")
 
     def lines(rows: str) -> int:
@@ -202,7 +202,7 @@ def test_a_pass_writes_its_butterfly_once(radix: int) -> None:
 
 
 def test_rows_of_passes() -> None:
-    """A pass that is alone may go from an array to itself, where no register may begin within the one before."""
+    """A single pass may go from an array to itself if no register overlaps the one before."""
 
     def rows(n: int, columns: int) -> list[str]:
         steps = plan(Transform("c2c", "float", n, columns, columns, False, 8, 1.0))
@@ -218,7 +218,7 @@ def test_rows_of_passes() -> None:
 @pytest.mark.parametrize("columns", [5, 11, 13, 20, 31])
 @pytest.mark.parametrize("lengths", [(5, 7), (7, 11), (15, 7), (9, 5)])
 def test_odd_numbers_of_columns(lengths: tuple[int, ...], columns: int) -> None:
-    """Axes that are one pass, in place, and several ones, whose registers overlap."""
+    """Axes that are one pass, in place, and several passes, whose registers overlap."""
     for kind in ("FFT", "IFFT"):
         check(kind, "f32", (*lengths, columns), len(lengths) + 1)
 

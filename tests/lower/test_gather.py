@@ -10,7 +10,7 @@ import shlo_jit
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 def test_indices_that_vary_only_from_dimension_to_dimension(target: str) -> None:
-    """An iota along the index dimension: every lane reads the same place."""
+    """The index is an iota along the index dimension: every lane reads the same place."""
     text = """
 func.func @main(%x: tensor<8x20xf32>) -> tensor<6x21xf32> {
   %i = stablehlo.iota dim = 0 : tensor<2x21xi32>

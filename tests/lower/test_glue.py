@@ -1,4 +1,4 @@
-"""Long functions that only call kernels: marked, so that LLVM generates code for them without effort."""
+"""Long functions that only call kernels are marked, so that LLVM generates code for them without optimizing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.routine import GLUE
-from shlo_jit.lower.glue import plain
+from shlo_jit.lower.glue import mark_glue
 from shlo_jit.pipeline import program_of
 
 CALL = "  call void @far(ptr %p)\n"
@@ -21,24 +21,24 @@ def function(body: str) -> str:
 
 
 def test_a_long_function_is_marked() -> None:
-    assert GLUE in plain(function(CALL * tuning.GLUE_LINES), set())
-    assert GLUE not in plain(function(CALL * (tuning.GLUE_LINES // 2)), set())
+    assert GLUE in mark_glue(function(CALL * tuning.GLUE_LINES), set())
+    assert GLUE not in mark_glue(function(CALL * (tuning.GLUE_LINES // 2)), set())
 
 
 def test_branches_are_no_loops() -> None:
     branch = "  br i1 true, label %a, label %b\na:\n  br label %b\nb:\n"
     loop = "  br label %a\na:\n  br i1 true, label %a, label %b\nb:\n"
     long = CALL * tuning.GLUE_LINES
-    assert GLUE in plain(function(long + branch), set())
-    assert GLUE not in plain(function(long + loop), set())
+    assert GLUE in mark_glue(function(long + branch), set())
+    assert GLUE not in mark_glue(function(long + loop), set())
 
 
 def test_few_small_kernels_are_called_and_many_inlined() -> None:
     long = CALL * tuning.GLUE_LINES
-    few = plain(function(long + SMALL), {"small"})
+    few = mark_glue(function(long + SMALL), {"small"})
     assert GLUE in few and "@small(ptr %p) noinline\n" in few and "@far(ptr %p) noinline" not in few
     many = function(long + SMALL * 20)
-    assert plain(many, {"small"}) == many
+    assert mark_glue(many, {"small"}) == many
 
 
 def chain(length: int) -> str:

@@ -1,5 +1,5 @@
-"""The gradient of attention by blocks of rows: near that of JAX in f64, the same for any number of threads, and matrices
-of weights take no memory."""
+"""The gradient of attention by blocks of rows: near that of JAX in f64, the same for any number of threads, and
+matrices of weights take no memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ jnp = jax.numpy
 
 @dataclass(frozen=True)
 class Gradient:
-    """Of attention with some heads of m queries and n keys."""
+    """Gradient of an attention with `heads` heads of m queries and n keys."""
 
     batch: int
     heads: int
@@ -33,19 +33,19 @@ class Gradient:
     depth: int
     dtype: str = "float32"
     mask: str = ""
-    """`causal`, `added` (an operand), `dropped` (an operand, behind the softmax), or nothing."""
+    """`causal`, `added` (an operand), `dropped` (an operand, after the softmax), or empty."""
     heads_inside: bool = False
-    """Operands and result are [batch, rows, heads, features] rather than [batch, heads, rows, features]."""
+    """Whether operands and result are [batch, rows, heads, features] rather than [batch, heads, rows, features]."""
     is_linear: bool = False
-    """The loss is, so that the gradient does not wait for the result."""
+    """Whether the loss is linear, so that the gradient does not wait for the result."""
     scale: float = 0.125
     as_matmul: bool = False
-    """q @ k^T in place of einsum, as other frameworks write it."""
+    """Whether q @ k^T is a matmul, as other frameworks write it, in place of an einsum."""
     with_result: bool = False
-    """The result and the gradient of the added mask are returned as well."""
+    """Whether the result and the gradient of the added mask are returned as well."""
 
     def operands(self, seed: int = 0, dtype: str | None = None) -> list[np.ndarray]:
-        """q, k, v, what the loss multiplies the result by, and a mask."""
+        """Returns q, k, v, the factor of the result in the loss, and a mask."""
         rng, out = np.random.default_rng(seed), []
         for rows, columns in ((self.m, self.k), (self.n, self.k), (self.n, self.depth), (self.m, self.depth)):
             shape = (
@@ -98,7 +98,8 @@ def bits(results: Any) -> list[bytes]:
 
 
 def check(case: Gradient, target: str = "native", *, forward: bool = True) -> None:
-    """Planned as one step for the gradient, and about as near to the exact one as sums of products of the type allow."""
+    """Checks that the gradient is planned as one step, and is about as near to the exact one as sums of products of the
+    type allow."""
     exe = guarded.compile(case.text(), cache=False, target=target)
     counted = exe.text("plan").splitlines()[0]
     assert "1 gradient" in counted and ("1 attention" in counted) is forward, exe.text("plan")
@@ -110,7 +111,7 @@ def check(case: Gradient, target: str = "native", *, forward: bool = True) -> No
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights of any size are worth it, and none is kept; two blocks at least."""
+    """Makes weights of any size pay off, keeps none, and uses at least two blocks."""
     monkeypatch.setattr(tuning, "RECOMPUTED_ELEMENTS", 0)
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 0)
     monkeypatch.setattr(tuning, "GRADIENT_BLOCK_BYTES", 16 << 10)
@@ -144,7 +145,7 @@ def test_near_the_exact_gradient(case: Gradient) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1 << 30])
 def test_kept_or_computed_again(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exponentials have the same bits either way."""
+    """Exponentials have the same bits in both cases."""
     case = Gradient(2, 4, 80, 80, 32, 32, mask="causal")
     again = bits(shlo_jit.compile(case.text(), cache=False)(*case.operands()))
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", kept)
@@ -155,21 +156,21 @@ def test_kept_or_computed_again(kept: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_linear_loss_needs_no_result() -> None:
-    """Nothing is computed twice: the row program has the softmax in it."""
+    """Nothing is computed twice: the row program includes the softmax."""
     check(Gradient(2, 4, 60, 70, 16, 24, is_linear=True), forward=False)
 
 
 @pytest.mark.parametrize("heads", [2, 8])
 @pytest.mark.parametrize("heads_inside", [False, True])
 def test_the_result_and_the_gradient_of_a_mask(heads: int, heads_inside: bool) -> None:
-    """The gradient of scores is in memory, as it is asked for; the result comes from the same rows."""
+    """The gradient of scores is in memory because it is a result; the result comes from the same rows."""
     check(Gradient(1, heads, 200, 70, 16, 24, mask="added", is_linear=True, scale=1.0, with_result=True,
                    heads_inside=heads_inside), forward=False)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Of attention as JAX has it, where some heads of queries share keys and values."""
+    """Gradient of attention as JAX writes it, with heads of queries that share keys and values."""
 
     batch: int
     m: int
@@ -199,7 +200,8 @@ class Grouped:
     ids=str,
 )
 def test_grouped_queries(case: Grouped) -> None:
-    """Rows of all queries that share keys are summed by one task, and nothing of the size of the scores is in memory."""
+    """Rows of all queries that share keys are summed by one task, and nothing of the size of the scores is in
+    memory."""
     text = jax.jit(case.gradient).lower(*case.operands()).as_text()
     exe = guarded.compile(text, cache=False)
     assert "1 attention" in exe.text("plan") and "1 gradient" in exe.text("plan"), exe.text("plan")
@@ -241,7 +243,8 @@ def test_weights_take_no_memory() -> None:
 
 
 def test_special_values_stay_in_their_rows() -> None:
-    """A NaN in a query is one in its row of the gradient of queries, and in those of keys and values; not in others' rows."""
+    """A NaN in a query causes NaN in its row of the gradient of queries, and in those of keys and values, but not in
+    other rows."""
     case = Gradient(2, 4, 50, 40, 16, 24)
     q, k, v, w, mask = case.operands()
     q[1, 2, 20, 0] = np.nan

@@ -1,4 +1,4 @@
-"""Heads of queries that share keys and values: these are neither copied for each head nor put together in memory, and
+"""Heads of queries that share keys and values. These are neither copied for each head nor concatenated in memory, and
 scores of many rows are not in memory."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def softmax(scores: Any) -> Any:
 
 
 def repeated(q: Any, k: Any, v: Any) -> Any:
-    """Heads first; keys and values broadcast to the heads of queries, as torch exports them."""
+    """Heads first; keys and values are broadcast to the heads of queries, as torch exports them."""
     batch, _, keys, _ = k.shape
     shape = batch, SHARED, HEADS // SHARED, keys, DEPTH
     k, v = (jnp.broadcast_to(x[:, :, None], shape).reshape(batch, HEADS, keys, DEPTH) for x in (k, v))
@@ -35,13 +35,13 @@ def repeated(q: Any, k: Any, v: Any) -> Any:
 
 
 def rows_first(q: Any, k: Any, v: Any) -> Any:
-    """Of heads behind rows, repeated there."""
+    """Heads come after rows, and are repeated there."""
     k, v = (jnp.repeat(x, HEADS // SHARED, axis=2) for x in (k, v))
     return jnp.einsum("bhqk,bkhd->bqhd", softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k)), v)
 
 
 def groups(q: Any, k: Any, v: Any) -> Any:
-    """Queries in groups that share a head."""
+    """Queries are in groups that share a head."""
     batch, rows = q.shape[:2]
     q = q.reshape(batch, rows, SHARED, HEADS // SHARED, DEPTH)
     weights = softmax(jnp.einsum("bqsgd,bksd->bsgqk", q, k))
@@ -49,7 +49,7 @@ def groups(q: Any, k: Any, v: Any) -> Any:
 
 
 def library(q: Any, k: Any, v: Any) -> Any:
-    """As JAX writes it; what is transposed is behind a multiplication."""
+    """The form that JAX writes; the transpose follows a multiplication."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
@@ -59,7 +59,7 @@ FORMS: dict[str, tuple[Callable[..., Any], bool]] = {
     "groups": (groups, False),
     "library": (library, False),
 }
-"""And whether heads come first."""
+"""Maps each form to whether heads come first."""
 
 
 def operands(rows: int, keys: int, heads_first: bool, dtype: str = "float32", batch: int = 2) -> list[np.ndarray]:
@@ -86,7 +86,7 @@ def text_of(function: Callable[..., Any], values: list[np.ndarray]) -> str:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("form", FORMS)
 def test_many_rows(form: str, dtype: str) -> None:
-    """Attention by blocks of rows, of keys and values as they are; queries that have rows outside of heads are copied."""
+    """Attention by blocks of rows uses keys and values in place; queries whose rows are outside heads are copied."""
     function, heads_first = FORMS[form]
     values = operands(70, 70, heads_first, dtype)
     exe = guarded.compile(text_of(function, values), cache=False)
@@ -105,7 +105,7 @@ def test_repeated_matrices_are_not_in_memory() -> None:
 
 @pytest.mark.parametrize("form", ["repeated", "groups"])
 def test_one_row_and_a_cache(form: str) -> None:
-    """Neither the cache with the newest row is put together nor anything repeated."""
+    """The cache is not concatenated with the newest row, and nothing repeated is in memory."""
     function, heads_first = FORMS[form]
     q, k, v = operands(1, 300, heads_first)
     _, new_k, new_v = operands(1, 1, heads_first)
@@ -122,7 +122,7 @@ def test_one_row_and_a_cache(form: str) -> None:
 
 
 def test_gradient_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the forward product: no matrix of scores is copied into another one."""
+    """The gradient keeps the order of the forward product: no matrix of scores is copied into another one."""
     monkeypatch.setattr(tuning, "RECOMPUTED_ELEMENTS", 0)
     monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 0)
     monkeypatch.setattr(tuning, "ATTENTION_LEAST_TASKS", 1)

@@ -1,4 +1,4 @@
-"""sort and top_k touch nothing but their memory: random ones of every kind beside inaccessible pages.
+"""sort and top_k access nothing but their memory: random ones of every kind beside inaccessible pages.
 
 All ten thousand: SHLO_JIT_RANDOM_SORTS=2000 pytest tests/lower/test_guarded_sorts.py -m slow
 """
@@ -61,7 +61,7 @@ def test_keys_of_few_bits_in_chunks(chunks: int, target: str) -> None:
 
 @pytest.mark.parametrize("chunks", [1, 2])
 def test_top_k_of_long_lines_has_counters_for_all_digits(chunks: int) -> None:
-    """A line that a sort would sort in chunks, whose key has more digits than there would be chunks."""
+    """A line that a sort would cut into chunks, whose key has more digits than there would be chunks."""
     rng, p = np.random.default_rng(3), Program()
     for _ in range(8):
         add_top_k(p, rng, 700)

@@ -1,4 +1,5 @@
-"""Products of a slice a turn that are computed before their loop: which, and that results are the reference's."""
+"""Products of one slice per iteration that are computed before their loop: which ones, and that results are the
+reference's."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ INDEX = {"forwards": "%i", "backwards": "%back", "the same": "%zero", "beyond": 
 def program(
     turns: int, taken: str = "forwards", dtype: str = "f32", rows: int = 3, slices: int = 12, matrix: str = "%w"
 ) -> str:
-    """A recurrence over `slices` slices [rows, 20] of x and a matrix [20, 20]."""
+    """Returns a recurrence over `slices` slices [rows, 20] of x and a matrix [20, 20]."""
     state, all_of_it, square = (f"tensor<{s}x{dtype}>" for s in (f"{rows}x20", f"{slices}x{rows}x20", "20x20"))
     return f"""func.func @main(%x: {all_of_it}, %w: {square}, %h: {state}) -> {state} {{
       %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -45,7 +46,7 @@ def program(
 
 
 def is_hoisted(text: str) -> bool:
-    """Whether a product stands before the loop."""
+    """Whether a product precedes the loop."""
     core = shlo_jit.compile(text, cache=False).text("core")
     return "dot_general" in core[: core.index("while")]
 
@@ -66,8 +67,8 @@ def test_results(taken: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        program(11),  # a slice is not wanted
-        program(13, matrix="%v"),  # made in the loop
+        program(11),  # a slice is not needed
+        program(13, matrix="%v"),  # computed in the loop
         program(13, rows=tuning.HOISTED_ROWS + 1),
     ],
     ids=["fewer turns", "matrix of the loop", "many rows"],

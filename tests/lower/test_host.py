@@ -314,7 +314,7 @@ LAYOUTS = "operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts =
 
 
 def test_layouts() -> None:
-    """A Python callable gets the value, a C function the memory as the layouts say."""
+    """A Python callable gets the value, a C function the memory in the given layouts."""
     body = call("f", LAYOUTS, "(tensor<2x3xf32>) -> tensor<2x3xf32>") + "  return %r : tensor<2x3xf32>"
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     seen = []

@@ -15,7 +15,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "i8"
 
 
 def minus_sum(rows: int, k: int, dtype: str) -> str:
-    """Rows of k elements minus their sums."""
+    """Returns rows of k elements minus their sums."""
     t, r = f"tensor<{rows}x{k}x{dtype}>", f"tensor<{rows}x{dtype}>"
     return f"""func.func @main(%x: {t}) -> {t} {{
     %zero = stablehlo.constant dense<0> : tensor<{dtype}>
@@ -67,11 +67,11 @@ def test_a_donated_operand_is_overwritten() -> None:
 
 
 VECTORS = 6
-"""Operands along the lanes, by which lanes do not run along the short dimension."""
+"""Operands that are contiguous along the lanes, so that lanes do not run along the short dimension."""
 
 
 def rows_of_middle(k: int, dtype: str, n: int) -> str:
-    """Elements over a middle dimension minus the largest, these minus their sums, and the sums."""
+    """Returns elements over a middle dimension minus the largest, these minus their sums, and the sums."""
     t, r, w, one = (
         f"tensor<2x20x{n}x{k}x{dtype}>",
         f"tensor<2x{n}x{k}x{dtype}>",
@@ -101,7 +101,7 @@ def rows_of_middle(k: int, dtype: str, n: int) -> str:
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("k", [2, 3])
 def test_elements_of_rows_between_the_lanes(k: int, dtype: str) -> None:
-    """Rows between the lanes go over the reduced dimension together."""
+    """Rows between the lanes advance along the reduced dimension together."""
     for n in (128, 131):
         r = np.random.default_rng(k)
         shapes = ((2, 20, n, k), *[(n,)] * VECTORS)
@@ -118,7 +118,7 @@ def test_elements_of_rows_between_the_lanes(k: int, dtype: str) -> None:
 
 
 def test_values_kept_from_pass_to_pass_have_a_row_for_each_between_the_lanes() -> None:
-    """The exponentials of a softmax, which both of its last passes need."""
+    """Both of the last passes of a softmax need its exponentials."""
     t, small = "tensor<40x96x3xf32>", "tensor<96x3xf32>"
     text = f"""func.func @main(%x: {t}, %w: tensor<96xf32>) -> ({t}, {small}) {{
     %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -1,4 +1,4 @@
-"""custom_call of LAPACK routines, as JAX emits them: against JAX itself, and the two ways to do without SciPy."""
+"""custom_call of LAPACK routines, as JAX emits them: against JAX itself, and the two cases without SciPy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hermitian(x: np.ndarray) -> np.ndarray:
 
 
 def agrees(function, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Compiled from JAX's text, the function gives what JAX gives."""
+    """Checks that the function, compiled from JAX's text, returns JAX's results."""
     text = jax.jit(function).lower(*arrays).as_text()
     assert "custom_call @lapack_" in text
     got = shlo_jit.compile(text)(*arrays)
@@ -169,7 +169,7 @@ func.func @main(%x: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<i32>) {
 
 
 def test_object_code_holds_no_address(tmp_path) -> None:
-    """Another process, with LAPACK at another address, takes the program from the cache."""
+    """Another process, with LAPACK at another address, loads the program from the cache."""
     script = f"import numpy as np, shlo_jit; print(shlo_jit.compile('''{TEXT}''')(4 * np.eye(2, dtype='f4'))[0][1])"
     environment = {"SHLO_JIT_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin"}
     for _ in range(2):
@@ -225,7 +225,7 @@ def test_old_qr_gives_its_status() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_perturbed_tridiagonal_solve(dtype: str) -> None:
-    """As JAX's for a regular matrix; a singular one gives finite numbers."""
+    """The result is JAX's for a regular matrix; a singular one gives finite numbers."""
     solve = linalg.tridiagonal_solve
     dl, d, du = (matrices(k, (2, 6), dtype) for k in (6, 7, 8))
     dl[..., 0] = du[..., -1] = 0

@@ -1,5 +1,5 @@
 """Products in loops with matrices that were packed before: against the reference, on every kind of element and target,
-in guarded memory, with states that exchange their memory, in nested loops and branches."""
+in guarded memory, with states that swap their memory, in nested loops and branches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ NUMPY = {
 SUMS = {"bf16": "f32", "f16": "f32", "i8": "i32"}
 
 
-def program(dtype: str, m: int, n: int, batch: int, transposed: bool, nested: bool, turns: int) -> str:
-    """A state [batch, m, n], or [m, n] without a batch, times W in every turn; of every second, times V in a branch."""
+def program(dtype: str, m: int, n: int, batch: int, transposed: bool, nested: bool, iterations: int) -> str:
+    """Returns a loop whose state [batch, m, n], or [m, n] without a batch, is multiplied by W in every iteration, and
+    by V in a branch of every second one."""
     lead = f"{batch}x" if batch else ""
     state, matrix, sums = f"tensor<{lead}{m}x{n}x{dtype}>", f"tensor<{lead}{n}x{n}x{dtype}>", SUMS.get(dtype, dtype)
     wide = f"tensor<{lead}{m}x{n}x{sums}>"
@@ -58,7 +59,7 @@ def program(dtype: str, m: int, n: int, batch: int, transposed: bool, nested: bo
     inner = loop("%b", "%oc", times("%bn", "%bc", "%w"), 2) + f"\n%on = stablehlo.negate %b : {state}"
     return f"""func.func @main(%x: {state}, %w: {matrix}, %v: {matrix}) -> {state} {{
       %zero = stablehlo.constant dense<0> : tensor<i32>
-      {loop("%o", "%x", inner if nested else branch, turns)}
+      {loop("%o", "%x", inner if nested else branch, iterations)}
       return %o : {state}
     }}"""
 

@@ -1,4 +1,4 @@
-"""The words in which records say how they are computed, and what writes them."""
+"""The operations that records use to define their computation, and the code that emits them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def test_words_that_are_none_are_refused_where_the_record_is_made() -> None:
 
 @pytest.mark.parametrize("record", [r for r in OPS.values() if isinstance(r.machine, ByKind)], ids=lambda r: r.name)
 def test_what_a_record_says_can_be_written(record) -> None:
-    """Of every kind of elements that it has a computation for: its operands may have them, and the words exist."""
+    """For every kind of elements that the record has a computation for, its operands may have them, and the operations
+    exist."""
     kinds = record.operand_kinds[0].elements
     words = {"f": "float", "i": "sint", "u": "uint", "b": "pred", "c": "complex"}
     for kind in record.machine.computations:
         assert words[kind] in kinds or (kind == "u" and "sint" in kinds), kind
         if record.attributes.keys() - {"result_accuracy"}:
-            continue  # it asks for an op
+            continue  # it needs an op
         dtype = DTYPES[{"f": "bf16", "i": "i16", "u": "ui16", "b": "i1", "c": "complex<f32>"}[kind]]
         t = register_type(dtype)
         count = 2 if dtype.is_complex else 1

@@ -1,4 +1,5 @@
-"""Kernels with more than a hundred buffers each: parameters are as many as registers, whose names they must not have."""
+"""Kernels with more than a hundred buffers each: they have as many parameters as registers, and must not reuse the
+registers' names."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def sum_lines(names: Sequence[str], t: str, prefix: str = "s") -> list[str]:
 
 
 def borders() -> Program:
-    """Padded operands, each another array: the interior of the loop is peeled, and a loop goes over the rest."""
+    """Returns padded operands, each a different array: the interior of the loop is peeled, and another loop iterates
+    over the rest."""
     xs, t, u = integers(198), typed([198]), typed([200])
     pad = f"low = [1], high = [1], interior = [0] : ({t}, tensor<f32>) -> {u}"
     lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>"]
@@ -54,7 +56,7 @@ def borders() -> Program:
 
 
 def updated_interiors() -> Program:
-    """Steps of a stencil, each of which sets the interior of the last one's array to means of neighbours."""
+    """Returns steps of a stencil, each of which sets the interior of the previous array to means of neighbours."""
     t, u, steps = typed([100]), typed([98]), 25
     lines = [f"%half = stablehlo.constant dense<0.5> : {u}", "%at = stablehlo.constant dense<1> : tensor<i32>"]
     for k in range(steps):
@@ -75,7 +77,7 @@ def updated_interiors() -> Program:
 
 
 def rows() -> Program:
-    """Sums over rows, and elements less these."""
+    """Returns sums over rows, and elements minus these."""
     xs, t, r = integers(6, 40), typed([6, 40]), typed([6])
     lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>", *sum_lines([f"%x{i}" for i in range(COUNT)], t)]
     lines += [
@@ -88,7 +90,7 @@ def rows() -> Program:
 
 
 def epilogue() -> Program:
-    """A product, to which many matrices are added."""
+    """Returns a product to which many matrices are added."""
     xs, t = integers(16, 16), typed([16, 16])
     lines = [f"%d = stablehlo.dot_general %x0, %x1, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}"]
     lines += sum_lines(["%d", *(f"%x{i}" for i in range(2, COUNT))], t)
@@ -96,7 +98,7 @@ def epilogue() -> Program:
 
 
 def convolution() -> Program:
-    """A convolution of one pixel, to which many images are added."""
+    """Returns a convolution of one pixel to which many images are added."""
     xs, t, k = integers(1, 8, 8, 16), typed([1, 8, 8, 16]), typed([1, 1, 16, 16])
     kernel = integers(1, 1, 16, 16, count=1)
     lines = [
@@ -109,7 +111,7 @@ def convolution() -> Program:
 
 
 def window() -> Program:
-    """Windows over several operands at once, read in one body."""
+    """Returns windows over several operands at once, read in one body."""
     n, t, one = 40, typed([20]), "tensor<f32>"
     u, xs = typed([18]), integers(20, count=40)
     names = ", ".join(f"%x{i}" for i in range(n))
@@ -130,7 +132,7 @@ def window() -> Program:
 
 
 def sort() -> Program:
-    """Many values by one key."""
+    """Returns a sort of many values by one key."""
     t, n = typed([30]), COUNT
     keys = [np.random.default_rng(0).permutation(30).astype(np.float32)]
     names = ", ".join(f"%x{i}" for i in range(n))
@@ -147,7 +149,7 @@ def sort() -> Program:
 
 
 def scatter() -> Program:
-    """Updates of many arrays at the same places."""
+    """Returns updates of many arrays at the same places."""
     n, t, u, one = 40, typed([30]), typed([5]), "tensor<f32>"
     names = ", ".join(f"%x{i}" for i in range(n))
     updates = ", ".join(f"%x{n + 1 + i}" for i in range(n))
@@ -174,7 +176,7 @@ def scatter() -> Program:
 
 
 def gather() -> Program:
-    """Elements at places that many arrays say."""
+    """Returns elements at places that many arrays define."""
     n, t, r = 65, typed([30]), np.random.default_rng(3)
     lines = [
         f'%g{i} = "stablehlo.gather"(%x{i}, %x{n + i}) <{{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], '
@@ -189,7 +191,7 @@ def gather() -> Program:
 
 
 def loop() -> Program:
-    """Many states of a loop, each made from the next one."""
+    """Returns a loop with many states, each computed from the next one."""
     n, t = COUNT, typed([70])
     states = ", ".join(f"%u{i} = %x{i}" for i in range(n))
     types = ", ".join(["tensor<i32>", *[t] * n])
@@ -232,7 +234,7 @@ def test_as_many_parameters_as_registers(program: Callable[[], Program]) -> None
     "name", ["p0", "p1", "v1", "entry", "0", "dims", "first", "args", "n", "loop_add", "shlo_main"]
 )
 def test_names_of_users_that_look_like_ours(name: str) -> None:
-    """Of the program's function, of one that it calls, of its arguments and values."""
+    """The names are those of the program's function, of one that it calls, of its arguments and values."""
     t = typed([50])
     text = f"""func.func @{"main" if name.isdigit() else name}(%{name}: {t}, %other: {t}) -> {t} {{
       %f = func.call @helper_{name}(%{name}) : ({t}) -> {t}
@@ -249,7 +251,7 @@ def test_names_of_users_that_look_like_ours(name: str) -> None:
 
 
 def test_collective_kernels() -> None:
-    """The text of what two processes run, as LLVM reads it."""
+    """LLVM parses the text that two processes run."""
     t = typed([64])
     lines = []
     for i in range(COUNT):

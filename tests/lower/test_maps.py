@@ -1,4 +1,4 @@
-"""Index maps at the edges: where pads begin and end, where starts are clamped, what types indices may have."""
+"""Index maps at the edges: where pads begin and end, where starts are clamped, which types indices may have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 def check(text: str, *arguments: np.ndarray) -> None:
-    """Compiled, in guarded memory, equals the reference interpreter."""
+    """Checks that the compiled program, in guarded memory, equals the reference interpreter."""
     wants = evaluate(shlo_jit.parse(text), *arguments)
     for got, want in zip(guarded.outputs(guarded.compile(text, cache=False)(*arguments)), wants, strict=True):
         np.testing.assert_array_equal(got, want, text)
@@ -23,7 +23,7 @@ def test_pads_of_each_side() -> None:
     x = np.arange(1, 36, dtype=np.float32).reshape(5, 7)
     for low, high in itertools.product((-2, 0, 3), repeat=2):
         n, m = 5 + low + high, 7 + high
-        # One dimension is padded on both sides, the other at its end only.
+        # One dimension is padded on both sides, the other only at its end.
         check(
             f"""func.func @main(%x: tensor<5x7xf32>, %v: tensor<f32>) -> tensor<{n}x{m}xf32> {{
               %a = stablehlo.negate %x : tensor<5x7xf32>
@@ -47,7 +47,7 @@ INDEX_VALUES = {
 
 @pytest.mark.parametrize("dtype", INDEX_VALUES)
 def test_indices_of_every_type(dtype: str) -> None:
-    """Gathers and slices clamp them, scatters leave out what lies outside."""
+    """Gathers and slices clamp the indices, scatters skip those outside."""
     values = INDEX_VALUES[dtype]
     indices = np.array(values, dtype.replace("ui", "uint") if dtype[0] == "u" else dtype.replace("i", "int"))
     k = len(values)
@@ -92,7 +92,7 @@ def test_indices_of_every_type(dtype: str) -> None:
 @pytest.mark.parametrize("vector_dim", [0, 1, 2, 3])
 @pytest.mark.parametrize("batch_dim", [0, 1, 2])
 def test_batches_of_gathers_and_scatters(vector_dim: int, batch_dim: int) -> None:
-    """Wherever the index vectors lie, and the dimension that counts the batches."""
+    """Index vectors may be along any dimension, and so may the batches."""
     extents = [2, 4, 3]
     extents[batch_dim] = 5  # as many as the operand has
     whole = [*extents[:vector_dim], 2, *extents[vector_dim:]]

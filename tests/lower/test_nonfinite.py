@@ -28,7 +28,7 @@ FIRST = int(os.environ.get("SHLO_JIT_RANDOM_FIRST", "1000"))
 PROGRAMS = int(os.environ.get("SHLO_JIT_RANDOM_PROGRAMS", "100"))
 MOST_THREADS = 8
 SPREAD = {"CONV_SERIAL": 1, "DEPTHWISE_SERIAL": 1, "DEPTHWISE_TASK": 64, "PARALLEL_WORK": 1, "TASK_WORK": 64}
-"""So that small shapes have tasks for several threads."""
+"""Thresholds for which small shapes have tasks for several threads."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "several tasks": SPREAD,
@@ -53,7 +53,7 @@ def set_all(patch: pytest.MonkeyPatch, setting: str) -> None:
 
 
 def numbers(x: np.ndarray) -> np.ndarray:
-    """As f64, the parts of complex ones side by side."""
+    """Converts to f64, with the parts of complex numbers side by side."""
     parts = [x.real, x.imag] if x.dtype.kind == "c" else [x]
     with np.errstate(invalid="ignore"):
         return np.stack([np.asarray(p).astype(np.float64) for p in parts])
@@ -64,7 +64,7 @@ def outputs(results: Any) -> list[np.ndarray]:
 
 
 def check(program: Program, what: object, is_guarded: bool = True) -> int:
-    """The results are the reference's, with 1, 2, 3 and 8 threads; how many results there are."""
+    """Checks that the results are the reference's, with 1, 2, 3 and 8 threads. Returns the number of results."""
     compile = guarded.compile if is_guarded else guarded.plain_compile
     exe: Any = compile(program.text, threads=MOST_THREADS, cache=False)
     with np.errstate(all="ignore"):
@@ -92,7 +92,7 @@ def test_random(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_many_random(setting: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")  # which takes most of the time
+    monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")  # it takes most of the time
     set_all(monkeypatch, setting)
     place, failed, count = list(SETTINGS).index(setting), list[str](), 0
     for seed in range(FIRST + place, FIRST + PROGRAMS, len(SETTINGS)):

@@ -21,11 +21,11 @@ from shlo_jit.reference.interpreter import evaluate
 
 VECTOR = "tensor<16xf32>"
 MOST_LINES = 1500
-"""Of an LLVM function: a kernel of 400 ops, or 100 steps."""
+"""Maximum length of an LLVM function: a kernel of 400 ops, or 100 steps."""
 
 
 def llvm_functions(text: str) -> dict[str, str]:
-    """The LLVM functions of a program, by name, before optimization."""
+    """Returns the LLVM functions of a program, by name, before optimization."""
     program = program_of(text, "test", resolve()).text
     return {m[1]: m[0] for m in re.finditer(r"^define [^\n@]*@([\w.$]+)\(.*?^}", program, re.MULTILINE | re.DOTALL)}
 
@@ -75,7 +75,7 @@ def test_compile_time_and_memory_grow_linearly(shape: str) -> None:
 
 # ---------------------------------------------------------------------- parts
 def chain(length: int) -> tuple[str, str]:
-    """Sorts and sums of `%w`, so that there are many steps: the ops, and the last value."""
+    """Returns sorts and sums of `%w`, so that there are many steps: the ops, and the last value."""
     lines, v = [], "%w"
     for i in range(length):
         lines.append(f"%s{i} = stablehlo.reverse {v}, dims = [0] : {VECTOR}")
@@ -110,7 +110,7 @@ def test_long_bodies_of_loops_are_cut_too() -> None:
 
 
 def test_parts_see_memory_that_a_loop_exchanges() -> None:
-    """A large state and its new value change places at the end of every turn."""
+    """A large state and its new value are swapped at the end of every iteration."""
     n = 2048
     t = f"tensor<{n}xf32>"
     lines, v = [], "%a"
@@ -219,7 +219,7 @@ def test_two_to_the_thirty_calls_compile() -> None:
 
 
 def test_kept_calls_compute_what_the_reference_says() -> None:
-    """13 levels: 8,000 calls, which the interpreter manages."""
+    """13 levels make 8,000 calls, which the interpreter can run."""
     text = call_dag(12, f"%0 = stablehlo.cosine %x : {VECTOR} %1 = stablehlo.tanh %0 : {VECTOR} return %1 : {VECTOR}")
     assert any(name.startswith("function") for name in llvm_functions(text))
     check_against_reference(text)
@@ -258,7 +258,7 @@ def test_effects_in_functions_happen_in_order() -> None:
 
 
 def test_calls_in_the_body_of_a_reduction_are_written_out() -> None:
-    """Bodies cannot call; with 2^25 calls written out, the program is refused at compile time."""
+    """Bodies cannot call; with 2^25 inlined calls, the program is refused at compile time."""
 
     def text(levels: int) -> str:
         scalar = "tensor<f32>"
@@ -289,7 +289,7 @@ def test_calls_in_the_body_of_a_reduction_are_written_out() -> None:
 
 
 def test_a_function_that_writes_into_a_donated_state() -> None:
-    """A callee takes its results' memory to be aligned; a donated argument's need not be."""
+    """A callee assumes that its results' memory is aligned; a donated argument's need not be."""
     text = (
         call_dag(12, HALF).replace("@main", "@inner").replace("func.func @inner", "func.func private @inner")
         + f"""

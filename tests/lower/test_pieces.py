@@ -1,4 +1,4 @@
-"""Concatenations that products read piece by piece: the bits are those of the matrix put together, and it takes no
+"""Concatenations that products read as segments: the bits are those of the concatenated matrix, which takes no
 memory."""
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.
 
 @dataclass(frozen=True)
 class Product:
-    """x @ M + bias for each of `batch`, with M put together of pieces."""
+    """x @ M + bias for each of `batch`, with M concatenated from segments."""
 
     pieces: tuple[int, ...]
-    """Extents along what is cut."""
+    """Extents along the concatenated dimension."""
     other: int
     """The extent of M's other dimension."""
     cut: str = "n"
-    """Columns of M, `n`, or its rows, `k`."""
+    """Whether columns of M are concatenated (`n`), or its rows (`k`)."""
     batch: tuple[int, ...] = ()
     dtype: str = "f32"
     transposed: bool = False
-    """M has its columns first."""
+    """Whether M has its columns first."""
     inside: bool = False
-    """The last dimension of the batch lies between M's rows and its columns."""
+    """Whether the last dimension of the batch lies between M's rows and its columns."""
     second: bool = False
-    """M @ x, of a vector x without a second dimension."""
+    """Whether the product is M @ x, with a vector x without a second dimension."""
 
     @property
     def sums(self) -> str:
         return SUMS.get(self.dtype, self.dtype)
 
     def shape(self, length: int) -> tuple[int, ...]:
-        """Of M, or of a piece of it."""
+        """Returns the shape of M, or of a segment of it."""
         kn = (self.other, length) if self.cut == "n" else (length, self.other)
         first, last = kn[::-1] if self.transposed else kn
         return (*self.batch[:-1], first, *self.batch[-1:], last) if self.inside else (*self.batch, first, last)
 
     @property
     def dims(self) -> tuple[tuple[int, ...], int, int]:
-        """Of M: the batch, rows and columns."""
+        """Returns M's dimensions: the batch, rows and columns."""
         count = len(self.batch)
         first, last = (count - 1, count + 1) if self.inside else (count, count + 1)
         batch = (*range(count - 1), count) if self.inside else tuple(range(count))
@@ -80,8 +80,9 @@ class Product:
 
     @property
     def same_bits(self) -> bool:
-        """Columns of their own, whole numbers, or sums of all columns side by side, to which each step is added. The parts
-        of complex numbers are multiplied in the other order where the vector comes first."""
+        """Whether both have the same bits: for concatenated columns, whole numbers, or sums of all columns side by side
+        to which each step is added. The parts of complex numbers are multiplied in the other order if the vector comes
+        first."""
         if self.dtype.startswith("complex"):
             return not self.second
         return self.cut == "n" or self.dtype.startswith("i") or (not self.transposed and self.other >= 64)
@@ -97,7 +98,7 @@ class Product:
         return [numbers(rng, self.dtype, shape) for shape in shapes]
 
     def text(self, *, whole: bool = False) -> str:
-        """`whole`: M is a result too, so that it has to be in memory."""
+        """Returns the program. With `whole`, M is a result too, so that it must be in memory."""
         batch, rows, columns = self.dims
         count, out = len(self.batch), (*self.batch, self.n) if self.second else (*self.batch, 1, self.n)
         vector, *pieces = self.arguments()
@@ -119,7 +120,7 @@ class Product:
         }}"""
 
     def expected(self, values: list[np.ndarray]) -> np.ndarray:
-        """Wide, in the order batch, columns."""
+        """Returns the exact result in a wide type, in the order batch, columns."""
         batch, rows, columns = self.dims
         wide = [v.astype(np.complex128 if self.dtype.startswith("complex") else np.float64) for v in values]
         matrix = np.concatenate(wide[1:], columns if self.cut == "n" else rows).transpose(*batch, rows, columns)
@@ -133,7 +134,8 @@ def bits(x: np.ndarray) -> bytes:
 
 
 def check(case: Product, target: str = "native") -> None:
-    """Read in pieces, near the exact result, and with the bits of the matrix that is in memory, where that is so."""
+    """Checks that the product reads segments, is near the exact result, and has the bits of the matrix in memory if it
+    should."""
     exe = guarded.compile(case.text(), cache=False, target=target)
     whole = guarded.compile(case.text(whole=True), cache=False, target=target)
     assert "segments  %" in exe.text("plan"), exe.text("plan")
@@ -150,7 +152,7 @@ def check(case: Product, target: str = "native") -> None:
 @pytest.mark.parametrize("columns", [1, 2, 8, 9])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_matrices_that_come_first(columns: int, dim: int) -> None:
-    """M @ w: with several columns the result is no row of the transposed product."""
+    """M @ w: with several columns the result is not a row of the transposed product."""
     parts = [(3, 40, 17), (2, 40, 17)] if dim == 0 else [(1, 80, 17), (1, 60, 17)]
     whole = tuple(sum(n) if d == dim else n[0] for d, n in enumerate(zip(*parts, strict=True)))
     a, b, m, w, y = (t("f32", s) for s in (*parts, whole, (17, columns), (*whole[:2], columns)))
@@ -234,14 +236,14 @@ def test_threads_do_not_change_the_bits() -> None:
 
 @dataclass(frozen=True)
 class Cache:
-    """Attention of one row: keys and values of a cache, and one each that is new."""
+    """Attention of one row: keys and values of a cache, and one new one each."""
 
     heads: int = 3
     cached: int = 300
     features: int = 64
     dtype: str = "f32"
     along: str = "row"
-    """A cache has `row` after row, heads `inside` rows, or features first (`features`, of keys only)."""
+    """A cache has one `row` after the other, heads `inside` rows, or features first (`features`, for keys only)."""
 
     def shape(self, rows: int, *, keys: bool = False) -> tuple[int, ...]:
         if self.along == "inside":
@@ -305,7 +307,7 @@ def test_attention_to_a_cache(case: Cache) -> None:
     assert "1 attention" in plan.splitlines()[0] and plan.count("segments  %") == 2
     assert "1 attention" in whole.text("plan").splitlines()[0] and "segments  %" not in whole.text("plan")
     values = case.values()
-    if case.features >= 64:  # else tiles add up the steps of a piece by themselves
+    if case.features >= 64:  # otherwise tiles add up the steps of a segment separately
         assert bits(exe(*values)) == bits(whole(*values)[0])
     np.testing.assert_allclose(exe(*values), whole(*values)[0], 1e-4, 1e-5)
     assert len({bits(shlo_jit.compile(case.text(), cache=False, threads=n)(*values)) for n in (1, 2, 5)}) == 1
@@ -319,7 +321,7 @@ def test_the_whole_takes_no_memory() -> None:
 
 
 def test_in_a_loop() -> None:
-    """Pieces from outside of a loop, which its turns read with a row that each of them makes."""
+    """Some segments come from outside a loop; its iterations read them with a row that each of them computes."""
     x, cache = t("f32", (1, 64)), t("f32", (300, 64))
     whole, row, number = t("f32", (301, 64)), t("f32", (1, 301)), t("i32", ())
     text = f"""func.func @main(%x: {x}, %cache: {cache}) -> {x} {{
@@ -353,7 +355,7 @@ def test_in_a_loop() -> None:
 
 
 def test_any_batch_reads_the_whole() -> None:
-    """Sizes that the call brings stand in no piece."""
+    """Products with sizes that are known only at the call are not read as segments."""
     q, k, new, whole = (t("f32", s) for s in ((0, 1, 64), (0, 300, 64), (0, 1, 64), (0, 301, 64)))
     y = t("f32", (0, 1, 301))
     text = f"""func.func @main(%q: {q}, %k: {k}, %new: {new}) -> {y} {{
@@ -377,7 +379,7 @@ def test_exported(tmp_path: Path) -> None:
 
 
 def test_bytes_that_a_call_saves() -> None:
-    """Below so many, one loop puts the matrix together."""
+    """Below this size, one loop concatenates the matrix."""
     length = tuning.PIECE_BYTES * 2 // (64 * 2)
     few, enough = (
         shlo_jit.compile(Product((n - 1, 1), 64, "k", (4,), "bf16").text(), cache=False) for n in (length - 1, length)

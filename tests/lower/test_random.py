@@ -152,7 +152,7 @@ def test_every_draw_is_new_and_every_program_starts_alike() -> None:
 
 
 def test_no_two_calls_in_threads_draw_the_same() -> None:
-    """Words of 64 bits in the widest interval are, nearly all, the generator's bits: those of a key of each call's."""
+    """Words of 64 bits in the widest interval are nearly all the generator's bits: those of each call's key."""
     function, one_by_one = draw("UNIFORM", (4,), "ui64"), draw("UNIFORM", (4,), "ui64")
     top = 2**64 - 1
     with ThreadPoolExecutor(4) as threads:

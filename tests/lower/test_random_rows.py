@@ -1,5 +1,5 @@
-"""Random programs about rows, of which short dimensions lie between the lanes: as the reference says, to the bit for
-any number of threads.
+"""Random programs with rows and short dimensions between the lanes: the reference's results, with the same bits for any
+number of threads.
 
     RANDOM_PROGRAMS=20000 pytest -m slow tests/lower/test_random_rows.py
 """
@@ -21,7 +21,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 def compare(text: str, arguments: list[np.ndarray]) -> Any:
-    """Compiled for one thread against the reference."""
+    """Compares the program, compiled for one thread, with the reference."""
     module = shlo_jit.parse(text)
     with np.errstate(all="ignore"):
         wants = [np.asarray(w) for w in evaluate(module, *arguments)]
@@ -31,7 +31,7 @@ def compare(text: str, arguments: list[np.ndarray]) -> Any:
 
 
 def compare_threads(text: str, arguments: list[np.ndarray]) -> None:
-    """The same bits for 1, 2, 3 and 8 threads, with work cut as if there were more of it."""
+    """Checks that the bits are the same for 1, 2, 3 and 8 threads, with work cut as if there were more of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "PARALLEL_WORK", 1 << 8)
         patch.setattr(tuning, "TASK_WORK", 1 << 7)
@@ -43,7 +43,7 @@ def compare_threads(text: str, arguments: list[np.ndarray]) -> None:
 
 
 def run(numbers: range) -> int:
-    """How many of every tenth program have a batch of rows, whose elements are stored interleaved."""
+    """Returns how many of every tenth program have a batch of rows whose elements are stored interleaved."""
     batches = 0
     for seed in numbers:
         text, arguments = random_rows(seed)

@@ -1,4 +1,5 @@
-"""Images that are made larger by repeating pixels, as decoders do: what makes the image writes all copies of a pixel."""
+"""Images that are enlarged by repeating pixels, as in decoders: the kernel that computes the image writes all copies of
+a pixel."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ SIDE, CHANNELS, FEATURES = 9, 8, 24
 
 
 def program(copies: tuple[int, int], dtype: str = "f32", window: int = 3, joined: bool = False) -> str:
-    """A convolution, a bias and relu, and each pixel `copies` times, down and to the right; `joined`: the features
-    behind those of another image."""
+    """Returns a convolution, a bias and relu, and each pixel `copies` times, down and to the right. `joined`: the
+    features come after those of another image."""
     down, right = copies
     n, pad = SIDE, window // 2
     x, w = f"tensor<2x{n}x{n}x{CHANNELS}x{dtype}>", f"tensor<{window}x{window}x{CHANNELS}x{FEATURES}x{dtype}>"
@@ -40,7 +41,7 @@ def program(copies: tuple[int, int], dtype: str = "f32", window: int = 3, joined
 
 
 def check(text: str) -> str:
-    """The plan of a program that equals the reference, on small whole numbers, with any number of threads."""
+    """Returns the plan of a program that equals the reference, on small whole numbers, with any number of threads."""
     rng = np.random.default_rng(0)
     arguments = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in shlo_jit.compile(text).inputs]
     (want,) = evaluate(shlo_jit.parse(text), *arguments)
@@ -61,7 +62,7 @@ def test_copies_on_tiles(copies: tuple[int, int], dtype: str) -> None:
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_copies_in_a_concatenation(window: int) -> None:
-    """Results are right; the loop is not an epilogue of the product, since each of its stores is one of a part."""
+    """Results are right; the loop is not an epilogue of the product, because each of its stores writes only a part."""
     assert "[not-each-element-once]" in check(program((2, 2), window=window, joined=True))
 
 

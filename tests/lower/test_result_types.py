@@ -17,7 +17,7 @@ RESULTS = ["f32", "f64", "f16", "i32", "ui8", "i64", "i4", "i1", "complex<f64>"]
 
 
 def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Numbers with fractions, of both signs where the type has them, whose sums and products no type rounds."""
+    """Returns numbers with fractions, of both signs if the type has them, whose sums and products no type rounds."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     low = 0 if dtype.kind == "u" else -4

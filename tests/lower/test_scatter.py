@@ -1,4 +1,5 @@
-"""scatter: random shapes, dimension numbers, types and bodies against the reference interpreter; XLA on JAX's."""
+"""scatter: random shapes, dimension numbers, types and bodies against the reference interpreter; JAX's programs against
+XLA."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ func.func @main(%x: {types[0]}, %i: {types[1]}, %u: {types[2]}) -> {types[0]} {{
 
 
 def random_scatter(rng: np.random.Generator) -> tuple:
-    """Shapes and dimension numbers of a random valid scatter."""
+    """Returns shapes and dimension numbers of a random valid scatter."""
     rank = int(rng.integers(1, 5))
     operand = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 8, 17, 40], rank))
     kinds = rng.choice(["window", "inserted", "batching"], rank, p=[0.6, 0.3, 0.1])
@@ -93,7 +94,7 @@ def test_random(seed: int) -> None:
     body = str(rng.choice(bodies))
     first_window = min(numbers["update_window_dims"], default=len(update))
     if body == "set" and first_window < len(update) - len(numbers["update_window_dims"]):
-        body = "add"  # which update comes last is up to the implementation: ours goes by positions, then the window
+        body = "add"  # the order of updates is implementation-defined: ours goes by positions, then by the window
     text = scatter_text(operand, indices, update, dtype, index_type, numbers, body)
     module = shlo_jit.parse(text)
     x, u = random_array(rng, operand, DTYPES[dtype]), random_array(rng, update, DTYPES[dtype])

@@ -50,7 +50,8 @@ def program(
     shape: tuple[int, ...], dim: int, dtype: str, body: str, *, index: str = "i32", least: bool = False,
     results: str = "w", start: str = "0", count: int | None = None,
 ) -> str:  # fmt: skip
-    """Of a tensor, where the greatest element along a dimension is; `results`: of v, the values, and w, the indices."""
+    """Returns a search for the greatest element along a dimension of a tensor. `results`: v, the values, and w, the
+    indices."""
     kept = [n for d, n in enumerate(shape) if d != dim]
 
     def tensor(extents: list[int], of: str) -> str:
@@ -76,7 +77,7 @@ def program(
 
 
 def initial(dtype: str, least: bool) -> str:
-    """What no element is behind."""
+    """Returns an initial value that every element precedes or equals."""
     kind = np.dtype(DTYPES[dtype])
     if kind.kind in "iu":
         return str(np.iinfo(kind).max if least else np.iinfo(kind).min)
@@ -87,7 +88,8 @@ def initial(dtype: str, least: bool) -> str:
 
 
 def elements(shape: tuple[int, ...], dtype: str, seed: int, *, nan: bool = False) -> np.ndarray:
-    """Few different ones, so that many are equal; zeros of both signs and infinities, and NaN if asked for."""
+    """Returns elements with few different values, so that many are equal; zeros of both signs and infinities, and NaN
+    if asked for."""
     random, kind = np.random.default_rng(seed), np.dtype(DTYPES[dtype])
     if kind.kind in "iu":
         return random.integers(0, 7, shape).astype(kind)
@@ -96,7 +98,7 @@ def elements(shape: tuple[int, ...], dtype: str, seed: int, *, nan: bool = False
 
 
 def first(x: np.ndarray, dim: int, *, least: bool = False, skip_nan: bool = False) -> np.ndarray:
-    """What it should be; with `skip_nan` 0 of nothing but NaN."""
+    """Returns the expected result; with `skip_nan`, 0 for rows of only NaN."""
     wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
     if skip_nan:
         wide = np.where(np.isnan(wide), np.inf if least else -np.inf, wide)
@@ -104,7 +106,8 @@ def first(x: np.ndarray, dim: int, *, least: bool = False, skip_nan: bool = Fals
 
 
 def shapes() -> Iterator[tuple[tuple[int, ...], int]]:
-    """Rows shorter and longer than vectors, turns of vectors and the least that threads take; many and few."""
+    """Yields rows shorter and longer than vectors, than iterations of vectors, and than the minimum for threads; many
+    and few."""
     yield from (((5, n), 1) for n in (1, 2, 7, 16, 17, 63, 64, 65, 130))
     yield from (((70, 9), 1), ((300, 67), 1), ((67, 33), 0), ((7, 33, 5), 1), ((1000,), 0), ((400_003,), 0))
 
@@ -130,7 +133,7 @@ def test_types(dtype: str, index: str) -> None:
 
 
 def test_a_nan_is_first_or_dropped() -> None:
-    """JAX's body finds the first NaN; one that only compares skips it, wherever it stands."""
+    """JAX's body finds the first NaN; one that only compares skips it, in any position."""
     for shape, dim in [((40, 150), 1), ((150, 40), 0), ((3, 70_001), 1), ((33, 5), 1)]:
         rare = np.random.default_rng(0).random(shape) < 0.02
         x = np.where(rare, np.float32(np.nan), elements(shape, "f32", 4))
@@ -145,7 +148,7 @@ def test_a_nan_is_first_or_dropped() -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32"])
 def test_the_value_goes_with_the_index(dtype: str) -> None:
-    """Bit for bit: of 0 and -0 that which stands first."""
+    """The value agrees bit for bit: of 0 and -0, the first one."""
     for shape in [(20, 131), (3, 90_007)]:
         exe = shlo_jit.compile(program(shape, 1, dtype, "tied", results="vw"), threads=2)
         x = elements(shape, dtype, 2)
@@ -199,7 +202,7 @@ def test_rows_in_which_nothing_is_in_front_of_the_initial_value() -> None:
 
 
 def test_of_flattened_and_moved_tensors() -> None:
-    """Row-major numbers of all elements, also where memory is walked in another order."""
+    """Indices are row-major numbers of all elements, even if memory is traversed in another order."""
     text = """func.func @main(%x: tensor<37x50xf32>) -> tensor<i32> {
     %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<37x50xf32>) -> tensor<50x37xf32>
     %f = stablehlo.reshape %t : (tensor<50x37xf32>) -> tensor<1850xf32>

@@ -1,4 +1,4 @@
-"""Reductions of many short rows, which combine their lanes together: the bits are those of rows one by one."""
+"""Row batching: reductions of many short rows combine their lanes together, with the bits of separate rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = ((37,), (16,), (5, 19), (3, 2, 40))
 
 
 def reduction(shape: tuple[int, ...], dtype: str, op: str, after: str = "") -> str:
-    """Of the last dimension; `after`: what becomes of the result %r and the initial value %s."""
+    """Returns a reduction of the last dimension; `after` are ops on the result %r and the initial value %s."""
     kept = "x".join(map(str, [*shape[:-1], dtype]))
     x = "x".join(map(str, [*shape, dtype]))
     start = "1" if dtype.startswith("i") else "0.5"
@@ -31,7 +31,7 @@ def reduction(shape: tuple[int, ...], dtype: str, op: str, after: str = "") -> s
 
 
 def elements(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
-    """Some of them equal, and of floats a few that are NaN."""
+    """Returns elements, some of them equal, and for floats a few NaN."""
     random = np.random.default_rng(seed)
     x = (np.round(random.standard_normal(shape) * 8) / 4).astype(DTYPES[dtype])
     if not dtype.startswith("i"):
@@ -64,7 +64,7 @@ def test_bits_are_those_of_rows_one_by_one(
 
 @pytest.mark.parametrize("n", [9, 16, 33])
 def test_selected_elements(n: int) -> None:
-    """Also with as many rows as several threads share, in tasks that end between vectors of rows."""
+    """Includes numbers of rows that several threads share, in tasks that end between vectors of rows."""
     x = elements((30_011, n), "f32", n)
     text = program(x.shape, 1, "f32", "jax")
     expected = np.where(np.isnan(x), np.inf, x).argmax(1).astype(np.int32).tobytes()
@@ -79,7 +79,7 @@ def test_what_is_computed_from_the_result_is_computed_in_lanes() -> None:
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x), np.maximum(x.max(1), 0.5) * np.float32(0.5))
 
 
-def test_rows_that_do_not_go_together() -> None:
-    """Few, or long ones."""
+def test_rows_that_are_not_batched() -> None:
+    """There are few rows, or long ones."""
     for shape in ((3, 16), (64, 1000)):
         assert "short-rows" not in codes(notes(reduction(shape, "f32", "maximum")))

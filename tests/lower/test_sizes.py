@@ -1,7 +1,7 @@
 """Every kind of kernel on every element type, at sizes around those of vectors, between inaccessible pages.
 
-The values in the arena lie apart as well, so that a step that writes past what it computes ends the process, and what
-is next to a row that is written has to stay as it is.
+The values in the arena are apart as well, so that a step that writes beyond its result ends the process. Elements next
+to a row that is written must not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def agree(n: int, name: str, target: str, apart: bool | None, threads: int = 2) 
 
 @pytest.mark.parametrize("n", [17, 33])
 @pytest.mark.parametrize("name", NAMES)
-def test_one_lane_behind_vectors(name: str, n: int) -> None:
+def test_one_lane_after_vectors(name: str, n: int) -> None:
     agree(n, name, "native", apart=n == 33)
 
 
@@ -63,7 +63,7 @@ def test_every_size(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", ["bf16", "i8", "f8E4M3FN", "ui16"])
 def test_rows_of_several_threads(name: str) -> None:
-    """A row that is written too long would change the first element of the next, which another thread has written."""
+    """A row that is written too far would change the first element of the next, which another thread has written."""
     dtype, rows = DTYPES[name], 6001
     text = f"""func.func @main(%a: tensor<{rows}x17xi32>) -> tensor<{rows}x17x{name}> {{
       %0 = stablehlo.convert %a : (tensor<{rows}x17xi32>) -> tensor<{rows}x17x{name}>

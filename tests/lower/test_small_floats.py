@@ -32,7 +32,8 @@ def _patterns(name: str) -> np.ndarray:
 
 
 def _inputs(name: str) -> np.ndarray:
-    """All f16 values, all values of the format, the midpoints between them and their neighbours, and random bits."""
+    """Returns all f16 values, all values of the format, the midpoints between them and their neighbours, and random
+    bits."""
     every_f16 = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     own = _patterns(name).view(DTYPES[name].numpy).astype(np.float64)
     own = np.unique(own[np.isfinite(own)])
@@ -94,7 +95,7 @@ EXACT = {"maximum": np.maximum, "minimum": np.minimum}
 
 @pytest.mark.parametrize("name", [*ARITHMETIC, *EXACT])
 def test_bf16_arithmetic_on_every_pattern(name: str) -> None:
-    """Against f32 that is rounded by ml_dtypes: every number and NaN, quiet or not, with some of each kind."""
+    """Compares with f32 that is rounded by ml_dtypes: every number and NaN, quiet or not, with some of each kind."""
     patterns = np.arange(1 << 16, dtype=np.uint16)
     others = np.array([0, 0x8000, 1, 0x8001, 0x7F, 0x80, 0x3F80, 0xBF80, 0x3FFF, 0x4001, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80,
                        0x7F81, 0x7FBF, 0x7FC0, 0x7FFF, 0xFFFF, 0xFF81], np.uint16)  # fmt: skip
@@ -111,7 +112,7 @@ def test_bf16_arithmetic_on_every_pattern(name: str) -> None:
         want = function(x.view(bf16).astype(np.float32), y.view(bf16).astype(np.float32)).astype(bf16)
     both_nan = np.isnan(want)
     np.testing.assert_array_equal(np.isnan(got), both_nan)
-    if name in EXACT:  # which of 0.0 and -0.0 numpy takes is left open
+    if name in EXACT:  # numpy may return either of 0.0 and -0.0
         both_nan |= want == 0
     np.testing.assert_array_equal(got.view(np.uint16)[~both_nan], want.view(np.uint16)[~both_nan])
 

@@ -53,7 +53,7 @@ def check(text: str, *arrays: np.ndarray) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random(seed: int) -> None:
-    """One key of any type, along any dimension, with any number of operands that go along."""
+    """One key of any type, along any dimension, with any number of operands that are moved along."""
     rng = np.random.default_rng(seed)
     shape = tuple(int(n) for n in rng.choice([1, 2, 7, 31, 150, 300], int(rng.integers(1, 4))))
     if np.prod(shape) > 20000:
@@ -72,7 +72,7 @@ def test_random(seed: int) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "i64", "i8"])
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"] if machine() == "x86_64" else ["native"])
 def test_lengths(n: int, dtype: str, target: str) -> None:
-    """Every way to sort: by partition, by rank, by digits of either width, in chunks."""
+    """Uses every algorithm: by partition, by rank, by digits of either width, in chunks."""
     rng = np.random.default_rng(n)
     x = (rng.standard_normal((2, n)) * 1e4).astype(DTYPES[dtype].numpy)
     order = np.argsort(x, axis=1, kind="stable")
@@ -88,7 +88,7 @@ def test_lengths(n: int, dtype: str, target: str) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i32", "ui64", "i8"])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 def test_one_operand(n: int, dtype: str, direction: str) -> None:
-    """Equal elements of different bits, 0.0 and -0.0, stay in order; without them the keys say all."""
+    """Equal elements with different bits, 0.0 and -0.0, stay in order; without them the keys determine the elements."""
     rng, kind = np.random.default_rng(n), DTYPES[dtype]
     key = f"""%z = stablehlo.constant dense<0> : tensor<{dtype}>
     %u = stablehlo.add %a0, %z : tensor<{dtype}>
@@ -118,7 +118,7 @@ def test_along_another_dimension() -> None:
 
 
 def test_any_comparator() -> None:
-    """A comparator whose keys are not known: by distance of the sum of both operands from 3."""
+    """The comparator has unknown keys: by distance of the sum of both operands from 3."""
     comparator = """%p = stablehlo.add %a0, %a1 : tensor<i32>
     %q = stablehlo.multiply %b0, %b1 : tensor<i32>
     %s = stablehlo.add %b0, %b1 : tensor<i32>

@@ -1,5 +1,5 @@
-"""Products of operands whose middle is summed over, and results in another order of dimensions: as NumPy has them, and
-the same bits on any number of threads."""
+"""Products of operands that are summed over a middle dimension, and results in another order of dimensions: NumPy's
+results, and the same bits on any number of threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def t(dtype: str, extents: tuple[int, ...]) -> str:
 
 
 def case(seed: int) -> tuple[str, list[np.ndarray], np.ndarray]:
-    """A product over one dimension of each operand, wherever it is; then perhaps a bias; then a transpose."""
+    """Returns a product over one dimension of each operand, wherever it is; then perhaps a bias; then a transpose."""
     rng, random_ = np.random.default_rng(seed), random.Random(seed)
     dtype = random_.choice(["f32", "f32", "f64", "i32"])
     k = random_.choice([1, 5, 32, 70])
@@ -61,7 +61,7 @@ def test_as_numpy_and_the_same_on_any_number_of_threads(seed: int) -> None:
 
 
 def test_heads_of_a_projection() -> None:
-    """Columns that are two loops, which tasks cut somewhere."""
+    """The columns are two loops, which tasks cut anywhere."""
     x, w, bias = (
         np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in ((70, 300), (300, 600), (600,))
     )

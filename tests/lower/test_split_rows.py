@@ -1,4 +1,4 @@
-"""Reductions over long rows, whose parts are computed apart and then combined."""
+"""Reductions over long rows, whose parts are computed separately and then combined."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_element_counts_once_and_so_does_the_initial_value(op: str) -> Non
 
 
 def test_the_first_of_equal_elements_wins() -> None:
-    """Parts are combined in their order, with the initial values in front."""
+    """Parts are combined in order, after the initial values."""
     text = f"{signature('tensor<2xi32>, tensor<2xi32>')} {{{ARGMAX.format(n=SIZE)}\nreturn %r#0, %r#1 : tensor<2xi32>, tensor<2xi32>\n}}"
     exe = shlo_jit.compile(text, threads=2)
     x = np.zeros((2, SIZE), np.int32)

@@ -1,4 +1,4 @@
-"""Slices with strides along the lanes: whole vectors and shuffles, which touch nothing outside of the operand."""
+"""Slices with strides along the lanes: whole vectors and shuffles, which access nothing outside the operand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "i8"
 
 
 def program(rows: int, n: int, start: int, stride: int, dtype: str, turned: bool) -> str:
-    """Every stride-th column of a matrix from `start` on, in reverse if asked for."""
+    """Returns every stride-th column of a matrix from `start` on, in reverse if `turned`."""
     x = f"tensor<{rows}x{n}x{dtype}>"
     y = f"tensor<{rows}x{len(range(start, n, stride))}x{dtype}>"
     turn = f"stablehlo.reverse %s, dims = [1] : {y}" if turned else f"stablehlo.reshape %s : ({y}) -> {y}"
@@ -71,7 +71,7 @@ def test_within_a_pad() -> None:
 
 
 def test_neighbours_of_one_row() -> None:
-    """Pairs of a row, of which both are read."""
+    """Reads both elements of pairs of a row."""
     text = """func.func @main(%x: tensor<7x46xf32>) -> tensor<7x23xf32> {
     %a = stablehlo.slice %x [0:7, 0:46:2] : (tensor<7x46xf32>) -> tensor<7x23xf32>
     %b = stablehlo.slice %x [0:7, 1:46:2] : (tensor<7x46xf32>) -> tensor<7x23xf32>

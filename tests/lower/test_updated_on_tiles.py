@@ -1,4 +1,4 @@
-"""The loop on a product's tiles writes its results over operands that die: every tile is finished once."""
+"""The epilogue on a product's tiles writes its results over dying operands: every tile is finished once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PRODUCTS = {
 
 
 def momentum(product: str, a: tuple[int, ...], b: tuple[int, ...], c: tuple[int, ...]) -> str:
-    """A step of gradient descent: the product is the gradient of %w, %m its momentum."""
+    """Returns a step of gradient descent: the product is the gradient of %w, %m its momentum."""
     t = shape(*c)
     return f"""func.func @main(%a: {shape(*a)}, %b: {shape(*b)}, %w: {t}, %m: {t}) -> ({t}, {t}) {{
       %g = {product}

@@ -1,5 +1,5 @@
-"""Weights that are constants: prepared and packed when the program is compiled, with the results of weights that are
-arguments; exported libraries have them too."""
+"""Constant weights are prepared and packed when the program is compiled, with the results of weights that are
+arguments. Exported libraries contain them too."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_products(how: str, m: int) -> None:
 
 
 def test_one_that_is_read_elsewhere_is_not_kept_twice_for_a_vector() -> None:
-    """As a table of embeddings whose transpose gives the logits."""
+    """An example is a table of embeddings whose transpose computes the logits."""
     table = weights(2000, 64)
     text = f"""func.func @main(%i: tensor<1x1xi32>, %x: tensor<1x64xf32>) -> (tensor<1x64xf32>, tensor<1x2000xf32>) {{
       %w = stablehlo.constant {dense(table)}

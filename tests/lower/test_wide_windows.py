@@ -24,7 +24,8 @@ BODIES = {
 
 
 ASSOCIATIVE = ("add", "maximum", "xor")
-"""Of numbers as small as these, also in floats; the reference folds long windows piece by piece."""
+"""Bodies that are associative on numbers as small as these, even in floats; the reference folds long windows in
+parts."""
 BITS = [
     ("add", "f32"), ("add", "bf16"), ("add", "complex<f32>"), ("add", "i32"), ("multiply", "ui8"), ("maximum", "f32"),
     ("minimum", "f16"), ("xor", "i32"), ("last", "f64"), ("turned", "f32"), ("turned", "bf16"), ("halved", "f64"),
@@ -69,7 +70,7 @@ def run(text: str, x: np.ndarray, init: object) -> np.ndarray:
         ("maximum", "bf16", 2.5, [2.5, 2.5, 3, 4]),
         ("add", "f32", np.nan, [np.nan] * 4),
         ("add", "f32", np.inf, [np.inf] * 4),
-        # A sum of ones grows up to where one more changes nothing.
+        # A sum of ones grows until one more changes nothing.
         ("add", "f32", 1.0, [2.0**24] * 3 + [2.0**24 + 8]),
         ("last", "f32", 7.0, [1, 2, 3, 4]),
     ],
@@ -85,7 +86,7 @@ def test_a_window_that_no_one_could_visit(body: str, dtype: str, init: float, wa
 @pytest.mark.parametrize("dtype", ["i32", "ui8", "i64"])
 @pytest.mark.parametrize("body", ["add", "multiply", "xor", "turned"])
 def test_integers_have_exact_sums_of_padding(body: str, dtype: str) -> None:
-    """Output i has HUGE - 1 - i times the initial value, then the elements up to i, and the initial value at first."""
+    """Output i has HUGE - 1 - i times the initial value, then the elements up to i, and the initial value first."""
     number = DTYPES[dtype].numpy
     modulus = 1 << DTYPES[dtype].bits
     x, init, wanted = [5, 6, 7, 9], 3, []

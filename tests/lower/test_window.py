@@ -34,7 +34,7 @@ func.func @main(%x: {tensor(shape, dtype)}, %init: {t}) -> {tensor(out, dtype)} 
 
 
 def with_constant(text: str, dtype: str, value: object) -> str:
-    """The same program with a constant for the initial value."""
+    """Returns the same program with a constant initial value."""
     line = f"%init = stablehlo.constant dense<{value}> : tensor<{dtype}>"
     return text.replace(f", %init: tensor<{dtype}>)", ")").replace("{\n  %0 =", f"{{\n  {line}\n  %0 =", 1)
 
@@ -50,7 +50,7 @@ BODIES = {
 
 
 def random_window(rng: np.random.Generator, negative: bool = True) -> tuple:
-    """An input shape, an output shape and window attributes with at least one output."""
+    """Returns an input shape, an output shape and window attributes with at least one output."""
     while True:
         rank = int(rng.integers(1, 5))
         shape = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 9, 20, 37], rank))
@@ -92,7 +92,7 @@ def test_random(seed: int) -> None:
 @pytest.mark.parametrize("name", ["add", "maximum", "multiply", "logaddexp"])
 @pytest.mark.parametrize("shape, axis", [((70,), 0), ((9, 37), 1), ((9, 33), 0), ((3, 20, 7), 1), ((2, 5, 130), 1)])
 def test_cumulative(name: str, shape: tuple[int, ...], axis: int, reverse: bool) -> None:
-    """Every prefix, also of a body that is no single op and has no neutral element known."""
+    """Tests every prefix, also for a body that is not a single op and has no known neutral element."""
     dtype = "f64"
     body = {
         "multiply": "%r = stablehlo.multiply %a, %b : {t}",

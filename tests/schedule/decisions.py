@@ -1,4 +1,4 @@
-"""Programs as far as their schedule, for machines made up here: no LLVM, and nothing that this machine decides."""
+"""Schedules programs for made-up machines: no LLVM, and nothing that depends on the host machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AMX = replace(AVX512, features="+amx-bf16,+amx-int8,+amx-tile", has_bf16_dot=Tru
 
 
 def main(arguments: str, result: str, *lines: str) -> str:
-    """A program whose result is `%y`."""
+    """Returns a program whose result is `%y`."""
     body = "\n".join([*lines, f"return %y : {result}"])
     return f"func.func @main({arguments}) -> {result} {{\n{body}\n}}"
 
@@ -49,7 +49,7 @@ def context_of(target: Target, calls: frozenset[str] = frozenset(), lapack: bool
 
 
 def core_of(text: str, calls: frozenset[str] = frozenset()) -> Op:
-    """A program's entry function in core ops."""
+    """Returns a program's entry function in core ops."""
     module = parse_module(text, "program")
     function = module.function("main")
     assert function is not None
@@ -57,31 +57,32 @@ def core_of(text: str, calls: frozenset[str] = frozenset()) -> Op:
 
 
 def plan_of(text: str, calls: frozenset[str] = frozenset()) -> PlanBlock:
-    """The steps of a program's entry function."""
+    """Returns the steps of a program's entry function."""
     return fuse(core_of(text, calls))
 
 
 def schedules(
     text: str, target: Target = AVX512, calls: frozenset[str] = frozenset(), lapack: bool = True
 ) -> list[KernelSchedule]:
-    """How the steps of a program run, in order; those that run nothing left out."""
+    """Returns the schedules of a program's steps, in order, except those that run nothing."""
     found = schedule(plan_of(text, calls), context_of(target, calls, lapack))
     return [s for s in found.steps.values() if type(s) is not type(NOTHING)]
 
 
 def the_schedule(text: str, target: Target = AVX512, **options: object) -> KernelSchedule:
-    """Of a program that is one kernel."""
+    """Returns the schedule of a program that is one kernel."""
     (found,) = schedules(text, target, **options)  # type: ignore[arg-type]
     return found
 
 
 def note(found: KernelSchedule, what: str) -> Note:
-    """The first line of that kind."""
+    """Returns the first line with that label."""
     return next(n for n in found.notes if n.what.strip() == what)
 
 
 def decides(found: KernelSchedule, what: str, value: str, code: str = "", shows: str = "") -> None:
-    """The first line `what` has these fixed words or numbers; its reason has the code, and shows the number."""
+    """Checks that the first line `what` has these fixed words or numbers, and that its reason has the code and shows
+    the number."""
     said = note(found, what)
     assert value in said.value, said
     assert not code or (said.why is not None and code in said.why.codes), said

@@ -1,4 +1,4 @@
-"""Attention: rows of a block and of a task, what is packed for it, where its weights go, and what it works in."""
+"""Attention: rows of a block and of a task, packed operands, where weights are stored, and scratch memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_tasks_are_of_the_same_size_and_not_many() -> None:
 
 
 def test_few_features_want_few_rows() -> None:
-    """Twice the rows of a task meet what it packs of as many features."""
+    """With as few features, packing pays off for twice the rows per task."""
     assert attention(4, 640, 512, 256, 384).task_rows >= 320
     assert attention(4, 640, 512).task_rows < 320
     decides(attention(4, 640, 512, 256, 384), "tasks", "8 tasks", "tasks-by-rows", "320 rows")

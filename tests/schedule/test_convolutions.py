@@ -1,4 +1,5 @@
-"""Convolutions: which of ten strategies they have, whether the input is copied, how they are cut, where an epilogue runs."""
+"""Convolutions: which of ten strategies they have, whether the input is copied, how they are cut, where an epilogue
+runs."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def convolution(
     padding: int = 0,
     stride: int = 1,
 ) -> ConvolutionSchedule:
-    """Over an image (batch, height, width, channels), stored NHWC or (`first`) NCHW."""
+    """Schedules a convolution over an image (batch, height, width, channels), stored NHWC or (`first`) NCHW."""
     b, h, w, c = image
     oh, ow = ((n + 2 * padding - window) // stride + 1 for n in (h, w))
     filters = (window, window, c // groups, features)
@@ -72,7 +73,7 @@ def field(found: ConvolutionSchedule, name: str) -> int:
     ],
     ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes", "grouped"],
 )
-def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
+def test_strategies(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
     value, why = WAYS[way]
     decides(found, "strategy", value, why.code)
@@ -104,7 +105,7 @@ def test_a_schedule_says_what_a_tile_and_a_task_compute(found: ConvolutionSchedu
 
 
 def test_little_work_runs_on_the_caller() -> None:
-    """However many tasks there are: with one thread they run one after the other."""
+    """However many tasks there are, one thread runs them one after the other."""
     decides(convolution((1, 10, 10, 16), 3, 16), "tasks", "", "too-little-work", f"{tuning.CONV_SERIAL:,}")
     few = convolution((1, 10, 10, 32), 3, 32, groups=32)
     decides(few, "tasks", "1 task", "too-little-work", f"{tuning.DEPTHWISE_SERIAL:,}")
@@ -112,7 +113,7 @@ def test_little_work_runs_on_the_caller() -> None:
 
 def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
     """A line of 14 fills the 14 rows of the tile, and one of 7 those of the tile of 7; 16 are twice 8, 13 are 9 and 4.
-    10 are 8 and 2, where two rows take as long as four."""
+    10 are 8 and 2, but two rows take as long as four."""
     for pixels, stripe in ((14, 14), (7, 14), (16, 8), (13, 14)):
         found = convolution((1, pixels + 2, pixels + 2, 64), 3, 64)
         assert (field(found, "kind"), field(found, "stripe"), field(found, "made_for")) == (LAST_IN_PLACE, stripe, 0)
@@ -127,7 +128,7 @@ def test_much_work_on_lines_has_a_tile_of_their_height() -> None:
 
 
 def test_the_last_features_of_a_vector_or_less_take_the_tallest_tile() -> None:
-    """Only that has a form one vector wide: 160 pixels are 20 times 8 else."""
+    """Only the tallest tile has a form one vector wide: otherwise 160 pixels would be 20 times 8."""
     for features, stripe in ((16, 14), (17, 8), (32, 8), (80, 14), (96, 8)):
         assert field(convolution((1, 162, 162, 32), 3, features), "stripe") == stripe
 
@@ -137,7 +138,8 @@ def test_the_last_features_of_a_vector_or_less_take_the_tallest_tile() -> None:
     [((1, 16, 16, 144), 288, 18), ((1, 9, 9, 160), 320, 20), ((1, 16, 16, 96), 208, 20), ((1, 12, 12, 64), 64, 4)],
 )
 def test_tasks_are_cut_so_that_two_threads_are_done_together(image: tuple, features: int, tasks: int) -> None:
-    """Of nine panels of features, two at a time are five tasks, of ten five as well; a small image would be one."""
+    """Nine panels of features are five tasks of two at a time, and ten are five as well; a small image would be one
+    task."""
     assert field(convolution(image, 3, features), "main_tasks") == tasks
 
 
@@ -167,8 +169,8 @@ def test_eight_features_a_channel_still_go_plane_by_plane() -> None:
 
 
 def test_wide_images_are_copied_at_their_margins() -> None:
-    """Where lines are long, so that few stripes of them reach beyond the image; half as long ones do where windows are
-    apart, and where each of several columns of tasks would copy them they are not."""
+    """Margins are copied if lines are long, so that few stripes reach beyond the image. Half as long lines suffice if
+    windows are far apart. They are not copied if each of several columns of tasks would have to."""
     for side, features, stride, copied in (
         (112, 64, 1, False),
         (56, 64, 1, True),
@@ -190,7 +192,7 @@ def test_the_input_is_copied_where_pixels_need_padding() -> None:
 
 
 def bordered(kernel: np.ndarray, extent: int = 14, stride: int = 1) -> str:
-    """An image of 8 features with a line of padding around it, by a constant kernel of 3 x 3."""
+    """Returns a convolution of an image of 8 features, with a line of padding around it, by a constant 3 x 3 kernel."""
     y, x = (extent - 1) // stride + 1, f"tensor<1x{extent}x{extent}x8xf32>"
     w, r = f"tensor<3x3x8x{kernel.shape[3]}xf32>", f"tensor<1x{y}x{y}x{kernel.shape[3]}xf32>"
     return main(
@@ -232,7 +234,7 @@ def dilated(kernel: np.ndarray, rate: int, extent: int = 33) -> str:
 
 
 def test_ends_of_lines_leave_columns_of_padding_out() -> None:
-    """Where these are many: of windows that are far apart, not of a tenth of the work or less."""
+    """Only if there are many such columns: for windows that are far apart, not for a tenth of the work or less."""
     kernel = np.ones((3, 3, 64, 64), np.float32)
 
     def ends(text: str) -> bool:
@@ -260,7 +262,7 @@ def test_infinite_kernels_meet_the_padding_of_ends(rate: int) -> None:
 
 
 def test_infinite_kernels_meet_the_padding() -> None:
-    """Zero times infinity is no number: at the border only, where the infinity meets padding."""
+    """Zero times infinity is NaN: only at the border, where the infinity meets padding."""
     kernel = np.ones((3, 3, 8, 16), np.float32)
     kernel[0, 1, 3, 5] = np.inf
     y = shlo_jit.compile(bordered(kernel))(np.ones((1, 14, 14, 8), np.float32))
@@ -283,7 +285,7 @@ def test_kernels_without_input_features(rate: int) -> None:
 
 
 def test_a_task_has_so_many_multiply_adds() -> None:
-    """Rows of a task: whole tiles, with all of k and a chunk of columns."""
+    """Rows per task: whole tiles, with all of k and a chunk of columns."""
     found = convolution((4, 58, 58, 64), 3, 64)
     assert found.scratch.fixed
     rows = max(2, tuning.CONV_TASK // (64 * 3 * 3 * 64 * 14)) * 14
@@ -294,13 +296,13 @@ def test_a_task_has_so_many_multiply_adds() -> None:
 
 
 def test_a_call_has_so_many_steps_of_k() -> None:
-    """Runs of (width, feature) as they lie in the input: three of 3 x 64, or three of 3 x 256."""
+    """Runs of (width, feature) in the order of the input: three of 3 x 64, or three of 3 x 256."""
     assert field(convolution((1, 58, 58, 64), 3, 64), "runs_per_call") == min(3, tuning.CONV_CALL_K // (3 * 64))
     assert field(convolution((1, 58, 58, 256), 3, 64), "runs_per_call") == max(1, tuning.CONV_CALL_K // (3 * 256))
 
 
 def test_small_depthwise_convolutions_are_one_task() -> None:
-    """Work: pixels x channels x 9, against DEPTHWISE_SERIAL."""
+    """Compares the work, pixels x channels x 9, with DEPTHWISE_SERIAL."""
     side = int((tuning.DEPTHWISE_SERIAL / 9 / 16) ** 0.5)
     few = convolution((1, side + 2, side + 2, 16), 3, 16, groups=16)
     many = convolution((1, side + 3, side + 3, 16), 3, 16, groups=16)
@@ -313,7 +315,7 @@ def test_small_depthwise_convolutions_are_one_task() -> None:
     [(112, 32, (16, 1)), (28, 144, (4, 1)), (14, 384, (2, 2)), (7, 960, (1, 4)), (13, 208, (4, 1))],
 )
 def test_depthwise_tasks_are_equal(side: int, channels: int, parts: tuple[int, int]) -> None:
-    """Lines, and vectors of 16 channels where there are few lines: a multiple of four tasks."""
+    """Lines, and vectors of 16 channels if there are few lines: a multiple of four tasks."""
     found = convolution((1, side + 2, side + 2, channels), 3, channels, groups=channels)
     assert (field(found, "row_chunks"), field(found, "column_chunks")) == parts
     assert field(found, "main_tasks") >= side * side * channels * 9 // tuning.DEPTHWISE_TASK
@@ -328,7 +330,7 @@ def test_an_epilogue_runs_on_its_tiles() -> None:
 
 
 def beside(pixels: int, features: int, groups: int = 1) -> str:
-    """A convolution beside what it reads."""
+    """Returns a convolution whose result is concatenated with its input."""
     x, c = (tensor(1, pixels, pixels, n) for n in (16, features))
     k, y = tensor(3, 3, 16 // groups, features), tensor(1, pixels, pixels, 16 + features)
     line = "%c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
@@ -345,7 +347,7 @@ def beside(pixels: int, features: int, groups: int = 1) -> str:
 def test_parts_of_large_concatenations_are_written_past_the_caches(
     features: int, groups: int, streams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where its vectors are lines of the cache."""
+    """Streams results if the epilogue's vectors are cache lines."""
     monkeypatch.setattr(tuning, "STREAM_BYTES", 24 * 24 * (16 + features) * 4)
     for pixels, expected in ((24, streams), (23, 0)):
         (found,) = [

@@ -1,4 +1,4 @@
-"""The gradient of attention: rows of a block, where weights go, and what it works in."""
+"""The gradient of attention: rows of a block, where weights are stored, and scratch memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_a_task_has_all_rows() -> None:
 
 
 def test_few_batches_are_cut_by_rows() -> None:
-    """So that there are as many tasks as of many: each has sums of its own, but for the first of a batch."""
+    """Cut, so that there are as many tasks as with many batches. Each task has separate sums, except the first of a
+    batch."""
     for batch, parts in ((1, 8), (3, 3), (7, 2)):
         found = gradient(batch, 1000, 512)
         assert found.parts_of_rows == parts and found.tasks.tasks == batch * parts

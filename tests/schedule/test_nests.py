@@ -1,4 +1,4 @@
-"""Loop nests: which variable runs along the lanes, how wide, how far unrolled, how it is cut, what is kept and fetched."""
+"""Loop nests: the variable along the lanes, width, unrolling, tasks, stashed and prefetched values."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def nest(text: str, target: Target = AVX512) -> NestSchedule:
 
 
 def chain(n: int, count: int, dtype: str = "f32", op: str = "negate") -> str:
-    """`count` ops, one after the other, on n elements."""
+    """Returns a program of `count` ops, one after the other, on n elements."""
     t = tensor(n, dtype=dtype)
     names = ["%x", *(f"%v{i}" for i in range(count - 1)), "%y"]
     return main(f"%x: {t}", t, *(f"{b} = stablehlo.{op} {a} : {t}" for a, b in itertools.pairwise(names)))
 
 
 def reduction(shape: tuple[int, ...], dims: str, body: str = "add", before: int = 0) -> str:
-    """A reduction by one op; `before` ops are computed from the operand first."""
+    """Returns a reduction by one op; `before` ops are computed from the operand first."""
     t, out = tensor(*shape), tensor(*(n for d, n in enumerate(shape) if str(d) not in dims))
     names = ["%x", *(f"%v{i}" for i in range(before))]
     ops = [f"{b} = stablehlo.negate {a} : {t}" for a, b in itertools.pairwise(names)]
@@ -64,7 +64,7 @@ SELECT = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
 
 
 def select(shape: tuple[int, ...], by: str = "GT") -> str:
-    """Where the last of the greatest elements of rows is; with GE, the first one."""
+    """Returns a search for the last of the greatest elements of rows; with GE, for the first one."""
     rest = shape[:-1]
     parts = {
         "x": tensor(*shape),
@@ -87,26 +87,26 @@ def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
     for found in (long, whole):
         assert found.space.vector in found.space.inner
         decides(found, "passes", "select")
-    assert whole.split is not None  # nothing wants the elements in one order
+    assert whole.split is not None  # no reducer needs the elements in order
 
 
 def test_short_rows_combine_their_lanes_together() -> None:
     vectors, lanes = tuning.TOGETHER_VECTORS, 16
     decides(nest(select((64, 16), "GE")), "row batching", "16 rows", "short-rows", "v0")
-    assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).together == 0
+    assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).row_batching == 0
     assert nest(select((64, tuning.STRIDED_LOAD), "GE")).space.vector == 0
-    assert nest(select((64, vectors * lanes), "GE")).together == 0
-    assert nest(select((64, vectors * lanes + 1), "GE")).together is None
-    assert nest(select((lanes, 16), "GE")).together == 0
-    assert nest(select((lanes - 1, 16), "GE")).together is None
+    assert nest(select((64, vectors * lanes), "GE")).row_batching == 0
+    assert nest(select((64, vectors * lanes + 1), "GE")).row_batching is None
+    assert nest(select((lanes, 16), "GE")).row_batching == 0
+    assert nest(select((lanes - 1, 16), "GE")).row_batching is None
 
 
-def test_rows_with_large_bodies_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_with_large_bodies_are_not_batched(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nest(select((64, 16), "GE"))
     monkeypatch.setattr(tuning, "TOGETHER_OPS", len(found.nest.nodes) + len(found.nest.loads))
-    assert nest(select((64, 16), "GE")).together == 0
+    assert nest(select((64, 16), "GE")).row_batching == 0
     monkeypatch.setattr(tuning, "TOGETHER_OPS", tuning.TOGETHER_OPS - 1)
-    assert nest(select((64, 16), "GE")).together is None
+    assert nest(select((64, 16), "GE")).row_batching is None
 
 
 def test_lanes_run_across_many_short_rows_that_something_is_selected_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_lanes_run_across_many_short_rows_that_something_is_selected_from(monkey
 
 
 def counted(n: int, ops: int) -> str:
-    """A count in 64 bits, cut to 32, that goes through so many ops."""
+    """Returns a 64-bit iota, truncated to 32 bits and passed through `ops` ops."""
     wide, t = tensor(n, dtype="ui64"), tensor(n, dtype="ui32")
     names = ["%n", *(f"%v{i}" for i in range(ops - 1)), "%y"]
     lines = [f"%i = stablehlo.iota dim = 0 : {wide}", f"%n = stablehlo.convert %i : ({wide}) -> {t}"]
@@ -138,8 +138,8 @@ def test_one_element_has_no_lanes() -> None:
     decides(found, "lanes", "none", "one-element")
 
 
-def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
-    """`loads` matrices n x m are added, transposed, and go through so many other ops."""
+def transposed(n: int, loads: int, m: int = 64, more: int = 1) -> str:
+    """Returns a program that adds `loads` matrices n x m, transposes the sum, and applies `more` other ops."""
     t, out = tensor(n, m), tensor(m, n)
     lines = [f"%t{i} = stablehlo.transpose %x{i}, dims = [1, 0] : ({t}) -> {out}" for i in range(loads)]
     sums = ["%t0", *(f"%s{i}" for i in range(1, loads))]
@@ -161,13 +161,13 @@ def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
 )
 def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> None:
     """Stores are contiguous along n, and so are as many accesses as along m."""
-    space = nest(turned(n, loads, m=80)).space
+    space = nest(transposed(n, loads, m=80)).space
     assert space.vector is not None
     assert space.extents[space.vector] == (n if along == "n" else 80)
 
 
 def centred(rows: int, k: int) -> str:
-    """Rows of k elements, each without the sum of its row."""
+    """Returns a program that subtracts from rows of k elements the sum of their row."""
     t, r = tensor(rows, k), tensor(rows)
     return main(
         f"%x: {t}",
@@ -200,7 +200,7 @@ FAR = tuning.STRIDED_LOAD + 1
 
 @pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // FAR, "j"), (tuning.SMALL_TENSOR // FAR + 1, "i")])
 def test_strided_walks_over_small_tensors_cost_little(n: int, along: str) -> None:
-    """y[i, j] = the sum of five t[9 j]: the tables are strided along j, the result along i."""
+    """y[i, j] is the sum of five t[9 j]: the tables are strided along j, the result along i."""
     table, half, out = tensor(FAR * n), tensor(n), tensor(16, n)
     lines = [f"%s{i} = stablehlo.slice %t{i} [0:{FAR * n}:{FAR}] : ({table}) -> {half}" for i in range(5)]
     lines += [f"%b{i} = stablehlo.broadcast_in_dim %s{i}, dims = [1] : ({half}) -> {out}" for i in range(5)]
@@ -241,11 +241,11 @@ def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int,
 def test_few_elements_of_few_ops_have_no_lanes() -> None:
     few, ops = tuning.FEW_ELEMENTS, tuning.FEW_ELEMENTS_COST
     found = nest(chain(few, 1))
-    assert found.space.vector is None and found.one_by_one
+    assert found.space.vector is None and found.is_fully_unrolled
     decides(found, "lanes", "none", "few-elements")
-    assert nest(chain(few, ops)).one_by_one
+    assert nest(chain(few, ops)).is_fully_unrolled
     for more in (chain(few + 1, 1), chain(few, ops + 1)):
-        assert nest(more).space.vector == 0 and not nest(more).one_by_one
+        assert nest(more).space.vector == 0 and not nest(more).is_fully_unrolled
 
 
 # ---------------------------------------------------------------------- unrolling
@@ -267,7 +267,7 @@ def test_few_elements_of_few_ops_have_no_lanes() -> None:
         (reduction((4096, 512), "0", before=12), 1, "body-size", ""),
     ],
 )
-def test_small_bodies_handle_several_vectors_a_turn(text: str, vectors: int, code: str, shows: str) -> None:
+def test_small_bodies_handle_several_vectors_per_iteration(text: str, vectors: int, code: str, shows: str) -> None:
     found = nest(text)
     assert found.unroll.value == vectors, found.unroll
     decides(found, "unroll", f"{vectors} vector", code, shows)
@@ -279,44 +279,44 @@ def test_sums_of_rows_side_by_side_leave_half_of_the_registers() -> None:
 
 # ---------------------------------------------------------------------- tiles
 def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
-    found = nest(turned(96, 1))
-    assert found.crossing is not None
-    assert found.crossing.side == tuning.TILE_SIDE
+    found = nest(transposed(96, 1))
+    assert found.transposed_loads is not None
+    assert found.transposed_loads.side == tuning.TILE_SIDE
     decides(found, "transposes", "16 x 16", "transposed-loads", "1 load contiguous along v0")
 
 
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        (turned(96, 1, m=tuning.TILE_EXTENT - 1), AVX512),
-        (turned(96, 1, more=tuning.TILE_OPS), AVX512),
-        (turned(96, 1).replace("f32", "f64"), SSE),
+        (transposed(96, 1, m=tuning.TILE_EXTENT - 1), AVX512),
+        (transposed(96, 1, more=tuning.TILE_OPS), AVX512),
+        (transposed(96, 1).replace("f32", "f64"), SSE),
     ],
     ids=["few rows", "many ops", "few lanes"],
 )
 def test_no_tiles(text: str, target: Target) -> None:
     found = nest(text, target)
-    assert found.crossing is None
+    assert found.transposed_loads is None
     assert "transposes" not in [n.what for n in found.notes]
 
 
 def test_tiles_end_where_their_limits_do() -> None:
-    assert nest(turned(96, 1, m=tuning.TILE_EXTENT)).crossing is not None
-    assert nest(turned(96, 1, more=tuning.TILE_OPS - 1)).crossing is not None
-    assert nest(turned(96, 1), SSE).crossing is not None  # TILE_LEAST_SIDE lanes
+    assert nest(transposed(96, 1, m=tuning.TILE_EXTENT)).transposed_loads is not None
+    assert nest(transposed(96, 1, more=tuning.TILE_OPS - 1)).transposed_loads is not None
+    assert nest(transposed(96, 1), SSE).transposed_loads is not None  # TILE_LEAST_SIDE lanes
 
 
 def test_a_tiled_unit_is_a_stripe() -> None:
     n = 2048
-    found = nest(turned(n, 1, m=n))
-    assert found.crossing is not None
-    assert found.tasks.units == n // found.crossing.width
+    found = nest(transposed(n, 1, m=n))
+    assert found.transposed_loads is not None
+    assert found.tasks.units == n // found.transposed_loads.width
     assert "stripe" in note(found, "tasks").value
 
 
 def test_stripes_are_a_tile_wide_where_lines_would_share_a_set_of_the_cache() -> None:
     n = tuning.TILE_COLLIDING // 4
-    colliding, others = (nest(turned(m, 1, m=m)).crossing for m in (n, n + 16))
+    colliding, others = (nest(transposed(m, 1, m=m)).transposed_loads for m in (n, n + 16))
     assert colliding is not None
     assert others is not None
     assert (colliding.tiles, others.tiles) == (1, tuning.TILE_STRIPE)
@@ -329,7 +329,7 @@ def test_little_work_stays_on_the_caller() -> None:
     few, many = nest(chain(least - 1, 1)), nest(chain(least, 1))
     assert few.tasks.tasks == 1
     decides(few, "tasks", "1 task", "too-little-work", f"{tuning.PARALLEL_WORK:,}")
-    assert many.tasks.tasks == many.tasks.units == 3  # chunks, of which each is enough for a task
+    assert many.tasks.tasks == many.tasks.units == 3  # chunks, each of which is enough for a task
     decides(many, "tasks", "3 tasks", "tasks-by-work", f"{tuning.TASK_WORK:,}")
 
 
@@ -349,7 +349,7 @@ def test_a_chunk_is_a_task_s_work() -> None:
     found = nest(chain(1 << 20, 1))
     step = found.space.width * found.unroll.value
     assert found.chunk == tuning.TASK_WORK // (step * 2) * step
-    assert nest(turned(96, 1)).chunk == 0  # rows are the units
+    assert nest(transposed(96, 1)).chunk == 0  # rows are the units
 
 
 def test_few_long_rows_are_split() -> None:
@@ -372,8 +372,8 @@ def test_rows_with_little_work_are_not_split() -> None:
 def test_large_operands_are_fetched_ahead() -> None:
     n = tuning.PREFETCH_BYTES // 4
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
-    assert not near.ahead
-    assert list(far.ahead.values()) == [tuning.PREFETCH_AHEAD]
+    assert not near.prefetches
+    assert list(far.prefetches.values()) == [tuning.PREFETCH_AHEAD]
     decides(
         far,
         "prefetches",
@@ -390,20 +390,20 @@ def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
     lines += [f"%a = stablehlo.add %s0, %s1 : {part}", f"%y = stablehlo.add %a, %s2 : {part}"]
     found = nest(main(f"%x: {t}", part, *lines))
     assert len(found.nest.loads) == 3
-    ((_, at),) = found.ahead
+    ((_, at),) = found.prefetches
     assert [e.const for e in at.index] == [2]
 
 
 def test_runs_that_end_soon_are_not_fetched_ahead() -> None:
-    """Columns [0:512] of rows of 1024: 2 KiB ahead lies in the columns that nobody reads."""
+    """Columns [0:512] of rows of 1024: an address 2 KiB ahead is in the columns that are not read."""
     t, part = tensor(4096, 1024), tensor(4096, 512)
     text = main(f"%x: {t}", part, f"%s = stablehlo.slice %x [0:4096, 0:512] : ({t}) -> {part}",
                 f"%y = stablehlo.negate %s : {part}")  # fmt: skip
-    assert not nest(text).ahead
+    assert not nest(text).prefetches
 
 
 def softmax(rows: int, n: int, op: str) -> str:
-    """op(x) over its sum."""
+    """Returns a program that divides op(x) by its sum."""
     t, rest = tensor(rows, n), tensor(rows)
     return main(
         f"%x: {t}", t,
@@ -416,7 +416,7 @@ def softmax(rows: int, n: int, op: str) -> str:
     )  # fmt: skip
 
 
-def test_dear_values_are_kept_from_pass_to_pass() -> None:
+def test_expensive_values_are_kept_from_pass_to_pass() -> None:
     dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
     assert list(dear.stash.values()) == [4 * (512 + 16)]
     decides(
@@ -440,16 +440,16 @@ def test_large_results_are_written_past_the_caches() -> None:
     decides(large, "streams", "1 result", "exceeds-cache", f"{tuning.STREAM_BYTES:,} bytes")
 
 
-# ---------------------------------------------------------------------- few turns of a reduction
-def test_few_turns_are_written_out() -> None:
+# ---------------------------------------------------------------------- few iterations of a reduction
+def test_few_iterations_are_unrolled() -> None:
     decides(nest(reduction((64, 4, 96), "1")), "unrolls", "4 iterations")
     decides(nest(reduction((2, 64, 2, 96), "0, 2")), "unrolls", "2 x 2 iterations")
-    assert not nest(reduction((64, 400, 96), "1")).written_out
-    assert not nest(reduction((64, 4, 96), "1", before=40)).written_out
+    assert not nest(reduction((64, 400, 96), "1")).unrolled
+    assert not nest(reduction((64, 4, 96), "1", before=40)).unrolled
 
 
 @pytest.mark.parametrize("shape, dims", [((5, 4, 33), "1"), ((3, 2, 3, 17), "1, 2"), ((40, 3), "1")])
-def test_written_out_turns_sum_in_the_same_order(
+def test_unrolled_iterations_sum_in_the_same_order(
     shape: tuple[int, ...], dims: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Scheduling knows no LLVM: it runs where llvmlite and what writes code cannot be imported."""
+"""Scheduling does not depend on LLVM: it runs if llvmlite and the code writers cannot be imported."""
 
 from __future__ import annotations
 

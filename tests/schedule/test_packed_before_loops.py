@@ -1,4 +1,4 @@
-"""Which matrices loops pack before their first turn."""
+"""Matrices that loops pack before their first iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shlo_jit.schedule.products import ProductSchedule
 
 
 def loop(body: str, state: str, carried: str = "%x", result: str = "%y", own: str = "%") -> str:
-    """Ten turns of `body`, which makes `%next` of `%c`; `own` begins the loop's other names."""
+    """Returns ten iterations of `body`, which computes `%next` from `%c`. Other names of the loop begin with `own`."""
     return f"""{own}zero = stablehlo.constant dense<0> : tensor<i32>
       {own}count, {result} = stablehlo.while({own}i = {own}zero, {own}c = {carried}) : tensor<i32>, {state}
       cond {{

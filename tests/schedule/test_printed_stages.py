@@ -1,4 +1,4 @@
-"""What is printed of a planned program: the same names and labels at every stage, a line a step, in columns."""
+"""The printed stages of a planned program: the same names and labels at every stage, one line per step, in columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROGRAM = main(
 
 
 def printed(text: str) -> tuple[PlanBlock, Names, dict[str, str]]:
-    """A plan, its values' names, and the texts of its stages, each with names made anew as `exe.text` has them."""
+    """Returns a plan, its values' names, and the texts of its stages, each with fresh names as `exe.text` has them."""
     core = core_of(text)
     plan = fuse(core)
     found = schedule(plan, context_of(AVX512))
@@ -63,8 +63,8 @@ def test_steps_within_control_flow_are_labelled_by_region() -> None:
         assert all(re.search(rf"(^|\s){re.escape(label)} ", texts[stage], re.M) for label in labels.values())
 
 
-def test_the_lives_of_values_are_told_in_steps() -> None:
-    """By the names that the plan gives them; `end` is the program's, where results are copied."""
+def test_lifetimes_are_printed_in_steps() -> None:
+    """Lifetimes use the plan's names of steps; `end` is the end of the program, where results are copied."""
     plan, _, texts = printed(PROGRAM)
     known = {*labels_of(plan).values(), "end"}
     table = texts["memory"].split("\n\n")[1].splitlines()
@@ -92,7 +92,7 @@ def test_values_have_one_name_in_all_stages() -> None:
     for stage, text in texts.items():
         shown = set(re.findall(r"%[\w.#]+", text))
         assert shown, stage
-        # memory has values that no step touches beside: arguments of regions that are not read there
+        # memory also has values that no step uses: arguments of regions that are not read there
         assert shown <= known or stage == "memory", stage
         assert len(shown & known) > 3, stage
 
@@ -120,7 +120,7 @@ def test_the_machine_comes_first() -> None:
 
 # ---------------------------------------------------------------------- short programs
 def test_short_programs_are_those_with_little_work() -> None:
-    """A loop of one op: a load and an addition an element, and the step itself."""
+    """A loop of one op costs a load and an addition per element, plus the step itself."""
     n = (tuning.SHORT_WORK - tuning.STEP_WORK) // 2
     texts = [main(f"%x: {tensor(k)}", tensor(k), f"%y = stablehlo.negate %x : {tensor(k)}") for k in (n, n + 1)]
     short, long = map(plan_of, texts)

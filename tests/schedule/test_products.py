@@ -1,4 +1,5 @@
-"""Products: where operands are read from, which go the way of a vector, what a task is, and where an epilogue runs."""
+"""Products: where operands are read from, which are products with a vector, what a task is, and where an epilogue
+runs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def product(text: str, target: Target = AVX512) -> ProductSchedule:
 def dot(
     m: int, k: int, n: int, batch: int = 0, rhs: str = "kn", dtype: str = "f32", out: str = "", then: str = ""
 ) -> str:
-    """A product of m x k and k x n (or, as `nk`, n x k) matrices, `batch` of them; `then` ops on %d."""
+    """Returns a product of m x k and k x n (or, as `nk`, n x k) matrices, `batch` of them; `then` are ops on %d."""
     b = (batch,) if batch else ()
     left, right = tensor(*b, m, k, dtype=dtype), tensor(*b, *((k, n) if rhs == "kn" else (n, k)), dtype=dtype)
     result = tensor(*b, m, n, dtype=out or dtype)
@@ -43,7 +44,7 @@ def dot(
 SIDE = 512
 """Extent of k."""
 RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
-"""Columns of a B that just stays in the cache."""
+"""Columns of a B that barely stays in the cache."""
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,8 @@ def test_small_products_of_a_batch_share_a_task() -> None:
 
 
 def test_a_task_has_so_many_columns_and_products() -> None:
-    """Of a large product: GEMM_WIDEST columns, whole panels; rows for GEMM_TASK multiply-adds of a pass over k."""
+    """A large product has GEMM_WIDEST columns per task, in whole panels, and rows for GEMM_TASK multiply-adds per pass
+    over k."""
     columns = tuning.GEMM_WIDEST // PLAN.nr * PLAN.nr
     each = 3000 // -(-3000 // PLAN.kc)
     rows = tuning.GEMM_TASK // (columns * each) // PLAN.mr * PLAN.mr
@@ -133,14 +135,14 @@ def test_a_task_has_so_many_columns_and_products() -> None:
 
 @pytest.mark.parametrize(("columns", "each"), [(128, 64), (96, 64), (512, 128)])
 def test_a_row_has_two_tasks_even_of_few_panels(columns: int, each: int) -> None:
-    """A row meets four panels at a time, where there are others."""
+    """A row is multiplied with four panels at a time, if there are others."""
     layout = Layout(4096, 1, 0, columns, 1, 0)
     (*_, (what, how, _)) = describe(PLAN, 1, 1, columns, 4096, layout, prepacked=True)
     assert what == "tasks" and f"of 1 x {each}" in how
 
 
 def test_passes_over_k_are_equal() -> None:
-    """The last one, too, has enough to do to pay for the way of its sums to C and back."""
+    """The last pass, too, has enough work to pay for moving its sums to C and back."""
     decides(
         product(dot(3000, 2 * PLAN.kc + 40, 3000)),
         "tasks",
@@ -178,7 +180,7 @@ def test_other_products_go_by_tiles(m: int, k: int, n: int) -> None:
 
 # ---------------------------------------------------------------------- batches, tile registers
 def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
-    """A's batch dimensions follow each other, B's are swapped by a transpose."""
+    """The batch dimensions of A are consecutive; those of B are swapped by a transpose."""
     a, b, swapped = tensor(3, 5, 40, 64), tensor(5, 3, 64, 48), tensor(3, 5, 64, 48)
     result = tensor(3, 5, 40, 48)
     then = f"%y = stablehlo.negate %d : {result}"
@@ -228,7 +230,7 @@ def test_a_loop_over_the_result_runs_on_its_tiles() -> None:
 
 
 def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
-    """The loops of a 200 x 300 result, where the product counts it as 300 x 200."""
+    """The loops have the extents of a 200 x 300 result, while the product counts it as 300 x 200."""
     (step,) = plan_of(dot(200, 200, 300, then="%y = stablehlo.tanh %d : {t}")).steps
     assert isinstance(step, OpStep)
     found = schedule_epilogue(step, AVX512, Placed.dense(1, 300, 200))
@@ -239,7 +241,7 @@ def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
 
 
 def heads(then: str) -> str:
-    """200 x 96 results as 8 heads of 12 columns each, `then` of %h."""
+    """Splits 200 x 96 results into 8 heads of 12 columns each; `then` are ops on %h."""
     parts, moved = tensor(200, 8, 12), tensor(8, 200, 12)
     lines = [
         f"%d = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] "
@@ -256,7 +258,7 @@ def test_columns_of_several_loops_have_lanes_along_the_innermost() -> None:
     decides(found, "lanes", "16 along", "product-columns", "2 of 2")
 
 
-def test_a_result_that_lies_across_the_columns_is_moved_later() -> None:
+def test_a_result_across_the_columns_is_moved_later() -> None:
     result, moved = tensor(6, 50, 100), tensor(50, 100, 6)
     found = product(
         main(
@@ -271,7 +273,7 @@ def test_a_result_that_lies_across_the_columns_is_moved_later() -> None:
 
 # ---------------------------------------------------------------------- free dimensions on both sides of the summed one
 def middle(a: tuple[int, ...], b: tuple[int, ...], at: tuple[int, int], *then: str) -> ProductSchedule:
-    """The sum over one dimension of each, `then` ops on %d."""
+    """Schedules a product over one dimension of each operand; `then` are ops on %d."""
     extents = (*(n for i, n in enumerate(a) if i != at[0]), *(n for i, n in enumerate(b) if i != at[1]))
     name = "%d" if then else "%y"
     dims = f"contracting_dims = [{at[0]}] x [{at[1]}]"
@@ -280,7 +282,7 @@ def middle(a: tuple[int, ...], b: tuple[int, ...], at: tuple[int, int], *then: s
     return product(main(f"%a: {tensor(*a)}, %b: {tensor(*b)}", result, line, *then))
 
 
-def test_columns_behind_the_summed_dimension_are_products_of_a_batch() -> None:
+def test_columns_after_the_summed_dimension_are_products_of_a_batch() -> None:
     found = middle((30, 40), (7, 40, 33), (1, 1))
     assert found.result == Placed(7, 30, 33, 7 * 33, 33)
     assert found.strides[2:] == (0, 33, 1, 40 * 33)
@@ -303,7 +305,8 @@ def test_a_result_that_is_only_moved_is_written_where_it_belongs() -> None:
 
 
 def test_a_row_meets_several_panels_in_every_task() -> None:
-    """24 panels of 32 columns: four at a time, so tasks of 3, which are as many as of 4 for threads, would be slower."""
+    """24 panels of 32 columns are multiplied four at a time. So tasks of 3 panels, which give threads as much as tasks
+    of 4, would be slower."""
     literal = np.arange(768 * 768, dtype=np.float32).tobytes().hex()
     line = f'%b = stablehlo.constant dense<"0x{literal}"> : {tensor(768, 768)}'
     dot = f"%y = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : ({tensor(1, 768)}, {tensor(768, 768)}) -> {tensor(1, 768)}"

@@ -1,4 +1,4 @@
-"""sort, top_k and scatter: by which way, by how many digits, what moves, what runs along lanes and what is cut."""
+"""sort, top_k and scatter: algorithm, number of digits, what is moved, what runs along lanes and what is cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQUARES = """%s = stablehlo.multiply %l0, %r0 : tensor<{t}>
 def sort(
     shape: tuple[int, ...], *dtypes: str, comparator: str = LESS, dim: int = -1, target: Target = AVX2
 ) -> SortSchedule:
-    """Of operands of these types by the first; all results are read."""
+    """Schedules a sort of operands of these types by the first; all results are read."""
     types = [tensor(*shape, dtype=t) for t in dtypes]
     kind = "FLOAT" if "f" in dtypes[0] else "SIGNED"
     blocks = ", ".join(f"%l{i}: tensor<{t}>, %r{i}: tensor<{t}>" for i, t in enumerate(dtypes))
@@ -56,13 +56,13 @@ def test_short_lines_are_ranked(dtype: str, limit: int) -> None:
     ],
 )
 def test_digits(n: int, dtype: str, digits: int) -> None:
-    """Of 8 bits, or in long lines of 11."""
+    """Digits have 8 bits, or 11 in long lines."""
     decides(sort((2, n), dtype), "sort", f"by {digits} digit")
 
 
 @pytest.mark.parametrize("n", [3, 1000, tuning.SORT_LONG_LINE])
 def test_where_lanes_can_be_packed_records_go_by_partition(n: int) -> None:
-    """Those of 64 bits; and of one operand, keys alone where they say all."""
+    """Records of 64 bits are partitioned; for one operand, keys alone if they determine the element."""
     for dtype, alone in (("f32", 32), ("f16", 32), ("f64", 64), ("i64", 64), ("i8", 32)):
         found = sort((2, n), dtype, target=AVX512)
         decides(found, "keys only", f"{alone} bits", "keys-tell-all")
@@ -107,7 +107,7 @@ def test_records_hold_values_where_those_fit(dtypes: tuple[str, ...], n: int, mo
     decides(sort((8, n), *dtypes), "records", f"hold {moved}")
 
 
-def test_what_nobody_reads_is_not_moved_and_a_count_needs_no_memory() -> None:
+def test_unread_results_are_not_moved_and_a_count_needs_no_memory() -> None:
     t, index = tensor(8, 1000), tensor(8, 1000, dtype="i32")
     text = main(
         f"%x: {t}", index, f"%i = stablehlo.iota dim = 1 : {index}",
@@ -151,7 +151,7 @@ def test_the_best_are_inserted_where_they_are_few(found: TopKSchedule, inserts: 
 def scatter(
     operand: tuple[int, ...], count: int, window: tuple[int, ...], unique: bool = False, dtype: str = "f32"
 ) -> ScatterSchedule:
-    """Rows that are added at `count` places of the first dimension."""
+    """Schedules a scatter that adds rows at `count` places of the first dimension."""
     update, dims = (count, *window), ", ".join(str(d + 1) for d in range(len(window)))
     x, i, u = tensor(*operand, dtype=dtype), tensor(count, 1, dtype="i32"), tensor(*update, dtype=dtype)
     scalar = tensor(dtype=dtype)
@@ -176,8 +176,8 @@ def test_lanes_of_a_scatter_run_along_a_contiguous_window() -> None:
     assert scatter((5000, 5), 900, (5,)).block == 5
 
 
-def test_a_scatter_is_cut_where_turns_touch_different_elements() -> None:
-    """Along the window while indices may repeat; along the positions when they are unique; else not at all."""
+def test_a_scatter_is_cut_where_iterations_update_different_elements() -> None:
+    """Cuts along the window while indices may repeat, along the positions if they are unique, otherwise not at all."""
     repeated, unique, ordered = (
         scatter((5000, 256), 900, (256,)),
         scatter((5000, 256), 900, (256,), unique=True),
@@ -193,8 +193,8 @@ def test_a_scatter_is_cut_where_turns_touch_different_elements() -> None:
 
 
 @pytest.mark.parametrize(("extent", "outermost"), [(tuning.SCATTER_UNITS, True), (tuning.SCATTER_UNITS - 1, False)])
-def test_the_outermost_loop_with_turns_enough_is_cut(extent: int, outermost: bool) -> None:
-    """The window is a part of each row, so that its dimensions do not merge."""
+def test_the_outermost_loop_with_enough_iterations_is_cut(extent: int, outermost: bool) -> None:
+    """The window is a part of each row, so that its dimensions are not merged."""
     found = scatter((50, extent, 4097), 30, (extent, 4096))
     assert found.split is not None
     assert (found.split is found.shape.window[0]) == outermost
@@ -210,7 +210,8 @@ def test_work_of_a_scatter_counts_its_accesses() -> None:
 
 
 def test_without_lanes_window_loops_with_long_strides_go_outside() -> None:
-    """Columns of one element: the window dimension of the rows moves out of the positions, unless an index moves it."""
+    """Columns of one element: the window dimension of the rows is hoisted out of the positions, unless an index moves
+    it."""
     x, i, u = tensor(64, 300), tensor(100, 1, dtype="i32"), tensor(64, 100)
     text = main(
         f"%x: {x}, %i: {i}, %u: {u}", x,

@@ -1,4 +1,4 @@
-"""Thresholds stand in tuning.py, each is read, has a docstring, and names only benchmark cases that there are."""
+"""Thresholds are in tuning.py; each is read, has a docstring, and names only existing benchmark cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = Path(shlo_jit.__file__).parent
 NAMES = {name for name in vars(tuning) if name.isupper()}
 
 NO_THRESHOLDS = {
-    # bytes and bits of formats and layouts, and numbers that they are known by
+    # bytes and bits of formats and layouts, and numbers that identify them
     "codegen/abi.py": {"ABI_VERSION", "ALIGNED_RESULT_BYTES", "ALIGNMENT", "AT_CALL", "CONSTANTS", "FIRST_CODE", "NO_CALL", "PROFILE_BYTES",
                        "PROFILE_SAMPLES"},
     "codegen/cpu_features.py": {"APX_STATE", "AT_HWCAP", "AT_HWCAP2", "AVX_STATE", "AVX512_STATE", "TILE_STATE"},
@@ -44,18 +44,18 @@ NO_THRESHOLDS = {
     "lower/elements/floats.py": {"CURRENT_ROUNDING", "RANGE_SIGNED", "VECTORS"},
     "lower/elements/small_floats.py": {"F32_INFINITY", "F32_NAN"},
     "lower/timing.py": {"MONOTONIC", "SHOWN_OPS"},
-    "passes/canonical/collective_layouts.py": {"MOST_OPERANDS"},  # what a message has room for
+    "passes/canonical/collective_layouts.py": {"MOST_OPERANDS"},  # number of operands that fit into a message
     "passes/expand/random.py": {"TURNS"},
     "schedule/fft.py": {"HEADER"},
     "schedule/lapack.py": {"INT_BYTES", "LARGEST"},
     "schedule/scratch.py": {"ALIGN"},
-    # limits of hardware, and of what is written
+    # limits of the hardware, and of the generated code
     "passes/canonical/byte_operands.py": {"LARGEST_ZERO"},
     "passes/expand/expand.py": {"ROUNDS"},
     "passes/refine/origins.py": {"SHOWN"},
     "passes/require_addressable.py": {"ADDRESS_BITS"},
     "schedule/convolution.py": {"MAX_SPATIAL"},
-    # sides of register tiles and radices, which the code is written around
+    # sides of register tiles and radices, which the code is written for
     "kernels/convolution/depthwise.py": {"PIXELS"},
     "kernels/convolution/grouped.py": {"PIXELS", "WIDE"},
     "kernels/convolution/padding_terms.py": {"SUMS"},
@@ -64,16 +64,16 @@ NO_THRESHOLDS = {
     "codegen/meant_targets.py": {"MOST_NAMES"},
     "kernels/hexadecimal.py": {"DIGITS"},
     "kernels/gemm/amx.py": {"SIDE", "TILE"},
-    "kernels/gemm/blocks.py": {"FETCHED_A_STEP"},  # a line of the cache
+    "kernels/gemm/blocks.py": {"FETCHED_A_STEP"},  # a cache line
     "kernels/gemm/micro.py": {"ROW_GROUP", "SUMS"},
-    "kernels/gemm/prepacking.py": {"SPARE"},  # what a store may stick out
+    "kernels/gemm/prepacking.py": {"SPARE"},  # bytes that a store may exceed the end by
     "kernels/quicksort.py": {"NETWORK"},
     "kernels/gemm/vector.py": {"LINE", "STEPS"},
     "kernels/substitution.py": {"ROWS"},
     "lower/kernels/copy.py": {"LINE", "UNROLL"},
     "lower/temporal_tiling.py": {"SLOT"},
 }  # fmt: skip
-"""By file, the whole numbers at module level that steer no choice."""
+"""For each file, the integers at module level that are not thresholds."""
 
 
 def parsed(path: Path) -> ast.Module:
@@ -81,7 +81,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def numbers_at_module_level(tree: ast.Module) -> Iterator[str]:
-    """Upper-case names that are given whole numbers, or sums, products and shifts of them."""
+    """Yields upper-case names that are assigned integers, or sums, products and shifts of them."""
     for node in tree.body:
         if not isinstance(node, ast.Assign):
             continue
@@ -119,7 +119,7 @@ def test_thresholds_stand_nowhere_else() -> None:
 
 
 def docstrings() -> Iterator[tuple[list[str], str]]:
-    """The names of each assignment of tuning.py, and the text below it."""
+    """Yields the names of each assignment of tuning.py, with the docstring below it."""
     body = parsed(PACKAGE / "tuning.py").body
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.Assign):

@@ -1,4 +1,5 @@
-"""fft, cholesky and triangular_solve: in blocks or alone, several threads on one matrix or each on its own; custom calls."""
+"""fft, cholesky and triangular_solve: in blocks or separately, several threads on one matrix or each on its own; custom
+calls."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def fft(shape: tuple[int, ...], *lengths: int, target: Target = AVX512) -> FftSc
 
 # ---------------------------------------------------------------------- fft
 LANES = 16
-"""Of real parts in a register."""
+"""Lanes of a register, for real parts."""
 
 
 def blocks(found: FftSchedule) -> bool:
@@ -39,13 +40,14 @@ def blocks(found: FftSchedule) -> bool:
 def test_short_sequences_go_several_at_a_time() -> None:
     assert blocks(fft((1000, 96)))
     assert blocks(fft((1000, 64)))
-    assert not blocks(fft((1000, 128)))  # powers of two fill the registers soon
+    assert not blocks(fft((1000, 128)))  # powers of two fill the registers early
     decides(fft((1000, 96)), "tasks", f"blocks of {LANES} sequences")
     decides(fft((1000, 128)), "tasks", "blocks of 1 column")
 
 
 def test_a_block_of_sequences_has_so_many_elements() -> None:
-    """3^a 5^b on both sides of FFT_BLOCK_ELEMENTS / lanes = 1024: 1000 = 8 * 125 has too few factors of two to fill them."""
+    """3^a 5^b on both sides of FFT_BLOCK_ELEMENTS / lanes = 1024: 1000 = 8 * 125 has too few factors of two to fill
+    them."""
     most = tuning.FFT_BLOCK_ELEMENTS // LANES
     assert most == 1024
     assert blocks(fft((1000, 1000)))
@@ -70,7 +72,7 @@ def test_one_large_block_is_cut_inside_of_its_passes() -> None:
 
 
 def test_columns_of_a_block_fit_the_cache() -> None:
-    """Along the first axis of n x 4096: all columns, or as many as FFT_BLOCK_BYTES has room for."""
+    """Along the first axis of n x 4096: all columns, or as many as fit FFT_BLOCK_BYTES."""
     inner = 256
     n = tuning.FFT_BLOCK_BYTES // 8 // inner
     whole, cut = fft((n, inner), n, inner).axes[0], fft((2 * n, inner), 2 * n, inner).axes[0]
@@ -81,7 +83,7 @@ def test_columns_of_a_block_fit_the_cache() -> None:
 @pytest.mark.parametrize(
     ("n", "columns", "direct"),
     [
-        (tuning.FFT_LARGEST_PRIME**2, LANES, True),  # a length that Bluestein's algorithm makes no shorter
+        (tuning.FFT_LARGEST_PRIME**2, LANES, True),  # a length that Bluestein's algorithm does not shorten
         (131**2, LANES, False),
         (tuning.FFT_LARGEST_ALONE, 1, True),
         (37**2, 1, False),
@@ -89,8 +91,8 @@ def test_columns_of_a_block_fit_the_cache() -> None:
     ],
 )
 def test_large_primes_go_by_another_algorithm(n: int, columns: int, direct: bool) -> None:
-    """Primes above FFT_LARGEST_ALONE too where there are no whole registers to work on. Bluestein's algorithm multiplies
-    by factors between two transforms."""
+    """Primes above FFT_LARGEST_ALONE use it, too, if there are no whole registers to work on. Bluestein's algorithm
+    multiplies by factors between two transforms."""
     axis = fft((n, columns), n, columns).axes[0]
     names = [step.routine.name for step in axis.passes]
     assert direct != any("rows_split_split_factors" in name for name in names), names
@@ -121,7 +123,7 @@ def cholesky(*shape: int) -> CholeskySchedule:
     ],
 )  # fmt: skip
 def test_threads_work_together_on_large_matrices(found: CholeskySchedule, together: bool, code: str) -> None:
-    assert found.together.value == together
+    assert found.cooperative.value == together
     decides(found, "threads", "together" if together else "own matrices", code)
     assert ("matrices" in note(found, "threads").value) != together
 
@@ -183,7 +185,7 @@ def test_a_registered_call_comes_first() -> None:
     decides(found, "call", "@mine", "registered")
 
 
-def test_a_call_nobody_implements_is_refused() -> None:
+def test_a_call_without_an_implementation_is_refused() -> None:
     with refused(UnsupportedError, "unregistered-call", (2, 6), shows="@mine"):
         schedules(call("mine"))
 

@@ -1,4 +1,5 @@
-"""reduce_window and select_and_scatter: windows or scans, written out or looped over, side by side, in units and blocks."""
+"""reduce_window and select_and_scatter: windows or scans, unrolled or looped over, side by side, in units and
+blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from shlo_jit.schedule.window import Scan, Windows, WindowSchedule
 
 ADD = ["%c = stablehlo.add %a, %b : tensor<f32>"]
 MAX = ["%c = stablehlo.maximum %a, %b : tensor<f32>"]
-ROOTS = [  # of the sum of squares: no simple op, and dear
+ROOTS = [  # square root of a sum of squares: no simple op, and expensive
     "%s = stablehlo.multiply %a, %a : tensor<f32>",
     "%t = stablehlo.multiply %b, %b : tensor<f32>",
     "%u = stablehlo.add %s, %t : tensor<f32>",
@@ -26,7 +27,7 @@ def window(
     padding: tuple[tuple[int, int], ...] = (),
     initial: str = "stablehlo.constant dense<0.0>",
 ) -> WindowSchedule:
-    """A reduce_window with strides of 1."""
+    """Schedules a reduce_window with strides of 1."""
     padding = padding or ((0, 0),) * len(shape)
     out = tuple(n + low + high - k + 1 for n, k, (low, high) in zip(shape, size, padding, strict=True))
     sizes = ", ".join(map(str, size))
@@ -116,7 +117,7 @@ def test_scans_are_windows_that_cover_all_before(found: WindowSchedule, strategy
 
 
 def test_scans_with_cheap_bodies_run_side_by_side() -> None:
-    """Cost of a body: its ops and one more."""
+    """The cost of a body is its number of ops plus one."""
     cheap, dear = scan(cumulative((64, 100), 1)), scan(cumulative((64, 100), 1, ROOTS))
     assert (cheap.side, dear.side) == (tuning.SCAN_ROWS, 1)
     decides(cumulative((64, 100), 1), "unroll", f"{tuning.SCAN_ROWS} side by side")

@@ -1,7 +1,7 @@
 """Elementwise ops on complex numbers, as pairs of registers.
 
-Sums, differences and products are their definitions, each operation rounded once, as XLA computes them; the rest is in
-`kernels/math/complex_*.py`.
+Sums, differences and products follow their definitions, each operation rounded once, as XLA computes them; the rest is
+in `kernels/math/complex_*.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def negate(b: Builder, x: Pair) -> Reg:
 
 
 def precedes(b: Builder, x: Pair, y: Pair) -> V:
-    """x before y in the lexicographic order of (real, imaginary)."""
+    """Whether x precedes y in the lexicographic order of (real, imaginary)."""
     tie = b.and_(b.fcmp("oeq", x[0], y[0]), b.fcmp("olt", x[1], y[1]))
     return b.or_(b.fcmp("olt", x[0], y[0]), tie)
 
@@ -42,7 +42,7 @@ def equal(b: Builder, x: Pair, y: Pair) -> V:
 
 
 def compare(b: Builder, direction: str, x: Pair, y: Pair) -> V:
-    """i1 lanes of x `direction` y (EQ NE LT LE GT GE), parts in lexicographic order."""
+    """Returns i1 lanes of x `direction` y (EQ NE LT LE GT GE), with parts in lexicographic order."""
     if direction == "NE":
         return b.not_(equal(b, x, y))
     if direction == "EQ":
@@ -66,7 +66,8 @@ def minimum(b: Builder, x: Pair, y: Pair) -> Reg:
 
 
 def call(b: Builder, name: str, *args: Pair) -> Reg:
-    """Apply a function by name to pairs of registers."""
+    """Applies a function by name to pairs of registers. Raises UnsupportedError for other functions than those of
+    `complex_call`."""
     from shlo_jit.kernels.math import complex_call
 
     if name not in complex_call.FUNCTIONS:

@@ -1,7 +1,7 @@
 """`convert` between any two element types (specification, "convert").
 
-Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to i1 asks whether it differs
-from zero; complex to real drops the imaginary part; floats round once, to nearest even.
+Float to integer truncates and saturates, NaN gives 0. Integer to integer wraps. Anything to i1 tests whether it differs
+from zero. Complex to real drops the imaginary part. Floats round once, to nearest even.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _from_float(b: Builder, source: DType, target: DType, x: V) -> V:
 
 
 def _round_to_odd(b: Builder, x: V) -> V:
-    """f64 to f32, inexact results with their last bit set: rounding once more to a narrower type is then exact."""
+    """Rounds f64 to f32 with the last bit of inexact results set. Rounding once more to a narrower type is then
+    exact."""
     n = lanes(x.type)
     i32, single = vector("i32", n), vector("float", n)
     y = b.cast("fptrunc", x, "float")
@@ -71,8 +72,8 @@ def _round_to_odd(b: Builder, x: V) -> V:
 
 
 def _float_to_int(b: Builder, target: DType, x: V) -> V:
-    """Convert what is in range, and put the ends of the range where it is not. (`llvm.fptosi.sat` says the same, but
-    LLVM 22 does it an element at a time.)"""
+    """Converts numbers in range; others become the nearest end of the range, and NaN 0. (`llvm.fptosi.sat` does the
+    same, but LLVM 22 computes it one element at a time.)"""
     n = lanes(x.type)
     low, high = storage_range(target)
     if target.bits < 32:
@@ -89,8 +90,8 @@ def _float_to_int(b: Builder, target: DType, x: V) -> V:
 
 
 def _float_to_narrow(b: Builder, x: V, low: int, high: int, type: str) -> V:
-    """Both ends are floats too, so that numbers are cut off before they are converted. A NaN passes through, and then
-    is 0."""
+    """Both ends of the range are floats too, so numbers are clamped before they are converted. A NaN becomes 0
+    afterwards."""
     least, most = const(x.type, float(low)), const(x.type, float(high))
     inside = b.select(b.fcmp("olt", most, x), most, x)
     inside = b.select(b.fcmp("ogt", least, inside), least, inside)
@@ -111,7 +112,8 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
 
 
 def _wide_int_to_odd(b: Builder, source: DType, x: V) -> V:
-    """A 64-bit integer as f32 with its last bit sticky: drop low bits into one before the exact conversion."""
+    """Converts a 64-bit integer to f32 with a sticky last bit: low bits are merged into one before the exact
+    conversion."""
     t = x.type
     magnitude = x if source.kind == "u" else b.intrinsic_with_flag("abs", x, False)
     large = b.icmp("ugt", magnitude, const(t, (1 << 53) - 1))

@@ -1,6 +1,6 @@
-"""Elementwise ops in registers, as their records say (`OpDef.machine`).
+"""Elementwise ops on registers, as their records define them (`OpDef.machine`).
 
-Registers (`registers.py`) are of equal lanes, one an operand, of the operands' dtypes.
+All registers (`registers.py`) have equal lanes; there is one for each operand, of the operand's dtype.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from shlo_jit.ops import OPS, OpDef
 from shlo_jit.ops.machine import ByKind, Computation
 
 SIGN_ONLY = ("fneg", "fabs")
-"""Words that LLVM has for f16 too, exactly."""
+"""Computations that LLVM provides exactly for f16, too."""
 NO_ROUNDING = ("fneg", "fabs", "fmax", "fmin")
-"""Words whose results are of the operands' format."""
+"""Computations whose results need no rounding to the operands' format."""
 ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv")
-"""Words that are one instruction each."""
+"""Computations that are one instruction each."""
 
 
 def emit(b: Builder, op: Op, args: list) -> Reg:
-    """Compute an elementwise op. Raises UnsupportedError at the op's line where its record does not say how."""
+    """Computes an elementwise op. Raises UnsupportedError at the op's line if its record does not define how."""
     record = OPS.get(op.name)
     if record is None or record.machine is None:
         raise UnsupportedError(diagnose(f"{op.name} has no lowering", op.span, label="no-lowering"))
@@ -38,7 +38,7 @@ def emit(b: Builder, op: Op, args: list) -> Reg:
 
 
 def apply(b: Builder, record: OpDef, dtype: DType, args: list) -> Reg:
-    """Compute an op of operands of one dtype without an Op at hand (reducers)."""
+    """Computes an op on operands of one dtype without an Op (for reducers)."""
     return _compute(b, record, dtype, args, None)
 
 

@@ -1,4 +1,4 @@
-"""Float arithmetic that is more than one instruction, on registers."""
+"""Float arithmetic that takes more than one instruction, on registers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import to_f32
 
 VECTORS = (128, 256, 512)
-"""Bits of x86's registers."""
+"""Bits of x86's vector registers."""
 RANGE_SIGNED, CURRENT_ROUNDING = 4, 4
-"""Operands of `vrange`: the result has the sign of what is chosen (1 chooses the maximum); no rounding is asked for."""
+"""Operands of `vrange`: the result keeps the sign of the chosen operand (1 chooses the maximum), and the current
+rounding applies."""
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Floats that are computed in f32 and rounded."""
+    """Whether a type is a float that is computed in f32 and rounded."""
     return dtype.is_float and dtype.name not in ("f32", "f64")
 
 
@@ -25,9 +26,9 @@ def sign(b: Builder, x: V) -> V:
 
 
 def extreme(b: Builder, which: str, x: V, y: V) -> V:
-    """IEEE-754's maximum or minimum. AVX-512 has an instruction that orders zeros, and leaves NaNs to be put in: three
-    instead of six of LLVM's, which has three itself where one side is a constant. A number is lane 0 of a register; of
-    numbers, LLVM has nine."""
+    """Emits IEEE-754's maximum or minimum. AVX-512 has an instruction that orders zeros but leaves NaNs to be inserted.
+    That takes three instructions instead of LLVM's six; if one side is a constant, LLVM needs only three. For scalars,
+    LLVM takes nine, so a scalar is computed in lane 0 of a register."""
     n, target = lanes(x.type), b.module.target
     size = {"float": 32, "double": 64}.get(scalar(x.type), 0) * n
     varies = all(v.text.startswith("%") for v in (x, y))
@@ -43,7 +44,7 @@ def extreme(b: Builder, which: str, x: V, y: V) -> V:
 
 
 def _in_order(b: Builder, which: str, x: V, y: V) -> V:
-    """The greater or the lesser, of vectors of a register without NaNs."""
+    """The greater or the lesser of two register-sized vectors without NaNs."""
     n, size = lanes(x.type), {"float": 32, "double": 64}[scalar(x.type)] * lanes(x.type)
     suffix = "ps" if scalar(x.type) == "float" else "pd"
     order = const("i32", RANGE_SIGNED | (which == "maximum"))
@@ -54,17 +55,17 @@ def _in_order(b: Builder, which: str, x: V, y: V) -> V:
 
 
 def compare(b: Builder, dtype: DType, direction: str, x: V, y: V) -> V:
-    """i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""
+    """Returns i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""
     if is_narrow(dtype):
         x, y = to_f32(b, dtype, x), to_f32(b, dtype, y)
     return b.fcmp("une" if direction == "NE" else "o" + direction.lower(), x, y)
 
 
 def total_order(b: Builder, dtype: DType, x: V) -> V:
-    """Bits as an integer that orders like IEEE's totalOrder."""
+    """Bits as an integer that is ordered like IEEE's totalOrder."""
     width = 8 * dtype.itemsize
     own = b.bitcast(x, vector(f"i{width}", lanes(x.type)))
-    if dtype.name == "f8E8M0FNU":  # without a sign, the bits are in order
+    if dtype.name == "f8E8M0FNU":  # without a sign, the bits are ordered already
         return b.xor(own, const(own.type, 0x80))
     if dtype.bits < width:
         own = b.shl(own, width - dtype.bits)
@@ -73,8 +74,8 @@ def total_order(b: Builder, dtype: DType, x: V) -> V:
 
 
 def reduce_precision(b: Builder, x: V, exponent_bits: int, mantissa_bits: int) -> V:
-    """Round f32 or f64 to fewer exponent and mantissa bits, to nearest even; overflow gives infinity, subnormals flush
-    to zero. A NaN is kept, or becomes an infinity where no mantissa bit is left."""
+    """Rounds f32 or f64 to fewer exponent and mantissa bits, to nearest even. Overflow gives infinity, subnormals flush
+    to zero. A NaN is kept, or becomes an infinity if no mantissa bit is left."""
     width, mantissa, exponent = (64, 52, 11) if "double" in x.type else (32, 23, 8)
     t = vector(f"i{width}", lanes(x.type))
     own = b.bitcast(x, t)
@@ -101,7 +102,7 @@ def reduce_precision(b: Builder, x: V, exponent_bits: int, mantissa_bits: int) -
 
 
 def next_after_bits(b: Builder, dtype: DType, x: V, y: V) -> V:
-    """The neighbour of x towards y, for floats whose bits order like integers."""
+    """The neighbour of x towards y, for floats whose bits are ordered like integers."""
     fx, fy = to_f32(b, dtype, x), to_f32(b, dtype, y)
     t = vector(f"i{8 * dtype.itemsize}", lanes(x.type))
     own, other = b.bitcast(x, t), b.bitcast(y, t)

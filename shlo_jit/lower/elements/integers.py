@@ -1,6 +1,6 @@
-"""Integer arithmetic that is more than one instruction, on registers.
+"""Integer arithmetic that takes more than one instruction, on registers.
 
-What the specification leaves open is fixed here and documented in docs/accuracy.md: x / 0 = -1 (all ones),
+Results that the specification leaves open are fixed here and documented in docs/accuracy.md: x / 0 = -1 (all ones),
 x rem 0 = x, MIN / -1 = MIN, shifts past the width give 0 (or the sign).
 """
 
@@ -39,7 +39,8 @@ def sign(b: Builder, dtype: DType, x: V) -> V:
 
 
 def power(b: Builder, dtype: DType, x: V, y: V) -> V:
-    """Square and multiply over the bits of the exponent; a negative one of a signed type gives 0, or +-1 for +-1."""
+    """Squares and multiplies over the bits of the exponent. A negative exponent of a signed type gives 0, or +-1 for
+    +-1."""
     result, base = const(x.type, 1), x
     width = min(dtype.bits, 64)
     for k in range(width if dtype.kind == "u" else width - 1):
@@ -57,7 +58,7 @@ def power(b: Builder, dtype: DType, x: V, y: V) -> V:
 
 
 def shift(b: Builder, dtype: DType, method: str, x: V, count: V) -> V:
-    """`shl`, `lshr` or `ashr`."""
+    """Shifts by `method`: `shl`, `lshr` or `ashr`. Counts past the width give 0, or the sign."""
     past = b.icmp("uge", count, const(count.type, dtype.bits))
     if method == "ashr":
         return b.ashr(x, b.select(past, const(count.type, dtype.bits - 1), count))

@@ -27,12 +27,12 @@ from shlo_jit.schedule.selection import Selection
 
 @dataclass(frozen=True)
 class Reducer:
-    """What a reduce does with an accumulator and an element."""
+    """The combine step of a reduce on an accumulator and an element."""
 
     op: Op
     body: Block
     simple: OpDef | None
-    """The op, when the body is one commutative op of the two arguments that has a neutral element; else None."""
+    """The op, if the body is one commutative op of the two arguments that has a neutral element; otherwise None."""
 
     @property
     def dtype(self) -> DType:
@@ -52,41 +52,41 @@ class Reducer:
         return run_body(b, self.body, [*left, *right])
 
     def merge(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
-        """The same of accumulators of elements that lie in any order (of a simple reducer)."""
+        """Combines accumulators of elements in any order (for a simple reducer)."""
         return self.combine(b, left, right)
 
     def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
-        """Elements as accumulators."""
+        """Converts elements to accumulators."""
         return [convert(b, self.dtype, F32, values[0])] if self.wide else values
 
     def leave(self, b: Builder, values: list[Reg]) -> list[Reg]:
         return [convert(b, F32, self.dtype, values[0])] if self.wide else values
 
     def neutral(self) -> Reg:
-        """e with combine(e, x) = x, bit for bit (of a simple reducer)."""
+        """The neutral element e, with combine(e, x) = x, bit for bit (for a simple reducer)."""
         assert self.simple is not None
         return constant(self.accumulator, self.simple.neutral_on(self.accumulator))
 
     @property
     def like(self) -> list[Reg]:
-        """Registers such as accumulators are (of a simple reducer)."""
+        """Registers with the structure of accumulators (for a simple reducer)."""
         return [self.neutral()]
 
 
 @dataclass(frozen=True)
 class Selector:
-    """What a reduce of pairs (value, index) does that selects one of them."""
+    """The combine step of a reduce of pairs (value, index) that selects one of them."""
 
     selection: Selection
     index: DType
 
     @property
     def like(self) -> list[Reg]:
-        """Registers such as accumulators are."""
+        """Registers with the structure of accumulators."""
         return [const(register_type(dtype), 0) for dtype in self.selection.accumulators]
 
     def better(self, b: Builder, new: Reg, old: Reg) -> V:
-        """Whether a value goes in front of another."""
+        """Whether a value precedes another."""
         dtype = self.selection.accumulators[0]
         assert isinstance(new, V) and isinstance(old, V)
         word = "gt" if self.selection.greatest else "lt"
@@ -99,11 +99,11 @@ class Selector:
         return b.and_(b.fcmp("u" + word, new, old), b.fcmp("ord", old, old))
 
     def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
-        """Of elements in the order of their indices."""
+        """Combines elements in the order of their indices."""
         return self.choose(b, self.better(b, right[0], left[0]), left, right)
 
     def merge(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
-        """Of elements in any order."""
+        """Combines elements in any order."""
         equal = b.not_(self.better(b, left[0], right[0]))
         earlier = b.and_(equal, b.icmp("slt", right[1], left[1]))  # type: ignore[arg-type]
         return self.choose(b, b.or_(self.better(b, right[0], left[0]), earlier), left, right)
@@ -112,23 +112,23 @@ class Selector:
         return [select_lanes(b, mask, x, y) for x, y in zip(right, left, strict=True)]
 
     def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
-        """Elements as accumulators."""
+        """Converts elements to accumulators."""
         types = (self.selection.dtype, self.index), self.selection.accumulators
         return [x if t == to else convert(b, t, to, x) for x, t, to in zip(values, *types, strict=True)]
 
     def leave(self, b: Builder, values: list[Reg]) -> list[Reg]:
-        """Accumulators as results; a value that nobody reads as it is."""
+        """Converts accumulators to results; a value that is not read stays as it is."""
         index = values[1] if self.index == I32 else convert(b, I32, self.index, values[1])
         return [values[0], index]
 
 
 def reducer_of(op: Op) -> Reducer:
-    """The reducer of a reduce (or of another op with such a body)."""
+    """Returns the reducer of a reduce (or of another op with such a body)."""
     return Reducer(op, op.block(), simple_op(op))
 
 
 def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg] | None = None) -> list[Reg]:
-    """Emit a region of elementwise ops on registers; what it returns."""
+    """Emits a region of elementwise ops on registers. Returns the values that the region returns."""
     env: dict[Value, Reg] = dict(outside or {})
     env.update(zip(body.arguments, args, strict=True))
 
@@ -154,7 +154,7 @@ def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg]
 
 
 def across(b: Builder, reducer: Reducer | Selector, values: list[Reg]) -> list[Reg]:
-    """Combine the lanes of an accumulator: halves with halves, a tree of fixed shape."""
+    """Combines the lanes of an accumulator: halves with halves, in a tree of fixed shape."""
     n = lanes_of(values[0])
     while n > 1:
         n //= 2
@@ -176,12 +176,14 @@ def across(b: Builder, reducer: Reducer | Selector, values: list[Reg]) -> list[R
 def side_by_side(
     b: Builder, reducer: Reducer | Selector, left: list[Reg], right: list[Reg], rows: int, in_order: bool
 ) -> list[Reg]:
-    """Accumulators whose lanes belong to so many rows each, combined: halves of each row's lanes with halves, as
-    `across` does, the rows of `left` before those of `right`. Of n rows that are brought together two and two, the
-    lanes of the last accumulator are what `across` makes of each.
+    """Combines two accumulators whose lanes belong to `rows` rows each. Like `across`, it combines halves of each row's
+    lanes with halves, the rows of `left` before those of `right`. If n rows are combined pairwise, each lane of the
+    last accumulator equals the result of `across` for one row.
 
-    `in_order`: a row's lanes are in the order of its elements. What selects then combines neighbours, so that no
-    indices have to be compared."""
+    `in_order`: a row's lanes are in the order of its elements. Selections then combine neighbours, so that no indices
+    have
+    to be compared.
+    """
     n = lanes_of(left[0])
     half = n // rows // 2
     neighbours = in_order and isinstance(reducer, Selector)

@@ -20,12 +20,12 @@ Reg = V | tuple[V, V]
 
 
 def is_bits(dtype: DType) -> bool:
-    """Floats kept as bit patterns in registers."""
+    """Whether a type is a float that registers hold as a bit pattern."""
     return dtype.is_float and dtype.name not in ("f16", "f32", "f64")
 
 
 def register_type(dtype: DType) -> str:
-    """Scalar LLVM type of a register (of a part, for complex)."""
+    """Scalar LLVM type of a register (of one part, for complex)."""
     if dtype.is_complex:
         return register_type(dtype.part)
     if dtype.is_float:
@@ -34,20 +34,20 @@ def register_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """Scalar LLVM type of an element in memory (of a part, for complex)."""
+    """Scalar LLVM type of an element in memory (of one part, for complex)."""
     t = register_type(dtype)
     return "i8" if t in ("i1", "i2", "i4") else t
 
 
 def from_memory(b: Builder, dtype: DType, x: V) -> V:
-    """A loaded value (memory type) as a register."""
+    """Converts a loaded value (memory type) to a register."""
     if dtype.kind == "b":
         return b.icmp("ne", x, const(x.type, 0))
     return b.cast("trunc", x, register_type(dtype))
 
 
 def to_memory(b: Builder, dtype: DType, x: V) -> V:
-    """A register as what is stored; the bits above i2 and i4 are zero, as ml_dtypes leaves them."""
+    """Converts a register to the value that is stored. The bits above i2 and i4 are zero, as ml_dtypes leaves them."""
     return b.cast("zext", x, memory_type(dtype)) if dtype.kind in "biu" else x
 
 
@@ -60,14 +60,14 @@ def is_pair(x: Reg) -> bool:
 
 
 def widen(b: Builder, x: Reg, n: int) -> Reg:
-    """Splat a scalar register to n lanes; a register of n lanes as it is."""
+    """Splats a scalar register to n lanes; returns a register of n lanes unchanged."""
     if isinstance(x, V):
         return b.splat(x, n)
     return b.splat(x[0], n), b.splat(x[1], n)
 
 
 def constant(dtype: DType, value: object) -> Reg:
-    """A literal register (one lane) of an element of a numpy array."""
+    """A literal register (one lane) with an element of a numpy array."""
     import numpy as np
 
     if dtype.is_complex:
@@ -79,7 +79,7 @@ def constant(dtype: DType, value: object) -> Reg:
 
 
 def float_literal(dtype: DType, value) -> V:
-    """Bit-exact literal, NaN payloads included."""
+    """A bit-exact literal, including NaN payloads."""
     import numpy as np
 
     raw = int(np.asarray(value, dtype.numpy).reshape(()).view(f"u{dtype.itemsize}"))
@@ -96,7 +96,7 @@ def float_literal(dtype: DType, value) -> V:
 
 # ---------------------------------------------------------------------------- bf16 and the small floats
 def to_f32(b: Builder, dtype: DType, x: V) -> V:
-    """An exact f32 of an f16, bf16 or small float register; f32 as it is."""
+    """The exact f32 of an f16, bf16 or small float register; f32 is returned unchanged."""
     if dtype.name == "f32":
         return x
     if dtype.name == "f16":
@@ -115,7 +115,7 @@ def to_f32(b: Builder, dtype: DType, x: V) -> V:
 
 
 def from_f32(b: Builder, dtype: DType, x: V) -> V:
-    """Round f32 to nearest even into an f16, bf16 or small float register."""
+    """Rounds f32 to nearest even, into an f16, bf16 or small float register."""
     if dtype.name == "f32":
         return x
     if dtype.name == "f16":
@@ -128,19 +128,19 @@ def from_f32(b: Builder, dtype: DType, x: V) -> V:
 
 
 def cut_bf16(b: Builder, x: V) -> V:
-    """bf16 of f32 whose lower half is zero."""
+    """The bf16 of an f32 whose lower half is zero."""
     return b.cast("trunc", b.lshr(b.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
 
 
 def round_bf16_sum(b: Builder, x: V) -> V:
-    """The same as `round_bf16` of a sum, product or quotient of bf16 numbers: a NaN is one of theirs or the default
-    one, whose lower half is zero, so that rounding leaves it as it is."""
+    """Rounds a sum, product or quotient of bf16 numbers like `round_bf16`. A NaN is one of the operands' or the default
+    one. Its lower half is zero, so rounding does not change it."""
     i32 = vector("i32", lanes(x.type))
     return b.cast("trunc", b.lshr(_half_up(b, b.bitcast(x, i32)), 16), "i16")
 
 
 def _half_up(b: Builder, bits: V) -> V:
-    """f32 as bits whose upper half is rounded to nearest even."""
+    """The bits of an f32, with the upper half rounded to nearest even."""
     lsb = b.and_(b.lshr(bits, 16), const(bits.type, 1))
     return b.add(b.add(bits, lsb), const(bits.type, 0x7FFF))
 
@@ -159,7 +159,7 @@ F32 = DTYPES["f32"]
 
 
 def flatten(values: Sequence[Reg]) -> list[V]:
-    """Registers with complex pairs laid out."""
+    """Registers, with complex pairs flattened."""
     out: list[V] = []
     for r in values:
         out.extend(r if is_pair(r) else [r])  # type: ignore[arg-type, list-item]
@@ -173,12 +173,12 @@ def regroup(values: Sequence[V], like: list[list[Reg]]) -> list[list[Reg]]:
 
 
 def map_parts(x: Reg, f: Callable[[V], V]) -> Reg:
-    """Apply to a register, or to both parts of a pair."""
+    """Applies f to a register, or to both parts of a pair."""
     return (f(x[0]), f(x[1])) if is_pair(x) else f(x)  # type: ignore[index]
 
 
 def put_lane(b: Builder, old: Reg, x: Reg) -> Reg:
-    """Replace lane 0."""
+    """Replaces lane 0."""
     if is_pair(old):
         return tuple(b.insert(o, p, 0) for o, p in zip(old, x, strict=True))  # type: ignore[arg-type, return-value]
     return b.insert(old, x, 0)  # type: ignore[arg-type]
@@ -192,12 +192,12 @@ def select_lanes(b: Builder, mask: V, x: Reg, other: Reg) -> Reg:
 
 
 def first_lanes(width: int, count: int) -> V:
-    """A mask of the first `count` lanes."""
+    """Mask of the first `count` lanes."""
     return vector_literal("i1", [k < count for k in range(width)])
 
 
 def lanes_left(b: Builder, width: int, count: int) -> V:
-    """The same of a number that may be known at the call only."""
+    """Mask of the first `count` lanes, where `count` may be known only at the call."""
     if not isinstance(count, Size):
         return first_lanes(width, count)
     return b.icmp("slt", b.iota("i32", width), b.splat(b.cast("trunc", i64(count), "i32"), width))

@@ -1,4 +1,4 @@
-"""The words of `ops/machine.py` as LLVM text: `Machine` on the registers of one builder."""
+"""The operations of `ops/machine.py` as LLVM text: `Machine` on the registers of one builder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shlo_jit.lower.elements.registers import Reg, is_pair, register_type
 
 
 class RegistersMachine:
-    """Registers are those of `registers.py`; words for floats take f32 and f64, unless they say otherwise."""
+    """`Machine` on the registers of `registers.py`. Float operations take f32 and f64, unless they say otherwise."""
 
     def __init__(self, b: Builder, dtype: DType, type: str, op: Op | None = None):
         self.b = b
         self.dtype = dtype
         self.type = type
-        """LLVM type that is computed in, with its lanes; of a part, for complex numbers."""
+        """LLVM type of the computation, with its lanes; for complex numbers, that of one part."""
         self._op = op
 
     @property
@@ -38,7 +38,7 @@ class RegistersMachine:
         return self.b.select(p, x, y)  # type: ignore[arg-type]
 
     def compare(self, direction: str, x: Reg, y: Reg, /, *, total_order: bool = False) -> V:
-        """i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""
+        """Returns i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""
         b, dtype, word = self.b, self.dtype, direction.lower()
         if is_pair(x):
             return complexes.compare(b, direction, x, y)  # type: ignore[arg-type]
@@ -57,11 +57,11 @@ class RegistersMachine:
         source, b = self.dtype, self.b
         if source.bits != to.bits or source.is_complex or to.is_complex:
             raise UnsupportedError(
-                diagnose("bitcast_convert between widths has a kernel of its own", self.op.span, label="no-lowering")
+                diagnose("bitcast_convert between element widths is not elementwise", self.op.span, label="no-lowering")
             )
         assert isinstance(x, V)
         t = register_type(to)
-        if bits(x.type) != bits(t):  # i4 and f4, which is a byte
+        if bits(x.type) != bits(t):  # i4 and f4, which takes a byte
             return b.cast("zext" if bits(x.type) < bits(t) else "trunc", x, t)
         return b.bitcast(x, t)
 

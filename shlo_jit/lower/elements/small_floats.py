@@ -1,8 +1,8 @@
-"""Floats of 4, 6 and 8 bits: bit patterns to f32 and back, in integer instructions on vectors.
+"""Floats of 4, 6 and 8 bits: converts bit patterns to f32 and back, in integer instructions on vectors.
 
 One routine serves all formats, parametrised by `Format`; f8E8M0FNU, which has neither sign nor mantissa, has its own.
-The meaning is that of ml_dtypes, bit for bit: rounding to nearest even, subnormals kept, and out of range an infinity,
-a NaN or the largest finite number, as the format has it.
+The semantics are those of ml_dtypes, bit for bit. It rounds to nearest even and keeps subnormals. Numbers out of range
+become an infinity, a NaN or the largest finite number, depending on the format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ F32_NAN = 0x7FC00000
 
 @dataclass(frozen=True)
 class Format:
-    """Codes are magnitudes: patterns without their sign bit."""
+    """Layout and special codes of a format. Codes are magnitudes: patterns without their sign bit."""
 
     exponent_bits: int
     mantissa_bits: int
@@ -27,12 +27,12 @@ class Format:
     largest: int
     """Code of the largest finite number."""
     overflow: int
-    """Code given for what is too large, infinity included."""
+    """Code of numbers that are too large, including infinity."""
     nan: int | None
-    """Code of NaN; None for a format without: NaN then becomes a zero of the opposite sign."""
+    """Code of NaN. None for a format without NaN: NaN then becomes a zero of the opposite sign."""
     infinity: int | None = None
     unsigned_zero: bool = False
-    """There is no -0: its pattern is the only NaN, which overflow gives too."""
+    """Whether there is no -0: its pattern is the only NaN, which overflow gives too."""
 
     @property
     def sign(self) -> int:
@@ -40,7 +40,7 @@ class Format:
 
 
 def _ieee(exponent_bits: int, mantissa_bits: int) -> Format:
-    """The top exponent holds infinity and NaN."""
+    """A format whose top exponent holds infinity and NaN."""
     infinity = ((1 << exponent_bits) - 1) << mantissa_bits
     quiet = infinity | (1 << (mantissa_bits - 1))
     bias = (1 << (exponent_bits - 1)) - 1
@@ -48,7 +48,7 @@ def _ieee(exponent_bits: int, mantissa_bits: int) -> Format:
 
 
 def _saturating(exponent_bits: int, mantissa_bits: int) -> Format:
-    """FN without NaN: every code is a finite number."""
+    """An FN format without NaN: every code is a finite number."""
     top = (1 << (exponent_bits + mantissa_bits)) - 1
     return Format(exponent_bits, mantissa_bits, (1 << (exponent_bits - 1)) - 1, top, top, None)
 
@@ -73,7 +73,7 @@ FORMATS: dict[str, Format] = {
 
 
 def decode(b: Builder, dtype: DType, x: V) -> V:
-    """The f32 of a bit pattern (i8 lanes); exact."""
+    """The f32 of a bit pattern (i8 lanes), which is exact."""
     bits = b.cast("zext", x, "i32")
     t = bits.type
     if dtype.name == "f8E8M0FNU":
@@ -121,13 +121,13 @@ def encode(b: Builder, dtype: DType, x: V) -> V:
 
 
 def _round(b: Builder, f: Format, magnitude: V) -> V:
-    """The code nearest to the bits of a non-negative f32, as if exponents had no upper end."""
+    """The code nearest to the bits of a non-negative f32, as if exponents had no upper limit."""
     t = magnitude.type
     drop = 23 - f.mantissa_bits
     odd = b.and_(b.lshr(magnitude, drop), const(t, 1))
     up = b.add(b.add(magnitude, odd), const(t, (1 << (drop - 1)) - 1))
     normal = b.sub(b.lshr(up, drop), const(t, (127 - f.bias) << f.mantissa_bits))
-    # Adding 2^23 of the format's smallest numbers leaves their count, rounded, in the low bits of the sum.
+    # Adding 2^23 times the format's smallest number leaves the rounded count of smallest numbers in the low bits.
     shift = 127 + 23 + 1 - f.bias - f.mantissa_bits
     magic = const(t, shift << 23)
     single = vector("float", lanes(t))
@@ -138,15 +138,15 @@ def _round(b: Builder, f: Format, magnitude: V) -> V:
 
 
 def _decode_power(b: Builder, code: V) -> V:
-    """f8E8M0FNU: 2^(code - 127); code 255 is NaN. 2^-127 is subnormal in f32."""
+    """Decodes f8E8M0FNU: 2^(code - 127); code 255 is NaN. 2^-127 is subnormal in f32."""
     t = code.type
     value = b.select(b.icmp("eq", code, const(t, 0)), const(t, 0x00400000), b.shl(code, 23))
     return b.select(b.icmp("eq", code, const(t, 255)), const(t, F32_NAN), value)
 
 
 def _encode_power(b: Builder, bits: V) -> V:
-    """The exponent of the nearest power of two, the upper one at a tie (the hidden bit, which is all there is, is odd);
-    but the subnormal 2^-127 is code 0. NaN for what has no logarithm."""
+    """Encodes f8E8M0FNU: the exponent of the nearest power of two. A tie takes the upper one, because the hidden bit,
+    the only bit there is, is odd. The subnormal 2^-127 has code 0. Numbers without a logarithm give NaN."""
     t = bits.type
     normal = b.cast("zext", b.icmp("uge", bits, const(t, 1 << 23)), t)
     code = b.lshr(b.add(b.add(bits, normal), const(t, 0x3FFFFF)), 23)

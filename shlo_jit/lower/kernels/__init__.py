@@ -1,7 +1,8 @@
-"""Kernels of ops that are not nests: by op name, the function that writes what runs a step.
+"""Kernels of ops that are not nests: maps an op name to the function that emits the code of a step.
 
-`lower(low, step, schedule)` writes into the entry function `low.b` (and its own functions into `low.module`), as the
-step's schedule says (see `schedule/schedule.py`).
+`lower(low, step, schedule)` writes into the entry function `low.b` (and writes separate functions into `low.module`),
+as
+the step's schedule says (see `schedule/schedule.py`).
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ KERNELS: dict[str, tuple[str, str]] = {
         )
     },
 }
-"""Module of this package, imported when a kernel is first wanted (most programs need few), and name in it."""
+"""Module of this package and the function in it. Modules are imported on first use: most programs need few of them."""
 
 
 def kernel(name: str) -> Callable[[Any, Any, Any], None]:
-    """The function of an op."""
+    """Returns the lowering function of an op."""
     module, function = KERNELS[name]
     return getattr(import_module(f"shlo_jit.lower.kernels.{module}"), function)

@@ -1,4 +1,4 @@
-"""Elements in memory for kernels: loads and stores of one lane or of many, at element indices; loops over lanes."""
+"""Elements in memory for kernels: loads and stores of one or several lanes at element indices, and loops over lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shlo_jit.lower.elements.registers import Reg, from_memory, is_pair, memory_
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of elements of one dtype. Indices count elements; a complex element is two numbers in memory."""
+    """Memory with elements of one dtype. Indices count elements; a complex element is two numbers in memory."""
 
     b: Builder
     dtype: DType
@@ -28,7 +28,7 @@ class Buffer:
         return self.b.element(self.pointer, memory_type(self.dtype), self.b.mul(index, self.parts))
 
     def load(self, index: V | int, n: int = 1, mask: V | None = None) -> Reg:
-        """n consecutive elements as lanes; lanes without mask are zero and touch no memory."""
+        """Loads n consecutive elements as lanes. Masked-off lanes are zero and access no memory."""
         b, t, address = self.b, memory_type(self.dtype), self.address(index)
         if self.dtype.is_complex and n == 1:
             return b.load(t, address), b.load(t, b.element(address, t, 1))
@@ -42,7 +42,7 @@ class Buffer:
         return from_memory(b, self.dtype, x)
 
     def store(self, index: V | int, x: Reg, n: int = 1, mask: V | None = None) -> None:
-        """The lanes of x to n consecutive elements, those with mask."""
+        """Stores the lanes of x to n consecutive elements, except masked-off lanes."""
         b, t, address = self.b, memory_type(self.dtype), self.address(index)
         if isinstance(x, V):
             y = to_memory(b, self.dtype, x)
@@ -58,14 +58,14 @@ class Buffer:
             b.masked_store(y, address, self._both(mask, n))
 
     def gather(self, index: V, mask: V) -> Reg:
-        """The elements at a vector of indices; lanes without mask are zero."""
+        """Gathers the elements at a vector of indices; masked-off lanes are zero."""
         b, t = self.b, memory_type(self.dtype)
         kind = vector(t, lanes(index.type))
         found = [b.gather(kind, p, mask) for p in self._places(index)]
         return (found[0], found[1]) if self.dtype.is_complex else from_memory(b, self.dtype, found[0])
 
     def scatter(self, index: V, x: Reg, mask: V) -> None:
-        """Lanes with mask to the elements at a vector of (different) indices."""
+        """Scatters lanes to the elements at a vector of (different) indices, except masked-off lanes."""
         values = [to_memory(self.b, self.dtype, x)] if isinstance(x, V) else list(x)
         for value, place in zip(values, self._places(index), strict=True):
             self.b.scatter(value, place, mask)
@@ -78,7 +78,7 @@ class Buffer:
         return [b.pointers(self.pointer, t, b.add(first, const(index.type, p))) for p in (0, 1)]
 
     def _both(self, mask: V, n: int) -> V:
-        """A mask of elements as one of the numbers in memory."""
+        """Expands a mask of elements to one of the numbers in memory."""
         return mask if self.parts == 1 else self.b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
 
 
@@ -89,7 +89,8 @@ LaneBody = Callable[[V, int, "V | None"], None]
 def lanes_loop(
     b: Builder, target: Target, start: V | int, stop: V | int, width: int, body: LaneBody, unroll: int = 1
 ) -> None:
-    """Run `body` over [start, stop): `unroll` vectors a turn, then vectors, then a masked vector or single elements."""
+    """Runs `body` over [start, stop): first `unroll` vectors per iteration, then single vectors, then a masked vector
+    or single elements."""
     start, stop = (x if isinstance(x, V) else i64(x) for x in (start, stop))
     stop = b.max_(start, stop)
     at = start
@@ -124,7 +125,7 @@ def _round_down(b: Builder, n: V, step: int) -> V:
 
 
 def tail_mask(b: Builder, left: V, width: int) -> V:
-    """Lanes below `left`."""
+    """Mask of the lanes below `left`."""
     return b.icmp("ult", b.iota("i64", width), b.splat(left, width))
 
 

@@ -1,4 +1,4 @@
-"""Attention by blocks of rows, as `schedule/attention.py` has decided."""
+"""Lowers attention by blocks of rows, as `schedule/attention.py` has decided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> None:
-    """Write the row program, the epilogue and the task, and run the tasks."""
+    """Writes the row program, the epilogue and the task, and runs the tasks."""
     s, parts = schedule, schedule.parts
     check_supported(parts.rows.nest)
     buffers = [("scores", [s.scores, s.weights])] if s.in_place else [("scores", [s.scores]), ("weights", [s.weights])]
@@ -44,8 +44,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> No
 def write_rows(
     low: ProgramLowering, rows: NestSchedule, hint: str, own: list[tuple[str, list[Value]]]
 ) -> tuple[str, list[V]]:
-    """The function of the row program, and the addresses of the buffers that it reads and writes beside those of the
-    block, which are its first parameters: `own`."""
+    """Writes the function of the row program. Its first parameters are `own`, the buffers of the block. Returns its
+    name and the addresses of the other buffers that it reads and writes."""
     nest, inside = rows.nest, {v for _, values in own for v in values}
     groups: dict[int, list[Value]] = {}
     for v in dict.fromkeys([*(k[0] for k in nest.loads), *(x.target for x in nest.stores)]):
@@ -60,7 +60,7 @@ def write_rows(
 
 
 def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
-    """The address of the operand's matrix of a batch."""
+    """The address of the operand's matrix for a batch index."""
     number, place = batch, i64(0)
     for extent, stride in reversed(of.batch[1:]):
         place = b.add(place, b.mul(b.urem(number, extent), stride))
@@ -100,7 +100,7 @@ class _Task:
         b.ret()
 
     def rows_of(self, batch: V, start: V, stop: V) -> None:
-        """Rows [start, stop) of a batch, block by block."""
+        """Emits the code for rows [start, stop) of a batch, block by block."""
         b, s, first, second = self.b, self.s, self.s.first, self.s.second
         q = matrix(b, self.q, first.a, first.types.a, batch)
         k, v = self.right(self.k, first, batch), self.right(self.v, second, batch)
@@ -120,11 +120,11 @@ class _Task:
                 b.call_pointer("void", self.epilogue, [self.frame, *ends])
 
     def right(self, pointers: list[V], p: Product, batch: V) -> list[V]:
-        """The addresses of the right operand's matrix of a batch, or of its pieces."""
+        """The addresses of the right operand's matrix for a batch index, or of its segments."""
         return [matrix(self.b, x, of, p.types.b, batch) for x, (_, of) in zip(pointers, p.parts, strict=True)]
 
     def panels(self, p: Product, right: V, which: int) -> V:
-        """The right operand of a product, packed for all blocks; null where it is not."""
+        """Packs the right operand of a product for all blocks; null if it is read in place."""
         if self.s.few or not self.s.packed[which]:
             return NULL
         args = [right, i64(p.b.row), i64(p.b.column), i64(p.n), i64(p.k), self.places[which]]
@@ -134,7 +134,8 @@ class _Task:
     def product(
         self, p: Product, a: V, strides: tuple[int, int], right: tuple[list[V], V], out: tuple[V, int], m: V
     ) -> None:
-        """m rows: `right` is the right operand as it lies and as it was packed, `out` the result and its row stride."""
+        """Emits a product of m rows. `right` is the right operand in place and packed, `out` the result and its row
+        stride."""
         b = self.b
         (c, c_stride), (as_it_lies, panels) = out, right
         if self.s.few:
@@ -145,7 +146,7 @@ class _Task:
         b.call("void", block_symbol(p.types), [*args, m, i64(p.n), i64(p.k), i64(0), panels, self.memory])
 
     def part(self, p: Product, part: Part, left: tuple[V, int, int], matrix: V, c: V, c_stride: int, m: V) -> None:
-        """What a piece of the right operand has to do with m rows, as a product like any other."""
+        """Emits the product of m rows with one segment of the right operand, as a plain product."""
         b, zero, one = self.b, i64(0), i64(1)
         a, *strides = left
         a = b.offset(a, part.k0 * strides[1] * itemsize(p.types.a))

@@ -1,4 +1,4 @@
-"""The gradient of attention by blocks of rows, as `schedule/attention_gradient.py` has decided."""
+"""Lowers the gradient of attention by blocks of rows, as `schedule/attention_gradient.py` has decided."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> None:
-    """Write the row program, the epilogue and the task, run the tasks, add up the sums of parts of rows, and run the
-    loops over other products."""
+    """Writes the row program, the epilogue and the task. Then runs the tasks, adds up the partial sums, and runs the
+    epilogues of the other products."""
     s, parts = schedule, schedule.parts
     check_supported(parts.rows.nest)
     inside = [[v] for v in s.scores]
@@ -49,7 +49,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> Non
 
 
 def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[V]) -> None:
-    """Add the sums of parts of rows to those of the first, in order."""
+    """Adds the partial sums of the later row parts to those of the first, in order."""
     sizes = [s.batch * s.firsts[0].n * p.n for p in s.sums]
     places = [s.scratch.shared_offsets[field.name] for field in s.partial]
     parts = (s.parts_of_rows, *sizes, *places, *(p.types.acc for p in s.sums))
@@ -65,9 +65,9 @@ def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[
 
 
 def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, index: V) -> None:
-    """Elements of the slice `index` of so many, of all parts: a line of the cache at a time, then one by one."""
+    """Adds all parts for the elements of the slice `index`: one cache line per iteration, then single elements."""
     partial, result = at
-    size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # of complex ones, both parts
+    size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # both parts of complex elements
     item = bits(kind) // 8
     lanes = ALIGN // item
     grain = -(-size // (tuning.ATTENTION_LEAST_TASKS * lanes)) * lanes
@@ -116,7 +116,7 @@ class _Task:
         b.ret()
 
     def batch(self, batch: V, start: V, stop: V, part: V) -> None:
-        """Rows [start, stop) of a batch, a part of all, block by block."""
+        """Emits the code for rows [start, stop) of a batch, which are one part of them, block by block."""
         b, s, n = self.b, self.s, len(self.s.firsts)
         lefts = [matrix(b, x, p.a, p.types.a, batch) for x, p in zip(self.lefts, s.firsts, strict=True)]
         rights = [matrix(b, x, p.b, p.types.b, batch) for x, p in zip(self.rights, s.products, strict=True)]
@@ -139,7 +139,7 @@ class _Task:
                 self.sum(j, sums[j], b.offset(right, b.mul(i, p.b.row * itemsize(p.types.b))), b.sub(i, start), m)
 
     def second(self, j: int, batch: V, i: V, m: V, right: tuple[V, V]) -> None:
-        """The rows of a product that has some, and what finishes those of the first."""
+        """Emits the rows of a product that has the block's rows, and the epilogue of the first such product."""
         b, s, p = self.b, self.s, self.s.seconds[j]
         left = s.lefts[j]
         out = b.offset(self.results[j], b.mul(b.add(b.mul(batch, s.m), i), p.n * itemsize(p.types.acc)))
@@ -150,7 +150,7 @@ class _Task:
             b.call_pointer("void", self.epilogue, [self.frame, *ends])
 
     def sums(self, j: int, batch: V, part: V) -> V:
-        """Where a part of the rows has what it gives to a product that sums over them: the first in the result."""
+        """The address of a part's sums for a product that sums over rows: for the first part, the result itself."""
         b, s, p = self.b, self.s, self.s.sums[j]
         size = s.firsts[0].n * p.n * itemsize(p.types.acc)
         result = b.offset(self.results[len(s.seconds) + j], b.mul(batch, size))
@@ -161,7 +161,7 @@ class _Task:
         return b.select(b.icmp("eq", part, i64(0)), result, b.offset(self.scratch, place))
 
     def sum(self, j: int, out: V, right: V, i: V, m: V) -> None:
-        """Add what a block of rows gives to a product that sums over them; the first block is where it begins."""
+        """Adds the contribution of a block of rows to a product that sums over rows; the first block initializes it."""
         s, p = self.s, self.s.sums[j]
         left, columns = s.lefts[len(s.seconds) + j], s.firsts[0].n
         panels = self.packed(len(s.firsts) + len(s.seconds) + j, right, m)
@@ -169,7 +169,7 @@ class _Task:
         self.product(p, weights, (right, panels), (out, p.n), (i64(columns), m, i))
 
     def packed(self, which: int, right: V, k: V) -> V:
-        """The right operand of a product, k steps of it, packed; null where it is not."""
+        """Packs k steps of the right operand of a product; null if it is read in place."""
         s, p = self.s, self.s.products[which]
         if not s.packed[which]:
             return NULL
@@ -180,7 +180,8 @@ class _Task:
     def product(
         self, p: Product, left: tuple[V, int, int], right: tuple[V, V], out: tuple[V, int], extents: tuple[V, V, V]
     ) -> None:
-        """`left` and `out` with their strides; `right` as it lies and as it was packed; `extents`: m, k and k0."""
+        """Emits a product. `left` and `out` come with their strides, `right` in place and packed; `extents`: m, k and
+        k0."""
         (a, *a_strides), (matrix_, panels), (c, c_stride), (m, k, k0) = left, right, out, extents
         args = [a, *(i64(x) for x in a_strides), matrix_, i64(p.b.row), i64(p.b.column), c, i64(c_stride)]
         self.b.call("void", block_symbol(p.types), [*args, m, i64(p.n), k, k0, panels, self.memory])

@@ -1,4 +1,4 @@
-"""A call of a function of the program that was not written out where it is called.
+"""A call of a function of the program that was not inlined.
 
 The callee is an LLVM function with the parameters of the program's entry; its arena is scratch memory of the call.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
-    """Call it with tables of addresses."""
+    """Calls the function with tables of addresses."""
     callee = low.callees[step.op.attributes["callee"].name]
     arena = low.scratch(step) if any(callee.arena) else low.scope.arena
     args, results = (address_table(low.b, [*map(low.pointer, vs)]) for vs in (step.op.operands, step.op.results))

@@ -1,4 +1,4 @@
-"""convolution through the shared routine, as `schedule/convolution.py` has decided."""
+"""Lowers convolution to a call of the shared routine, as `schedule/convolution.py` has decided."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> 
     work = low.scratch(step)
     x, y = low.pointer(op.operands[0]), low.pointer(op.result)
     w = low.pointer(op.operands[1]) if schedule.prepacked is None else low.constant_array(schedule.prepacked)
-    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.following), low.thread_count]
+    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched), low.thread_count]
     b.call("void", schedule.symbol, args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         low.nest(schedule.epilogue.step, schedule.epilogue.schedule)

@@ -1,5 +1,5 @@
-"""Copies of whole buffers: a memcpy, or for large ones tasks, which write past the cache what will not stay in it; and
-two buffers that exchange what they have."""
+"""Copies of whole buffers, and swaps of two buffers. A copy is a memcpy or, for large buffers, tasks with streaming
+stores if the data exceeds the cache."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 LINE, UNROLL = 64, 4
-"""Bytes of a cache line, and lines that a turn copies."""
+"""Bytes of a cache line, and lines per iteration."""
 
 
 def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
     b = low.b
 
-    def alone() -> list[V]:
+    def serial() -> list[V]:
         b.memcpy(target, source, nbytes)
         return []
 
-    def together() -> list[V]:
+    def in_tasks() -> list[V]:
         most = max(tuning.COPY_PARALLEL_BYTES // 4, -(-hint_of(nbytes) // tuning.MAX_TASKS))
         chunk = -(-most // (LINE * UNROLL)) * LINE * UNROLL
         low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
         return []
 
     if surely(lambda: nbytes < tuning.COPY_PARALLEL_BYTES):
-        alone()
+        serial()
     elif isinstance(nbytes, Size):
-        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), alone, together)
+        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), serial, in_tasks)
     else:
-        together()
+        in_tasks()
 
 
 def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
@@ -58,7 +58,7 @@ def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
 
 
 def swap(low: ProgramLowering, left: V, right: V, nbytes: int) -> None:
-    """Exchange what two buffers have."""
+    """Swaps the contents of two buffers."""
     chunk = max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS))
     chunk = -(-chunk // LINE) * LINE
     name = f"swap.{nbytes}"
@@ -85,7 +85,7 @@ def _plain(b: Builder, target: V, source: V, count: V) -> list[V]:
 
 
 def _stream(b: Builder, target: V, source: V, count: V) -> list[V]:
-    """Whole lines with non-temporal stores to an aligned target, the rest with a memcpy."""
+    """Copies whole lines with non-temporal stores to an aligned target, the rest with a memcpy."""
     line = vector("i64", LINE // 8)
     whole = b.and_(count, i64(-LINE * UNROLL))
     with b.loop(0, whole, LINE * UNROLL, "lines") as i:

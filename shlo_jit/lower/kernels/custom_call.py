@@ -1,4 +1,5 @@
-"""custom_call: what the user has registered, LAPACK's or our own, as `schedule/custom_call.py` has decided."""
+"""Lowers custom_call, as `schedule/custom_call.py` has decided: to registered implementations, LAPACK or built-in
+ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dot_general through the shared GEMM routine, as `schedule/products.py` has decided."""
+"""Lowers dot_general to calls of the shared GEMM routine, as `schedule/products.py` has decided."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
             i64(int(s.has_panels)), out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n),
-            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.following), low.thread_count,
+            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched), low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(s.types, s.way), args)
 
     def loops(dims: list[tuple[int, int]], left: V, right: V, out: V, block: int) -> None:
-        """Loop over the outer batch dimensions; `block` is the elements of C inside the current one."""
+        """Loops over the outer batch dimensions; `block` is the elements of C inside the current one."""
         if not dims:
             call(left, right, out)
             return
@@ -71,7 +71,7 @@ def _panels(low: ProgramLowering, s: ProductSchedule) -> V:
 
 
 def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
-    """Pack what products in a loop read as panels."""
+    """Packs the matrices that products in a loop read as panels."""
     b = low.b
     found = low.schedule[loop]
     for m in found.fields if isinstance(found, LoopSchedule) else {}:
@@ -80,7 +80,7 @@ def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
 
 
 def _packed(low: ProgramLowering, loop: ControlStep, matrices: Matrices) -> V:
-    """Where the panels of some matrices are that a loop packs."""
+    """Address of the panels that a loop packs from some matrices."""
     found = low.schedule[loop]
     assert isinstance(found, LoopSchedule)
     return shared_fields(low.b, found.scratch, low.scratch(loop))[found.fields[matrices]]

@@ -1,4 +1,4 @@
-"""The custom call `shlo_jit.draw` of `passes/expand/rng.py`: a key no rng of this instance has had yet."""
+"""The custom call `shlo_jit.draw` of `passes/expand/rng.py`: a fresh key, unused by any rng of this instance."""
 
 from __future__ import annotations
 

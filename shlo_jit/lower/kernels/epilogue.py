@@ -1,4 +1,4 @@
-"""The loop that finishes a product on its tiles, as a function that the product's routine calls."""
+"""The epilogue of a product on its tiles, as a function that the product's routine calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NULL = V("ptr", "null")
 
 
 def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, V]:
-    """The address of the epilogue's function, and the frame to hand to it; nulls where there is none, or it is late."""
+    """The address of the epilogue's function, and the frame to pass to it. Nulls if there is no epilogue, or if it runs
+    late."""
     if epilogue is None or epilogue.is_late:
         return NULL, NULL
     b = low.b

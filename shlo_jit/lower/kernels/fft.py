@@ -1,4 +1,4 @@
-"""fft by the passes of `kernels/fft/plan.py`, as `schedule/fft.py` has decided."""
+"""Lowers fft to the passes of `kernels/fft/plan.py`, as `schedule/fft.py` has decided."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def _run_axis(low: ProgramLowering, axis: Axis, source: V, target: V, buffers: V
 
 
 def _ends(b: Builder, axis: Axis, source: V, target: V, fields: Fields) -> list[tuple[V, V]]:
-    """Source and target of every pass: the tensors at the ends, two buffers in turn between."""
+    """Source and target of every pass: the tensors at both ends, and two alternating buffers in between."""
     spare = [b.offset(fields.base, fields.offsets[name] + HEADER) for name in ("first", "second")]
     places = [source, *(spare[k % 2] for k in range(len(axis.passes) - 1)), target]
     return list(itertools.pairwise(places))
 
 
 def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
-    """Tasks of whole blocks: `void task(ptr frame, i64 index, i64 worker)`."""
+    """Runs tasks of whole blocks: `void task(ptr frame, i64 index, i64 worker)`."""
     tasks, steps = axis.tasks, axis.passes
     name = low.new_name("fft")
     b = low.task(name, len(pointers))
@@ -77,7 +77,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
 
 
 def _run_passes(low: ProgramLowering, axis: Axis, arguments: list[V], pointers: list[V]) -> None:
-    """One block: every pass is cut into tasks of its own."""
+    """Runs a single block: every pass is cut into tasks separately."""
     b = low.b
     source, target, buffers = pointers
     ends = _ends(b, axis, source, target, Fields(b, buffers, axis.scratch.worker_offsets))

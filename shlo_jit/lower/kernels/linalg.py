@@ -1,4 +1,5 @@
-"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `schedule/linalg.py` has decided."""
+"""Lowers cholesky and triangular_solve to the routines of `kernels/substitution.py`, as `schedule/linalg.py` has
+decided."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> 
         b.memcpy(target, source, schedule.nbytes)
         b.call("void", schedule.symbol, [target, i64(schedule.n), scratch, threads])
 
-    if schedule.together.value:
+    if schedule.cooperative.value:
         a, u, scratch = pointers
         with low.b.loop(0, count, 1, "matrix") as i:
             factor(low.b, a, u, scratch, i, low.thread_count)

@@ -1,7 +1,7 @@
-"""Steps in bands of lines, as `schedule/line_tiles.py` has decided.
+"""Lowers chains of steps in line tiles, as `schedule/line_tiles.py` has decided.
 
-Lines are told by their number among those of all images, wherever they are: an address that lines are counted from is
-that of line 0, even where only some lines behind it are in memory.
+Lines are numbered among those of all images, wherever they are in memory. The base address of such lines is that of
+line 0, even if only some later lines are in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
-    """Write the task and run the tasks."""
+    """Writes the task and runs the tasks."""
     stages = [_STAGES[type(stage.how)](low, stage) for stage in schedule.stages]
     own = {v for stage in schedule.stages for v in (*stage.own, *stage.products)}
     pointers = {v: low.pointer(v) for stage in stages for v in stage.wanted if v not in own}
@@ -59,24 +59,24 @@ class _Task:
         self.first, self.end = (b.udiv(b.mul(x, last.height), parts) for x in (part, b.add(part, 1)))
         lines = b.sub(self.end, self.first)
         self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
-        """So many lines that each band of the task has about as many."""
+        """Lines per tile, such that all tiles of the task have nearly the same number of lines."""
         scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
         self.fields = worker_fields(b, schedule.scratch, scratch, worker)
         self.work = self.fields["work"]
         self.at: dict[Value, V] = {}
-        """Where line 0 of a value is."""
+        """For each value, the address of line 0."""
         self.arrays: list[V] = []
         """Constants of kernels, in the order of the stages that take one."""
 
     def load(self, values: list[Value], arrays: int) -> None:
-        """The addresses in the frame."""
+        """Loads the addresses in the frame."""
         b = self.b
         found = [b.load("ptr", b.element(b.params[0], "ptr", 2 + i)) for i in range(arrays + len(values))]
         self.arrays = found[:arrays]
         self.at.update(zip(values, found[arrays:], strict=True))
 
     def line(self, stage: Stage, line: V) -> V:
-        """The number of a line of the image among those of all images."""
+        """The number of an image's line among those of all images."""
         return self.b.add(self.b.mul(self.image, stage.height), line)
 
     def write(self, stages: list[_Stage]) -> None:
@@ -98,8 +98,8 @@ class _Task:
         b.ret()
 
     def ranges(self, line: V, stop: V, kept: list[tuple[V, V]]) -> list[tuple[V, V, V]]:
-        """Of each stage, for lines [line, stop) of the last: the first line that the next one needs, the first that is
-        not there yet, and the end of both."""
+        """For each stage, and lines [line, stop) of the last stage: the first line that the next stage needs, the first
+        line that is missing, and the end of both."""
         b, stages = self.b, self.s.stages
         found = [(line, line, stop)]
         for stage, reader, (_, done) in zip(stages[-2::-1], stages[:0:-1], kept[::-1], strict=True):
@@ -111,7 +111,7 @@ class _Task:
         return found[::-1]
 
     def place(self, stage: Stage, low: V, start: V, places: tuple[V, V]) -> None:
-        """Where the lines of a stage go, from `low` on. Those that are there already are moved to the beginning."""
+        """Sets the addresses of a stage's lines, from `low` on. Lines that exist already are moved to the beginning."""
         b = self.b
         if stage.product_field is not None:
             nbytes = line_bytes(stage.step.op.result)
@@ -132,14 +132,14 @@ class _Task:
 
 
 class _Stage:
-    """Writes how a step's routine makes some lines."""
+    """Writes code that computes some lines of a step by its routine."""
 
     def __init__(self, low: ProgramLowering, stage: Stage):
         self.stage, self.op = stage, stage.step.op
         self.values: list[Value] = []
-        """What the epilogue's frame holds."""
+        """The values whose addresses the epilogue's frame holds."""
         self.arrays: list[V] = []
-        """Constants of kernels, where the program is written."""
+        """Constants of kernels, as addresses in the program's function."""
         self.epilogue = NULL
         if stage.epilogue is not None:
             aligned = low.aligned(stage.epilogue.step) if stage.image_field is None else set[Value]()
@@ -148,11 +148,11 @@ class _Stage:
 
     @property
     def wanted(self) -> list[Value]:
-        """Values that it reads and writes."""
+        """Values that the stage reads and writes."""
         return list(dict.fromkeys([*self.op.operands, *self.values, self.op.result, self.stage.image]))
 
     def begin(self, task: _Task) -> None:
-        """Before the first band."""
+        """Emits code before the first line tile."""
         b = task.b
         self.frame = b.alloca("ptr", len(self.values) + task.low.is_symbolic + 1) if self.values else NULL
         if self.values and task.low.is_symbolic:
@@ -160,11 +160,11 @@ class _Stage:
             b.store(b.dims, b.element(self.frame, "ptr", len(self.values)))
 
     def make(self, task: _Task, start: V, end: V) -> None:
-        """Lines [start, end) of the image."""
+        """Emits code that computes lines [start, end) of the image."""
         raise NotImplementedError
 
     def told(self, task: _Task, line: V) -> list[V]:
-        """The epilogue and its frame, for lines from `line` of all images on."""
+        """The epilogue and its frame, for lines of all images from `line` on."""
         b = task.b
         for i, v in enumerate(self.values):
             b.store(task.at[v], b.element(self.frame, "ptr", i))
@@ -258,7 +258,7 @@ _STAGES = {ConvolutionSchedule: _Convolution, ProductSchedule: _Product, Windows
 
 
 def _moved(low: ProgramLowering, epilogue: str, slot: int) -> str:
-    """An epilogue that is told of rows by their number in the band; where that begins is in a slot of its frame."""
+    """An epilogue whose rows are numbered within the line tile; a slot of its frame holds the first row of the tile."""
     name = f"{epilogue}.moved"
     if name not in low.module.functions:
         params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1"))]

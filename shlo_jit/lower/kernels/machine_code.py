@@ -1,5 +1,5 @@
-"""custom_call of machine code that users have brought, as `schedule/custom_call.py` has decided: of arrays one call, by
-elements a call for each task."""
+"""Lowers custom_call of machine code that users provide, as `schedule/custom_call.py` has decided. There is one call
+for whole arrays, or one call per task for code that works by elements."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: CodeSchedule) -> None:
 
 
 def _kernel(low: ProgramLowering, schedule: CodeSchedule, operands: int, pointers: int) -> str:
-    """The name of `void (ptr operands..., ptr results..., ptr found, i64 first, i64 last)`, which notes what went
-    wrong in some task."""
+    """The name of `void (ptr operands..., ptr results..., ptr found, i64 first, i64 last)`, which stores the status of
+    a failed task in `found`."""
     name = low.new_name(schedule.code.symbol + "_task")
     params = [("ptr", f"p{i}") for i in range(pointers)]
     params += [("ptr", "found"), ("i64", "first"), ("i64", "last")]
@@ -58,7 +58,7 @@ def _call(b: Builder, symbol: str, operands: list[V], results: list[V], more: li
 
 
 def _leave_where_it_failed(low: ProgramLowering, found: V, number: int) -> None:
-    """End the program, and say in its error record which code it was and what it said."""
+    """Ends the program if the code failed. Its error record has the number of the code and the code's status."""
     b = low.b
     failed = b.icmp("ne", found, i64(0))
     with b.if_(failed):

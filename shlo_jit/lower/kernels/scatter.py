@@ -1,8 +1,8 @@
-"""scatter: results, which start as the inputs, updated in place by a region at places that indices name.
+"""Lowers scatter: results, which start as the inputs, are updated in place by a region at indexed places.
 
-The scatter positions are visited in row-major order, and the elements of an update's window likewise, so updates of one
-element happen in a fixed order whatever the number of threads. Elements of a window that lie outside of the operand
-are skipped one by one, as the specification has it. Cost: an index vector per position, a load and store per element.
+The scatter positions are visited in row-major order, and so are the elements of an update's window. So updates of one
+element happen in a fixed order whatever the number of threads. Elements of a window that lie outside the operand are
+skipped one by one, as the specification requires. Cost: an index vector per position, a load and store per element.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the loops are: offsets in elements."""
+    """Current position of the loops, as offsets in elements."""
 
     result: V
     update: V
     index: V
     bounds: tuple[tuple[V, V], ...] = ()
-    """Per component of the index vector, which elements of its window dimension are inside of the operand."""
+    """For each component of the index vector, the range of its window dimension that is inside the operand."""
 
     def moved(self, b: Builder, loop: Loop, i: V) -> Place:
         return replace(
@@ -82,7 +82,7 @@ class ScatterWriter:
             self.loops(rest, place.moved(self.b, loop, i), inside)
 
     def bounds(self, loop: Loop, place: Place) -> tuple[V, V]:
-        """First turn and the one after the last: inside of the operand, and of this task's units."""
+        """First iteration and the one after the last: inside the operand, and in this task's units."""
         b = self.b
         start, stop = i64(0), i64(loop.extent)
         if loop.start is not None and not equal(loop.extent, 1):
@@ -94,7 +94,7 @@ class ScatterWriter:
         return start, stop
 
     def position(self, place: Place) -> None:
-        """One scatter position: read the index vector, and run the part of the window that is inside."""
+        """Emits one scatter position: reads the index vector, and runs the part of the window that is inside."""
         b, inside, result = self.b, None, place.result
         bounds: list[tuple[V, V]] = []
         for start in self.shape.starts:
@@ -114,7 +114,7 @@ class ScatterWriter:
             self.loops(self.shape.window, place, self.run)
 
     def component(self, index: V) -> V:
-        """A component of an index vector as i64."""
+        """A component of an index vector, as i64."""
         b, dtype = self.b, self.indices.dtype
         x = self.indices.load(index)
         assert isinstance(x, V)
@@ -123,7 +123,7 @@ class ScatterWriter:
         return b.cast("zext" if dtype.kind in "ub" else "sext", x, "i64")
 
     def run(self, place: Place) -> None:
-        """The lanes, or the one element."""
+        """Emits the loop over lanes, or the single element."""
         b, lanes = self.b, self.shape.lanes
         if lanes is None:
             self.update(place, 1, None)

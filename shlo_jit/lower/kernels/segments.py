@@ -1,4 +1,4 @@
-"""Products whose matrix is read in pieces, as `schedule/segments.py` has decided."""
+"""Lowers products whose matrix is read as segments of a concatenation, as `schedule/segments.py` has decided."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: PiecesSchedule) -> None:
 
 
 def _outer_batches(low: ProgramLowering, step: OpStep, s: PiecesSchedule, nth: int, pointers: list[V], work: V) -> None:
-    """Loop over the batch dimensions from this one on; `pointers`: of A, the result and the parts."""
+    """Loops over the batch dimensions from this one on; `pointers` are those of A, the result and the parts."""
     if nth == s.looped:
         _call(low, s, pointers, work)
         return
@@ -43,7 +43,7 @@ def _stride_bytes(value: Value, dimension: int) -> int:
 
 
 def _call(low: ProgramLowering, s: PiecesSchedule, pointers: list[V], work: V) -> None:
-    """A call for each part, in order."""
+    """Emits a call for each part, in order."""
     b = low.b
     a, out, *matrices = pointers
     size_a, size_c = s.a.tensor.storage.itemsize, itemsize(s.types.acc)

@@ -1,4 +1,4 @@
-"""The custom call `shlo_jit.size` of `passes/build.py`: a size that is known at the call only, as data."""
+"""The custom call `shlo_jit.size` of `passes/build.py`: a size, known only at the call, as data."""
 
 from __future__ import annotations
 

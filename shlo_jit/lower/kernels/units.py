@@ -1,4 +1,4 @@
-"""Kernels over units of work: `void @name(ptr buffers..., i64 first, i64 last)`, called whole or as tasks."""
+"""Kernels over units of work, `void @name(ptr buffers..., i64 first, i64 last)`, called for all units or as tasks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 Write = Callable[[Builder, list[V], V, V], None]
-"""Writes the body of a kernel: the builder, the buffers' addresses, the first unit and the one after the last."""
+"""Emits the body of a kernel: builder, addresses of the buffers, the first unit and the one after the last."""
 
 
 def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, tasks: Tasks) -> None:
-    """Write a kernel and call it over its units, as the tasks say."""
+    """Writes a kernel and calls it over its units, as the tasks say."""
     if tasks.units > 0:
         name, pointers = write_units(low, hint, pointers, write, tasks.units if tasks.is_one else 0)
         low.run_units(name, pointers, tasks)
@@ -26,8 +26,8 @@ def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, 
 def write_units(
     low: ProgramLowering, hint: str, pointers: list[V], write: Write, all_of: int = 0
 ) -> tuple[str, list[V]]:
-    """Write a kernel; its name, and the addresses that it takes. `all_of`: the number of units, where each call is for
-    all of them."""
+    """Writes a kernel. Returns its name, and the addresses that it takes. `all_of` is the number of units if each call
+    has all of them; otherwise 0."""
     params = [("ptr", f"p{i}") for i in range(len(pointers))]
     if low.is_symbolic:
         params.append(("ptr", "dims"))

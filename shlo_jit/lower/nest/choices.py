@@ -1,4 +1,4 @@
-"""Values that come from one operand or another, by where they are (see `fuse/choices.py`)."""
+"""Values that come from one operand or another, depending on their place (see `fuse/choices.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def candidates(position: Position, key: Key, node: Node) -> list[Key]:
-    """The operands that a value may come from here; of an op that does not choose, all."""
+    """The operands that a value may come from here; for an op that does not choose, all of them."""
     if node.op.name not in CHOICES:
         return node.operands
     found: list[Key] = []
@@ -25,19 +25,19 @@ def candidates(position: Position, key: Key, node: Node) -> list[Key]:
         if False not in known:
             found.append(operand)
         if all(known):
-            break  # it is this one if no earlier one
-    # Where it is none of them, the value is wanted nowhere here, by a condition that is not known: any one will do.
+            break  # it is this one unless it is an earlier one
+    # If it is none of them, the value is not needed here, by a condition that is unknown: any operand will do.
     return found or operands[-1:]
 
 
 def deciding(key: Key, operand: Key) -> list[Condition]:
-    """The conditions under which a value is the operand's, beside those under which it is wanted."""
+    """The conditions under which a value is the operand's, except those under which it is needed."""
     own = set(key[1].conditions)
     return [c for c in operand[1].conditions if c not in own]
 
 
 def chosen(ev: Evaluator, position: Position, key: Key) -> Reg:
-    """A value of one of several operands: the last where no other is it."""
+    """The value of one of several operands: that of the last if no other applies."""
     *others, last = candidates(position, key, ev.nest.nodes[key])
     x = ev.value(position, last)
     for other in reversed(others):

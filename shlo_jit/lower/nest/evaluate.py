@@ -1,4 +1,4 @@
-"""Values inside a nest: loads, fused ops and index expressions, a register of lanes at a time."""
+"""Values inside a nest: loads, fused ops and index expressions, one register of lanes at a time."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ from shlo_jit.sizes import Size, equal, surely
 
 
 class Position:
-    """Where the loops are: the variables' values, the lanes, and what has been computed here.
+    """The current iteration: the values of the loop variables, the lanes, and the values computed here.
 
-    A child position sees what its parents computed; what it computes is gone with it (it stands in a loop body).
+    A child position sees what its parents have computed. Its own values disappear with it, because it stands for a loop
+    body.
     """
 
     def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Position | None = None):
         self.variables = variables
         self.width = width
         self.mask = mask
-        """i1 lanes that exist, of a tail; None: all."""
+        """i1 lanes that exist, for a tail; None if all do."""
         self.memo: dict[Key, Reg] = {}
         self.parent = parent
         self.slot = parent.slot if parent is not None else 0
-        """Which of the positions it is that go along a row together."""
+        """Index of this position among those that advance along a row together."""
         self.truth: Mapping[Condition, bool] = parent.truth if parent is not None else {}
-        """Conditions of which is known here whether they hold."""
+        """Conditions whose truth is known here."""
 
     def child(self, variables: dict[int, V] | None = None) -> Position:
         return Position({**self.variables, **(variables or {})}, self.width, self.mask, self)
@@ -63,7 +64,7 @@ class Position:
 
 
 class Evaluator:
-    """Emits the computation of a nest's values. `pointer(value)` is the register with a buffer's address."""
+    """Emits the computation of a nest's values. `pointers` maps a value to the register with its buffer's address."""
 
     def __init__(self, b: Builder, nest: Nest, space: Space, pointers: dict[Value, V]):
         self.b = b
@@ -75,24 +76,24 @@ class Evaluator:
         self.streaming: set[Value] = set()
         """Targets written past the caches; their vectors are aligned."""
         self.keep: dict[Key, V] = {}
-        """Values that passes share, and the row of memory each has."""
+        """Values that passes share, with the row of memory of each."""
         self.kept: set[Key] = set()
-        """Those of them that an earlier pass has filled in."""
+        """Those of them that an earlier pass has stored."""
         self.waiting: Waiting | None = None
-        """The vectors that are to be stored side by side, if a variable is interleaved."""
+        """Vectors that wait to be stored as one run, if a variable is interleaved."""
         self.positions = 1
-        """Frames that go along a row together."""
-        self.ahead: dict[Key, int] = {}
-        """Loads that come from memory, and how many bytes ahead of them is fetched."""
+        """Number of positions that advance along a row together."""
+        self.prefetches: dict[Key, int] = {}
+        """Loads that come from memory, with their prefetch distances in bytes."""
 
     # ------------------------------------------------------------------ values
     def value(self, position: Position, key: Key) -> Reg:
-        """The register of a value at a place: one lane where it does not vary along the vector variable."""
+        """The register of a value at a place: one lane if it does not vary along the vector variable."""
         found = position.find(key)
         if found is not None:
             return found
         todo, entered = [key], set[Key]()
-        while todo:  # operands first; not by recursion: chains of ops are as deep as programs are long
+        while todo:  # operands first; not recursive: chains of ops are as deep as programs are long
             k = todo[-1]
             node = self.nest.nodes.get(k)
             if node is not None and k not in entered and k not in self.kept and position.find(k) is None:
@@ -105,7 +106,7 @@ class Evaluator:
         return position.memo[key]
 
     def make(self, position: Position, key: Key) -> Reg:
-        """A value whose operands have been computed."""
+        """Computes a value whose operands have been computed."""
         if key in self.kept:
             return self.recall(position, key)
         x = self.compute(position, key) if key in self.nest.nodes else self.load(position, key)
@@ -123,7 +124,7 @@ class Evaluator:
         return self.b.element(self.keep[key], memory_type(key[0].tensor.storage), number)
 
     def remember(self, position: Position, key: Key, x: Reg) -> None:
-        """Keep a value for a later pass. The row has room for one more vector and its runs are written in order, so no
+        """Keeps a value for a later pass. The row has room for one more vector and its runs are written in order, so no
         mask is needed."""
         assert isinstance(x, V)
         stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, position.width))
@@ -160,7 +161,7 @@ class Evaluator:
         return found
 
     def base(self, position: Position, e: Expr) -> V:
-        """The scalar part of an expression at lane 0 (run-time terms that vary along the lanes left out)."""
+        """The scalar part of an expression at lane 0, excluding run-time terms that vary along the lanes."""
         b, e = self.b, self.space.collapse(e)
         total = i64(e.const)
         for v, k in e.terms:
@@ -172,7 +173,7 @@ class Evaluator:
         return total
 
     def sym(self, position: Position, s: Sym) -> V:
-        """clamp(value, 0, limit) as i64, one lane or all."""
+        """clamp(value, 0, limit) as i64, in one lane or all."""
         b, dtype = self.b, s.value.tensor.storage
         x = self.value(position, (s.value, s.at))
         assert isinstance(x, V)
@@ -185,14 +186,14 @@ class Evaluator:
         return b.intrinsic("smin", t, [b.intrinsic("smax", t, [wide, const(t, 0)]), limit])
 
     def step(self, e: Expr) -> int:
-        """How far an expression moves from lane to lane (run-time terms aside)."""
+        """Stride of an expression from lane to lane, excluding run-time terms."""
         return 0 if self.space.vector is None else self.space.collapse(e).coefficient(self.space.vector)
 
     def scattered(self, e: Expr) -> bool:
         return any(self.varies(s.at) for s in e.syms)
 
     def vector_index(self, position: Position, e: Expr, element: str = "i64") -> V:
-        """An expression as a vector, a lane each."""
+        """An expression as a vector, with one value per lane."""
         b, n = self.b, position.width
         base = self.base(position, e)
         if element != "i64":
@@ -203,13 +204,13 @@ class Evaluator:
             total = b.add(total, self.multiples(element, k))
         for s in e.syms:
             if self.varies(s.at):
-                x = b.splat(self.sym(position, s), n)  # one lane where only the place of it varies (an iota)
+                x = b.splat(self.sym(position, s), n)  # one lane if only its place varies (an iota)
                 x = b.mul(x, b.splat(i64(s.coefficient), n)) if s.coefficient != 1 else x
                 total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
         return total
 
     def multiples(self, element: str, k: int) -> V:
-        """0, k, 2k, ... a lane each."""
+        """The vector 0, k, 2k, ..."""
         b, n = self.b, self.space.width
         if not isinstance(k, Size):
             return vector_literal(element, [k * i for i in range(n)])
@@ -217,7 +218,7 @@ class Evaluator:
         return b.mul(b.iota(element, n), b.splat(step, n))
 
     def is_small(self, e: Expr, more: int) -> bool:
-        """Whether an expression without run-time terms, and so much more, has 31 bits."""
+        """Whether an expression without run-time terms, plus `more`, fits 31 bits."""
         return surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) + more < 2**31)
 
     def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
@@ -232,7 +233,7 @@ class Evaluator:
         return convert(self.b, I32 if small else I64, dtype, x)
 
     def condition(self, position: Position, conditions: Sequence[Condition], along: bool | None = None) -> V | None:
-        """All conditions as an i1 (one lane where none varies); None when there are none."""
+        """The conjunction of conditions as i1 (one lane if none varies); None if there are none."""
         b, total = self.b, None
         for c in conditions:
             if position.truth.get(c):
@@ -269,10 +270,11 @@ class Evaluator:
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
-        return self.load_run(position, dtype, pointer, index, moves, mask, self.ahead.get(key, 0))
+        return self.load_run(position, dtype, pointer, index, moves, mask, self.prefetches.get(key, 0))
 
     def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
-        """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
+        """Mask of the lanes to access, from the tail and the conditions: one lane or all. None if all lanes are
+        accessed."""
         m = self.condition(position, conditions)
         if position.mask is None:
             return m
@@ -283,7 +285,7 @@ class Evaluator:
         return self.load_at(dtype, pointer, self.base(position, offset), safe)
 
     def load_at(self, dtype: DType, pointer: V, index: V, safe: V | None) -> Reg:
-        """One element; where `safe` is false, the buffer's first element instead."""
+        """Loads one element; if `safe` is false, the buffer's first element instead."""
         b, t = self.b, memory_type(dtype)
         if safe is not None:
             index = b.select(safe, index, i64(0))
@@ -293,8 +295,8 @@ class Evaluator:
         return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
 
     def safe_base(self, position: Position, offset: Expr, conditions: Sequence[Condition]) -> V:
-        """Where a run begins. What no lane is loaded of must not lie far from the buffer all the same: processors take
-        long to find that an address without memory does not matter."""
+        """Index at which a run begins. Even if no lane is loaded, the address must not be far from the buffer:
+        processors take long to find that an unmapped address is masked off."""
         safe = self.condition(position, conditions, along=False)
         if safe is None or safe.literal is not None:
             return self.base(position, offset)
@@ -304,9 +306,9 @@ class Evaluator:
         return self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
 
     def load_run(
-        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, ahead: int
+        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, distance: int
     ) -> Reg:
-        """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
+        """Loads consecutive elements, up- or downwards, and prefetches the memory `distance` bytes further."""
         b, n, t = self.b, position.width, memory_type(dtype)
         if moves < 0:
             index = b.sub(index, n - 1)
@@ -316,8 +318,8 @@ class Evaluator:
         parts = 2 if dtype.is_complex else 1
         address = b.element(pointer, t, b.mul(index, parts))
         kind = vector(t, n * parts)
-        if ahead and position.mask is None:
-            b.prefetch(b.offset(address, ahead))
+        if distance and position.mask is None:
+            b.prefetch(b.offset(address, distance))
         if mask is None:
             x = b.load(kind, address)
         else:
@@ -339,7 +341,7 @@ class Evaluator:
         return from_memory(b, dtype, b.gather(vector(t, n), b.pointers(pointer, t, index), mask))
 
     def store(self, position: Position, s: Store) -> None:
-        """Write a store's value; it has been computed or is computed now."""
+        """Stores a value, which is computed now unless it was before."""
         from shlo_jit.ir import index as ix
 
         b, dtype = self.b, s.target.tensor.storage

@@ -1,10 +1,12 @@
-"""A row of a loop where things are otherwise at borders: its inside without conditions, then the vectors that are left.
+"""Loop peeling of a row whose borders differ: the interior without conditions, then the remaining vectors.
 
-if the row is inside:
-    for i inside: vectors of which is known where they come from
-    for i at both ends: the same, under conditions and masked
-else:
-    for all i: under conditions and masked
+The emitted code:
+
+    if the row is in the interior:
+        for i in the interior: vectors whose sources are known
+        for i at both ends: the same, under conditions and masked
+    else:
+        for all i: under conditions and masked
 """
 
 from __future__ import annotations
@@ -14,22 +16,23 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
-from shlo_jit.schedule.interior import Usual
+from shlo_jit.schedule.interior import Interior
 from shlo_jit.schedule.nest import NestSchedule
 
 
-def write_inside_first(
-    b: Builder, schedule: NestSchedule, row: RowWriter, usual: Usual, start: V, stop: V, variables: Variables
+def write_interior_first(
+    b: Builder, schedule: NestSchedule, row: RowWriter, interior: Interior, start: V, stop: V, variables: Variables
 ) -> None:
-    """The vector variable over [start, stop) of a row; `start` and `stop` lie between vectors, or at the row's end."""
-    _Inside(b, schedule, row, usual, variables).write(start, stop)
+    """Emits the vector variable over [start, stop) of a row. `start` and `stop` are multiples of the vector width, or
+    the row's end."""
+    _InteriorWriter(b, schedule, row, interior, variables).write(start, stop)
 
 
-class _Inside:
-    def __init__(self, b: Builder, schedule: NestSchedule, row: RowWriter, usual: Usual, variables: Variables):
+class _InteriorWriter:
+    def __init__(self, b: Builder, schedule: NestSchedule, row: RowWriter, interior: Interior, variables: Variables):
         self.b = b
         self.row = row
-        self.usual = usual
+        self.interior = interior
         self.variables = variables
         self.width = schedule.space.width
         self.unroll = schedule.unroll.value
@@ -37,35 +40,35 @@ class _Inside:
         assert schedule.space.vector is not None
         self.vector = schedule.space.vector
         self.extent = n = schedule.space.extents[self.vector]
-        low, high = usual.box.get(self.vector, (0, n))
+        low, high = interior.box.get(self.vector, (0, n))
         step = self.width * self.unroll
         self.low = -(-low // step) * step
         self.high = n if high == n else high - high % self.width
 
     def write(self, start: V, stop: V) -> None:
-        is_inside = self.is_inside()
-        if is_inside is None:
-            self.inside_row(start, stop)
+        is_interior = self.is_interior()
+        if is_interior is None:
+            self.interior_row(start, stop)
             return
 
         def inside() -> list[V]:
-            self.inside_row(start, stop)
+            self.interior_row(start, stop)
             return []
 
         def outside() -> list[V]:
             self.border(start, stop, {}, skips=False)
             return []
 
-        self.b.if_else(is_inside, inside, outside)
+        self.b.if_else(is_interior, inside, outside)
 
-    def inside_row(self, start: V, stop: V) -> None:
-        """A row of which all is inside but its ends."""
-        self.inside(start, stop)
-        if self.vector in self.usual.box:
-            self.border(start, stop, self.usual.of_row, skips=True)
+    def interior_row(self, start: V, stop: V) -> None:
+        """Emits a row that is in the interior except at its ends."""
+        self.interior_vectors(start, stop)
+        if self.vector in self.interior.box:
+            self.border(start, stop, self.interior.of_row, skips=True)
 
     def border(self, start: V, stop: V, truth: dict[Condition, bool], skips: bool) -> None:
-        """Vectors under conditions, except for those of which `truth` knows; `skips`: not those inside."""
+        """Emits vectors under conditions, except for those that `truth` decides. `skips`: excludes the interior."""
         b, w = self.b, self.width
         whole = self.extent - self.extent % w
         end = stop if self.masks else b.min_(stop, whole)
@@ -93,19 +96,19 @@ class _Inside:
             with b.loop(i, stop, 1, "tail") as k:
                 self.row.row([self.position(k, 1, None, truth)])
 
-    def is_inside(self) -> V | None:
-        """Whether the row is; None if all are."""
+    def is_interior(self) -> V | None:
+        """Whether the row is in the interior, as i1; None if all rows are."""
         b, total = self.b, None
-        for v, (low, high) in self.usual.box.items():
+        for v, (low, high) in self.interior.box.items():
             if v != self.vector:
                 hit = b.icmp("ult", b.sub(self.variables[v], low), i64(high - low))
                 total = hit if total is None else b.and_(total, hit)
         return total
 
-    def inside(self, start: V, stop: V) -> None:
-        """Vectors of which is known where they come from: several a turn, then one by one, then the tail."""
+    def interior_vectors(self, start: V, stop: V) -> None:
+        """Emits vectors whose sources are known: several per iteration, then single ones, then the tail."""
         b, w, step = self.b, self.width, self.width * self.unroll
-        truth, whole = self.usual.truth, self.high - self.high % w
+        truth, whole = self.interior.truth, self.high - self.high % w
         bulk = self.low + max(0, whole - self.low) // step * step
         first = b.max_(start, self.low)
         if bulk > self.low:
@@ -129,7 +132,7 @@ class _Inside:
         return position
 
     def lanes(self, i: V) -> V | None:
-        """The lanes that exist of a vector at `i`; None: all do."""
+        """Mask of the lanes that exist in a vector at `i`; None if all do."""
         b, w = self.b, self.width
         if not self.extent % w:
             return None

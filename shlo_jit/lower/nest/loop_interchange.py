@@ -1,7 +1,8 @@
-"""Several turns of a loop on a tile: its states in registers, from their first values to those of the last turn.
+"""Several iterations of a loop on a tile: its states stay in registers from the first iteration to the last.
 
-Numbers are the same for all vectors of the tile, and are computed once a turn. What does not change from turn to turn
-is computed before the first. Each tile writes the numbers, and all write the same.
+Scalars are the same for all vectors of the tile, and are computed once per iteration. Loop-invariant values are
+computed
+before the first iteration. Each tile writes the scalars, and all write the same values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ State = tuple[Value, Store]
 
 
 def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int) -> None:
-    """Up to `most` turns, one at least, on the vectors at `positions`."""
+    """Emits at least one and at most `most` iterations on the vectors at `positions`."""
     turns = ev.nest.turns
     assert turns is not None
     states: list[State] = list(zip(turns.states, ev.nest.stores, strict=True))
@@ -61,7 +62,7 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
 
 
 def turn(p: Position, now: Position, wide: list[State], old: list[Reg]) -> Position:
-    """A vector with its states in a turn; `now` has the numbers of the turn."""
+    """The position of a vector with its states in an iteration; `now` has the scalars of the iteration."""
     here = Position(p.variables, p.width, p.mask, now)
     here.memo |= p.memo
     for (v, s), x in zip(wide, old, strict=True):
@@ -70,13 +71,13 @@ def turn(p: Position, now: Position, wide: list[State], old: list[Reg]) -> Posit
 
 
 def any_of(b: Builder, predicate: Reg, p: Position) -> V:
-    """Whether it is true of any element of a vector."""
+    """Whether a predicate is true for any element of a vector."""
     assert isinstance(predicate, V)
     return b.reduce("or", predicate if p.mask is None else b.and_(predicate, p.mask))
 
 
 def store(ev: Evaluator, p: Position, states: list[State], values: list[Reg]) -> None:
-    """Write the states of a vector, or the numbers."""
+    """Writes the states of a vector, or the scalars."""
     for (_, s), x in zip(states, values, strict=True):
         here = Position(p.variables, p.width, p.mask)
         here.memo[s.value, s.at] = x
@@ -84,7 +85,7 @@ def store(ev: Evaluator, p: Position, states: list[State], values: list[Reg]) ->
 
 
 def hoist(ev: Evaluator, position: Position, roots: list[Key], fixed: set[Key]) -> None:
-    """Compute what turns have in common."""
+    """Computes the loop-invariant values."""
     seen, todo = set[Key](), list(roots)
     while todo:
         key = todo.pop()
@@ -98,7 +99,7 @@ def hoist(ev: Evaluator, position: Position, roots: list[Key], fixed: set[Key]) 
 
 
 def unchanged(nest: Nest) -> set[Key]:
-    """The values of a nest that no state has a part in, constants left out."""
+    """The values of a nest that do not depend on any state, excluding constants."""
     assert nest.turns is not None
     states, fixed = set(nest.turns.states), set[Key]()
 
@@ -110,7 +111,7 @@ def unchanged(nest: Nest) -> set[Key]:
         if key[0] not in states and place_is_fixed(key[1]):
             fixed.add(key)
 
-    # loads at places that no value has a part in, then values (producers first), and the loads between them
+    # loads at places that depend on no value, then values (producers first), and the loads between them
     constants = {k for k, n in nest.nodes.items() if n.op.name == "stablehlo.constant"}
     for key in nest.loads:
         settle(key)

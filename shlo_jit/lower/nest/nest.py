@@ -1,10 +1,10 @@
-"""A nest as LLVM functions: the loops over its rows, in units that tasks can share.
+"""Lowers a nest to LLVM functions: the loops over its rows, in units that tasks can share.
 
     void @name(ptr buffers..., i64 first, i64 last)
 
-runs the units [first, last). A unit is one turn of the outer row loops, or, where the vector variable is the only row
-variable, a chunk of it; of a reduction split along its row, a chunk of the row. What happens in a row is in `rows.py`,
-what was decided before in `schedule.py`.
+runs the units [first, last). A unit is one iteration of the outer row loops. If the vector variable is the only row
+variable, a unit is a chunk of it; for a reduction split along its row, it is a chunk of the row. Code inside a row is
+in `rows.py`, earlier decisions in `schedule.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
-from shlo_jit.lower.nest.interior import write_inside_first
+from shlo_jit.lower.nest.interior import write_interior_first
 from shlo_jit.lower.nest.partials import Partials
-from shlo_jit.lower.nest.row_batching import write_together
+from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.nest import NestSchedule, Split
-from shlo_jit.schedule.transposed_loads import Crossing
+from shlo_jit.schedule.transposed_loads import TransposedLoads
 from shlo_jit.sizes import Size
 
 Buffers = Sequence[tuple[str, list[Value]]]
-"""Parameter names, and the values that live in each."""
+"""Parameter names, with the values that live in each."""
 
 
 class NestLowering:
@@ -43,12 +43,12 @@ class NestLowering:
         self.target = schedule.target
         self.space = schedule.space
         self.fixed: Variables = {}
-        """Variables that no loop is over."""
+        """Variables without a loop."""
 
     # ------------------------------------------------------------------ functions
     def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
-        """The function of the units. Of a split nest, the last buffer is scratch. `aligned`: targets whose memory is
-        aligned to 64 bytes."""
+        """Writes the function of the units. The last buffer of a split nest is scratch. `aligned`: targets whose memory
+        is aligned to 64 bytes."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
         if self.schedule.is_whole:
@@ -59,8 +59,8 @@ class NestLowering:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
             self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
-            if self.schedule.crossing is not None:
-                self.stripes(self.schedule.crossing, first, last)
+            if self.schedule.transposed_loads is not None:
+                self.stripes(self.schedule.transposed_loads, first, last)
             elif self.schedule.chunk:
                 self.stream(aligned)
                 self.chunked(first, last)
@@ -69,7 +69,7 @@ class NestLowering:
         b.ret()
 
     def write_finish(self, module: ModuleText, name: str, buffers: Buffers) -> None:
-        """Of a split nest, the function that combines the partial results and stores the rows."""
+        """Writes the function of a split nest that combines the partial results and stores the rows."""
         b, pointers = self.begin(module, name, buffers)
         partials = Partials(b, self.schedule, b.params[-3], None)
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers), partials)
@@ -93,10 +93,12 @@ class NestLowering:
     def write_epilogue(
         self, module: ModuleText, name: str, values: list[Value], aligned: set[Value], *, symbolic: bool
     ) -> None:
-        """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
+        """Writes `void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a
+        matrix.
 
-        The frame holds the addresses of `values` in order, and of a symbolic program then that of its sizes. The
-        schedule's tile says which variables number batches, rows, columns.
+        The frame holds the addresses of `values` in order, followed by that of the sizes in a symbolic program. The
+        schedule's
+        tile says which variables number batches, rows, columns.
         """
         tile = self.schedule.tile
         assert tile is not None
@@ -124,7 +126,7 @@ class NestLowering:
         b.ret()
 
     def decode(self, order: Sequence[int], number: V) -> Variables:
-        """The values of variables (outermost first) that a running number stands for."""
+        """Splits a linear index into the values of variables (outermost first)."""
         out: Variables = {}
         for v in reversed(order[1:]):
             out[v] = self.b.urem(number, self.space.extents[v])
@@ -134,8 +136,8 @@ class NestLowering:
         return out
 
     def stretches(self, order: Sequence[int], variables: Variables, j0: V, j1: V) -> None:
-        """Columns [j0, j1) that several variables number, the lanes along the innermost: whichever runs of that the
-        bounds cut."""
+        """Emits columns [j0, j1) that several variables number, with lanes along the innermost one. The bounds may cut
+        runs of that variable anywhere."""
         b, inner = self.b, self.space.extents[order[-1]]
         with b.loop(b.udiv(j0, inner), ceil_div(b, j1, inner), 1, "stretch") as outer:
             start = b.mul(outer, inner)
@@ -143,7 +145,7 @@ class NestLowering:
             self.columns({**variables, **self.decode(order[:-1], outer)}, low, high)
 
     def columns(self, variables: Variables, start: V, stop: V) -> None:
-        """Columns [start, stop), any bounds: whole vectors, then what is left."""
+        """Emits columns [start, stop), with arbitrary bounds: whole vectors, then the remainder."""
         b, w, v = self.b, self.space.width, self.space.vector
         assert v is not None
         whole = b.add(start, b.and_(b.sub(stop, start), i64(-w)))
@@ -160,42 +162,42 @@ class NestLowering:
 
     # ------------------------------------------------------------------ loops over rows
     def stream(self, aligned: set[Value]) -> None:
-        """Write past the caches what the schedule says, as far as the memory is aligned and nothing reads it here."""
+        """Enables streaming stores for the schedule's targets, if their memory is aligned and not read here."""
         read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
         for target in self.schedule.streams:
             if target in aligned and id(self.row.ev.pointers[target]) not in read:
                 self.row.ev.streaming.add(target)
 
     def all_rows(self) -> None:
-        """Plain nested loops over every row."""
+        """Emits plain nested loops over every row."""
         self.nested(self.schedule.row_loops, {}, self.row_vectors)
 
     def nested(self, order: list[int], variables: Variables, body: Callable[[Variables], None]) -> None:
         if not order:
             body(variables)
             return
-        if self.schedule.one_by_one:
-            for turn in range(self.space.extents[order[0]]):
-                self.nested(order[1:], {**variables, order[0]: i64(turn)}, body)
+        if self.schedule.is_fully_unrolled:
+            for iteration in range(self.space.extents[order[0]]):
+                self.nested(order[1:], {**variables, order[0]: i64(iteration)}, body)
             return
-        if order == [self.schedule.together]:
+        if order == [self.schedule.row_batching]:
             self.rows(order[0], i64(0), i64(self.space.extents[order[0]]), "row", variables)
             return
         with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
             self.nested(order[1:], {**variables, order[0]: i}, body)
 
-    def stripes(self, crossing: Crossing, first: V, last: V) -> None:
-        """Units are stripes of tiles."""
-        b, tiles = self.b, TileWriter(self.b, self.row, crossing)
-        width = crossing.width
-        count = -(-self.space.extents[crossing.across] // width)
-        others = [v for v in self.schedule.row_loops if v != crossing.across]
+    def stripes(self, transposed_loads: TransposedLoads, first: V, last: V) -> None:
+        """Emits the loop over units that are stripes of tiles."""
+        b, tiles = self.b, TileWriter(self.b, self.row, transposed_loads)
+        width = transposed_loads.width
+        count = -(-self.space.extents[transposed_loads.across] // width)
+        others = [v for v in self.schedule.row_loops if v != transposed_loads.across]
         with b.loop(first, last, 1, "stripe") as unit:
             start = b.mul(b.urem(unit, count), width)
             tiles.stripe(self.decode(others, b.udiv(unit, count)), start)
 
     def rows_from(self, first: V, last: V) -> None:
-        """Units are rows."""
+        """Emits the loops over units that are rows."""
         if self.schedule.is_whole:
             self.all_rows()
             return
@@ -203,7 +205,7 @@ class NestLowering:
         if len(order) == 1:
             self.rows(order[0], first, last, "unit", {})
             return
-        # Stretches of the innermost variable, so that only each stretch is decoded by divisions.
+        # Loops over stretches of the innermost variable, so that only each stretch is decoded by divisions.
         inner = self.space.extents[order[-1]]
         with b.loop(b.udiv(first, inner), ceil_div(b, last, inner), 1, "stretch") as outer:
             start = b.mul(outer, inner)
@@ -212,18 +214,18 @@ class NestLowering:
             self.rows(order[-1], low, b.min_(b.sub(last, start), inner), "unit", variables)
 
     def rows(self, v: int, low: V, high: V, hint: str, variables: Variables) -> None:
-        """The innermost row variable over [low, high): rows together, as long as there are so many, then one by one."""
+        """Emits the innermost row variable over [low, high): whole batches of rows, then single rows."""
         b, width = self.b, self.space.width
-        if self.schedule.together is not None:
+        if self.schedule.row_batching is not None:
             whole = b.add(low, b.and_(b.sub(high, low), i64(-width)))
             with b.loop(low, whole, width, "rows") as i:
-                write_together(self.row, {**self.fixed, **variables, v: i})
+                write_row_batch(self.row, {**self.fixed, **variables, v: i})
             low = whole
         with b.loop(low, high, 1, hint) as i:
             self.row_vectors({**variables, v: i})
 
     def chunked(self, first: V, last: V) -> None:
-        """Units are chunks of the vector variable."""
+        """Emits the loop over units that are chunks of the vector variable."""
         b, vector_var = self.b, self.space.vector
         assert vector_var is not None
         n = self.space.extents[vector_var]
@@ -240,7 +242,7 @@ class NestLowering:
             self.row.row([Position(variables, space.width if space.vector is not None else 1)])
 
     def lanes_loop(self, start: V, stop: V, n: int, variables: Variables) -> None:
-        """The vector variable runs over rows [start, stop) of n: unrolled vectors, single vectors, a tail."""
+        """Emits the vector variable over rows [start, stop) of n: unrolled vectors, single vectors, a tail."""
         b, space, w = self.b, self.space, self.space.width
         v = space.vector
         assert v is not None
@@ -249,8 +251,8 @@ class NestLowering:
         if isinstance(n, Size):
             self.lanes_loop_of_size(start, stop, n, variables)
             return
-        if self.schedule.usual is not None:
-            write_inside_first(b, self.schedule, self.row, self.schedule.usual, start, stop, variables)
+        if self.schedule.interior is not None:
+            write_interior_first(b, self.schedule, self.row, self.schedule.interior, start, stop, variables)
             return
         if self.schedule.unroll.value > 1:
             bulk = n - n % step
@@ -274,7 +276,7 @@ class NestLowering:
                 self.row.row([Position({**variables, v: i}, 1)])
 
     def lanes_loop_of_size(self, start: V, stop: V, n: int, variables: Variables) -> None:
-        """The same where `n` is known at the call only: what is left behind the last vector may be nothing."""
+        """`lanes_loop` for an `n` that is known only at the call: the tail may be empty."""
         b, w, v, unroll = self.b, self.space.width, self.space.vector, self.schedule.unroll.value
         assert v is not None
         whole = n - n % w
@@ -299,7 +301,7 @@ def ceil_div(b: Builder, x: V, by: int) -> V:
 
 
 def check_supported(nest: Nest) -> None:
-    """Refuse what no record says how to compute, at its line, before any text is written."""
+    """Raises UnsupportedError for ops that no record can compute, at their lines, before any text is written."""
     for node in nest.nodes.values():
         record = OPS[node.op.name]
         known = record.index_map is not None or record.machine is not None or node.op.name in CHOICES

@@ -1,4 +1,4 @@
-"""Partial results of a reduction that is split along its row: where they lie, saving and combining them.
+"""Partial results of a reduction that is split along its row: their place in memory, saving and combining them.
 
 Chunk c of row r keeps accumulator a at scratch[a][c][r]. They are combined in the order of the chunks.
 """
@@ -22,14 +22,14 @@ class Partials:
         assert split is not None
         self.fields = shared_fields(b, schedule.scratch, scratch)
         self.chunk = chunk
-        """Number of the chunk whose part of the row is being computed; None where the chunks are combined."""
+        """Number of the chunk whose part of the row is being computed; None while chunks are combined."""
         self.reductions = row_reductions(schedule.passes, 0)
         types = [part.type for r in self.reductions for part in flatten(r.reducer.like)]
         self.parts = list(zip(types, [field.name for field in split.partials], strict=True))
-        """Type and field in scratch memory of every part of every accumulator."""
+        """Type and scratch field of every part of every accumulator."""
 
     def row_number(self, position: Position) -> V:
-        """Number of the row (of the first of a vector's rows)."""
+        """Number of the row (for a vector of rows, of the first)."""
         number, size = i64(0), 1
         for v in reversed(self.schedule.space.rows):
             number = self.b.add(number, self.b.mul(position.variables[v], size))
@@ -42,7 +42,7 @@ class Partials:
         return b.element(self.fields[field], memory_of(kind), place)
 
     def save(self, ev: Evaluator, positions: list[Position], values: list[V]) -> None:
-        """Store the accumulators of the chunk at hand, position by position."""
+        """Stores the accumulators of the current chunk, position by position."""
         assert self.chunk is not None
         n = len(self.parts)
         for i, f in enumerate(positions):
@@ -64,7 +64,7 @@ class Partials:
         return out
 
     def load(self, ev: Evaluator, positions: list[Position], reductions: list[RowReduction]) -> None:
-        """Combine the chunks in order, then with the initial values: the reductions' results in the positions."""
+        """Combines the chunks in order, then with the initial values, and makes the results known in the positions."""
         b, space = self.b, self.schedule.space
         for f in positions:
             width = f.width if space.vector in space.rows else 1
@@ -80,5 +80,5 @@ class Partials:
 
 
 def memory_of(kind: str) -> str:
-    """The type an accumulator is stored as."""
+    """Type in which an accumulator is stored."""
     return "i8" if kind == "i1" else kind

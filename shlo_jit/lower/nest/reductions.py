@@ -38,15 +38,15 @@ def initial_of(b: Builder, ev: Evaluator, position: Position, r: RowReduction, w
 
 
 def nothing_of(b: Builder, ev: Evaluator, position: Position, r: RowReduction, width: int) -> list[Reg]:
-    """Accumulators e that change nothing: combine(e, x) = x. Of what selects, the initial values, which stand in front
-    of all elements in any case."""
+    """Accumulators e without effect: combine(e, x) = x. For selections these are the initial values, which precede all
+    elements anyway."""
     if isinstance(r.reducer, Selector):
         return initial_of(b, ev, position, r, width)
     return [widen(b, r.reducer.neutral(), width)]
 
 
 def finish(b: Builder, position: Position, r: RowReduction, values: list[Reg]) -> None:
-    """Make the accumulators the results of a reduction in the row's position."""
+    """Makes the accumulators the results of a reduction in the row's position."""
     results = r.reducer.leave(b, values)
     for key in r.results:
         position.memo[key] = results[r.op.results.index(key[0])]

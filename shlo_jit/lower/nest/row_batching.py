@@ -1,10 +1,11 @@
-"""Short rows of a reduction, as many together as there are lanes: their accumulators are combined with each other.
+"""Row batching: short rows of a reduction, as many together as there are lanes, combine their accumulators with each
+other.
 
     x0 x1 x2 x3   row 0        x0+x2 x1+x3 | y0+y2 y1+y3        row 0  row 1  row 2  row 3: a vector of results
     y0 y1 y2 y3   row 1   ->   z0+z2 z1+z3 | u0+u2 u1+u3   ->
 
-One by one, each row takes as many steps to combine its lanes, on vectors that are ever shorter, and stores one number.
-Elements meet in the same order, so the bits are the same.
+Separately, each row takes as many steps to combine its lanes, on ever shorter vectors, and stores one number. Elements
+are combined in the same order, so the bits are the same.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 
 
-def write_together(row: RowWriter, first: Variables) -> None:
-    """As many rows as there are lanes, from that with these variables on."""
-    schedule, v = row.schedule, row.schedule.together
+def write_row_batch(row: RowWriter, first: Variables) -> None:
+    """Emits as many rows as there are lanes, starting at the row with these variables."""
+    schedule, v = row.schedule, row.schedule.row_batching
     assert v is not None
-    row.ev.ahead = schedule.ahead
+    row.ev.prefetches = schedule.prefetches
     b, width, reductions = row.b, row.space.width, row_reductions(row.passes, 0)
     rows = [Position({**first, v: b.add(first[v], i64(k))}, width) for k in range(width)]
     results = Position(first, width)
@@ -35,8 +36,8 @@ def write_together(row: RowWriter, first: Variables) -> None:
 
 
 def _combined(row: RowWriter, rows: list[Position], reductions: list[RowReduction]) -> list[list[Reg]]:
-    """Of each reduction, an accumulator whose lanes belong to the rows, in turn: two halves one after the other, so
-    that few accumulators wait at any time."""
+    """For each reduction, an accumulator whose lanes belong to consecutive rows. It computes two halves one after the
+    other, so that few accumulators are live at any time."""
     if len(rows) == 1:
         row.hoist(rows[0], [k for r in reductions for k in r.operands])
         return row.accumulated(rows[0], reductions, [])

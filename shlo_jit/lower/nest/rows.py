@@ -1,11 +1,12 @@
-"""What happens in a row of a nest: passes over the reduced variables, then the row's stores.
+"""Code inside a row of a nest: passes over the reduced variables, then the row's stores.
 
-Pass 0 walks the row for every reduction whose operands need no other reduction, pass 1 for those that need results of
-pass 0, and so on; stores of whole rows happen in the pass where their value is known. Softmax is three passes over a
-row that stays in the cache.
+Pass 0 traverses the row for every reduction whose operands need no other reduction, pass 1 for those that need results
+of pass 0, and so on. Stores of whole rows happen in the pass in which their value is known. Softmax is three passes
+over
+a row that stays in the cache.
 
 Lanes run along a reduced variable (then several vectors accumulate and are combined in a fixed tree) or along rows
-(then every lane is a row of its own, its elements taken in order).
+(then every lane is a separate row, with its elements taken in order).
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ Variables = dict[int, V]
 
 
 class RowWriter:
-    """Writes the code of rows. `partials` is set in the two functions of a split nest: while `partials.chunk` is set,
-    the row is that chunk's part of it, and its accumulators are saved; else they are loaded and the row is finished."""
+    """Writes the code of rows. `partials` is set in the two functions of a split nest. While `partials.chunk` is set,
+    the row is that chunk's part of it, and its accumulators are saved. Otherwise they are loaded and the row is
+    finished."""
 
     def __init__(self, b: Builder, schedule: NestSchedule, evaluator: Evaluator, partials: Partials | None = None):
         self.b = b
@@ -63,21 +65,21 @@ class RowWriter:
         return self.bounds.get(var, (i64(0), i64(self.space.extents[var])))
 
     def row(self, positions: list[Position]) -> None:
-        """Everything for the rows of `positions`, and those that lie between them."""
+        """Emits all code for the rows of `positions`, and the rows interleaved with them."""
         c = self.schedule.interleaved
         if c is None or c not in self.space.rows:
             self.one_row(positions)
         else:
             for position in positions:
-                between = [position.child({c: i64(turn)}) for turn in range(self.space.extents[c])]
+                between = [position.child({c: i64(iteration)}) for iteration in range(self.space.extents[c])]
                 for rows in [between] if self.schedule.batches_rows else [[row] for row in between]:
                     self.one_row(rows)
         if self.ev.waiting is not None:
             self.ev.waiting.check_done()
 
     def one_row(self, positions: list[Position]) -> None:
-        """Passes in turn, then what remains to be stored."""
-        self.ev.ahead = self.schedule.ahead
+        """Emits the passes in order, then the remaining stores."""
+        self.ev.prefetches = self.schedule.prefetches
         if self.schedule.most_turns:
             write_turns(self.b, self.ev, positions, self.schedule.most_turns)
             return
@@ -95,7 +97,8 @@ class RowWriter:
         self.store(positions, [s for s in self.nest.stores if not self.passes.inside(s)])
 
     def store(self, positions: list[Position], stores: list[Store]) -> None:
-        """Where a result may lie where an operand does, all that is stored is computed before the first store."""
+        """Emits stores. If a result may share memory with an operand, all stored values are computed before the first
+        store."""
         if len(stores) > 1 and self.overwrites_own():
             for f in positions:
                 for s in stores:
@@ -105,13 +108,13 @@ class RowWriter:
                 self.ev.store(f, s)
 
     def overwrites_own(self) -> bool:
-        """Whether a result lies where an operand does."""
+        """Whether a result shares memory with an operand."""
         read = {self.ev.pointers[value].text for value, _ in self.nest.loads}
         return any(self.ev.pointers[s.target].text in read for s in self.nest.stores)
 
     # ------------------------------------------------------------------ results kept from pass to pass
     def make_stash(self, positions: list[Position]) -> None:
-        """Give the values that the schedule keeps from pass to pass a row of memory each."""
+        """Gives each value that the schedule keeps from pass to pass a row of memory."""
         self.ev.keep, self.ev.kept, self.ev.positions = {}, set(), len(positions)
         for slot, position in enumerate(positions):
             position.slot = slot
@@ -122,7 +125,7 @@ class RowWriter:
 
     # ------------------------------------------------------------------ one pass
     def walk(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
-        """One pass over the reduced variables."""
+        """Emits one pass over the reduced variables."""
         roots = [(s.value, s.at) for s in stores] + [k for r in reductions for k in r.operands]
         for f in positions:
             self.hoist(f, roots)
@@ -132,10 +135,10 @@ class RowWriter:
             self.walk_serial(positions, reductions, stores)
         needed = self.passes.needed(roots)
         self.ev.kept.update(k for k in needed if k in self.ev.keep)
-        self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
+        self.ev.prefetches = {k: n for k, n in self.ev.prefetches.items() if k not in needed}
 
     def hoist(self, position: Position, roots: list[Key]) -> None:
-        """Compute what belongs to the row before the pass's loops begin."""
+        """Computes the values that belong to the row before the pass's loops begin."""
         seen, todo = set(), list(roots)
         while todo:
             key = todo.pop()
@@ -152,12 +155,12 @@ class RowWriter:
     def carry_loops(
         self, order: Sequence[int], variables: Variables, values: list[V], body: Callable[[Variables, list[V]], list[V]]
     ) -> list[V]:
-        """Nested loops over variables that carry values."""
+        """Emits nested loops over variables that carry values."""
         if not order:
             return body(variables, values)
-        if order[0] == self.schedule.interleaved or order[0] in self.schedule.written_out:
-            for turn in range(self.space.extents[order[0]]):
-                values = self.carry_loops(order[1:], {**variables, order[0]: i64(turn)}, values, body)
+        if order[0] == self.schedule.interleaved or order[0] in self.schedule.unrolled:
+            for iteration in range(self.space.extents[order[0]]):
+                values = self.carry_loops(order[1:], {**variables, order[0]: i64(iteration)}, values, body)
             return values
         low, high = self.range_of(order[0])
         with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
@@ -169,9 +172,10 @@ class RowWriter:
         values = [self.ev.value(position, k) for k in r.operands]
         return r.reducer.enter(self.b, [widen(self.b, v, width) for v in values])
 
-    # ------------------------------------------------------------------ lanes along rows: one element a turn each
+    # ------------------------------------------------------------------ lanes along rows: one element per iteration
+    # each
     def walk_serial(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
-        """Elements of the row one after another, from the initial value on; lanes (if any) are rows."""
+        """Takes the elements of the row one after another, starting at the initial value; lanes (if any) are rows."""
         starts = [self.first(f, r) for f in positions for r in reductions]
 
         def body(variables: Variables, values: list[V]) -> list[V]:
@@ -196,25 +200,26 @@ class RowWriter:
                 finish(self.b, f, r, next(final))
 
     def first(self, position: Position, r: RowReduction) -> list[Reg]:
-        """What the accumulators of a row start from: the initial value, in a chunk of a row the neutral one."""
+        """The initial accumulators of a row: the initial value or, in a chunk of a row, the neutral one."""
         if self.chunked:
             return nothing_of(self.b, self.ev, position, r, position.width)
         return initial_of(self.b, self.ev, position, r, position.width)
 
     # ------------------------------------------------------------------ lanes along the reduced variable
     def walk_vectors(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> None:
-        """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
+        """Takes vectors of a row: several accumulators of lanes start at the neutral element and are combined in a
+        fixed tree."""
         self.combine(position, reductions, self.accumulated(position, reductions, stores))
 
     def accumulated(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> list[list[Reg]]:
-        """Of each reduction, the one vector that the accumulators of a row come to."""
+        """For each reduction, the one vector that results from the accumulators of a row."""
         v = self.space.vector
         assert v is not None
         neutral = [nothing_of(self.b, self.ev, position, r, self.space.width) for r in reductions]
         start = flatten([part for group in neutral for part in group])
         unroll = self.schedule.unroll.value
 
-        def turn(child: Position, values: list[V]) -> list[V]:
+        def accumulate(child: Position, values: list[V]) -> list[V]:
             out: list[Reg] = []
             for r, group, empty in zip(reductions, regroup(values, neutral), neutral, strict=True):
                 element = self.elements(child, r, child.width)
@@ -225,7 +230,7 @@ class RowWriter:
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
-            return self.vectors(position, variables, values, neutral, turn, reductions, stores)
+            return self.vectors(position, variables, values, neutral, accumulate, reductions, stores)
 
         outer = [x for x in self.space.inner if x != v]
         final = self.carry_loops(outer, {}, start * unroll, inner)
@@ -246,11 +251,12 @@ class RowWriter:
         variables: Variables,
         values: list[V],
         neutral: list[list[Reg]],
-        turn: Callable[[Position, list[V]], list[V]],
+        accumulate: Callable[[Position, list[V]], list[V]],
         reductions: list[RowReduction],
         stores: list[Store],
     ) -> list[V]:
-        """The loop along the lanes: unrolled vectors, single ones, the tail. `neutral`: what one vector starts from."""
+        """Emits the loop along the lanes: unrolled vectors, single ones, the tail. `neutral`: the start values of one
+        vector."""
         b, w, k, v = self.b, self.space.width, self.schedule.unroll.value, self.space.vector
         assert v is not None
         n, width = self.space.extents[v], len(flatten([part for group in neutral for part in group]))
@@ -262,19 +268,19 @@ class RowWriter:
                 out: list[V] = []
                 for u in range(k):
                     place = {**variables, v: b.add(carry.index, u * w)}
-                    out += turn(position.child(place), carry.values[u * width : (u + 1) * width])
+                    out += accumulate(position.child(place), carry.values[u * width : (u + 1) * width])
                 carry.next(*out)
             values = carry.values
         head, rest = values[:width], values[width:]
         if not equal(whole, bulk):
             with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
-                carry.next(*turn(position.child({**variables, v: carry.index}), carry.values))
+                carry.next(*accumulate(position.child({**variables, v: carry.index}), carry.values))
             head = carry.values
         if not equal(n, whole) and self.schedule.target.has_masks:
-            # one turn, or none in a chunk that ends before
+            # one iteration, or none in a chunk that ends before
             with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
                 place = {**position.variables, **variables, v: carry.index}
-                carry.next(*turn(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
+                carry.next(*accumulate(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
             head = carry.values
         elif not equal(n, whole):
             head = self.tail(position, variables, head, neutral, reductions, stores, whole)
@@ -290,7 +296,7 @@ class RowWriter:
         stores: list[Store],
         whole: int,
     ) -> list[V]:
-        """Where masks are dear: the elements that fill no vector go into lane 0 one by one."""
+        """Emits the tail if masks are expensive: the elements that fill no vector go into lane 0 one by one."""
         b, v = self.b, self.space.vector
         assert v is not None
         low, high = self.range_of(v)
@@ -306,7 +312,7 @@ class RowWriter:
         return carry.values
 
     def combine(self, position: Position, reductions: list[RowReduction], found: list[list[Reg]]) -> None:
-        """Lanes with lanes, then with the initial value."""
+        """Combines lanes with lanes, then with the initial value."""
         b, sums = self.b, []
         for r, values in zip(reductions, found, strict=True):
             total = across(b, r.reducer, values)

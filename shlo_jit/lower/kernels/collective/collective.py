@@ -1,6 +1,6 @@
-"""Collective ops: one exchange of messages, and then copies or a reduction of what was found.
+"""Collective ops: one exchange of messages, then copies or a reduction of the operands received.
 
-Which ranks meet, and by which way, `schedule/collective.py` has decided.
+`schedule/collective.py` has decided which ranks exchange messages, and by which algorithm.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _all_reduce(w: Collective, message: V) -> None:
 
 
 def _own_part(w: Collective, index: int) -> tuple[V, V, int]:
-    """First element of this rank's part of a result, how many it has, and how many it may have at most."""
+    """Returns the first element of this rank's part of a result, the part's length, and its maximum length."""
     b, t = w.low.b, w.results[index].tensor
     part = part_elements(w.results[index], w.schedule.most_sources)
     first = b.min_(b.mul(w.exchange.position, part), t.size)
@@ -62,7 +62,7 @@ def _own_part(w: Collective, index: int) -> tuple[V, V, int]:
 
 
 def _push_part(w: Collective, found: V, index: int) -> None:
-    """Reduce this rank's part, into the results of all."""
+    """Reduces this rank's part, into the results of all ranks."""
     b, count = w.low.b, len(w.operands)
     first, length, most = _own_part(w, index)
     shift = b.mul(first, w.results[index].tensor.storage.itemsize)
@@ -74,7 +74,7 @@ def _push_part(w: Collective, found: V, index: int) -> None:
 
 
 def _reduce_part(w: Collective, found: V, index: int) -> None:
-    """Reduce this rank's part, into its own result."""
+    """Reduces this rank's part, into its own result."""
     b = w.low.b
     first, length, most = _own_part(w, index)
     shift = b.mul(first, w.results[index].tensor.storage.itemsize)
@@ -82,7 +82,7 @@ def _reduce_part(w: Collective, found: V, index: int) -> None:
 
 
 def _gather_parts(w: Collective) -> None:
-    """Copy the parts that others have reduced."""
+    """Copies the parts that other ranks have reduced."""
     low, b = w.low, w.low.b
     parts = [-part_elements(v, w.schedule.most_sources) * v.tensor.storage.itemsize for v in w.results]
     exchange = Exchange(low, w.schedule, w.site, [v.tensor.nbytes for v in w.results], parts, phase=1)
@@ -154,7 +154,7 @@ def _collective_permute(w: Collective, message: V) -> None:
 
 
 def _root(w: Collective, index: int) -> V:
-    """The member of the group that an op with a dynamic root takes, kept within it."""
+    """The group member that is the root of an op with a dynamic root, clamped to the group."""
     b, roots = w.low.b, w.op.operands[-1]
     root = b.cast("sext", b.load("i32", b.element(w.low.pointer(roots), "i32", index)), "i64")
     return b.max_(b.min_(root, b.sub(w.exchange.sources, 1)), 0)
@@ -198,7 +198,7 @@ def _collective_reduce(w: Collective, message: V) -> None:
 
 
 def _copy_rows(w: Collective, to: V, source: V, rows: int, run: int, to_row: int) -> None:
-    """Copy so many rows of `run` bytes, which come to lie so many bytes apart."""
+    """Copies `rows` rows of `run` contiguous bytes each to places that are `to_row` bytes apart."""
     if rows == 1:
         w.fetch(to, source, run)
         return
@@ -212,7 +212,8 @@ def _copy_rows(w: Collective, to: V, source: V, rows: int, run: int, to_row: int
 
 
 def _ragged_all_to_all(w: Collective, message: V) -> None:
-    """Every source says which of its rows go where in this rank's result. Rows outside of either are left out."""
+    """Copies rows from every source, which defines which of its rows go where in this rank's result. Rows outside of
+    either array are skipped."""
     low, b = w.low, w.low.b
     given, offsets, *_ = (v.tensor for v in w.operands)
     (result,) = w.results
@@ -231,7 +232,7 @@ def _ragged_all_to_all(w: Collective, message: V) -> None:
 
 
 def _integer(w: Collective, found: V, source: V, operand: int, index: V) -> V:
-    """An element of a source's operand, an i64."""
+    """An integer element of a source's operand, as i64."""
     b, dtype = w.low.b, w.operands[operand].tensor.storage
     address = w.exchange.found(found, source, operand)
     x = b.load(f"i{dtype.bits}", b.element(address, f"i{dtype.bits}", index))
@@ -239,7 +240,7 @@ def _integer(w: Collective, found: V, source: V, operand: int, index: V) -> V:
 
 
 def _within(b: Builder, first: V, count: V, extent: int) -> V:
-    """Whether `count` elements from `first` on are all among the first `extent`."""
+    """Whether all `count` elements starting at `first` are among the first `extent`."""
     enough = b.and_(b.icmp("ult", first, extent + 1), b.icmp("ult", count, extent + 1))
     return b.and_(enough, b.icmp("ule", b.add(first, count), extent))
 

@@ -1,5 +1,5 @@
-"""An exchange of messages, as a program writes it: the tables that say what it is, and the calls of the communicator's
-functions (`kernels/collective/messages.py`)."""
+"""An exchange of messages as a program emits it: tables that describe it, and calls of the communicator's functions
+(`kernels/collective/messages.py`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """One exchange at the place being written. `nbytes`: of each address that is posted; `parts`: where less of it is
-    read, as WHAT_BYTES of `kernels/collective/board.py` says."""
+    """One exchange at the current place. `nbytes`: size of the memory at each posted address. `parts`: for memory that
+    is read in part, the values of WHAT_BYTES in `kernels/collective/board.py`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Exchange:
         self.rank = low.scope.field("rank")
 
     def by_rank(self, values: tuple[int, ...]) -> V:
-        """Of a number for each rank, that of this one."""
+        """Selects this rank's number from one number for each rank."""
         if len(set(values)) == 1:
             return i64(values[0])
         b = self.low.b
@@ -49,16 +49,16 @@ class Exchange:
 
     @property
     def sources(self) -> V:
-        """How many ranks this one hears from."""
-        return self.by_rank(tuple(len(m.sources) for m in self.schedule.meetings))
+        """Number of ranks that this rank receives from."""
+        return self.by_rank(tuple(len(m.sources) for m in self.schedule.peers))
 
     @property
     def position(self) -> V:
-        """In the group."""
+        """Position of this rank in its group."""
         return self.by_rank(self.schedule.positions)
 
     def post(self, addresses: list[V]) -> V:
-        """Publish addresses; the message's number."""
+        """Publishes addresses. Returns the number of the message."""
         assert len(addresses) == self.count
         b, low = self.low.b, self.low
         table = b.alloca("ptr", self.count, 8)
@@ -71,7 +71,7 @@ class Exchange:
         return message
 
     def meet(self, message: V) -> V:
-        """The table of what was found: for each source, its addresses."""
+        """Waits for the sources. Returns the table of the addresses that each of them posted."""
         b = self.low.b
         found = b.alloca("ptr", max(1, self.schedule.most_sources * self.count), 8)
         with self.low.timing.part("waiting"):
@@ -80,18 +80,18 @@ class Exchange:
         return found
 
     def leave(self, message: V) -> None:
-        """Nothing is read any more, and what was posted in place may be changed afterwards."""
+        """Ends the exchange: nothing is read any more, and memory that was posted in place may change afterwards."""
         with self.low.timing.part("waiting"):
             status = self.low.b.call_pointer("i32", self._function("leave"), [self.communicator, message])
             leave_unless_ok(self.low, status, abi.NO_CALL)
 
     def found(self, table: V, source: V | int, index: int) -> V:
-        """An address of a source's."""
+        """An address that a source posted."""
         b = self.low.b
         return b.load("ptr", b.element(table, "ptr", b.add(b.mul(source, self.count), index)))
 
     def ticket(self, site: int) -> V:
-        """Address of where the rank keeps the number of a message, plus 1, until it is done with it."""
+        """Address at which the rank keeps the number of a message, plus 1, until it is done with it."""
         b = self.low.b
         table = b.load("ptr", b.offset(self.communicator, board.COMMUNICATOR["tickets"]))
         return b.element(table, "i64", site)
@@ -101,10 +101,10 @@ class Exchange:
         return b.load("ptr", b.offset(self.communicator, board.COMMUNICATOR[name]))
 
     def _place(self) -> V:
-        """This rank's row of the table of places."""
+        """This rank's row of the table of sources, targets and groups."""
         rows, starts, b = [], [], self.low.b
-        for meeting, group in zip(self.schedule.meetings, self.schedule.groups, strict=True):
-            row = [len(meeting.sources), len(meeting.targets), group, *meeting.sources, *meeting.targets]
+        for rank_peers, group in zip(self.schedule.peers, self.schedule.groups, strict=True):
+            row = [len(rank_peers.sources), len(rank_peers.targets), group, *rank_peers.sources, *rank_peers.targets]
             starts.append(8 * len(rows))
             rows += row
         return b.offset(self.low.table(rows), self.by_rank(tuple(starts)))

@@ -1,4 +1,4 @@
-"""What is written around the exchange of a collective op, whichever it is."""
+"""Code around the exchange of a collective op, shared by all kinds of op."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Collective:
-    """Of one op, the exchange and what is written around it."""
+    """The exchange of one op, and the code around it."""
 
     def __init__(self, low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
         self.low, self.step, self.schedule = low, step, schedule
@@ -36,7 +36,7 @@ class Collective:
         self.exchange = Exchange(low, schedule, self.site, nbytes, parts)
 
     def _parts(self) -> list[int]:
-        """Bytes of what each target reads of an operand, where that is a part: its own."""
+        """For each operand, the bytes that each target reads of it, if that is only the target's part; otherwise 0."""
         t, size = self.operands[0].tensor, self.schedule.most_sources
         kind = self.schedule.kind
         if kind == "all_reduce" and self.schedule.in_parts.value:
@@ -54,23 +54,23 @@ class Collective:
         return self.exchange.post(addresses)
 
     def posted_before(self) -> V:
-        """The number of the message that the op's start has posted."""
+        """The number of the message that the start of the op has posted."""
         b = self.low.b
         return b.sub(b.load("i64", self.exchange.ticket(self.site)), 1)
 
     def reachable(self) -> list[V]:
-        """Addresses of the operands; those that others cannot reach are copied first."""
+        """Addresses of the operands. Operands that other ranks cannot reach are copied first."""
         low, b = self.low, self.low.b
         addresses = [low.pointer(v) for v in self.operands]
         for i in self.schedule.copied:
-            home = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
-            copy(low, home, addresses[i], self.operands[i].tensor.nbytes)
-            addresses[i] = home
+            copy_address = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
+            copy(low, copy_address, addresses[i], self.operands[i].tensor.nbytes)
+            addresses[i] = copy_address
         return addresses
 
-    # ------------------------------------------------------------------ what most ways need
+    # ------------------------------------------------------------------ shared by most algorithms
     def sources_of(self, found: V, index: int, shift: V | int = 0) -> V:
-        """A table of where each source has an operand, `shift` bytes further."""
+        """A table of each source's address of an operand, plus `shift` bytes."""
         b, most = self.low.b, self.schedule.most_sources
         table = b.alloca("ptr", most, 8)
         with b.loop(0, self.exchange.sources) as j:
@@ -82,12 +82,12 @@ class Collective:
             write(j)
 
     def reduce_all(self, found: V, index: int) -> None:
-        """A whole operand of all sources into this rank's result."""
+        """Reduces a whole operand of all sources into this rank's result."""
         result = self.results[index]
         self.reduce(self.sources_of(found, index), [self.low.pointer(result)], result.tensor.size, result.tensor.size)
 
     def reduction(self, most: int, targets: int | None) -> Reduction:
-        """Of `most` elements at most, to so many targets."""
+        """A reduction of at most `most` elements to `targets` targets."""
         schedule = self.schedule
         reach = self.exchange.communicator if schedule.fetches else None
         return Reduction(self.low, self.op, schedule.width, most, schedule.sources, targets, reach)
@@ -98,7 +98,7 @@ class Collective:
         reduction.run(sources, table_of(self.low, targets), counts)
 
     def fetch(self, target: V, source: V, nbytes: int) -> None:
-        """Copy what others have, from wherever it is."""
+        """Copies an operand of another rank, which may have to be fetched."""
         low, b = self.low, self.low.b
         if not self.schedule.fetches:
             copy(low, target, source, nbytes)
@@ -118,7 +118,7 @@ class Collective:
         self.low.b.memset(self.low.pointer(value), 0, value.tensor.nbytes)
 
     def where_heard(self, write: Callable[[], None]) -> None:
-        """What a rank with sources does; the results of the others are zeros."""
+        """Emits `write` for ranks with sources; the results of other ranks are zeros."""
         if self.schedule.sources:
             write()
             return
@@ -137,7 +137,7 @@ class Collective:
 
 
 def part_elements(value: Value, size: int) -> int:
-    """Elements of a part of an operand that `size` ranks share, but of the last: whole cache lines."""
+    """Elements per part of an operand that `size` ranks share: whole cache lines. The last part may be shorter."""
     t = value.tensor
     line = max(1, ALIGN // t.storage.itemsize)
     return -(-t.size // (size * line)) * line

@@ -1,4 +1,4 @@
-"""replica_id, where the grid is a line: the number of the process, which the instance has."""
+"""replica_id in a one-dimensional grid: the number of the process, which the instance has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel that reduces what several ranks have, element by element, in the order of the group."""
+"""The kernel that reduces operands of several ranks, element by element, in the order of the group."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Reduction:
-    """Of `most` elements at most, of a number of sources (None: known at run time only), to a number of targets.
-    `communicator`: where sources may have to be fetched first."""
+    """Reduction of at most `most` elements, from a number of sources (None: known only at run time) to a number of
+    targets. `communicator` is given if sources may have to be fetched first."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Reduction:
         self.sources, self.targets = sources, targets
 
     def run(self, sources: V, targets: V, counts: V) -> None:
-        """Reduce elements. `sources`, `targets`: tables of addresses; `counts`: a table of i64: of elements, of
-        sources, and of targets."""
+        """Reduces elements. `sources` and `targets` are tables of addresses. `counts` is a table of i64: the numbers of
+        elements, of sources, and of targets."""
         low, name = self.low, self.low.new_name("reduce")
         pointers = [("ptr", "sources"), ("ptr", "targets"), ("ptr", "counts")]
         given = [sources, targets, counts]
@@ -63,7 +63,7 @@ class Reduction:
         return cut(blocks, self.most * (self.sources or 2))
 
     def _write_fetched(self, b: Builder, sources: V, targets: V, counts: V, communicator: V, first: V, last: V) -> None:
-        """Block by block: sources that are out of reach are fetched to the stack."""
+        """Reduces block by block: sources that are out of reach are fetched to the stack."""
         assert self.sources is not None
         unit, itemsize = tuning.REDUCTION_BLOCK, self.dtype.itemsize
         units = max(1, tuning.FETCHED_BYTES // (self.sources * itemsize * unit))
@@ -88,7 +88,7 @@ class Reduction:
         self._reduce(b, sources, targets, counts, start, stop, i64(0))
 
     def _reduce(self, b: Builder, sources: V, targets: V, counts: V, start: V, stop: V, shift: V) -> None:
-        """Elements from `start` on of the sources, to the targets, `shift` bytes further."""
+        """Reduces elements of the sources from `start` on, to the targets plus `shift` bytes."""
         known = self.sources is not None and self.sources <= tuning.UNROLLED_SOURCES
         at_hand = [self._buffer(b, sources, j) for j in range(self.sources or 0)] if known else []
         out = [self._buffer(b, targets, j, shift) for j in range(self.targets or 0)]
@@ -124,7 +124,7 @@ class Reduction:
 
 
 def _flat(x: Reg) -> tuple[list[V], Callable[[list[V]], Reg]]:
-    """The parts of a register, and the function that makes it of them."""
+    """The parts of a register, and the function that builds the register from them."""
     if isinstance(x, V):
         return [x], itemgetter(0)
     return list(x), tuple  # type: ignore[return-value]

@@ -1,8 +1,8 @@
 """send and recv between processes, and the start of an op that is finished later.
 
-A send does not wait: what is small is posted inline, the rest is copied into memory that is the step's until the
-program ends. Only the same step's next large message waits until the last one was read, and of small ones on a channel
-the one after board.RING that were not.
+A send does not wait: small operands are posted inline, others are copied into memory that the step owns until the
+program ends. There are two exceptions. The same step's next large message waits until the previous one was read. A
+small message waits if board.RING earlier ones on its channel were not read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
     message = w.post()
     if low.is_entry:
         b.store(b.add(message, 1), ticket)
-    else:  # the memory is the function's, and so the caller's again when it returns
+    else:  # the memory is the function's, so it belongs to the caller again after the return
         w.exchange.leave(message)
 
 
@@ -51,10 +51,10 @@ def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
 
 
 def start(low: ProgramLowering, number: int) -> None:
-    """Post the operands of the op that finishes, later, what is started here."""
+    """Posts the operands of an op that starts here and finishes later."""
     finish = low.finish_of(number)
     schedule = low.schedule[finish]
-    if not isinstance(schedule, CollectiveSchedule):  # of nothing
+    if not isinstance(schedule, CollectiveSchedule):  # nothing to exchange
         return
     w = Collective(low, finish, schedule)
     message = w.post()

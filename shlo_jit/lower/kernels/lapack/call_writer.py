@@ -1,4 +1,4 @@
-"""Words to write calls of LAPACK with: arguments by reference, matrices of a batch, workspaces."""
+"""Building blocks of LAPACK calls: arguments by reference, matrices of a batch, workspaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writer:
         self.symbols: dict[str, None] = {}
         """External symbols called."""
         self.part = "float" if self.call.part_bytes == 4 else "double"
-        """LLVM's type of a real number."""
+        """LLVM type of a real number."""
 
     # ------------------------------------------------------------------ arrays
     def _at(self, value: Value) -> V:
@@ -48,14 +48,14 @@ class Writer:
         return name in self.call.results
 
     def whole(self, name: str) -> V:
-        """Address of an operand that has no batch."""
+        """Address of an operand without a batch."""
         return self.pointers[self.call.operands[name]]
 
     def skip(self, pointer: V, elements: int) -> V:
         return self.b.offset(pointer, elements * self.call.itemsize)
 
     def copy(self, name: str) -> None:
-        """The operand's current matrix into the result of the same name, unless it is there already."""
+        """Copies the operand's current matrix into the result of the same name, unless both share memory."""
         value = self.call.operands[name]
         if (value, self.call.results[name]) in updates(self.call.op):
             return
@@ -70,7 +70,7 @@ class Writer:
         return slot
 
     def ld(self, rows: int) -> V:
-        """A leading dimension."""
+        """A leading dimension, by reference."""
         return self.int(max(1, rows))
 
     def text(self, letter: str) -> V:
@@ -82,34 +82,34 @@ class Writer:
         return self.call.options[name]
 
     def char(self, name: str) -> V:
-        """An option that is a letter."""
+        """An option that is a letter, by reference."""
         return self.text(self.option(name))
 
     def one(self) -> V:
-        """The number 1 of the matrices' type."""
+        """The number 1 of the matrices' type, by reference."""
         slot = self.b.alloca(self.part, 2, align=self.call.part_bytes)
         self.b.store(const(self.part, 1.0), slot)
         self.b.store(const(self.part, 0.0), self.b.element(slot, self.part, 1))
         return slot
 
     def info(self) -> V:
-        """Where the status goes: a result, or a place nobody reads."""
+        """Address for the status: a result, or memory that is not read."""
         return self.result("info") if self.has_result("info") else self.b.alloca("i32", align=4)
 
     # ------------------------------------------------------------------ workspaces
     def workspace(self, name: str) -> V:
         return self.fields[name]
 
-    def told_workspace(self, name: str) -> tuple[V, V]:
+    def sized_workspace(self, name: str) -> tuple[V, V]:
         """A workspace, and its length by reference."""
         return self.workspace(name), self.int(self.schedule.workspaces[name].length)
 
     def rwork(self) -> list[V]:
-        """The workspace of real numbers that routines for complex matrices have, as arguments."""
+        """Arguments for the workspace of real numbers that routines for complex matrices take; empty for real ones."""
         return [self.workspace("rwork")] if self.call.is_complex else []
 
     def copied(self, name: str, source: V) -> V:
-        """A workspace with a copy of so many matrix elements as it has room for."""
+        """A workspace with a copy of as many matrix elements as it has room for."""
         copy = self.workspace(name)
         self.b.memcpy(copy, source, self.schedule.workspaces[name].elements * self.call.itemsize)
         return copy
@@ -129,7 +129,7 @@ class Writer:
         squares = [b.load(self.part, b.element(pointer, self.part, b.add(first, k))) for k in range(parts)]
         if parts == 1:
             return b.intrinsic("fabs", self.part, squares)
-        # scaled by the larger part, so that the squares neither overflow nor vanish
+        # scaled by the larger part, so that the squares neither overflow nor underflow
         x, y = (b.intrinsic("fabs", self.part, [v]) for v in squares)
         large, small = b.intrinsic("maxnum", self.part, [x, y]), b.intrinsic("minnum", self.part, [x, y])
         ratio = b.fdiv(small, b.intrinsic("maxnum", self.part, [large, self.tiny()]))
@@ -137,7 +137,7 @@ class Writer:
         return b.fmul(large, root)
 
     def largest(self, vectors: Sequence[tuple[V, int]]) -> V:
-        """The largest absolute value among the elements of vectors, each given by its place and length."""
+        """The largest absolute value among the elements of vectors, each given by its address and length."""
         found = const(self.part, 0.0)
         for pointer, length in vectors:
             with self.b.loop_carry(0, length, [found], 1, "largest") as carry:
@@ -147,7 +147,7 @@ class Writer:
         return found
 
     def keep_away_from_zero(self, pointer: V, index: V, tiny: V, small: V) -> None:
-        """Replace an element below `tiny` by `small`, with the sign it has when it is real."""
+        """Replaces an element below `tiny` by `small`, keeping its sign if it is real."""
         b, parts = self.b, self.call.itemsize // self.call.part_bytes
         is_tiny = b.fcmp("olt", self.size(pointer, index), tiny)
         for k in range(parts):
@@ -165,7 +165,8 @@ class Writer:
         self.b.call("void", symbol, list(arguments))
 
     def is_finite(self, pointer: V, elements: int) -> V:
-        """i1: no infinity or NaN among so many matrix elements. Some routines do not end when there are."""
+        """Whether there is no infinity or NaN among `elements` matrix elements, as i1. Some routines do not terminate
+        otherwise."""
         b, n = self.b, elements * (self.call.itemsize // self.call.part_bytes)
         with b.loop_carry(0, n, [const(self.part, 0.0)], 1, "finite") as carry:
             x = b.load(self.part, b.element(pointer, self.part, carry.index))
@@ -173,7 +174,7 @@ class Writer:
         return b.fcmp("ord", carry.values[0], carry.values[0])
 
     def guarded(self, name: str, arguments: Sequence[V], matrix: V, elements: int, info: V) -> None:
-        """A call, if the matrix is finite; else the status -4 instead."""
+        """Emits a call that runs if the matrix is finite; otherwise the status is -4."""
 
         def run() -> list[V]:
             self.invoke(name, *arguments)

@@ -9,7 +9,7 @@ from shlo_jit.lower.kernels.lapack.call_writer import Writer
 def gesdd(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     rwork = w.rwork()
     arguments = [
         w.char("mode"), w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("s"), w.result("u"), w.ld(m),
@@ -21,7 +21,7 @@ def gesdd(w: Writer) -> None:
 def gesvd(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     rwork = w.rwork()
     arguments = [
         w.char("mode"), w.char("mode"), w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("s"), w.result("u"),
@@ -39,16 +39,16 @@ def syevd(w: Writer) -> None:
     n = w.call.columns("x")
     w.copy("x")
     head = [w.char("mode"), w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("w")]
-    work = w.told_workspace("work")
-    rwork = w.told_workspace("rwork") if w.call.is_complex else ()
+    work = w.sized_workspace("work")
+    rwork = w.sized_workspace("rwork") if w.call.is_complex else ()
     name = "heevd" if w.call.is_complex else "syevd"
-    w.invoke(name, *head, *work, *rwork, *w.told_workspace("iwork"), w.result("info"))
+    w.invoke(name, *head, *work, *rwork, *w.sized_workspace("iwork"), w.result("info"))
 
 
 def sytrd(w: Writer) -> None:
     n = w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     name = "hetrd" if w.call.is_complex else "sytrd"
     w.invoke(
         name, w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("d"), w.result("e"), w.result("tau"), work,
@@ -59,7 +59,7 @@ def sytrd(w: Writer) -> None:
 def gehrd(w: Writer) -> None:
     n = w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     w.invoke(
         "gehrd", w.int(n), w.int(w.option("low")), w.int(w.option("high")), w.result("x"), w.ld(n), w.result("tau"),
         work, size, w.result("info"),
@@ -70,7 +70,7 @@ def gees(w: Writer) -> None:
     n = w.call.columns("x")
     w.copy("x")
     values = [w.result("w")] if w.call.is_complex else [w.result("wr"), w.result("wi")]
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     rwork = w.rwork()
     arguments = [
         w.char("mode"), w.text("N"), const("ptr", 0), w.int(n), w.result("x"), w.ld(n), w.result("sdim"), *values,
@@ -82,7 +82,7 @@ def gees(w: Writer) -> None:
 def geev(w: Writer) -> None:
     n = w.call.columns("x")
     matrix = w.copied("x", w.operand("x"))
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     head = [w.char("compute_left"), w.char("compute_right"), w.int(n), matrix, w.ld(n)]
     if w.call.is_complex:
         arguments = [
@@ -100,8 +100,8 @@ def geev(w: Writer) -> None:
 
 
 def _unpack_vectors(w: Writer, wi: V, packed: V, out: V, n: int) -> None:
-    """Eigenvectors of a real matrix: a pair of conjugate ones comes as columns (real part, imaginary part), at the
-    eigenvalue with positive imaginary part."""
+    """Unpacks the eigenvectors of a real matrix. A pair of conjugate ones comes as columns (real part, imaginary part),
+    at the eigenvalue with positive imaginary part."""
     b, part = w.b, w.part
     zero = const(part, 0.0)
     with b.loop(0, n, 1, "column") as j:

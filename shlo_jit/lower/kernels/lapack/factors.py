@@ -1,6 +1,6 @@
-"""custom_call of LAPACK routines: machine code that calls them, matrix by matrix, with no Python in between.
+"""Lowers custom_call of LAPACK routines: machine code that calls them, matrix by matrix, with no Python in between.
 
-Routines that work in place get a copy of the operand, in the result's buffer; what else they work in is decided in
+Routines that work in place get a copy of the operand, in the result's buffer. Other workspaces are decided in
 `schedule/lapack.py`.
 """
 
@@ -32,7 +32,7 @@ def getrf(w: Writer) -> None:
 def geqrf(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     w.invoke("geqrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("tau"), work, size, w.info())
 
 
@@ -40,7 +40,7 @@ def geqp3(w: Writer) -> None:
     m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
     w.copy("jpvt")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     rwork = w.rwork()
     w.invoke(
         "geqp3", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("jpvt"), w.result("tau"), work, size, *rwork,
@@ -51,7 +51,7 @@ def geqp3(w: Writer) -> None:
 def orgqr(w: Writer) -> None:
     m, n, k = w.call.rows("x"), w.call.columns("x"), w.call.length("tau")
     w.copy("x")
-    work, size = w.told_workspace("work")
+    work, size = w.sized_workspace("work")
     name = "ungqr" if w.call.is_complex else "orgqr"
     w.invoke(name, w.int(m), w.int(n), w.int(k), w.result("x"), w.ld(m), w.operand("tau"), work, size, w.info())
 
@@ -59,13 +59,13 @@ def orgqr(w: Writer) -> None:
 def ormqr(w: Writer) -> None:
     m, n, k = w.call.rows("c"), w.call.columns("c"), w.call.length("tau")
     w.copy("c")
-    a = w.copied("a", w.operand("a"))  # the routine writes to it, and restores it
-    work, size = w.told_workspace("work")
+    a = w.copied("a", w.operand("a"))  # the routine modifies it, and restores it
+    work, size = w.sized_workspace("work")
     side = "L" if w.option("left") else "R"
-    turn = "N" if not w.option("transpose") else "C" if w.call.is_complex else "T"
+    transposition = "N" if not w.option("transpose") else "C" if w.call.is_complex else "T"
     name = "unmqr" if w.call.is_complex else "ormqr"
     w.invoke(
-        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), a, w.ld(w.call.rows("a")),
+        name, w.text(side), w.text(transposition), w.int(m), w.int(n), w.int(k), a, w.ld(w.call.rows("a")),
         w.operand("tau"), w.result("c"), w.ld(m), work, size, w.info(),
     )  # fmt: skip
 
@@ -82,8 +82,8 @@ def gtsv(w: Writer) -> None:
 
 
 def gtsv_perturbed(w: Writer) -> None:
-    """The solution by way of the factors L U, with pivots that are too small to divide by replaced: by the precision
-    times the largest element."""
+    """Solves by LU factors, with pivots that are too small to divide by replaced: by the precision times the largest
+    element."""
     n, columns = w.call.length("d"), w.call.columns("b")
     w.copy("b")
     if n == 0:
@@ -126,11 +126,11 @@ ROUTINES = {
     "trsm": trsm,
     **EIGEN_ROUTINES,
 }
-"""What writes the body of the loop over the batch."""
+"""Functions that emit the body of the loop over the batch."""
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: LapackSchedule) -> None:
-    """A function with the loop over the batch, and a call of it."""
+    """Writes a function with the loop over the batch, and calls it."""
     call = schedule.call
     values = list(dict.fromkeys([*call.operands.values(), *call.results.values()]))
     pointers = [*(low.pointer(v) for v in values), low.scratch(step)]

@@ -1,8 +1,9 @@
-"""Sorting integers by partition (see `kernels/quicksort.py`): records, or keys that say all of an element.
+"""Sorts integers by partition (see `kernels/quicksort.py`): records, or keys that determine all of an element.
 
-A sort of one operand moves keys alone, and makes elements of them again in the end. That is right where no two elements
-have the same key but different bits; with -0.0, say, which is equal to 0.0, or with two NaNs, it is not. Whether every
-element is the one that its key stands for is seen while keys are made, and where one is not, records are sorted.
+A sort of one operand moves the keys alone, and converts them back to elements at the end. That is correct if no two
+elements have the same key but different bits. Counterexamples are -0.0, which equals 0.0, and different NaNs. While
+keys are computed, every element is compared with the element that its key determines. If one differs, records are
+sorted.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ if TYPE_CHECKING:
 
 
 def quicksort(b: Builder, width: int, array: V, other: V, n: int) -> V:
-    """Sort n integers of so many bits; where they are."""
+    """Sorts n integers of `width` bits. Returns the address of the sorted ones."""
     b.call("void", f"quicksort{width}", [array, other, i64(n)])
     return array
 
 
 class KeyWriter:
-    """Makes keys of elements, and elements of keys."""
+    """Converts elements to keys, and keys to elements."""
 
     def __init__(self, how: RecordSort, target: Target):
         self.how, self.target, self.key = how, target, how.keys[0]
-        self.element, self.stride = f"i{how.alone}", how.lines.stride
-        self.width = target.lanes(how.alone) if how.alone and self.stride == 1 else 1
+        self.element, self.stride = f"i{how.key_sort_bits}", how.lines.stride
+        self.width = target.lanes(how.key_sort_bits) if how.key_sort_bits and self.stride == 1 else 1
 
     def fill(self, b: Builder, source: Buffer, line: V, keys: V, bounds: tuple[V, V]) -> V:
-        """Write the keys [bounds) of the line that begins at `line`. Whether each stands for its element."""
+        """Writes the keys [bounds) of the line that begins at `line`. Returns whether each key determines its
+        element."""
         others = b.alloca("i32")
         b.store(const("i32", 0), others)
 
@@ -48,7 +50,7 @@ class KeyWriter:
             is_other = b.icmp("ne", invert_order(b, self.key, key), whole)
             at, wide = b.element(keys, self.element, i), b.cast("zext", key, self.element)
             if mask is None:
-                b.store(wide, at, align=self.how.alone // 8)
+                b.store(wide, at, align=self.how.key_sort_bits // 8)
             else:
                 is_other = b.and_(is_other, mask)
                 b.masked_store(wide, at, mask)
@@ -60,12 +62,12 @@ class KeyWriter:
         return b.icmp("eq", b.load("i32", others), const("i32", 0))
 
     def place(self, b: Builder, result: Buffer, line: V, keys: V, bounds: tuple[V, V]) -> None:
-        """Write places [bounds) of the result's line from sorted keys."""
+        """Writes places [bounds) of the result's line from sorted keys."""
         key_type, t = f"i{self.key.bits}", register_type(self.key.dtype)
 
         def body(i: V, n: int, mask: V | None) -> None:
             kind, at = vector(self.element, n), b.element(keys, self.element, i)
-            x = b.load(kind, at, align=self.how.alone // 8) if mask is None else b.masked_load(kind, at, mask)
+            x = b.load(kind, at, align=self.how.key_sort_bits // 8) if mask is None else b.masked_load(kind, at, mask)
             x = invert_order(b, self.key, b.cast("trunc", x, key_type))
             result.store(b.add(line, b.mul(i, self.stride)), b.bitcast(x, vector(t, lanes(x.type))), n, mask)
 
@@ -73,8 +75,9 @@ class KeyWriter:
 
 
 def quicksort_chunks(low: ProgramLowering, width: int, memory: tuple[V, V, V], how: RecordSort) -> V:
-    """Sort an array by several tasks: one cut in two, then each part, until there are as many parts as chunks, which
-    are then sorted side by side. `memory`: the array, another, and the parts' bounds. Which array it is in then."""
+    """Sorts an array by several tasks. Partitions cut the array in two, then each part, until there are as many parts
+    as chunks. These are then sorted concurrently. `memory`: the array, another one, and the bounds of the parts.
+    Returns the array that has the result."""
     b, (array, other, bounds), n, parts = low.b, memory, how.lines.n, how.chunks
     b.store(i64(0), bounds)
     b.store(i64(n), b.element(bounds, "i64", parts))
@@ -87,7 +90,8 @@ def quicksort_chunks(low: ProgramLowering, width: int, memory: tuple[V, V, V], h
 
 
 def _part(b: Builder, width: int, step: int) -> tuple[V, V, V, V, V]:
-    """Of a task's part: where it is in both arrays, its length, its first place, the table of bounds."""
+    """A task's part: its addresses in both arrays, its length, its first place, and its entry in the table of
+    bounds."""
     frame, index, _ = b.params
     here, there, bounds = (b.load("ptr", b.element(frame, "ptr", k)) for k in range(3))
     at = b.element(bounds, "i64", b.mul(index, step))
@@ -97,7 +101,7 @@ def _part(b: Builder, width: int, step: int) -> tuple[V, V, V, V, V]:
 
 
 def _cut_task(low: ProgramLowering, width: int, step: int) -> str:
-    """Cut a part of `step` final ones in two, from one array into the other."""
+    """A task that cuts a part of `step` final parts in two, from one array into the other."""
     name = f"sort_cut{width}.{step}"
     if name not in low.module.functions:
         b = low.task(name, 3)
@@ -109,7 +113,7 @@ def _cut_task(low: ProgramLowering, width: int, step: int) -> str:
 
 
 def _part_task(low: ProgramLowering, width: int) -> str:
-    """Sort a part where it is."""
+    """A task that sorts a part in place."""
     name = f"sort_part{width}"
     if name not in low.module.functions:
         b = low.task(name, 3)

@@ -1,7 +1,7 @@
-"""A sort by a function of the program: a merge sort of indices that calls it for every comparison.
+"""A sort by a function of the program: a merge sort of indices that calls the function for every comparison.
 
-The function takes the addresses of elements where they lie, and writes what it finds to the stack. It may call the
-host and look for signals, so all lines are sorted on the thread that called the program.
+The function takes the addresses of the elements in place, and writes its result to the stack. It may call the host and
+check for signals, so all lines are sorted on the thread that called the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: CalledSortSchedule) -> N
 
 
 class _Comparator:
-    """Writes calls of the function. Its tables of addresses are on the stack, one for all calls."""
+    """Writes calls of the function. Its tables of addresses are on the stack, shared by all calls."""
 
     def __init__(self, low: ProgramLowering, step: OpStep, schedule: CalledSortSchedule, inputs: list[Buffer]):
         self.low, self.inputs = low, inputs
@@ -64,6 +64,6 @@ class _Comparator:
         low.pauses.since = self.callee.work
         call_steps(low, self.callee.name, [self.arguments, self.results, scope.dims, self.arena, scope.instance],
                    self.callee.may_fail)  # fmt: skip
-        low.pauses.turn()
+        low.pauses.end_iteration()
         low.pauses.since = since
         return b.icmp("ne", b.load("i8", self.found), const("i8", 0))

@@ -1,4 +1,5 @@
-"""A sort of one long line at a time, by several tasks: each has a chunk of the line, or a part of its order."""
+"""A sort of long lines, one at a time, by several tasks: each has a chunk of the line, or a part of the sorted
+order."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ Bounds = tuple[V, V]
 
 
 def sort_chunked(low: ProgramLowering, step: OpStep, writer: RecordWriter) -> None:
-    """For each line: make keys or records, sort them, move the operands."""
+    """For each line, computes keys or records, sorts them, and moves the operands."""
     b, lines = low.b, writer.how.lines
     chunks = _Chunks(low, step, writer)
     with b.loop(0, lines.count, 1, "line") as line:
         start = b.cast("inttoptr", start_of(b, lines, line), "ptr")
-        if writer.how.alone:
+        if writer.how.key_sort_bits:
             b.if_else(chunks.make_keys(start), lambda: chunks.by_keys(start), lambda: chunks.by_records(start))
         else:
             chunks.by_records(start)
@@ -46,14 +47,14 @@ class _Chunks:
         self.first, self.second, self.counts = fields["first"], fields["second"], fields["counts"]
         self.pointers = [low.pointer(v) for v in (*operands, *step.op.results)]
         self.fill_task, self.place_task = self.task("sort_records", self.fill), self.task("sort_place", self.place)
-        if self.how.alone:
+        if self.how.key_sort_bits:
             self.key_task = self.task("sort_keys", self.fill_keys)
             self.place_key_task = self.task("sort_place_keys", self.place_keys)
 
     # ------------------------------------------------------------------ tasks
     def task(self, hint: str, body: Callable[[Builder, list[V], V, V, V, Bounds], None]) -> str:
-        """A task of a chunk. `body` has a builder, all buffers, where the line begins, the array, the counters, and
-        the chunk's bounds."""
+        """A task for each chunk. `body` gets a builder, all buffers, the beginning of the line, the array, the
+        counters, and the chunk's bounds."""
         name, lines = self.low.new_name(hint), self.how.lines
         count = len(self.pointers) + 3
         t = self.low.task(name, count)
@@ -78,7 +79,8 @@ class _Chunks:
             self.writer.place(t, every, array, start, i)
 
     def fill_keys(self, t: Builder, buffers: list[V], start: V, array: V, counts: V, bounds: Bounds) -> None:
-        """All tasks that meet an element which is not its key's note the same."""
+        """Fills the keys of a chunk. All tasks that find an element which its key does not determine write the same
+        value."""
         plain = self.keys.fill(t, Buffer(t, self.types[0], buffers[0]), start, array, bounds)
         with t.if_(t.not_(plain), "other"):
             t.store(i64(1), counts)
@@ -88,14 +90,14 @@ class _Chunks:
 
     # ------------------------------------------------------------------ a line
     def make_keys(self, start: V) -> V:
-        """Fill the first array with keys; whether each stands for its element."""
+        """Fills the first array with keys. Returns whether each of them determines its element."""
         b = self.low.b
         b.store(i64(0), self.counts)
         self.run(self.key_task, start, self.first)
         return b.icmp("eq", b.load("i64", self.counts), 0)
 
     def by_keys(self, start: V) -> list[V]:
-        self.run(self.place_key_task, start, self.partitioned(self.how.alone))
+        self.run(self.place_key_task, start, self.partitioned(self.how.key_sort_bits))
         return []
 
     def by_records(self, start: V) -> list[V]:
@@ -105,11 +107,11 @@ class _Chunks:
         return []
 
     def partitioned(self, width: int) -> V:
-        """Sort what is in the first array; which one it is in then."""
+        """Sorts the first array by partition. Returns the array that has the result."""
         return quicksort_chunks(self.low, width, (self.first, self.second, self.counts), self.how)
 
     def by_digits(self, how: RecordSort) -> V:
-        """Count and move the records by each digit; which array they are in then."""
+        """Counts and moves the records by each digit. Returns the array that has the result."""
         low, b, records, n, chunks = self.low, self.low.b, how.records, how.lines.n, how.chunks
         count = records_sort.radix_chunk_count(low.module, records, n, how.chunk)
         offsets = records_sort.radix_chunk_offsets(low.module, records, chunks)

@@ -1,4 +1,4 @@
-"""Sort keys in registers: as unsigned integers that order as the comparator does (see `schedule/sort_keys.py`)."""
+"""Sort keys in registers, as unsigned integers with the comparator's order (see `schedule/sort_keys.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shlo_jit.schedule.sort_keys import Key
 
 
 def emit_key(b: Builder, key: Key, elements: list[Reg]) -> V:
-    """The key of an element (lanes of elements) as an unsigned integer. `elements`: one an operand of the sort."""
+    """The key of an element (or of lanes of elements) as an unsigned integer. `elements` has one register per operand
+    of the sort."""
     x = _value(b, key.value, elements, {})
     assert isinstance(x, V)
     return emit_order(b, key.dtype, x, key.total, key.descending)
@@ -36,7 +37,7 @@ def _value(b: Builder, value: Value, elements: list[Reg], known: dict[Value, Reg
 
 
 def emit_order(b: Builder, dtype: DType, x: V, total: bool, descending: bool) -> V:
-    """x as an unsigned integer, of `Key.bits` bits, that orders as x does."""
+    """x as an unsigned integer, of `Key.bits` bits, with the same order."""
     if dtype.is_float:
         bits = _float_order(b, dtype, x, total)
     elif dtype.kind in "ix":
@@ -47,7 +48,7 @@ def emit_order(b: Builder, dtype: DType, x: V, total: bool, descending: bool) ->
 
 
 def invert_order(b: Builder, key: Key, x: V) -> V:
-    """The bits of the element that has this key, where there is only one such element."""
+    """The bits of the element that has this key, if only one element does."""
     width, t = key.bits, x.type
     x = b.not_(x) if key.descending else x
     sign = const(t, 1 << (width - 1))
@@ -57,7 +58,7 @@ def invert_order(b: Builder, key: Key, x: V) -> V:
 
 
 def _float_order(b: Builder, dtype: DType, x: V, total: bool) -> V:
-    """Negative numbers have all bits flipped, the others the sign alone."""
+    """Orders floats as unsigned integers: flips all bits of negative numbers, and only the sign of others."""
     if dtype.bits < 16:
         dtype, x = F32, to_f32(b, dtype, x)
     width = 8 * dtype.itemsize

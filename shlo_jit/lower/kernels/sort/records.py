@@ -1,4 +1,4 @@
-"""Records of key and index: made of elements, sorted, and followed by the operands (see `schedule/sort.py`)."""
+"""Records of key and index: computed from elements, sorted, and used to move the operands (see `schedule/sort.py`)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def start_of(b: Builder, lines: Lines, line: V) -> V:
-    """Where a line begins."""
+    """Index of a line's first element."""
     outer = b.mul(b.udiv(line, lines.stride), lines.n * lines.stride)
     return b.add(outer, b.urem(line, lines.stride))
 
 
 @dataclass(frozen=True)
 class RecordWriter:
-    """Pieces of kernels that sort by records. `kept`: see SortSchedule."""
+    """Parts of kernels that sort by records. `kept`: see SortSchedule."""
 
     how: RecordSort
     kept: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class RecordWriter:
     def fill(
         self, b: Builder, low: ProgramLowering, inputs: list[Buffer], line: V, records: V, bounds: tuple[V, V]
     ) -> None:
-        """Make the records [bounds) of the line that begins at `line`."""
+        """Writes the records [bounds) of the line that begins at `line`."""
         rec, stride = self.how.records, self.how.lines.stride
         width = low.target.lanes(64) if rec.bits == 64 and stride == 1 else 1
 
@@ -76,7 +76,7 @@ class RecordWriter:
         return b.cast("zext", x, "i64")
 
     def place(self, b: Builder, buffers: list[Buffer], records: V, start: V, i: V) -> None:
-        """Write place i of the results' line from sorted records; `buffers`: the operands, then the results."""
+        """Writes place i of the results' line from sorted records; `buffers`: the operands, then the results."""
         if not self.how.moves_values:
             move(b, buffers, start, self.how.lines.stride, i, self.index(b, records, i), self.kept)
             return
@@ -86,7 +86,7 @@ class RecordWriter:
         result.store(b.add(start, b.mul(i, self.how.lines.stride)), b.bitcast(x, t))
 
     def sort_line(self, b: Builder, low: ProgramLowering, fields: Fields) -> V:
-        """Sort the records in the first field; where they are afterwards."""
+        """Sorts the records in the first field. Returns the address of the sorted ones."""
         if self.how.is_partitioned:
             return quicksort(b, self.how.records.bits, fields["first"], fields["second"], self.how.lines.n)
         if self.how.is_ranked:
@@ -103,7 +103,7 @@ def _as_integer(b: Builder, x: Reg) -> V:
 
 
 def move(b: Builder, buffers: list[Buffer], start: V, stride: int, i: V, index: V, kept: Sequence[str]) -> None:
-    """Element `index` of each operand's line to place i of the result's; `kept` as in SortSchedule."""
+    """Copies element `index` of each operand's line to place i of the result's; `kept` as in SortSchedule."""
     n = len(buffers) // 2
     source, target = b.add(start, b.mul(index, stride)), b.add(start, b.mul(i, stride))
     for x, y, what in zip(buffers[:n], buffers[n:], kept, strict=True):

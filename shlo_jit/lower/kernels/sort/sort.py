@@ -1,4 +1,5 @@
-"""sort: lines of several operands along one dimension, in the stable order of a comparator (see `schedule/sort.py`)."""
+"""Lowers sort: lines of several operands along one dimension, in the stable order of a comparator (see
+`schedule/sort.py`)."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------------------- lines as tasks
 LineBody = Callable[[Builder, list[V], Fields, V], None]
-"""Writes what is done with one line: builder, the buffers, the worker's scratch memory, the line's number."""
+"""Emits the code for one line: builder, buffers, the worker's scratch memory, the line's number."""
 
 
 def each_line(low: ProgramLowering, hint: str, step: OpStep, pointers: list[V], tasks: Tasks, body: LineBody) -> None:
-    """A task over groups of lines, each with its worker's part of the step's scratch memory."""
+    """Runs tasks over groups of lines, each with its worker's part of the step's scratch memory."""
     name = low.new_name(hint)
     b = low.task(name, len(pointers) + 1)
     frame, index, worker = b.params
@@ -56,13 +57,13 @@ def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordW
                 writer.place(b, buffers, done, start, i)
             return []
 
-        if not how.alone:
+        if not how.key_sort_bits:
             by_records()
             return
         keys = KeyWriter(how, low.target)
 
         def by_keys() -> list[V]:
-            quicksort(b, how.alone, fields["first"], fields["second"], how.lines.n)
+            quicksort(b, how.key_sort_bits, fields["first"], fields["second"], how.lines.n)
             keys.place(b, buffers[1], start, fields["first"], all_of_it)
             return []
 

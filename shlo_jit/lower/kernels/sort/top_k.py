@@ -1,9 +1,12 @@
-"""top_k: the k largest of each line and their indices, the lower index first among equals, floats in total order.
+"""Lowers top_k: the k largest of each line and their indices, the lower index first among equals, floats in total
+order.
 
-Elements become records of key and index (`kernels/sort.py`) whose keys order the other way round. For small k a line is
-read once, a vector of keys at a time; only a vector with a key below the k-th smallest so far inserts into the sorted
-array of the best (`kernels/top_k.py`), which for random lines happens some k * log(n / k) times. For large k, and for
-keys of 64 bits, the line is sorted. Lines are independent tasks.
+Elements become records of key and index (`kernels/sort.py`) whose keys have the reverse order. For small k a line is
+read
+once, a vector of keys at a time. Only a vector with a key below the k-th smallest so far inserts into the sorted array
+of
+the best (`kernels/top_k.py`). For random lines this happens about k * log(n / k) times. For large k, and for keys of 64
+bits, the line is sorted. Lines are independent tasks.
 """
 
 from __future__ import annotations
@@ -56,18 +59,18 @@ def order(b: Builder, how: RecordSort, x: V) -> V:
 
 
 def key_type(how: RecordSort) -> str:
-    """Type of a key in memory: whole bytes, or a vector of keys would lie packed."""
+    """Type of a key in memory. It has whole bytes, because LLVM would pack a vector of smaller keys."""
     return f"i{max(8, how.keys[0].bits)}"
 
 
 def record_of(b: Builder, how: RecordSort, key: V, i: V) -> V:
-    """The record of an element of a key at index i."""
+    """The record of an element with a given key at index i."""
     wide = b.cast("zext", key, how.records.type)
     return b.or_(b.shl(wide, INDEX_BITS), b.cast("zext", i, how.records.type))
 
 
 def order_line(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, records: V) -> None:
-    """All records of a line."""
+    """Writes the records of all elements of a line."""
     with b.loop(0, how.lines.n, 1, "record") as i:
         x = operand.load(b.add(start, i))
         assert isinstance(x, V)
@@ -75,11 +78,11 @@ def order_line(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how:
 
 
 def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, array: V, k: int) -> V:
-    """The k smallest records of a line, in `array`."""
+    """Writes the k smallest records of a line to `array`."""
     n, function = how.lines.n, best.insert_function(low.module, k, low.target.lanes(64))
 
     def insert(key: V, i: V) -> V:
-        """The key of the largest record kept."""
+        """Inserts a record. Returns the key of the largest record kept."""
         last = b.call("i64", function, [array, record_of(b, how, key, i)], declare=False)
         return b.cast("trunc", b.lshr(last, INDEX_BITS), key.type)
 
@@ -109,7 +112,7 @@ def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: Rec
             some_better(keys, found, i, lanes)
 
     def some_better(keys: V, found: V, i: V, lanes: int) -> None:
-        """Insert the lanes that are set in `found`, unless an earlier one has raised the bar above them."""
+        """Inserts the lanes that are set in `found`, unless an earlier one has lowered the limit below them."""
         line = b.alloca(vector(key_type(how), lanes))
         b.store(keys, line)
         count = (

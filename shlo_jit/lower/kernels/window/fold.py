@@ -1,4 +1,4 @@
-"""What reduce_window's kernels share: folding elements with its body in registers."""
+"""Shared code of the kernels of reduce_window: folds elements with its body in registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shlo_jit.schedule.window import known_scalar
 
 
 class Fold:
-    """Accumulators of a reduce_window inside one function: `values` below are accumulators, one an input."""
+    """Accumulators of a reduce_window inside one function. In its methods, `values` are accumulators, one per input."""
 
     def __init__(self, op: Op, b: Builder, pointers: list[V]):
         self.b = b
@@ -27,7 +27,7 @@ class Fold:
         self.init = self.enter([(i, i.load(0)) for i in inits])
 
     def enter(self, loaded: list[tuple[Buffer, Reg]]) -> list[Reg]:
-        """Elements as accumulators."""
+        """Converts elements to accumulators."""
         types = [a.tensor.storage for a in self.op.block().arguments[: self.n]]
         pairs = zip(loaded, types, strict=True)
         return self.reducer.enter(self.b, [convert(self.b, buffer.dtype, t, x) for (buffer, x), t in pairs])
@@ -50,7 +50,7 @@ class Fold:
         return [widen(self.b, x, n) for x in self.init]
 
     def select(self, mask: V, values: list[Reg], other: list[Reg]) -> list[Reg]:
-        """Lanes of `values` where the mask is set, else of `other`."""
+        """Lanes of `values` where the mask is set, of `other` elsewhere."""
         picked = [self.b.select(mask, x, y) for x, y in zip(flatten(values), flatten(other), strict=True)]
         return self.like(picked)
 
@@ -64,7 +64,7 @@ class Fold:
     # ------------------------------------------------------------------ the initial value
     @property
     def starts_neutral(self) -> bool:
-        """Whether combine(init, x) is x, bit for bit; known for constant initial values only."""
+        """Whether combine(init, x) is x, bit for bit; known only for constant initial values."""
         simple = self.reducer.simple
         known = known_scalar(self.op.operands[self.n]) if simple is not None and simple.has("idempotent") else None
         if known is None or self.reducer.wide:
@@ -72,7 +72,7 @@ class Fold:
         return constant(self.op.operands[self.n].tensor.storage, known) == self.reducer.neutral()
 
     def init_is_absorbed(self) -> V:
-        """i1: combine(init, init) has the same bits as init."""
+        """Whether combine(init, init) has the same bits as init, as i1."""
         b, same = self.b, V("i1", "true")
         for x, y in zip(self.combine(self.init, self.init), self.init, strict=True):
             for p, q in zip(same_lanes(x), same_lanes(y), strict=True):

@@ -4,11 +4,11 @@ Folding the initial value once more is a function of the accumulator alone. So
 
     v, f(v), f(f(v)), ...    with f(v) = body(v, init)
 
-is at some point what it was before, for most bodies at once: sums of zeros, maxima, products of ones. From there on it
-goes round, and only the remainder of the count by the length of the cycle is left to fold. The result has the bits of
-folding one by one. Bodies of integers that are associative need no cycle: the initial value is folded with itself by
-squaring. What is left are sums of floats that grow, which end where an addition changes nothing any more, and loops
-that are long in any case. These can be interrupted.
+repeats a value at some point, for most bodies in the first step: sums of zeros, maxima, products of ones. From there on
+it is periodic, and only the remainder of the count by the length of the cycle is left to fold. The result has the bits
+of folding one by one. Associative bodies on integers need no cycle: the initial value is folded with itself by
+squaring. Two cases remain. Growing sums of floats end when an addition changes nothing any more. Other loops are long
+in any case, and can be interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.window.fold import Fold
 
 LARGEST = 1 << 62
-"""Counts whose product may be more are folded one in another."""
+"""Counts whose product may exceed this are folded in nested loops."""
 Function = Callable[[list[Reg]], list[Reg]]
 
 
@@ -39,7 +39,7 @@ def repeated(b: Builder, fold: Fold, values: list[Reg], counts: Sequence[V | int
         product *= size
     first = count if isinstance(count, V) else i64(count)
     if product > 1 and product <= LARGEST >> 31:
-        # The first count is below 2^31 where the product fits; else it is a loop of its own.
+        # The first count is below 2^31 if the product fits; otherwise it is a separate loop.
         fits = b.icmp("ult", first, 1 << 31)
         loops += [b.select(fits, b.mul(first, product), first), b.select(fits, i64(1), i64(product))]
     elif product > 1:
@@ -58,16 +58,16 @@ def _is_squared(fold: Fold) -> bool:
 
 
 def _squared(b: Builder, fold: Fold, values: list[Reg], counts: list[V], n: int) -> list[Reg]:
-    """By squaring: `power` is the initial value folded 1, 2, 4, ... times with itself."""
+    """Folds by squaring: `power` is the initial value folded 1, 2, 4, ... times with itself."""
     first, *others = counts
     once = fold.start(n)
-    for count in others:  # from 1 on
+    for count in others:  # repeats from 1 on
         once = _power(b, fold, once, once, b.sub(count, 1))
     return _power(b, fold, values, once, first)
 
 
 def _power(b: Builder, fold: Fold, values: list[Reg], x: list[Reg], count: V) -> list[Reg]:
-    """`values` folded with x so many times."""
+    """`values`, folded with x `count` times."""
     size = len(fold.flat(x))
     with b.loop_carry(0, 64, [count, *fold.flat(values), *fold.flat(x)], 1, "square") as carry:
         left, *flat = carry.values
@@ -80,7 +80,7 @@ def _power(b: Builder, fold: Fold, values: list[Reg], x: list[Reg], count: V) ->
 
 
 def _cycled(b: Builder, fold: Fold, values: list[Reg], counts: list[V], n: int) -> list[Reg]:
-    """One count in another, the last one innermost; each by looking for a cycle (Brent's algorithm)."""
+    """Folds in nested loops, the last count innermost; each looks for a cycle (Brent's algorithm)."""
     began = b.alloca("i64", 1)
     b.store(i64(0), began)
     *outer, inner = counts
@@ -98,13 +98,13 @@ def _cycled(b: Builder, fold: Fold, values: list[Reg], counts: list[V], n: int) 
 
 
 def _iterated(b: Builder, fold: Fold, step: Function, values: list[Reg], count: V, began: V) -> list[Reg]:
-    """`step` so many times. `kept` is what the accumulators were some steps ago: the number of steps is counted, and
-    when it is a power of two, what they are then is kept."""
+    """Applies `step` up to `count` times. `kept` has the accumulators of an earlier step. Steps are counted, and the
+    accumulators are kept whenever that count is a power of two."""
     flat = fold.flat(values)
     size = len(flat)
     nothing, end = b.icmp("sle", count, 0), i64(0)
 
-    def turn() -> list[V]:
+    def iterate() -> list[V]:
         with b.repeat([count, i64(0), i64(1), *flat, *flat], "padding") as again:
             left, since, limit, *both = again.values
             now, kept = both[:size], both[size:]
@@ -121,11 +121,11 @@ def _iterated(b: Builder, fold: Fold, step: Function, values: list[Reg], count: 
             again.again = b.and_(b.icmp("sgt", left, 0), b.not_(stops))
         return list(again.values[3 : 3 + size])
 
-    return fold.like(b.if_else(nothing, lambda: list(flat), turn))
+    return fold.like(b.if_else(nothing, lambda: list(flat), iterate))
 
 
 def _same_bits(b: Builder, left: Sequence[V], right: Sequence[V]) -> V:
-    """i1: whether all lanes of all registers have the same bits."""
+    """Whether all lanes of all registers have the same bits, as i1."""
     same = V("i1", "true")
     for p, q in zip(left, right, strict=True):
         n = lanes(p.type)

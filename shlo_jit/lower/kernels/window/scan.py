@@ -2,9 +2,10 @@
 
 The window has the dimension's extent and padding on one side only, so output i folds elements 0 to i, or i to the last.
 Along a strided dimension the lanes are neighbouring columns and each is folded serially. Along the contiguous one a
-vector of elements is scanned in registers, in log2(lanes) steps that combine each lane with the one 1, 2, 4, ... away,
-and then combined with the total so far. Left and right stay left and right, so the order is that of a binary tree over
-the elements, as the specification allows, and a sum is as accurate as the serial one. Several rows run side by side.
+vector of elements is scanned in registers, in log2(lanes) steps that combine each lane with the one 1, 2, 4, ... away.
+The result is then combined with the total so far. Left and right operands keep their sides, so the order is that of a
+binary tree over the elements, as the specification allows. A sum is as accurate as the serial one. Several rows run
+side by side.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shlo_jit.sizes import equal, hint_of
 
 
 class ScanWriter:
-    """Writes the kernel of a cumulative reduce_window whose initial value changes nothing when it is folded twice."""
+    """Writes the kernel of a cumulative reduce_window whose initial value may be folded twice without effect."""
 
     def __init__(self, op: Op, target: Target, scan: Scan):
         self.op = op
@@ -46,10 +47,10 @@ class ScanWriter:
                 self.scan_rows([b.mul(row, self.n)])
 
     def join(self, before: list[Reg], values: list[Reg]) -> list[Reg]:
-        """What was folded so far and what comes next, in the order of the elements."""
+        """Combines the previous total with the next elements, in the order of the elements."""
         return self.fold.combine(values, before) if self.reverse else self.fold.combine(before, values)
 
-    def turned(self, i: V) -> V:
+    def scan_index(self, i: V) -> V:
         """The i-th index of the scan."""
         return self.b.sub(i64(self.n - 1), i) if self.reverse else i
 
@@ -61,11 +62,11 @@ class ScanWriter:
         origin = b.mul(row, self.n * self.columns)
 
         def columns(at: Sequence[V], n: int, mask: V | None) -> None:
-            """Scan several vectors of columns side by side."""
+            """Scans several vectors of columns side by side."""
             begin = [x for _ in at for x in fold.flat(fold.start(n))]
             size = len(begin) // len(at)
             with b.loop_carry(0, self.n, begin, 1, "scan") as carry:
-                line = b.add(origin, b.mul(self.turned(carry.index), self.columns))
+                line = b.add(origin, b.mul(self.scan_index(carry.index), self.columns))
                 after: list[V] = []
                 for k, x in enumerate(at):
                     place = b.add(line, x)
@@ -99,15 +100,15 @@ class ScanWriter:
 
     # ------------------------------------------------------------------ the contiguous dimension: lanes are elements
     def scan_rows(self, rows: list[V]) -> None:
-        """Scan the rows that begin at the given places side by side."""
+        """Scans the rows that begin at the given places side by side."""
         b, fold, w = self.b, self.fold, self.scan.width
         whole = self.n // w * w if w > 1 else 0
         carried = [x for _ in rows for x in fold.flat(fold.init)]
         size = len(carried) // len(rows)
 
-        def turn(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
-            """`carried` is in all lanes, so that from turn to turn there is one join to wait for: that of all lanes'
-            fold, which is the last lane's result to the bit."""
+        def scan_vectors(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
+            """Scans one vector of each row. `carried` is in all lanes. So iterations depend on each other by only one
+            join: with the fold of all lanes, which is the last lane's result to the bit."""
             after: list[V] = []
             for k, row in enumerate(rows):
                 place = b.add(row, at)
@@ -129,10 +130,10 @@ class ScanWriter:
             left = self.n - whole
             if left and w > 1 and self.target.has_masks:
                 mask = vector_literal("i1", [k < left for k in range(w)])
-                return narrow(turn(i64(whole), wide(carried), w, mask, left))
+                return narrow(scan_vectors(i64(whole), wide(carried), w, mask, left))
             with b.loop_carry(0, left, list(carried), 1, "scan") as carry:
                 at = b.sub(self.n - 1, carry.index) if self.reverse else b.add(carry.index, whole)
-                carry.next(*turn(at, carry.values, 1))
+                carry.next(*scan_vectors(at, carry.values, 1))
             return carry.values
 
         if self.reverse and self.n > whole:
@@ -140,13 +141,13 @@ class ScanWriter:
         if whole:
             with b.loop_carry(0, whole, wide(carried), w, "scan") as carry:
                 at = b.sub(whole - w, carry.index) if self.reverse else carry.index
-                carry.next(*turn(at, carry.values, w))
+                carry.next(*scan_vectors(at, carry.values, w))
             carried = narrow(carry.values)
         if not self.reverse and self.n > whole:
             tail(carried)
 
     def in_register(self, values: list[Reg], n: int, valid: int) -> list[Reg]:
-        """Every prefix (or suffix) of the lanes, of which the first `valid` exist."""
+        """Computes every prefix (or suffix) of the lanes; only the first `valid` lanes exist."""
         b, fold, step = self.b, self.fold, 1
         while step < n:
             if self.reverse:

@@ -1,8 +1,8 @@
-"""select_and_scatter: each source element goes to the place its window selects, combined by a second region.
+"""Lowers select_and_scatter: each source element goes to the place its window selects, combined by a second region.
 
-Windows are visited in row-major order. In a window the first element that is not padding is chosen, then each next one
-replaces it unless select(chosen, next) holds; a window of padding alone chooses nothing. Lanes are neighbours along
-the last dimension where it has no window (channels, in NHWC): their windows do not meet. Tasks split the dimensions
+Windows are visited in row-major order. In a window the first element that is not padding is chosen. Then each next one
+replaces it unless select(chosen, next) holds; a window of only padding chooses nothing. Lanes are neighbours along the
+last dimension if it has no window (channels, in NHWC): their windows do not overlap. Tasks split the dimensions
 without windows. Cost: a load and a select per window position, then one load and store.
 """
 
@@ -54,7 +54,7 @@ class SelectWriter:
             self.windows([], read, source, start, stop)
 
     def windows(self, index: list[V], read: V, source: V, start: V, stop: V) -> None:
-        """All windows of a slice: `read` and `source` are where it begins in the operand and in the source."""
+        """Emits all windows of a slice, which begins at `read` in the operand and at `source` in the source."""
         b = self.b
         if len(index) < len(self.windowed):
             d, _, stride = self.windowed[len(index)]
@@ -69,7 +69,7 @@ class SelectWriter:
         lanes_loop(b, self.target, start, stop, self.selection.width, body)
 
     def choose(self, index: list[V], read: V, n: int, mask: V | None) -> V:
-        """The selected place of each lane's window; -1 where there is none."""
+        """The selected place of each lane's window; -1 if there is none."""
         b = self.b
         lane = b.iota("i64", n)
         start = widen(b, constant(self.operand.dtype, np.zeros((), self.operand.dtype.numpy)), n)
@@ -78,7 +78,7 @@ class SelectWriter:
             if k < len(index):
                 d, stride, _ = self.windowed[k]
                 begin, end = i64(0), i64(d.size)
-                if d.size > d.extent:  # positions in the padding, which choose nothing, are left out
+                if d.size > d.extent:  # positions in the padding, which choose nothing, are skipped
                     corner = b.sub(i64(d.low), b.mul(index[k], d.stride))
                     begin, end = b.max_(corner, 0), b.min_(b.add(corner, d.extent), d.size)
                 with b.loop_carry(begin, b.max_(begin, end), state, 1, "position") as carry:
@@ -101,7 +101,7 @@ class SelectWriter:
         return loops(0, V("i1", "true"), read, begin)[0]
 
     def combine(self, place: V, source: Reg, n: int, mask: V | None) -> None:
-        """result[place] = scatter(result[place], source), where there is a place."""
+        """Emits result[place] = scatter(result[place], source), unless the place is -1."""
         b = self.b
         found = b.icmp("sge", place, const(place.type, 0))
         dtype = self.op.block(1).arguments[1].tensor.storage
@@ -117,7 +117,7 @@ class SelectWriter:
 
 
 def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
-    """Set the result to the initial value."""
+    """Sets the result to the initial value."""
     size, dtype = op.result.tensor.size, op.result.tensor.storage
 
     def write(b: Builder, pointers: list[V], first: V, last: V) -> None:

@@ -1,11 +1,12 @@
-"""reduce_window: fold the elements under a window with a region, starting from initial values.
+"""Lowers reduce_window: folds the elements under a window with a region, starting from initial values.
 
-Each output is folded in row-major order of its window; a place in the padding or between dilated elements counts as an
-initial value, as the specification has it. Where nearly all of a wide window is padding, that is counted and folded as
-a whole (see `padding.py`), and only elements of the input are visited. Lanes are consecutive outputs of the last
-dimension (channels, in NHWC). Outputs whose window lies inside the input, which in most pooling is nearly all, take
-loads at constant distances with no tests at all; the others test every window position. A window that covers all that
-came before (cumsum and its kin) is a scan: see `scan.py`. Cost: a load and a body per output and window position.
+Each output is folded in row-major order of its window. A place in the padding or between dilated elements counts as an
+initial value, as the specification requires. If nearly all of a wide window is padding, the padding is counted and
+folded as a whole (see `padding.py`), and only elements of the input are visited. Lanes are consecutive outputs of the
+last dimension (channels, in NHWC). Outputs whose window lies inside the input are nearly all outputs of most pooling
+ops. They take loads at constant distances without any bounds checks; the others check every window position. A window
+that covers all elements before it (cumsum and similar ops) is a scan: see `scan.py`. Cost: a load and a body per output
+and window position.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class WindowWriter:
             self.rows(index, i64(0) if is_whole else start, stop)
 
     def rows(self, index: list[V], start: V, stop: V) -> None:
-        """The outer dimensions not yet fixed, then the last one from `start` to `stop`."""
+        """Loops over the outer dimensions not yet fixed, then over the last one from `start` to `stop`."""
         if len(index) < len(self.outer):
             with self.b.loop(0, self.outer[len(index)].out, 1, "row") as i:
                 self.rows([*index, i], start, stop)
@@ -89,7 +90,7 @@ class WindowWriter:
         b.if_else(inside, fast, slow)
 
     def segments(self, index: list[V], start: V, stop: V) -> None:
-        """A row whose window is inside along the outer dimensions: tests at its ends only."""
+        """Emits a row whose window is inside along the outer dimensions: it needs bounds checks only at its ends."""
         b = self.b
         low, high = self.last.interior
         none = equal(high, 0)
@@ -114,7 +115,7 @@ class WindowWriter:
         lanes_loop(self.b, self.target, start, stop, self.windows.width, body)
 
     def place(self, index: list[V], i: V) -> V:
-        """Where output (index, i) is."""
+        """Index of output (index, i)."""
         total = i
         for x, stride in zip(index, self.out_strides, strict=False):
             total = self.b.add(total, self.b.mul(x, stride))
@@ -147,7 +148,7 @@ class WindowWriter:
         return self.fold.like(carry.values)
 
     def run_of(self, at: V, n: int, mask: V | None) -> list[Reg]:
-        """What n neighbouring outputs read, the first at `at`."""
+        """Loads the elements that n neighbouring outputs read, the first at `at`."""
         if n == 1 or self.last.stride == 1:
             return self.fold.load(at, n, mask)
         b = self.b
@@ -157,11 +158,12 @@ class WindowWriter:
 
     # ------------------------------------------------------------------ windows that may reach out of it
     def tested_fold(self, index: list[V], i: V, n: int, mask: V | None) -> list[Reg]:
-        """Fold all window positions of n outputs, the first at (index, i)."""
+        """Folds all window positions of n outputs, the first at (index, i)."""
         b, fold = self.b, self.fold
 
         def loops(k: int, inside: V, at: V, values: list[Reg]) -> list[Reg]:
-            """The positions along dimension k and those after it, with the place and the tests so far."""
+            """Loops over the positions along dimension k and those after it. `at` and `inside` are the place and the
+            checks so far."""
             d = self.dims[k]
             if d.is_sparse:
                 return self.sparse(k, index[k] if k < len(index) else i, inside, at, values, n, mask, loops)
@@ -180,8 +182,8 @@ class WindowWriter:
     def sparse(
         self, k: int, o: V, inside: V, at: V, values: list[Reg], n: int, mask: V | None, loops: Callable[..., list[Reg]]
     ) -> list[Reg]:
-        """The positions along a dimension whose windows are nearly all padding: `loops` for those that have elements of
-        the input, and the padding between them by count."""
+        """Folds the positions along a dimension whose windows are nearly all padding: `loops` for positions with
+        elements of the input, and the padding between them by count."""
         b, fold, d = self.b, self.fold, self.dims[k]
         sizes = [after.size for after in self.dims[k + 1 :]]
         corner = b.sub(b.mul(o, d.stride), d.low)
@@ -209,7 +211,7 @@ class WindowWriter:
         return repeated(b, fold, fold.like(flat), [b.sub(d.size, done), *sizes], n)
 
     def input_index(self, d: Dim, o: V, w: V) -> tuple[V, V]:
-        """What output o (lanes or one) reads at window position w of a dimension, and whether that exists."""
+        """The index that output o (lanes or one) reads at window position w of a dimension, and whether it exists."""
         b = self.b
         at = b.add(_scaled(b, o, d.stride), b.splat(b.sub(b.mul(w, d.dilation), d.low), lanes(o.type)))
         if d.base == 1:
@@ -220,7 +222,7 @@ class WindowWriter:
         return x, b.and_(b.icmp("ult", x, _number(b, at.type, d.extent)), b.icmp("eq", gap, const(at.type, 0)))
 
     def element(self, i: V, w: V, inside: V, at: V, n: int, mask: V | None) -> list[Reg]:
-        """The elements under window position w of the last dimension; initial values where there are none."""
+        """The elements under window position w of the last dimension; initial values outside the input."""
         b, fold = self.b, self.fold
         if any(d.extent == 0 for d in self.dims):
             return fold.start(n)
@@ -247,7 +249,7 @@ def _ceil(b: Builder, x: V, divisor: int) -> V:
 
 
 def _number(b: Builder, type: str, number: int) -> V:
-    """A number, maybe one that is known at the call only, in every lane of a type."""
+    """A number, which may be known only at the call, in every lane of a type."""
     return b.splat(i64(number), lanes(type)) if isinstance(number, Size) else const(type, number)
 
 

@@ -1,4 +1,4 @@
-"""Routines that are begun with as soon as a program is read."""
+"""Routines that are compiled as soon as a program is read."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def convolution(groups: int) -> str:
         (dot(64, 64, 64, "f64"), "f64_f64_f64"),
         (convolution(1), "f32_f32_f32"),
         (dot(4, 4, 4, "f32"), ""),  # becomes a reduction
-        (dot(1, 256, 256, "f32"), ""),  # with a vector
-        (dot(64, 64, 64, "f16", "f32"), ""),  # as the target has it
+        (dot(1, 256, 256, "f32"), ""),  # product with a vector
+        (dot(64, 64, 64, "f16", "f32"), ""),  # depends on the target
         (convolution(64), ""),  # depthwise
     ],
 )
-def test_what_is_begun_with_is_called(text: str, types: str) -> None:
+def test_precompiled_routines_are_called(text: str, types: str) -> None:
     module, target = parse_module(text, "test"), resolve()
     early = [routine.name for routine in early_routines(module, target)]
     assert early == ([f"shlo_gemm_{types}_tile"] if types else [])

@@ -1,4 +1,4 @@
-"""What a step with packed weights fetches for the one after it."""
+"""Weight prefetch: the panels that a step with packed weights fetches for the next step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.schedule.panels import PanelsSchedule
 
 K = 2500
-"""Several blocks of k."""
+"""Extent of several blocks of k."""
 
 
 def chain(rows: int, *widths: int, constant: bool = True) -> list[PanelsSchedule]:
-    """Products of a matrix with one matrix after the other."""
+    """Returns the schedules of products of one matrix with several others, one after the other."""
     lines, weights = [], ""
     for i, (k, n) in enumerate(pairwise(widths)):
         left, right, result = tensor(rows, k), tensor(k, n), tensor(rows, n)
@@ -42,16 +42,16 @@ def test_the_first_block_of_the_next_panels_is_fetched() -> None:
     plan = gemm_plan(GemmTypes("f32", "f32", "f32"), AVX512)
     each = k_block(Ints(), plan, K, True)
     assert each < K
-    assert first.following is not None and first.following.array is second.prepacked
-    assert first.following.nbytes == prepacked_bytes(plan, 128, each) < second.prepacked.nbytes
-    assert second.following is None
+    assert first.prefetched is not None and first.prefetched.array is second.prepacked
+    assert first.prefetched.nbytes == prepacked_bytes(plan, 128, each) < second.prepacked.nbytes
+    assert second.prefetched is None
 
 
 def test_few_rows_find_all_their_panels_fetched() -> None:
     first, second = chain(1, 96, K, 128)
-    assert first.following is not None and second.prepacked is not None
-    assert first.following.nbytes == second.prepacked.nbytes
+    assert first.prefetched is not None and second.prepacked is not None
+    assert first.prefetched.nbytes == second.prepacked.nbytes
 
 
 def test_weights_that_are_arguments_are_not_fetched() -> None:
-    assert [s.following for s in chain(64, 96, K, 128, constant=False)] == [None, None]
+    assert [s.prefetched for s in chain(64, 96, K, 128, constant=False)] == [None, None]

@@ -1,4 +1,4 @@
-"""Numbers between steps, which live on the stack: counters, conditions, states of loops."""
+"""Scalars between steps, which live on the stack: counters, conditions, states of loops."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NESTED = """func.func @main(%x: tensor<f32>, %p: tensor<i1>, %m: tensor<4000xf32
 
 
 def lowered(text: str) -> str:
-    """The entry function before LLVM's passes."""
+    """Returns the entry function before LLVM's passes."""
     program = program_of(text, "test", resolve()).text
     found = re.search(r"^define [^\n@]*@shlo_main\(.*?^}", program, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -93,7 +93,7 @@ def test_states_that_are_numbers_are_not_in_the_arena() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 100])
 @pytest.mark.parametrize("parallel", [1, tuning.PARALLEL_WORK])
 def test_loops_in_loops(bytes: int, steps: int, parallel: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numbers that other functions read: parts of the program, tasks of other threads."""
+    """Some scalars are read by other functions: parts of the program, and tasks of other threads."""
     monkeypatch.setattr(tuning, "NUMBER_BYTES", bytes)
     monkeypatch.setattr(tuning, "PART_STEPS", steps)
     monkeypatch.setattr(tuning, "PARALLEL_WORK", parallel)
