@@ -76,7 +76,7 @@ def test_another_processor(tmp_path: Path) -> None:
     ("options", "error", "message"),
     [
         ({"path": "model.xyz"}, shlo_jit.ExportError, "expected a file that ends in one of"),
-        ({"path": "model.dll"}, shlo_jit.ExportError, r"has libraries that end in \.so"),
+        ({"path": "model.dll"}, shlo_jit.ExportError, r"name ends in \.so"),
         ({"path": 3}, TypeError, "path: "),
         ({"weights": "nowhere"}, ValueError, "weights: .*'embedded'.*'file'"),
         ({"threads": 2}, TypeError, "threads: "),
@@ -89,8 +89,8 @@ def test_another_processor(tmp_path: Path) -> None:
         ({"custom_calls": "my_op"}, TypeError, "custom_calls: .*names"),
         ({"donate": [9]}, ValueError, "argument 9"),
         ({"linker": 1}, TypeError, "linker: "),
-        ({"header": "./model.so"}, shlo_jit.ExportError, "twice"),
-        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "twice"),
+        ({"header": "./model.so"}, shlo_jit.ExportError, "coincide"),
+        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "coincide"),
         ({"path": "no/such/folder/model.so"}, FileNotFoundError, "no/such/folder"),
     ],
 )
