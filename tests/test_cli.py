@@ -593,4 +593,4 @@ def test_shapes_that_are_wrong(unknown: str, add: str) -> None:
         assert "expected extents and an element type" in mistake(command, unknown, *random, "--shape", "2x3")
         wrong = mistake(command, unknown, *random, "--shape", "2x3xf64")
         assert "--shape: input 0 (%x) is float32[?,3], got one of float64" in wrong
-        assert "not so many inputs" in mistake(command, add, *random, "--shape", "2x3xf32")
+        assert "fewer inputs with unknown dimensions" in mistake(command, add, *random, "--shape", "2x3xf32")

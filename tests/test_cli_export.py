@@ -222,9 +222,9 @@ def test_inspect_says_what_each_target_reads(folder: Path) -> None:
     shared = {target["weights_bytes"] - target["own_weights_bytes"] for target in told["targets"]}
     assert [target["own_weights_bytes"] for target in told["targets"]] == [matrix, matrix]  # packed for each
     assert len(shared) == 1 and told["weights"]["bytes"] == 2 * matrix + shared.pop()
-    assert "(16.0 KiB for it alone)" in invoke("inspect", "dense.o")
+    assert "(16.0 KiB for this target alone)" in invoke("inspect", "dense.o")
     invoke("export", "dense.mlir", "-o", "dense.o", "--target", "x86-64-v2")
-    assert "for it alone" not in invoke("inspect", "dense.o")
+    assert "for this target alone" not in invoke("inspect", "dense.o")
 
 
 def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

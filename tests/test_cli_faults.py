@@ -135,7 +135,7 @@ def test_tuples_and_tokens_are_held_against_the_interpreter() -> None:
 
 def test_numbers_that_nobody_promises_are_said_to_be_so() -> None:
     shown = invoke("run", "-", "--check", stdin=RNG, status=1)
-    assert shown.endswith("rng draws numbers of its own in every implementation, the interpreter too\n")
+    assert shown.splitlines()[-1].startswith("rng draws different numbers")
 
 
 @pytest.mark.parametrize(
