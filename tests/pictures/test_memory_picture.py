@@ -33,7 +33,7 @@ def test_all_is_drawn_within_the_plane(name: str) -> None:
         assert x >= LEFT - 0.1 and x + width <= LEFT + WIDTH + 0.2
         assert y >= TOP - 0.1 and y + height <= TOP + HEIGHT + 0.2
     if not drawn:
-        assert "nothing is in the arena" in words(root)
+        assert "the arena is empty" in words(root)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

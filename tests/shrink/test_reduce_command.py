@@ -86,9 +86,9 @@ def test_a_command(tmp_path: Path) -> None:
     text, _ = reduce(str(path), "--test", "grep -q stablehlo.maximum {}", "--jobs", "3")
     assert [op.name for op in ops_of(shlo_jit.parse(text))] == ["stablehlo.maximum"]
     said = reduce(str(path), "--test", "grep -q stablehlo.sine {}", status=1)[1]
-    assert said == f"{path}: does not fail in that way: the command ended with status 1\n"
+    assert said == f"{path}: does not fail as required: the command ended with status 1\n"
     said = reduce(str(path), "--test", "sleep 60 # {}", "--time-out", "0.2", status=1)[1]
-    assert said == f"{path}: does not fail in that way: the command took longer than 0.2 s (--time-out)\n"
+    assert said == f"{path}: does not fail as required: the command took longer than 0.2 s (--time-out)\n"
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -115,7 +115,7 @@ def test_mistakes() -> None:
     for args, message in (
         ([], "give one of --test CMD, --crash, --wrong"),
         (["--crash", "--wrong"], "give one of --test CMD, --crash, --wrong"),
-        (["--test", "true"], "--test: the command has no {}, which the file's name is put for"),
+        (["--test", "true"], "--test: expected {} in the command, which is replaced by the file's name"),
         (["--crash", "--entry", "other"], "no function @other; the program has @main"),
     ):
         assert reduce("--example", "mlp", *args, status=2)[1] == f"shlo-jit: error: {message}\n"
