@@ -1,4 +1,4 @@
-"""The commands about libraries: export, inspect, and run with a library."""
+"""The commands for libraries: export, inspect, and run with a library."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def invoke(*args: str, status: int = 0) -> str:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the programs are, and the command runs."""
+    """A working directory with the programs, in which the command runs."""
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two.mlir").write_text(TWO)
@@ -241,7 +241,7 @@ def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_inspect_tells_the_memory_of_an_instance() -> None:
-    """What the library itself says."""
+    """The sizes that the library itself reports."""
     from shlo_jit import load
 
     invoke("export", "--example", "mlp", "-o", "mlp.so")
@@ -273,7 +273,7 @@ def test_symbols_of_formats_that_are_not_read(file: str) -> None:
 
 
 def test_symbols_of_webassembly() -> None:
-    """`nm` knows none."""
+    """`nm` does not support WebAssembly."""
     for file in ("calls.a", "calls.o"):
         invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op", "--target", "wasm32")
         told = json.loads(invoke("inspect", file, "--json"))

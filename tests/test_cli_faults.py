@@ -1,4 +1,4 @@
-"""The commands that look for faults: results held against others, and single passes."""
+"""The commands that find faults: comparison of results, and single passes."""
 
 from __future__ import annotations
 

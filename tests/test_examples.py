@@ -1,4 +1,4 @@
-"""The programs that come with the package, against numpy; and README, against what it describes."""
+"""The programs that come with the package, against NumPy; and the README, against its subject."""
 
 from __future__ import annotations
 

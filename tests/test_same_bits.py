@@ -1,6 +1,8 @@
-"""The bits of results depend neither on the number of threads nor on whether a program was exported: every conformance
-case and real program next to the checkout, with one thread, with eight, and as a library. Slow, and skipped where there
-is no folder `shared`."""
+"""The bits of results depend neither on the number of threads nor on whether a program was exported.
+
+Every conformance case and real program next to the checkout runs with one thread, with eight, and as a library. Slow,
+and skipped if there is no folder `shared`.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,17 @@ pytestmark = [
 
 
 class Recorder:
-    """Stands for `shlo_jit` where a program is run, and keeps a digest of everything the program computes: results of
-    executables and what custom calls are given."""
+    """Replaces `shlo_jit` while a program runs, and records a digest of everything the program computes.
+
+    That includes results of executables and arguments of custom calls.
+    """
 
     StableHLOError = shlo_jit.StableHLOError
 
     def __init__(self, way: str, folder: Path):
         self.way = way
         self.folder = folder
-        """For libraries."""
+        """Folder of libraries."""
         self.digests: list[str] = []
 
     def compile(self, source: str, *, custom_calls: dict[str, Callable[..., Any]] | None = None, **options: Any):
@@ -50,7 +54,7 @@ class Recorder:
         return lambda *arrays: self.seen(executable(*arrays))
 
     def exported(self, source: str, calls: dict[str, Callable[..., Any]], **options: Any) -> Any:
-        shlo_jit.compile(source, custom_calls=calls, **options)  # raises what a program is refused for
+        shlo_jit.compile(source, custom_calls=calls, **options)  # raises the program's refusal
         path = self.folder / "program.o"
         shlo_jit.export(source, path, custom_calls=calls, **options)
         return shlo_jit.load(path, custom_calls=calls)
@@ -92,7 +96,7 @@ def test_conformance_cases(folder: str, tmp_path: Path) -> None:
     different, compared = [], 0
     for category, name, path, index in runner.collect([str(SHARED / "conformance" / folder)]):
         text = Path(path).read_text("utf-8")
-        if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that shall differ
+        if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that are meant to differ
             continue
         recorders = [Recorder(way, tmp_path) for way in WAYS]
         for recorder in recorders:

@@ -1,4 +1,4 @@
-"""The page of results is what the command makes of what was measured; curves over sizes and threads."""
+"""The page of results equals the command's output for the stored measurements; curves over sizes and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules and functions: names, calls between them, arguments, results; what a Module of the builder is good for."""
+"""Modules and functions: names, calls between them, arguments, results; uses of the builder's Module."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_module_is_one_like_any_other(tmp_path: Path) -> None:
 
 
 def test_places_do_not_change_what_the_cache_knows() -> None:
-    """The same program from another line is the same program."""
+    """The same program on another line has the same key."""
     from shlo_jit.text.normal import normal
 
     def one(x: Any) -> Any:

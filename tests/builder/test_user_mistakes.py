@@ -1,4 +1,4 @@
-"""What users of Python and NumPy try: it is right, or an error that says what to write."""
+"""Typical attempts of users of Python and NumPy: they work, or the error says what to write."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_numbers_after_arrays_of_no_dimension(scale: Any) -> None:
 
 
 def test_kinds_of_arguments_do_not_mix() -> None:
-    """More of them than are tried first, one after the other, again and again."""
+    """More kinds than are tried first, one after the other, repeatedly."""
     f = shlo_jit.jit(lambda p, n=2.0: {"sum": p["a"] * n + p["b"], "n": None}, static_argnames="n")
     kinds: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         (({"a": X, "b": X},), {}), (({"b": X, "a": -X},), {}), (({"a": X[:2], "b": X[:2]},), {}),
@@ -238,7 +238,7 @@ def test_kinds_of_arguments_do_not_mix() -> None:
             wanted = p["a"] * n + p["b"]
             assert got["n"] is None and got["sum"].dtype == np.asarray(wanted).dtype
             np.testing.assert_array_equal(got["sum"], wanted)
-    assert f.signatures == 9  # of X[:2] and X[::2] one
+    assert f.signatures == 9  # one for X[:2] and X[::2]
 
 
 def test_many_shapes_one_after_the_other() -> None:

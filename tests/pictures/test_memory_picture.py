@@ -1,4 +1,4 @@
-"""The memory plan as a picture: a rectangle for each storage, none over another."""
+"""The memory plan as a picture: a rectangle for each storage, without overlaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shlo-jit reduce`, with a compiler that is wrong on purpose."""
+"""`shlo-jit reduce`, with an intentionally broken compiler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HANGS = """if not any(op.name == "stablehlo.dot_general" for op in walk(function
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Break the compiler of the processes that are started."""
+    """Breaks the compiler in the started processes."""
 
     def make(op: str, how: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(BROKEN.format(op=op, how=how))
@@ -94,7 +94,7 @@ def test_a_command(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("is_crash", [False, True])
 def test_what_was_found_before_an_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
-    """Ctrl-C while a program is tried that takes forever."""
+    """Sends Ctrl-C while a program is tried that never ends."""
     hangs, small = tmp_path / "hangs", tmp_path / "small.mlir"
     test = ["--test", f"grep -q tanh {{}} && {{ grep -q dot_general {{}} || {{ touch {hangs}; sleep 900; }}; }}"]
     if is_crash:
