@@ -104,15 +104,15 @@ def _readable(files: Sequence[Path]) -> list[Module]:
 
 def warm(given: Sequence[Pair], rounds: int) -> tuple[Seconds, Seconds]:
     """Times of all artifacts, and of all texts."""
-    ways: tuple[Callable[[Any], Module], ...] = (read_artifact, parse_module)
+    readers: tuple[Callable[[Any], Module], ...] = (read_artifact, parse_module)
     least = [[Seconds(float("inf"), float("inf"))] * 2 for _ in given]
     for _ in range(rounds):
         gc.collect()
         for row, pair in zip(least, given, strict=True):
-            for way, (read, form) in enumerate(zip(ways, pair, strict=True)):
+            for reader, (read, form) in enumerate(zip(readers, pair, strict=True)):
                 took = _time(read, form)
-                row[way] = Seconds(*map(min, row[way], took))
-    sums = [[sum(row[way][i] for row in least) for i in range(2)] for way in range(2)]
+                row[reader] = Seconds(*map(min, row[reader], took))
+    sums = [[sum(row[reader][i] for row in least) for i in range(2)] for reader in range(2)]
     return Seconds(*sums[0]), Seconds(*sums[1])
 
 
@@ -130,13 +130,13 @@ def first(given: Sequence[Pair], rounds: int) -> tuple[Seconds, Seconds]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program"
         for pair in given:
-            for way, form in enumerate((pair.artifact, pair.text.encode())):
+            for reader, form in enumerate((pair.artifact, pair.text.encode())):
                 path.write_bytes(form)
                 command = [sys.executable, "-c", FIRST, str(path)]
                 runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(rounds)]
                 found = [list(map(float, run.stdout.split())) for run in runs]
                 for i in range(2):
-                    sums[way][i] += min(times[i] for times in found)
+                    sums[reader][i] += min(times[i] for times in found)
     return Seconds(*sums[0]), Seconds(*sums[1])
 
 

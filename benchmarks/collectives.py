@@ -36,9 +36,9 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_p
 SIZES = (4, *(k << 10 for k in (1, 8, 16, 64, 256)), *(m << 20 for m in (1, 4, 16, 64)))
 """Sizes in bytes; 8 KiB is the largest message that is sent inline."""
 TRANSPORTS = ("processes", "threads", "mpi")
-LOOP, LEAST_TURNS, MOST_TURNS = 0.002, 4, 4096
+LOOP, LEAST_ITERATIONS, MOST_ITERATIONS = 0.002, 4, 4096
 """Minimum seconds of a call with many iterations, and bounds of their number."""
-CHECKED_TURNS = 3
+CHECKED_ITERATIONS = 3
 BLOCK = 0.001
 """Approximate seconds of a block of calls: on a busy machine only short blocks are undisturbed."""
 LEAST_BLOCKS = 3
@@ -64,7 +64,7 @@ def elements(op: str, ranks: int, nbytes: int) -> int:
 
 
 def program(op: str, ranks: int, count: int) -> str:
-    """A program that runs the op over `count` elements %turns times in a loop, and once more; %c changes it every
+    """A program that runs the op over `count` elements %count times in a loop, and once more; %c changes it every
     time."""
     x, one, i32 = f"tensor<{count}xf32>", "tensor<1xf32>", "tensor<i32>"
     result = {"all_gather": count * ranks, "reduce_scatter": count // ranks}.get(op, count)
@@ -76,12 +76,12 @@ def program(op: str, ranks: int, count: int) -> str:
     else:
         following = f"%z = stablehlo.reshape %y : ({y}) -> {x}"
     return f"""
-func.func @main(%x: {x}, %c: {one}, %turns: {i32}) -> {y} {{
+func.func @main(%x: {x}, %c: {one}, %count: {i32}) -> {y} {{
   %zero = stablehlo.constant dense<0> : {i32}
   %step = stablehlo.constant dense<1> : {i32}
   %after:2 = stablehlo.while(%a = %x, %i = %zero) : {x}, {i32}
     cond {{
-      %more = stablehlo.compare LT, %i, %turns : ({i32}, {i32}) -> tensor<i1>
+      %more = stablehlo.compare LT, %i, %count : ({i32}, {i32}) -> tensor<i1>
       stablehlo.return %more : tensor<i1>
     }} do {{
       %y = {_op(op, ranks, "%a")} : ({x}) -> {y}
@@ -117,10 +117,10 @@ def _op(op: str, ranks: int, operand: str) -> str:
     return f'"stablehlo.{op}"({operand}) {attributes[op]}'
 
 
-def expected(op: str, given: np.ndarray, changes: np.ndarray, turns: int) -> np.ndarray:
+def expected(op: str, given: np.ndarray, changes: np.ndarray, iterations: int) -> np.ndarray:
     """Results of all ranks, one row each, of the program for the operands in `given`, one row each."""
     x = given.copy()
-    for _ in range(turns):
+    for _ in range(iterations):
         y = meaning(op, x)
         width = min(x.shape[1], y.shape[1])
         x[:, :width] = y[:, :width].copy()
@@ -181,19 +181,23 @@ def measure(transport: str, ranks: int, op: str, nbytes: int, budget: float) -> 
     exe: Any = shlo_jit.compile(program(op, ranks, count), num_replicas=ranks, transport=transport)
     with exe:
 
-        def call(turns: int) -> list[np.ndarray]:
-            arguments = [(given[r], changes[r : r + 1], np.int32(turns)) for r in range(ranks)]
+        def call(iterations: int) -> list[np.ndarray]:
+            arguments = [(given[r], changes[r : r + 1], np.int32(iterations)) for r in range(ranks)]
             return exe(arguments) if rank is None else [exe.local(*arguments[rank])]
 
-        wanted = expected(op, given, changes, CHECKED_TURNS)
-        for made, row in zip(call(CHECKED_TURNS), wanted if rank is None else wanted[rank : rank + 1], strict=True):
+        wanted = expected(op, given, changes, CHECKED_ITERATIONS)
+        for made, row in zip(
+            call(CHECKED_ITERATIONS), wanted if rank is None else wanted[rank : rank + 1], strict=True
+        ):
             np.testing.assert_allclose(made, row, rtol=1e-4)
-        turns = LEAST_TURNS
+        iterations = LEAST_ITERATIONS
         enough = max(LOOP, 2 * _least(lambda: call(0)))
-        while agreed(int(turns < MOST_TURNS and _least(lambda turns=turns: call(turns)) < enough)):
-            turns *= 2
-        one, many = fastest([lambda: call(0), lambda: call(turns)], budget, agreed)
-    return Point(transport, ranks, op, nbytes, one, max(many - one, 0.0) / turns)
+        while agreed(
+            int(iterations < MOST_ITERATIONS and _least(lambda iterations=iterations: call(iterations)) < enough)
+        ):
+            iterations *= 2
+        one, many = fastest([lambda: call(0), lambda: call(iterations)], budget, agreed)
+    return Point(transport, ranks, op, nbytes, one, max(many - one, 0.0) / iterations)
 
 
 def _agreement(transport: str) -> tuple[Callable[[int], int], int | None]:

@@ -69,12 +69,12 @@ def usage(op: str, ranks: int, nbytes: int, transport: str, inline_bytes: int = 
 
 def counts(used: Usage, ranks: int, nbytes: int, cpus: int) -> list[float]:
     """How often each of PRICES is paid. If there are more ranks than CPUs, ranks run in turn."""
-    turns = max(1.0, ranks / cpus)
-    rounds = (used.rounds, 0) if ranks <= cpus else (0, used.rounds * turns)
-    together = 2 * nbytes * turns
+    shares = max(1.0, ranks / cpus)
+    rounds = (used.rounds, 0) if ranks <= cpus else (0, used.rounds * shares)
+    together = 2 * nbytes * shares
     near, cached = (min(1.0, nbytes / together) for nbytes in (NEAR_BYTES, FAR_BYTES))
-    moved = (used.moved * turns * share for share in (near, cached - near, 1 - cached))
-    return [*rounds, used.messages * turns, *moved, used.reduced * turns]
+    moved = (used.moved * shares * share for share in (near, cached - near, 1 - cached))
+    return [*rounds, used.messages * shares, *moved, used.reduced * shares]
 
 
 class Fit(NamedTuple):
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
         return float(np.dot(counts(used, ranks, nbytes, self.cpus), self.prices))
 
 
-def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray:
+def solve(rows: np.ndarray, seconds: np.ndarray, iterations: int = 200) -> np.ndarray:
     """Fits prices, none negative, so that `rows @ prices` is close to `seconds`.
 
     The loss is the sum of the squared logarithms of the ratios, but linear beyond DISTURBED. The method is
@@ -105,7 +105,7 @@ def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray
         return np.log(rows @ np.exp(x)) - np.log(seconds)
 
     e = off(x)
-    for _ in range(turns):
+    for _ in range(iterations):
         slope = rows * np.exp(x) / (rows @ np.exp(x))[:, None]
         weights = DISTURBED / np.maximum(DISTURBED, np.abs(e))
         square = slope.T @ (weights[:, None] * slope)

@@ -151,8 +151,8 @@ def program(case: Case, inside: str) -> str:
 def executables(case: Case) -> dict[str, Any]:
     call = "%r = stablehlo.custom_call @f(%0, %y) : ({t}, {t}) -> {t}"
     options: dict[str, Any] = {"threads": 1, "cache": False}
-    ways = {"code": shlo_jit.elementwise(case.function), "call": _beside(case)}
-    found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in ways.items()}
+    calls = {"code": shlo_jit.elementwise(case.function), "call": _beside(case)}
+    found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in calls.items()}
     return {**found, "ops": shlo_jit.compile(program(case, case.ops), **options)}
 
 

@@ -77,24 +77,24 @@ def mandelbrot(x: Array, y: Array) -> Array:
     """
     zero = jnp.zeros_like(x)
 
-    def turn(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         a, b, count = state
         near = a * a + b * b < 4
         after = a * a - b * b + x, 2 * a * b + y
         return jnp.where(near, after[0], a), jnp.where(near, after[1], b), count + near.astype(jnp.int32)
 
-    return lax.fori_loop(0, 100, turn, (zero, zero, zero.astype(jnp.int32)))[2].sum(1)
+    return lax.fori_loop(0, 100, step, (zero, zero, zero.astype(jnp.int32)))[2].sum(1)
 
 
 def collatz(n: Array) -> Array:
     """Number of steps until every number has reached 1."""
 
-    def turn(state: Array) -> Array:
+    def step(state: Array) -> Array:
         n, steps = state
         after = jnp.where(n % 2 == 0, n // 2, 3 * n + 1)
         return jnp.where(n > 1, after, n), steps + (n > 1)
 
-    return lax.while_loop(lambda state: jnp.any(state[0] > 1), turn, (n, jnp.zeros_like(n)))[1]
+    return lax.while_loop(lambda state: jnp.any(state[0] > 1), step, (n, jnp.zeros_like(n)))[1]
 
 
 def n_body(places: Array, speeds: Array) -> Array:
@@ -119,12 +119,12 @@ def forces(places: Array) -> Array:
 def k_means(points: Array, centres: Array) -> Array:
     """Ten rounds of Lloyd's algorithm."""
 
-    def turn(_: Array, centres: Array) -> Array:
+    def step(_: Array, centres: Array) -> Array:
         distances = ((points * points).sum(1)[:, None] - 2 * points @ centres.T) + (centres * centres).sum(1)
         nearest = jax.nn.one_hot(distances.argmin(1), len(centres))
         return (nearest.T @ points) / jnp.maximum(nearest.sum(0), 1)[:, None]
 
-    return lax.fori_loop(0, 10, turn, centres)
+    return lax.fori_loop(0, 10, step, centres)
 
 
 # ---------------------------------------------------------------------- networks

@@ -92,7 +92,7 @@ class Simulation:
         while self._events:
             now, _, what, arguments = heapq.heappop(self._events)
             what(now, *arguments)
-        assert all(host.finished is not None for host in self._hosts), "hosts wait for what nobody sends"
+        assert all(host.finished is not None for host in self._hosts), "hosts wait for messages that no host sends"
         return [host.finished or 0.0 for host in self._hosts]
 
     def _at(self, time: float, what: Callable[..., None], *arguments: Any) -> None:

@@ -34,9 +34,9 @@ def take_turns(blocks: Mapping[str, Callable[[], float]], budget: float, pause: 
     found: dict[str, list[float]] = {name: [] for name in blocks}
     names = list(blocks)
     start = time.perf_counter()
-    for turn in range(MOST):
+    for n in range(MOST):
         spent = time.perf_counter() - start
-        if spent > budget * len(names) and (turn >= FEWEST or (turn >= 3 and spent > 6 * budget * len(names))):
+        if spent > budget * len(names) and (n >= FEWEST or (n >= 3 and spent > 6 * budget * len(names))):
             break
         for name in names:
             time.sleep(pause)

@@ -43,7 +43,7 @@ class Program:
         kernel = (size, across, c // groups, out)
         k = self.constant(kernel)
         sizes = (h, size, pads), (w, across, beside)
-        oh, ow = ((x + sum(pad) - (taps - 1) * dilation - 1) // stride + 1 for x, taps, pad in sizes)
+        oh, ow = ((x + sum(pad) - (window - 1) * dilation - 1) // stride + 1 for x, window, pad in sizes)
         window = f"stride = [{stride}, {stride}], pad = [[{pads[0]}, {pads[1]}], [{beside[0]}, {beside[1]}]]"
         window += f", rhs_dilate = [{dilation}, {dilation}]"
         dims = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"

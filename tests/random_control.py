@@ -68,11 +68,11 @@ class Control(Writer):
             starts.append(self.pick(masks))
         flags = [(self.predicate(), (), "i1")] if self.chance(0.4) else []
         k = self.fresh()
-        low, step, turns = self.pick([0, 0, -1, 2]), self.pick([1, 1, 2]), self.below(0, 5)
+        low, step, iterations = self.pick([0, 0, -1, 2]), self.pick([1, 1, 2]), self.below(0, 5)
         first = (self.constant((), "i32", low), (), "i32")
         carried: list[Named] = [first, *starts, *flags]
         states = [(f"{k}_s{j}", shape, dtype) for j, (_, shape, dtype) in enumerate(carried)]
-        condition = self.condition(states, bool(flags), low + step * turns)
+        condition = self.condition(states, bool(flags), low + step * iterations)
         body = self.body(states, step)
         types = ", ".join(type_of(shape, dtype) for _, shape, dtype in carried)
         binds = ", ".join(f"{s[0]} = {c[0]}" for s, c in zip(states, carried, strict=True))

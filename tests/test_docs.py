@@ -47,18 +47,18 @@ def program_of_the_page() -> dict[str, str]:
     first = dumps(WALKTHROUGH.read_text(encoding="utf-8"))[0]
     target = resolve("x86-64-v3")
     seen: list[str] = []
-    told: list[str] = []
+    lines: list[str] = []
 
     def on_pass(name: str, function: Op) -> None:
         if not seen or print_op(function) != seen[-1]:
-            told.append(f"{name:<16} {len(function.block().ops) - 1} ops")
+            lines.append(f"{name:<16} {len(function.block().ops) - 1} ops")
         seen.append(print_op(function))
 
     lowered = pipeline.lower(
         pipeline.parsed(Text(first[4], "classifier.mlir")), CompileOptions(target), on_pass=on_pass
     )
     shown = {stage: stages.show(lowered, stage, target).rstrip("\n") + "\n" for stage in stages.STAGES}
-    return shown | {"passes": "\n".join(told) + "\n"}
+    return shown | {"passes": "\n".join(lines) + "\n"}
 
 
 def excerpt(match: re.Match[str]) -> str:

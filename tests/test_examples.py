@@ -53,8 +53,8 @@ def test_example_computes_what_it_says(meaning) -> None:
 
 
 def test_mandelbrot_counts_turns() -> None:
-    counts, turns = shlo_jit.compile(examples.path("mandelbrot"))()
-    assert turns == 200 and counts.max() == 200
+    counts, iterations = shlo_jit.compile(examples.path("mandelbrot"))()
+    assert iterations == 200 and counts.max() == 200
     y, x = np.mgrid[:256, :384]
     c = x / 128 - 2 + 1j * (y / 128 - 1)
     z, n = np.zeros_like(c), np.zeros(c.shape, np.int64)

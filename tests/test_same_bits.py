@@ -23,7 +23,7 @@ import shlo_jit
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 FOLDERS = ("testdata", "quantized", "interpret")
 PROGRAMS = sorted(path.stem for path in (SHARED / "models" / "programs").glob("*.json"))
-WAYS = ("one thread", "eight threads", "exported")
+VARIANTS = ("one thread", "eight threads", "exported")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not SHARED.is_dir(), reason="no folder 'shared' next to the checkout"),
@@ -38,18 +38,18 @@ class Recorder:
 
     StableHLOError = shlo_jit.StableHLOError
 
-    def __init__(self, way: str, folder: Path):
-        self.way = way
+    def __init__(self, variant: str, folder: Path):
+        self.variant = variant
         self.folder = folder
         """Folder of libraries."""
         self.digests: list[str] = []
 
     def compile(self, source: str, *, custom_calls: dict[str, Callable[..., Any]] | None = None, **options: Any):
         calls = {name: self.recorded(function) for name, function in (custom_calls or {}).items()}
-        if self.way == "exported":
+        if self.variant == "exported":
             executable = self.exported(source, calls, **options)
         else:
-            threads = WAYS.index(self.way) * 7 + 1
+            threads = VARIANTS.index(self.variant) * 7 + 1
             executable = shlo_jit.compile(source, threads=threads, custom_calls=calls, cache=False, **options)
         return lambda *arrays: self.seen(executable(*arrays))
 
@@ -98,11 +98,11 @@ def test_conformance_cases(folder: str, tmp_path: Path) -> None:
         text = Path(path).read_text("utf-8")
         if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that are meant to differ
             continue
-        recorders = [Recorder(way, tmp_path) for way in WAYS]
+        recorders = [Recorder(variant, tmp_path) for variant in VARIANTS]
         for recorder in recorders:
             runner.run_case(recorder, path, index, category, {})
         compared += bool(recorders[0].digests)
-        different += [(name, r.way) for r in recorders[1:] if r.digests != recorders[0].digests]
+        different += [(name, r.variant) for r in recorders[1:] if r.digests != recorders[0].digests]
     assert compared > 0
     assert not different
 
@@ -116,7 +116,7 @@ def test_real_programs(name: str, tmp_path: Path) -> None:
     if recipe.get("devices", 1) > 1 or recipe["group"] == "dyn":
         pytest.skip("several devices, or shapes that are not known")
     arrays = common.make_inputs(recipe)
-    recorders = [Recorder(way, tmp_path) for way in WAYS]
+    recorders = [Recorder(variant, tmp_path) for variant in VARIANTS]
     for recorder in recorders:
         recorder.compile(text)(*arrays)
     assert all(r.digests == recorders[0].digests for r in recorders)

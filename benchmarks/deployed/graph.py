@@ -93,8 +93,8 @@ class Graph:
         """A convolution. The default padding keeps the size of an image at stride 1."""
         height, width = (size, size) if isinstance(size, int) else size
         sides = padding or tuple((dilation * (k - 1) // 2,) * 2 for k in (height, width))
-        taps = height * width * x.shape[3] // groups
-        filters = self.weight(name, (height, width, x.shape[3] // groups, channels), math.sqrt(2 / taps))
+        terms = height * width * x.shape[3] // groups
+        filters = self.weight(name, (height, width, x.shape[3] // groups, channels), math.sqrt(2 / terms))
         spans = [dilation * (k - 1) + 1 for k in (height, width)]
         places = [(n + sum(pad) - span) // stride + 1 for n, pad, span in zip(x.shape[1:3], sides, spans, strict=True)]
         return self.make("conv", (x, filters), (x.shape[0], *places, channels), stride=stride, groups=groups,

@@ -41,7 +41,7 @@ class Process:
         began = time.perf_counter()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          stderr=subprocess.DEVNULL, env=environment)  # fmt: skip
-        self.peak: float = self._hear()["peak"]
+        self.peak: float = self._receive()["peak"]
         """Megabytes of memory, up to the first result."""
         self.start_seconds = time.perf_counter() - began
         """Seconds from the start of the process to the first result."""
@@ -71,9 +71,9 @@ class Process:
             self._process.stdin.flush()
         except OSError:
             pass  # the output of the process has the reason
-        return self._hear()
+        return self._receive()
 
-    def _hear(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], TIMEOUT)[0]:
             self._fail(f"no answer in {TIMEOUT:g} s")

@@ -27,12 +27,12 @@ def place_of(target: str, page: str, pages: set[str]) -> str | None:
 
 def said(text: str, place: str) -> nodes.inline:
     """The link's text, followed by the path unless the text contains it."""
-    told = nodes.inline("", "", nodes.inline("", text))
+    shown = nodes.inline("", "", nodes.inline("", text))
     if Path(place).name not in text:
-        told += [nodes.Text(" ("), nodes.literal("", place), nodes.Text(")")]
+        shown += [nodes.Text(" ("), nodes.literal("", place), nodes.Text(")")]
     else:
-        told.attributes["title"] = place
-    return told
+        shown.attributes["title"] = place
+    return shown
 
 
 class LinksOutside(SphinxTransform):

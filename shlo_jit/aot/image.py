@@ -230,7 +230,7 @@ class _Pool:
     """Assigns offsets to constants."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+        self._known: dict[str, int] = {}
         self._constants: list[Constant] = []
         self._offsets: list[int] = []
         self._end = 0
@@ -239,12 +239,12 @@ class _Pool:
         """Returns the offset of a constant among the weights: that of an equal constant, or a new one."""
         constant = Constant.of(array)
         key = constant.digest or hashlib.sha256(constant.data.data).hexdigest()
-        if key not in self._places:
-            self._places[key] = self._end
+        if key not in self._known:
+            self._known[key] = self._end
             self._constants.append(constant)
             self._offsets.append(self._end)
             self._end += -(-constant.data.nbytes // WEIGHTS_ALIGNMENT) * WEIGHTS_ALIGNMENT
-        return self._places[key]
+        return self._known[key]
 
     def weights(self) -> Weights:
         return Weights(tuple(self._constants), tuple(self._offsets), self._end)

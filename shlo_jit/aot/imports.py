@@ -105,12 +105,12 @@ class Imports:
 
     def _same(self, b: Builder, x: V, y: V) -> V:
         """Emits a comparison of two strings; i1."""
-        with b.repeat([V("i64", "0")]) as turn:
-            (at,) = turn.values
+        with b.repeat([V("i64", "0")]) as loop:
+            (at,) = loop.values
             a, c = (b.load("i8", b.offset(p, at)) for p in (x, y))
             same = b.icmp("eq", a, c)
-            turn.next(b.add(at, 1))
-            turn.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
+            loop.next(b.add(at, 1))
+            loop.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
         return same
 
 

@@ -106,9 +106,9 @@ class Posix(Services):
         aligned = b.offset(memory, before)
         with b.if_(b.icmp("ne", before, 0)):
             b.call("i32", "munmap", [memory, before])
-        behind = b.sub(i64(HUGE_PAGE), before)
-        with b.if_(b.icmp("ne", behind, 0)):
-            b.call("i32", "munmap", [b.offset(aligned, nbytes), behind])
+        after = b.sub(i64(HUGE_PAGE), before)
+        with b.if_(b.icmp("ne", after, 0)):
+            b.call("i32", "munmap", [b.offset(aligned, nbytes), after])
         if self.is_linux:
             b.call("i32", "madvise", [aligned, nbytes, i32(14)])  # MADV_HUGEPAGE
         return aligned

@@ -50,7 +50,7 @@ class ModuleBuilder:
         assert self._before is not None
         _module.reset(self._before)
         if kind is None:
-            self._module = made_module(self._symbols, self.place, self._name)
+            self._module = finished_module(self._symbols, self.place, self._name)
 
     @property
     def module(self) -> Module:
@@ -200,7 +200,7 @@ class FunctionBuilder:
         if not self._own:
             raise wrong("", f"function {self.name} is part of a module: use that module's .module")
         assert self.op is not None
-        return made_module(self._symbols, self.place, "")
+        return finished_module(self._symbols, self.place, "")
 
     def __repr__(self) -> str:
         return f"<function {self.name}({', '.join(shape_text(t) for t in self.argument_types)})>"
@@ -224,7 +224,7 @@ class PrivateFunction(FunctionBuilder):
         self.op.attributes["sym_visibility"] = "private"
 
 
-def made_module(symbols: Symbols, place: Place, name: str) -> Module:
+def finished_module(symbols: Symbols, place: Place, name: str) -> Module:
     """Returns the module of the finished functions. Raises BuilderError if the program is not valid."""
     attributes = {"sym_name": name} if name else {}
     body = Block([], list(symbols.functions))

@@ -178,7 +178,7 @@ def emit(
     for i, handle in enumerate(operands):
         if handle.frame is not opened:
             check_visible(handle, _operand_name(record, i, len(operands), names or {}))
-    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _has_to_be_said(record, k, v)}
+    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _is_needed(record, k, v)}
     stated = None if results is None else list(results)
     raws = [handle.raw for handle in operands]
     types = stated if stated is not None else placeholders(record, raws)
@@ -199,7 +199,7 @@ def emit(
     return tuple(value(r, opened) for r in op.results)
 
 
-def _has_to_be_said(record: OpDef, name: str, value: Any) -> bool:
+def _is_needed(record: OpDef, name: str, value: Any) -> bool:
     """Whether an attribute is given and not its default."""
     spec = record.attributes.get(name)
     return value is not None and (spec is None or spec.required or type(value) is not bool or value != spec.default)

@@ -150,12 +150,12 @@ def _zeros(op: Op, block: Block) -> dict[Value, Value]:
     """Constants in place of the op's results."""
     if op.name == "stablehlo.constant" or not op.results or not all(has_zeros(r.type) for r in op.results):
         return {}
-    home = next((b for b in (block, *_blocks(block)) if op in b.ops), None)
-    if home is None:  # in another function
+    owner = next((b for b in (block, *_blocks(block)) if op in b.ops), None)
+    if owner is None:  # in another function
         return {}
     made = [zeros(r.tensor) for r in op.results]
-    at = home.ops.index(op)
-    home.ops[at:at] = made
+    at = owner.ops.index(op)
+    owner.ops[at:at] = made
     return {r: new.result for r, new in zip(op.results, made, strict=True)}
 
 
@@ -200,9 +200,9 @@ def _splice(module: Module, op: Op, region: int) -> None:
     else:
         alone = copied(Module(Op("builtin.module", [], [], {}, [Region([Block([], [callee])])])))
         body = next(alone.functions()).block()
-    home = next(b for b in _all_blocks(module) if op in b.ops)
-    at = home.ops.index(op)
-    home.ops[at : at + 1] = body.ops[:-1]
+    owner = next(b for b in _all_blocks(module) if op in b.ops)
+    at = owner.ops.index(op)
+    owner.ops[at : at + 1] = body.ops[:-1]
     values = dict(zip(body.arguments, op.operands, strict=True)) if body.arguments else {}
     replace(module, values | dict(zip(op.results, body.terminator.operands, strict=True)))
 

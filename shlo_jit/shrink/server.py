@@ -68,7 +68,7 @@ def _arguments(exe: Any, seed: int) -> list[np.ndarray]:
 TESTS: dict[str, Callable[[str, str, int], str]] = {"crash": crash, "wrong": wrong}
 
 
-def said_of(test: Callable[[], str], seconds: float) -> str:
+def outcome_of(test: Callable[[], str], seconds: float) -> str:
     """Result of a test in a separate process, or the signal that ended it; empty if it raises or exceeds the time
     limit."""
     reading, writing = os.pipe()
@@ -108,7 +108,7 @@ def main() -> None:
         import_module(f"shlo_jit.{name}")
     test, entry, seed, seconds = TESTS[sys.argv[1]], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     for line in sys.stdin:
-        print(json.dumps(said_of(partial(test, line.rstrip("\n"), entry, seed), seconds)), flush=True)
+        print(json.dumps(outcome_of(partial(test, line.rstrip("\n"), entry, seed), seconds)), flush=True)
 
 
 if __name__ == "__main__":

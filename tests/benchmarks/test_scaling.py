@@ -59,7 +59,7 @@ def test_messages_come_before_their_step() -> None:
 
 
 def test_who_waits_for_nobody_is_an_error() -> None:
-    with pytest.raises(AssertionError, match="nobody sends"):
+    with pytest.raises(AssertionError, match="no host sends"):
         simulate(NET, lambda h, n, s: [Step((), [1 - h])], 2, 1.0)
 
 

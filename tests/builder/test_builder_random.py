@@ -32,12 +32,12 @@ class Writer:
         return int(self.rng.integers(v.ndim))
 
     def step(self) -> None:
-        ways: list[Callable[[], Any]] = [
+        choices: list[Callable[[], Any]] = [
             self.unary, self.binary, self.compare, self.convert, self.index, self.transpose, self.reshape, self.broadcast,
             self.reduce, self.variadic, self.window, self.dot, self.loop, self.branch, self.sort, self.gather, self.scatter,
             self.pad, self.concatenate, self.update, self.call, self.select, self.map, self.scan,
         ]  # fmt: skip
-        found = ways[self.rng.integers(len(ways))]()
+        found = choices[self.rng.integers(len(choices))]()
         for v in found if isinstance(found, tuple) else (found,):
             if v is not None and v.size <= 400:
                 self.values.append(v)
