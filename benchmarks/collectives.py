@@ -310,7 +310,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Point]]:
 
 
 def merged(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
-    """Of points that were measured twice, keeps the one whose call took less: it was disturbed less by other
+    """Merges points: of two for one op, keeps the one whose call took less: it was disturbed less by other
     programs."""
     found: dict[tuple[Any, ...], Point] = {}
     for p in (*old, *new):

@@ -68,13 +68,13 @@ def usage(op: str, ranks: int, nbytes: int, transport: str, inline_bytes: int = 
 
 
 def counts(used: Usage, ranks: int, nbytes: int, cpus: int) -> list[float]:
-    """How often each of PRICES is paid. If there are more ranks than CPUs, ranks run in turn."""
-    shares = max(1.0, ranks / cpus)
-    rounds = (used.rounds, 0) if ranks <= cpus else (0, used.rounds * shares)
-    together = 2 * nbytes * shares
+    """Number of times that each of PRICES is paid. If there are more ranks than CPUs, ranks run in turn."""
+    turns = max(1.0, ranks / cpus)
+    rounds = (used.rounds, 0) if ranks <= cpus else (0, used.rounds * turns)
+    together = 2 * nbytes * turns
     near, cached = (min(1.0, nbytes / together) for nbytes in (NEAR_BYTES, FAR_BYTES))
-    moved = (used.moved * shares * share for share in (near, cached - near, 1 - cached))
-    return [*rounds, used.messages * shares, *moved, used.reduced * shares]
+    moved = (used.moved * turns * share for share in (near, cached - near, 1 - cached))
+    return [*rounds, used.messages * turns, *moved, used.reduced * turns]
 
 
 class Fit(NamedTuple):

@@ -71,7 +71,7 @@ def life(cells: Array) -> Array:
 
 
 def mandelbrot(x: Array, y: Array) -> Array:
-    """For how many of 100 iterations points of the plane stay near the origin, summed by row.
+    """Iterations, of 100, in which points of the plane stay near the origin, summed by row.
 
     XLA may multiply and add with one rounding, so points at the edge may leave earlier or later.
     """

@@ -51,7 +51,7 @@ class Gate:
         """Whether this is a child of a fork that did not."""
 
     @property
-    def someone_waits(self) -> bool:
+    def is_fork_waiting(self) -> bool:
         return self._forking is not None
 
     def enter(self, times: int = 1) -> None:
@@ -191,6 +191,6 @@ def compiling() -> Iterator[None]:
 
 def pause() -> None:
     """Lets waiting threads fork. Must not be called while holding a lock that other threads may wait for."""
-    if GATE.someone_waits:
+    if GATE.is_fork_waiting:
         with GATE.outside():
             pass

@@ -114,7 +114,7 @@ def pooled(p: Program) -> None:
 
 
 def column(p: Program) -> None:
-    """Windows of one column, of which only the last lines are beyond the image."""
+    """Windows of one column whose last lines are beyond the image."""
     p.convolution(3, 1, (0, 2), 10, wide=False)
     p.finish()
     p.pool(2, 2, (0, 0))

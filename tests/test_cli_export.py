@@ -170,7 +170,7 @@ def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--entry", "twice"], 1, "hint: say for which shapes there shall be code"),
+        (["--entry", "twice"], 1, "hint: give the shapes to compile code for"),
         (["--entry", "twice", "--shapes", "3xi32,3xi32"], 2, "--shapes 3xi32,3xi32: expected 1 types, or one for each input with unknown dimensions (%x)"),
         (["--entry", "twice", "--shapes", "3xf32"], 1, "does not fit the program"),
         (["--entry", "twice", "--shapes", "x"], 2, "call 0 of shapes: shape of argument 0 (%x): expected extents and an element type"),

@@ -124,7 +124,7 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
     if shapes is None:
         first = next(i for i, a in enumerate(arguments) if is_dynamic(a))
         what = f"argument {first} (%{arguments[first].name}) is of type {type_text(arguments[first].type)}"
-        hint = "say for which shapes there shall be code: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
+        hint = "give the shapes to compile code for: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
         raise UnsupportedError(
             diagnose(f"{what}: its dimensions are not all known", function.span, hint=hint, label="unknown-dimensions")
         )

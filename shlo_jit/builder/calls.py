@@ -64,7 +64,7 @@ def composite_call(
 
 
 def fusion(operands: Sequence[Any], computation: Callee, kind: str = "Loop") -> Any:
-    """The same as `call`: the compiler decides about fusion, whatever `kind` is (document: Fusion)."""
+    """Same as `call`: the compiler decides about fusion, whatever `kind` is (document: Fusion)."""
     return call(computation, *listed(operands, "operands"))
 
 

@@ -340,7 +340,7 @@ def _groups(replica_groups: Groups, count: int | None = None, several: bool = Fa
     """Checks groups of processes.
 
     An empty list becomes one group of all processes if `count`, the size of each group, is known. `several`: whether a
-    number stands for all partitions of a replica.
+    number means all partitions of a replica.
     """
     rows = listed(replica_groups, "replica_groups", "lists of numbers of processes")
     if any(not isinstance(row, list | tuple | range | np.ndarray) for row in rows):

@@ -42,7 +42,7 @@ class Inspection(NamedTuple):
     needs: Needs | None
     """None if the file format is not supported."""
     fits: tuple[Fit, ...]
-    """For each target."""
+    """Fit of each target."""
     memory: Mapping[int, int]
     """Maps a number of threads to the bytes of an instance: the maximum over the targets."""
 

@@ -29,7 +29,7 @@ def reduce(
     test: Annotated[
         str,
         typer.Option(
-            metavar="CMD", help="Command that ends with status 0 if the program fails; {} stands for its file."
+            metavar="CMD", help="Command that ends with status 0 if the program fails; {} is replaced by its file."
         ),
     ] = "",
     crash: Annotated[bool, typer.Option("--crash", help="Keep what ends in an InternalError or in a signal.")] = False,
