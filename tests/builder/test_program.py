@@ -140,7 +140,7 @@ def test_a_module_is_there_at_its_end() -> None:
         with b.function("main") as f:
             f.returns()
     assert m.module is m.module
-    with pytest.raises(b.BuilderError, match="ask that for its"):
+    with pytest.raises(b.BuilderError, match="use that module"):
         f.module  # noqa: B018
 
 
