@@ -118,7 +118,7 @@ def transport(given: object) -> str:
 
 
 def time_out(given: object) -> float:
-    """Checks seconds."""
+    """Checks a time limit in seconds."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise wrong_kind(f"time_out: expected a number of seconds, got {given!r}")
     if not 0 < given < 1e9:

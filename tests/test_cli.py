@@ -418,7 +418,7 @@ def test_cache_info_and_clear(add: str, own_cache: Path) -> None:
     assert not list(own_cache.glob("*.shlo"))
 
 
-def test_no_cache_leaves_no_program_behind(add: str, own_cache: Path) -> None:
+def test_no_cache_stores_no_program(add: str, own_cache: Path) -> None:
     invoke("run", add, "--random", "--no-cache")
     assert not list(own_cache.glob("*.shlo"))
 

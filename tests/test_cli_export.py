@@ -205,7 +205,7 @@ def test_inspect_objects_for_any_machine(target: str) -> None:
     assert report["targets"][0]["is_native"] == (here == "runs on this machine")
 
 
-def test_inspect_says_what_each_target_reads(folder: Path) -> None:
+def test_inspect_reports_what_each_target_reads(folder: Path) -> None:
     rows = ", ".join(f"[{', '.join(f'{64 * i + j}.0' for j in range(64))}]" for i in range(64))
     text = f"""func.func @main(%x: tensor<32x64xf32>) -> tensor<32x64xf32> {{
       %w = stablehlo.constant dense<[{rows}]> : tensor<64x64xf32>
@@ -240,7 +240,7 @@ def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch
     assert "avx2, bmi" in cells(shown, "features of x86-64-v3")
 
 
-def test_inspect_tells_the_memory_of_an_instance() -> None:
+def test_inspect_reports_the_memory_of_an_instance() -> None:
     """The sizes that the library itself reports."""
     from shlo_jit import load
 

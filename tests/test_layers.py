@@ -98,7 +98,7 @@ def test_no_import_against_the_layers() -> None:
     assert not against, "\n".join(["against the layers:", *map(str, against)])
 
 
-def test_nobody_imports_the_package_itself() -> None:
+def test_no_module_imports_the_package_itself() -> None:
     """The package consists of its modules, so a module that imports it sees it partially initialized."""
     assert not [str(found) for found in imports() if found.imported == "shlo_jit"]
 

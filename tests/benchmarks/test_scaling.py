@@ -29,7 +29,7 @@ def test_an_undisturbed_simulation_is_the_formula(op: str, name: str, net: Netwo
 
 
 @pytest.mark.parametrize("nbytes", [1024, 1 << 20])
-def test_our_way_is_its_formula_when_hosts_begin_with_others(nbytes: int) -> None:
+def test_our_algorithm_is_its_formula_when_hosts_begin_with_others(nbytes: int) -> None:
     wanted = network.ours("all_reduce")(NET, 16, nbytes)
     assert simulate(NET, scaling.rotated, 16, nbytes) == pytest.approx(wanted, rel=1e-9)
     assert simulate(NET, simulation.ours, 16, nbytes) > 1.2 * wanted
@@ -58,7 +58,7 @@ def test_messages_come_before_their_step() -> None:
     assert simulate(NET, steps, 2, 1000.0) == pytest.approx(max(arrival, NET.one(1000) + 1e6 * network.REDUCED_BYTE))
 
 
-def test_who_waits_for_nobody_is_an_error() -> None:
+def test_waiting_for_no_sender_is_an_error() -> None:
     with pytest.raises(AssertionError, match="no host sends"):
         simulate(NET, lambda h, n, s: [Step((), [1 - h])], 2, 1.0)
 

@@ -259,7 +259,7 @@ def test_many_shapes_one_after_the_other() -> None:
     assert len(traced) == f.signatures + 1 == 11
 
 
-def test_static_arguments_are_told_apart() -> None:
+def test_static_arguments_are_distinguished() -> None:
     def program(x: Any, n: Any) -> Any:
         return x * (1.0 if np.signbit(n[0]) else 2.0) if isinstance(n[0], float) else x + n[0]
 

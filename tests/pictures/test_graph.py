@@ -75,7 +75,7 @@ def test_some_steps_alone() -> None:
     assert dot.count("[label=") == 3 and '"3" -> "4"' in dot
 
 
-def test_boxes_lie_within_those_around_them_and_apart() -> None:
+def test_boxes_are_nested_or_disjoint() -> None:
     """Steps in loops and branches: two boxes only overlap if one is inside the other."""
     root = read_svg(graph_svg("control", regions_of(planned(CONTROL))))
     boxes: list[tuple[float, float, float, float]] = []
@@ -167,7 +167,7 @@ VIEWS = """func.func @main(%x: tensor<4x6xf32>) -> tensor<2x12xf32> {
 }"""
 
 
-def test_what_is_not_drawn_is_said() -> None:
+def test_steps_not_drawn_are_mentioned() -> None:
     functions = planned(VIEWS)
     views = sum(s.title == "view" for s in all_steps(functions[-1].plan))
     assert views

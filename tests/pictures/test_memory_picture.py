@@ -11,7 +11,7 @@ from shlo_jit.pictures.memory import HEIGHT, LEFT, TOP, WIDTH, lives_of, memory_
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_lives_at_the_same_time_lies_apart(name: str) -> None:
+def test_simultaneous_lifetimes_do_not_overlap(name: str) -> None:
     for function in planned(PROGRAMS[name]):
         lives = lives_of(function)
         for i, a in enumerate(lives[:200]):

@@ -167,7 +167,7 @@ def test_better() -> None:
     assert found.reads == [(1 << 21, 90e9), (1 << 27, 20e9)]
 
 
-def test_names_of_points_do_not_lie_over_each_other() -> None:
+def test_names_of_points_do_not_overlap() -> None:
     steps = [step("0", 0.3, 10, 50), step("4.1", 0.3, 10, 50.1), step("2", 0.3, 2, 90)]
     page = Page(roofline_html("x", "", steps, MACHINE))
     assert {"0", "4.1", "2"} <= {*page.texts("text")}

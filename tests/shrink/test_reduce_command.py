@@ -93,7 +93,7 @@ def test_a_command(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("is_crash", [False, True])
-def test_what_was_found_before_an_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
+def test_result_so_far_is_kept_on_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
     """Sends Ctrl-C while a program is tried that never ends."""
     hangs, small = tmp_path / "hangs", tmp_path / "small.mlir"
     test = ["--test", f"grep -q tanh {{}} && {{ grep -q dot_general {{}} || {{ touch {hangs}; sleep 900; }}; }}"]
@@ -121,7 +121,7 @@ def test_mistakes() -> None:
         assert reduce("--example", "mlp", *args, status=2)[1] == f"shlo-jit: error: {message}\n"
 
 
-def test_made_up_arguments_have_their_types() -> None:
+def test_random_arguments_have_their_types() -> None:
     import ml_dtypes
 
     from shlo_jit.reference.made_up import made_up

@@ -72,7 +72,7 @@ def test_one_op_is_left(word: str, ops: int) -> None:
     assert "6x8" not in found and "sharding" not in found
 
 
-def test_all_ways_make_a_program_smaller() -> None:
+def test_every_kind_of_edit_makes_a_program_smaller() -> None:
     """At least one edit of each kind gives a valid and smaller program."""
     module = shlo_jit.parse(CONTROL)
     before = size_of(module, "main")
@@ -85,7 +85,7 @@ def test_all_ways_make_a_program_smaller() -> None:
     assert size_of(module, "main") == before  # edits change copies, not the program
 
 
-def test_what_is_found_does_not_depend_on_jobs() -> None:
+def test_result_does_not_depend_on_jobs() -> None:
     """Programs are tested in any order, and some are slow."""
 
     def fails(text: str) -> bool:
