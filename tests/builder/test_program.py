@@ -120,7 +120,7 @@ def test_names() -> None:
     with b.module():
         with b.function("f") as f:
             f.returns()
-        with pytest.raises(b.BuilderError, match="function f "):
+        with pytest.raises(b.BuilderError, match="function f"):
             b.function("f")
     with pytest.raises(b.BuilderError, match="expected a name"):
         b.function("")

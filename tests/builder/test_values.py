@@ -193,7 +193,7 @@ def test_indices_of_the_program() -> None:
         (lambda x: x.mean(), "s32[2]", "astype"),
         (lambda x: x.sum(2), "s32[2]", "dimension 2 of 1"),
         (lambda x: x.reshape(3), "s32[2]", "go into"),
-        (float, "f32[]", "not known"),
+        (float, "f32[]", "unknown while"),
         (lambda x: x if x else -x, "pred[]", "while_"),
     ],
 )  # fmt: skip
