@@ -1,11 +1,11 @@
-"""Time shlo_jit against XLA:CPU, NumPy and IREE.
+"""Times shlo_jit against XLA:CPU, NumPy and IREE.
 
     python -m benchmarks                        every case
     python -m benchmarks --only dot,softmax     cases of a group, or with a word in the name
     python -m benchmarks --list
 
-Every case is compiled by all peers from one lowered program, its results are held against XLA's, and the peers are
-timed in turns in one process. Writes results.md, results.json and results.png.
+All peers compile each case from one lowered program. Results are compared with XLA's, and the peers are timed
+alternately in one process. Writes results.md, results.json and results.png.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.worker import Options, Row, Worker
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default="", metavar="WORDS", help="divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="separated by commas")
     parser.add_argument("--peers", default="shlo_jit,XLA,NumPy,IREE", metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D",
                         help="default: %(default)s")  # fmt: skip
@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when one of our results was missing or wrong, 2 when no case was selected."""
+    """Exit status 1 if one of our results was missing or wrong, 2 if no case was selected."""
     from benchmarks import report
     from benchmarks.cases import select
     from benchmarks.peers import PEERS
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(cases: Sequence[tuple[str, str]], options: Options, console: Console) -> list[Row]:
-    """Rows of the cases (name and group), each printed as it comes."""
+    """Measures the cases (name and group) and returns their rows; prints each immediately."""
     worker = Worker(options)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     rows: list[Row] = []
@@ -85,7 +85,7 @@ def measure(cases: Sequence[tuple[str, str]], options: Options, console: Console
 
 
 def line(row: Row) -> str:
-    """A case on the screen."""
+    """Formats a case for the screen."""
     from benchmarks.report import median, problem, ratio, seconds
 
     reason = problem(row)

@@ -50,7 +50,7 @@ def normal(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def measure_f32(functions: list[Evaluate], name: str, stride: int) -> list[Worst]:
-    """The worst of each function (the first is ours; the others are spared subnormals)."""
+    """The worst error of each function. The first one is ours; the others are not measured on subnormals."""
     worst = [Worst() for _ in functions]
     step = 1 << 22
     if name in reference.BINARY:
@@ -71,7 +71,7 @@ def measure_f32(functions: list[Evaluate], name: str, stride: int) -> list[Worst
 
 
 def pairs(dtype: type, count: int, step: int) -> Any:
-    """Arguments of functions of two: bases near and far from 1, exponents of all sizes, any patterns."""
+    """Arguments of binary functions: bases near and far from 1, exponents of all sizes, random bit patterns."""
     rng = np.random.default_rng(0)
     for seed in range(0, max(1, count // step)):
         x = np.exp(rng.standard_normal(step) * rng.choice([0.01, 0.5, 5, 15], step)).astype(dtype)
@@ -103,7 +103,7 @@ def measure_f64(functions: list[Evaluate], name: str, count: int) -> list[Worst]
 
 
 def xla(name: str) -> Evaluate:
-    """XLA:CPU's function."""
+    """The function of XLA:CPU."""
     jax: Any = importlib.import_module("jax")
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
@@ -114,8 +114,8 @@ def xla(name: str) -> Evaluate:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[*reference.UNARY, *reference.BINARY], help="functions")
-    parser.add_argument("--stride", type=int, default=61, help="f32: every which bit pattern")
-    parser.add_argument("--f64", type=int, default=4000, help="numbers of f64")
+    parser.add_argument("--stride", type=int, default=61, help="f32: stride of bit patterns")
+    parser.add_argument("--f64", type=int, default=4000, help="number of f64 arguments")
     parser.add_argument("--no-xla", action="store_true")
     options = parser.parse_args()
     print("| function | type | bound | max ULP | at | XLA:CPU | at |")

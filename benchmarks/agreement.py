@@ -1,4 +1,4 @@
-"""Whether two peers computed the same thing."""
+"""Comparison of the results of two peers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 def difference(got: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float, strict: bool = True) -> str:
-    """What is wrong with `got`, in a line; empty when it agrees.
+    """Describes in a line how `got` differs from `expected`; empty if they agree.
 
     An element may be off by `tolerance * (|expected| + rms(expected))`; NaN agrees with NaN. With `strict` the dtypes
-    have to be the same too (numpy's own functions give wider ones here and there).
+    must be equal too (some of NumPy's functions return wider ones).
     """
     if len(got) != len(expected):
         return f"{len(got)} results, expected {len(expected)}"
@@ -25,7 +25,7 @@ def difference(got: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolera
 
 
 def _mismatches(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[int, float]:
-    """How many elements are off, and the largest relative error."""
+    """Number of elements that differ too much, and the largest relative error."""
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     if not tolerance:
         same = got == expected

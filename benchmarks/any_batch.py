@@ -1,4 +1,4 @@
-"""Code for any batch size against code for each: how long calls take, and a size that was never seen.
+"""Code for any batch size against code for each size: times of calls, and of the first call with a new size.
 
 python -m benchmarks.any_batch                  the table
 python -m benchmarks.any_batch mlp sorting      some of the programs
@@ -27,7 +27,7 @@ from shlo_jit.runtime.dynamic import DynamicExecutable
 
 BATCHES = (1, 3, 8, 64, 256)
 SECONDS = 0.15
-"""That each of the two is timed for, a program and batch."""
+"""Seconds of timing for each program, batch and kind of code."""
 _random = np.random.default_rng(0)
 
 
@@ -135,7 +135,7 @@ def arrays(name: str, batch: int) -> list[np.ndarray]:
 
 
 def row(name: str) -> tuple[list[float], list[str]]:
-    """Time of code for any batch over that of code for each, by batch; and the cells of the table."""
+    """Time of code for any batch relative to that of code for each, by batch; and the cells of the table."""
     text = text_of(name)
     start = time.perf_counter()
     any_batch = shlo_jit.compile(text, dynamic="symbolic", cache=False)
@@ -154,7 +154,7 @@ def row(name: str) -> tuple[list[float], list[str]]:
 
 
 def never_seen(count: int = 200) -> float:
-    """Nanoseconds that the first call of a batch size takes more than the next one of it: median."""
+    """Median of the additional nanoseconds of the first call with a batch size, compared with the next one."""
     exe = shlo_jit.compile(text_of("small"), dynamic="symbolic", cache=False)
     given = [arrays("small", batch) for batch in range(2, 2 + count)]
     exe(*given[-1])
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown:
         parser.error(f"unknown program {unknown[0]!r}: expected {', '.join(PROGRAMS)}")
     console, ratios = Console(), []
-    title = "time over that of code for the size"
+    title = "time relative to code for the size"
     table = Table("program", "compile ms", *(f"batch {n}" for n in BATCHES), title=title)
     for name in track(wanted, "timing", console=console, transient=True):
         found, cells = row(name)

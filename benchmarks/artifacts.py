@@ -1,11 +1,12 @@
-"""How long it takes to read a program: the portable artifact against the text.
+"""Time to read a program: the portable artifact against the text.
 
     python -m benchmarks.artifacts                      the examples, and programs of 1,000 ops
     python -m benchmarks.artifacts FILE.mlir FOLDER     these programs, texts or artifacts
     python -m benchmarks.artifacts --first FILE.mlir    the first program of a process, which imports what it needs
 
-Both are made of one module, without locations and with a location at every op (`located`), and are read and verified in
-turns in one process; each number is the least of all rounds. Programs of a folder, or of one shape, are one row.
+Both are written from one module, without locations and with a location at every op (`located`), and are read and
+verified alternately in one process. Each number is the minimum of all rounds. Programs of a folder, or of one shape,
+are one row.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
 
 OPS = 1000
-"""In programs that are made here."""
+"""Number of ops of generated programs."""
 SUFFIXES = (".mlir", ".mlirbc", ".bc")
 FIRST = """import sys, time
 import shlo_jit
@@ -50,14 +51,14 @@ class Pair(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Of a program: to read it, and to read and verify it."""
+    """Times of a program: to read it, and to read and verify it."""
 
     read: float
     verified: float
 
 
 def located(module: Module) -> Module:
-    """The module, with a place of its own at every op."""
+    """Gives every op of a module a location of its own."""
     for line, op in enumerate(walk(module.op.block()), 1):
         op.location = OpaqueAttr(f'loc("program.py":{line}:{1 + line % 70})')
     return module
@@ -77,7 +78,7 @@ def pairs(modules: Sequence[Module], prepare: Callable[[Module], Module]) -> lis
 
 
 def programs(paths: Sequence[Path]) -> dict[str, list[Module]]:
-    """Modules by the row they belong to."""
+    """Modules by the row that they belong to."""
     found = {
         str(path): sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
         for path in paths
@@ -89,7 +90,7 @@ def programs(paths: Sequence[Path]) -> dict[str, list[Module]]:
 
 
 def _readable(files: Sequence[Path]) -> list[Module]:
-    """Those that are programs, and can be written as artifacts."""
+    """Modules of files that are programs and can be written as artifacts."""
     modules: list[Module] = []
     for path in files:
         try:
@@ -102,16 +103,16 @@ def _readable(files: Sequence[Path]) -> list[Module]:
 
 
 def warm(given: Sequence[Pair], rounds: int) -> tuple[Seconds, Seconds]:
-    """Of all artifacts, and of all texts."""
-    ways: tuple[Callable[[Any], Module], ...] = (read_artifact, parse_module)
+    """Times of all artifacts, and of all texts."""
+    readers: tuple[Callable[[Any], Module], ...] = (read_artifact, parse_module)
     least = [[Seconds(float("inf"), float("inf"))] * 2 for _ in given]
     for _ in range(rounds):
         gc.collect()
         for row, pair in zip(least, given, strict=True):
-            for way, (read, form) in enumerate(zip(ways, pair, strict=True)):
+            for reader, (read, form) in enumerate(zip(readers, pair, strict=True)):
                 took = _time(read, form)
-                row[way] = Seconds(*map(min, row[way], took))
-    sums = [[sum(row[way][i] for row in least) for i in range(2)] for way in range(2)]
+                row[reader] = Seconds(*map(min, row[reader], took))
+    sums = [[sum(row[reader][i] for row in least) for i in range(2)] for reader in range(2)]
     return Seconds(*sums[0]), Seconds(*sums[1])
 
 
@@ -124,18 +125,18 @@ def _time(read: Callable[[Any], Module], form: bytes | str) -> Seconds:
 
 
 def first(given: Sequence[Pair], rounds: int) -> tuple[Seconds, Seconds]:
-    """As `warm`, each program the first one of a process that has imported `shlo_jit`."""
+    """Times as in `warm`, with each program the first one of a process that has imported `shlo_jit`."""
     sums = [[0.0, 0.0], [0.0, 0.0]]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program"
         for pair in given:
-            for way, form in enumerate((pair.artifact, pair.text.encode())):
+            for reader, form in enumerate((pair.artifact, pair.text.encode())):
                 path.write_bytes(form)
                 command = [sys.executable, "-c", FIRST, str(path)]
                 runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(rounds)]
                 found = [list(map(float, run.stdout.split())) for run in runs]
                 for i in range(2):
-                    sums[way][i] += min(times[i] for times in found)
+                    sums[reader][i] += min(times[i] for times in found)
     return Seconds(*sums[0]), Seconds(*sums[1])
 
 

@@ -1,6 +1,6 @@
-"""The cases: JAX functions over arrays, with inputs, and the same in numpy where that is one natural expression.
+"""The cases: JAX functions over arrays, with inputs, and the same in NumPy if that is one natural expression.
 
-Tolerances are relative to the expected value plus the root mean square of all of them; 0 wants equality.
+Tolerances are relative to the expected value plus the root mean square of all of them; 0 requires equality.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from benchmarks import programs
 from benchmarks.inputs import Maker, integers, normal, positive_definite, uniform, value
 
 F32, F64, F16, BF16 = 2e-4, 1e-10, 2e-2, 3e-2
-"""Tolerances by the type that is computed in."""
+"""Tolerances by the type of the computation."""
 SUM = 1e-3
-"""Of long sums in f32."""
+"""Tolerance of long sums in f32."""
 EDGE = 2e-2
-"""Of sums of rows, some of whose points may be far off."""
+"""Tolerance of sums of rows with a few points that may differ much."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Case:
     function: Callable[..., Any]
     makers: tuple[Maker, ...]
     flops: float = 0.0
-    """Multiplications and additions that the task needs; 0 where memory is what takes the time."""
+    """Multiplications and additions that the task needs; 0 for memory-bound cases."""
     numpy: Callable[..., Any] | None = None
     tolerance: float = F32
     x64: bool = False
 
     def inputs(self) -> list[np.ndarray]:
-        """The same ones every time."""
+        """The inputs, the same for every call."""
         generator = np.random.default_rng(zlib.crc32(self.name.encode()))
         return [np.asarray(make(generator), order="C") for make in self.makers]
 
@@ -50,13 +50,14 @@ class Case:
         return jax.enable_x64(True) if self.x64 else nullcontext()
 
     def lower(self) -> Any:
-        """Lowered for the inputs, which all stay."""
+        """The function lowered for the inputs, all of which are kept."""
         with self.types():
             return jax.jit(self.function, keep_unused=True).lower(*self.inputs())
 
 
 def select(only: str = "") -> list[Case]:
-    """Cases of which a word of `only` (divided by commas) is the group or part of the name; all when it is empty."""
+    """Selects cases with a word of `only` (separated by commas) as the group or part of the name; all if it is
+    empty."""
     words = [w for w in only.split(",") if w]
     cases = [case for group in GROUPS for case in group()]
     return [c for c in cases if not words or any(w == c.group or w in c.name for w in words)]
@@ -91,7 +92,7 @@ def dots() -> Iterator[Case]:
 
 def convolutions() -> Iterator[Case]:
     def conv(name: str, image: tuple[int, ...], filters: tuple[int, ...], stride: int = 1, groups: int = 1) -> Case:
-        """Over an NHWC image, with HWIO filters and SAME padding."""
+        """A case over an NHWC image, with HWIO filters and SAME padding."""
 
         def function(x: Any, w: Any) -> Any:
             return lax.conv_general_dilated(
@@ -111,7 +112,7 @@ def convolutions() -> Iterator[Case]:
 
 
 ROWS = normal(2048, 1500)
-"""12 MB: out of the caches of one core."""
+"""12 MB: more than the caches of one core."""
 
 
 def fused() -> Iterator[Case]:

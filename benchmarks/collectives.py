@@ -1,16 +1,16 @@
-"""What collective ops take: a call of a program with one of them, and one more of them inside a program.
+"""Times of collective ops: a call of a program with one of them, and one more of them inside a program.
 
-    python -m benchmarks.collectives                                    2 and 4 ranks; processes and threads; mpi, too,
-                                                                        where mpiexec and mpi4py are
+    python -m benchmarks.collectives                                    2 and 4 ranks; processes and threads; also mpi
+                                                                        if mpiexec and mpi4py are installed
     python -m benchmarks.collectives --only all_reduce --sizes 4,8192,65536 --ranks 2 --transports threads
 
-`call` is a call with one op, with arguments that are NumPy arrays and fresh results. `in-loop` is what one more op
-takes: the op stands in a loop, too, each time needing the one before, and calls with many turns are compared with those
-with none. At every turn one element of each rank changes, so that no op can be left out. The size is that of the larger
-buffer of a rank: the operand, or the result of an all_gather. Times are the least of several blocks, in which the two
-kinds of calls take turns, as other programs can only make them longer; results are checked before. Every transport and
-number of ranks is a process of its own. Writes a table (collectives.md) and the numbers (collectives.json), which
-`python -m benchmarks.scaling` reads.
+`call` is a call with one op, with NumPy arrays as arguments and newly allocated results. `in-loop` is the time of one
+more op: the op is also in a loop in which each iteration depends on the previous one, and calls with many iterations
+are compared with calls without. Every iteration changes one element of each rank, so that no op can be removed. The
+size is that of the larger buffer of a rank: the operand, or the result of an all_gather. Times are the minimum of
+several blocks, in which the two kinds of calls alternate, because other programs can only make them longer. Results are
+checked first. Every transport and number of ranks is measured in a process of its own. Writes a table (collectives.md)
+and the numbers (collectives.json), which `python -m benchmarks.scaling` reads.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from benchmarks.report import environment, seconds
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast")
 SIZES = (4, *(k << 10 for k in (1, 8, 16, 64, 256)), *(m << 20 for m in (1, 4, 16, 64)))
-"""8 KiB is the largest message that goes inline."""
+"""Sizes in bytes; 8 KiB is the largest message that is sent inline."""
 TRANSPORTS = ("processes", "threads", "mpi")
-LOOP, LEAST_TURNS, MOST_TURNS = 0.002, 4, 4096
-"""Seconds of a call with many turns, at least, and how many these are."""
-CHECKED_TURNS = 3
+LOOP, LEAST_ITERATIONS, MOST_ITERATIONS = 0.002, 4, 4096
+"""Minimum seconds of a call with many iterations, and bounds of their number."""
+CHECKED_ITERATIONS = 3
 BLOCK = 0.001
-"""Seconds of a block of calls, about: short, as on a busy machine only short ones are undisturbed."""
+"""Approximate seconds of a block of calls: on a busy machine only short blocks are undisturbed."""
 LEAST_BLOCKS = 3
 
 
 class Point(NamedTuple):
-    """What was measured of an op: bytes of the larger buffer of a rank, and seconds."""
+    """Measurement of an op: bytes of the larger buffer of a rank, and seconds."""
 
     transport: str
     ranks: int
@@ -57,14 +57,15 @@ class Point(NamedTuple):
 
 # ---------------------------------------------------------------------- the programs
 def elements(op: str, ranks: int, nbytes: int) -> int:
-    """Of the operand, f32: of all_gather a part, of ops that cut it at least one for each rank."""
+    """Elements (f32) of the operand: of an all_gather a part; of ops that split it at least one for each rank."""
     if op == "all_gather":
         return max(1, nbytes // 4 // ranks)
     return max(1 if op in ("all_reduce", "collective_permute", "collective_broadcast") else ranks, nbytes // 4)
 
 
 def program(op: str, ranks: int, count: int) -> str:
-    """%turns times the op over `count` elements, and once more; %c is what changes between two."""
+    """A program that runs the op over `count` elements %count times in a loop, and once more; %c changes it every
+    time."""
     x, one, i32 = f"tensor<{count}xf32>", "tensor<1xf32>", "tensor<i32>"
     result = {"all_gather": count * ranks, "reduce_scatter": count // ranks}.get(op, count)
     y = f"tensor<{result}xf32>"
@@ -75,12 +76,12 @@ def program(op: str, ranks: int, count: int) -> str:
     else:
         following = f"%z = stablehlo.reshape %y : ({y}) -> {x}"
     return f"""
-func.func @main(%x: {x}, %c: {one}, %turns: {i32}) -> {y} {{
+func.func @main(%x: {x}, %c: {one}, %count: {i32}) -> {y} {{
   %zero = stablehlo.constant dense<0> : {i32}
   %step = stablehlo.constant dense<1> : {i32}
   %after:2 = stablehlo.while(%a = %x, %i = %zero) : {x}, {i32}
     cond {{
-      %more = stablehlo.compare LT, %i, %turns : ({i32}, {i32}) -> tensor<i1>
+      %more = stablehlo.compare LT, %i, %count : ({i32}, {i32}) -> tensor<i1>
       stablehlo.return %more : tensor<i1>
     }} do {{
       %y = {_op(op, ranks, "%a")} : ({x}) -> {y}
@@ -116,10 +117,10 @@ def _op(op: str, ranks: int, operand: str) -> str:
     return f'"stablehlo.{op}"({operand}) {attributes[op]}'
 
 
-def expected(op: str, given: np.ndarray, changes: np.ndarray, turns: int) -> np.ndarray:
-    """The results of all ranks, a row each, of the program for `given` with a row each."""
+def expected(op: str, given: np.ndarray, changes: np.ndarray, iterations: int) -> np.ndarray:
+    """Results of all ranks, one row each, of the program for the operands in `given`, one row each."""
     x = given.copy()
-    for _ in range(turns):
+    for _ in range(iterations):
         y = meaning(op, x)
         width = min(x.shape[1], y.shape[1])
         x[:, :width] = y[:, :width].copy()
@@ -128,7 +129,7 @@ def expected(op: str, given: np.ndarray, changes: np.ndarray, turns: int) -> np.
 
 
 def meaning(op: str, x: np.ndarray) -> np.ndarray:
-    """The op's results of all ranks, of their operands."""
+    """Results of the op for all ranks, from their operands."""
     ranks = len(x)
     return {
         "all_reduce": lambda: np.broadcast_to(x.sum(0), x.shape),
@@ -142,8 +143,11 @@ def meaning(op: str, x: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------- times
 def fastest(calls: Sequence[Callable[[], Any]], budget: float, agreed: Callable[[int], int]) -> list[float]:
-    """Seconds a call, of the fastest block of each; blocks take turns for `budget` seconds. `agreed` makes one number
-    of what several processes say, which make the same calls."""
+    """Seconds per call of the fastest block of each.
+
+    The blocks alternate for `budget` seconds. `agreed` combines the numbers of several processes, which must make the
+    same calls.
+    """
     counts = [agreed(max(1, min(2000, round(BLOCK / max(_block(call, 2), 1e-7))))) for call in calls]
     best = [math.inf] * len(calls)
     start, blocks = time.perf_counter(), 0
@@ -167,7 +171,7 @@ def _least(call: Callable[[], Any]) -> float:
 
 
 def measure(transport: str, ranks: int, op: str, nbytes: int, budget: float) -> Point:
-    """Raises AssertionError when a result is wrong."""
+    """Measures an op. Raises AssertionError for a wrong result."""
     import shlo_jit
 
     count = elements(op, ranks, nbytes)
@@ -177,23 +181,30 @@ def measure(transport: str, ranks: int, op: str, nbytes: int, budget: float) -> 
     exe: Any = shlo_jit.compile(program(op, ranks, count), num_replicas=ranks, transport=transport)
     with exe:
 
-        def call(turns: int) -> list[np.ndarray]:
-            arguments = [(given[r], changes[r : r + 1], np.int32(turns)) for r in range(ranks)]
+        def call(iterations: int) -> list[np.ndarray]:
+            arguments = [(given[r], changes[r : r + 1], np.int32(iterations)) for r in range(ranks)]
             return exe(arguments) if rank is None else [exe.local(*arguments[rank])]
 
-        wanted = expected(op, given, changes, CHECKED_TURNS)
-        for made, row in zip(call(CHECKED_TURNS), wanted if rank is None else wanted[rank : rank + 1], strict=True):
+        wanted = expected(op, given, changes, CHECKED_ITERATIONS)
+        for made, row in zip(
+            call(CHECKED_ITERATIONS), wanted if rank is None else wanted[rank : rank + 1], strict=True
+        ):
             np.testing.assert_allclose(made, row, rtol=1e-4)
-        turns = LEAST_TURNS
+        iterations = LEAST_ITERATIONS
         enough = max(LOOP, 2 * _least(lambda: call(0)))
-        while agreed(int(turns < MOST_TURNS and _least(lambda turns=turns: call(turns)) < enough)):
-            turns *= 2
-        one, many = fastest([lambda: call(0), lambda: call(turns)], budget, agreed)
-    return Point(transport, ranks, op, nbytes, one, max(many - one, 0.0) / turns)
+        while agreed(
+            int(iterations < MOST_ITERATIONS and _least(lambda iterations=iterations: call(iterations)) < enough)
+        ):
+            iterations *= 2
+        one, many = fastest([lambda: call(0), lambda: call(iterations)], budget, agreed)
+    return Point(transport, ranks, op, nbytes, one, max(many - one, 0.0) / iterations)
 
 
 def _agreement(transport: str) -> tuple[Callable[[int], int], int | None]:
-    """How processes that run this file together agree, and which one this is; one that runs alone is None."""
+    """Returns a function by which processes that run this file together agree on a number, and this process's rank.
+
+    The rank of a single process is None.
+    """
     if transport != "mpi":
         return lambda number: number, None
     from mpi4py import MPI  # type: ignore[import-not-found]
@@ -203,14 +214,14 @@ def _agreement(transport: str) -> tuple[Callable[[int], int], int | None]:
 
 # ---------------------------------------------------------------------- the command
 def mpiexec() -> str | None:
-    """Beside this Python, or where commands are; None without mpi4py, too."""
+    """Path of mpiexec, next to this Python or on PATH; None without it or without mpi4py."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     return found if importlib.util.find_spec("mpi4py") else None
 
 
 def starter(ranks: int) -> list[str]:
-    """What starts so many processes of MPI, on however few CPUs, as any user."""
+    """Command that starts so many processes of MPI, on any number of CPUs, as any user."""
     command = mpiexec()
     if command is None:
         raise SystemExit("mpi needs mpiexec and mpi4py")
@@ -220,7 +231,7 @@ def starter(ranks: int) -> list[str]:
 
 
 def run(transport: str, ranks: int, options: argparse.Namespace, console: Console) -> list[Point]:
-    """Measure in a process of its own, or with mpi in several."""
+    """Measures in a process of its own, or with mpi in several."""
     command = [sys.executable, "-m", "benchmarks.collectives", "--child", "--transports", transport]
     for name in ("sizes", "only", "budget"):
         command += [f"--{name}", str(getattr(options, name))]
@@ -240,7 +251,7 @@ def run(transport: str, ranks: int, options: argparse.Namespace, console: Consol
 
 
 def child(options: argparse.Namespace) -> None:
-    """Print the points of one transport and number of ranks."""
+    """Prints the points of one transport and number of ranks."""
     transport, ranks = options.transports, int(options.ranks)
     agree = _agreement(transport)
     for op in select(options.only):
@@ -251,7 +262,7 @@ def child(options: argparse.Namespace) -> None:
 
 
 def select(words: str) -> list[str]:
-    """Ops with one of the words in their names; all for none."""
+    """Selects ops with one of the words in their names; all if there are no words."""
     wanted = [w for w in words.split(",") if w]
     return [op for op in OPS if not wanted or any(w in op for w in wanted)]
 
@@ -264,13 +275,13 @@ def size_text(nbytes: int) -> str:
 
 
 def text(point: Point) -> str:
-    """A point on the screen."""
+    """Formats a point for the screen."""
     cells = f"{size_text(point.nbytes):>8}{seconds(point.call):>10}{seconds(point.loop):>10}"
     return f"{point.transport:10}{point.ranks:2} {point.op:22}{cells}"
 
 
 def markdown(points: Sequence[Point]) -> list[str]:
-    """A table: a row for each op and size, columns of in-loop times, and of calls, for each transport and ranks."""
+    """A table: a row for each op and size, columns of in-loop and call times for each transport and number of ranks."""
     sets = list(dict.fromkeys((p.transport, p.ranks) for p in points))
     found = {(p.op, p.nbytes, p.transport, p.ranks): p for p in points}
     lines = ["| op | size | " + " | ".join(f"{t} {n}" for t, n in sets) + " |", "|---|--:" + "|--:" * len(sets) + "|"]
@@ -293,13 +304,14 @@ def write(points: Sequence[Point], folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Point]]:
-    """The machine, and what was measured there."""
+    """Reads the machine and its measurements."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return found["environment"], [Point(*row) for row in found["points"]]
 
 
 def merged(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
-    """Of points that were measured twice, the one whose call took less: other programs have disturbed it less."""
+    """Merges points: of two for one op, keeps the one whose call took less: it was disturbed less by other
+    programs."""
     found: dict[tuple[Any, ...], Point] = {}
     for p in (*old, *new):
         found[p[:4]] = min(p, found.get(p[:4], p), key=lambda point: point.call)
@@ -309,7 +321,7 @@ def merged(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("benchmarks.collectives", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("--only", default="", metavar="WORDS", help="ops with a word in the name, divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="ops with a word in the name, separated by commas")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), metavar="BYTES", help="default: %(default)s")
     parser.add_argument("--ranks", default="2,4", metavar="N,N", help="default: %(default)s")
     parser.add_argument("--transports", default=",".join(t for t in TRANSPORTS if t != "mpi" or mpiexec()),
@@ -317,13 +329,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=0.4, metavar="S", help="seconds of an op and size: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D",
                         help="default: %(default)s")  # fmt: skip
-    parser.add_argument("--merge", action="store_true", help="keep points of an earlier run there that took less")
+    parser.add_argument("--merge", action="store_true", help="keep points of an earlier run that took less")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when a process failed."""
+    """Exit status 1 if a process failed."""
     options = parse(arguments)
     if options.child:
         child(options)

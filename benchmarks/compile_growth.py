@@ -1,11 +1,11 @@
-"""How compile time and memory grow with the size of a program.
+"""Growth of compile time and memory with the size of a program.
 
     python -m benchmarks.compile_growth                        every shape at 100, 1,000 and 10,000 ops
     python -m benchmarks.compile_growth --only dots,while --sizes 1000,10000,50000 --xla
 
-Each measurement is a process of its own, which compiles one program with nothing cached. Times an op are those of all
-threads together, which a busy machine disturbs less. Writes a table (growth.md), the numbers (growth.json) and a chart
-(growth.png). Exit status 1 where a program larger than 1,000 ops takes more than twice the time or memory an op.
+Each measurement is a process of its own, which compiles one program with an empty cache. Times per op are CPU times of
+all threads together, which a busy machine disturbs less. Writes a table (growth.md), the numbers (growth.json) and a
+chart (growth.png). Exit status 1 if a program larger than 1,000 ops takes more than twice the time or memory per op.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from benchmarks.growth_shapes import SHAPES
 
 OURS, XLA = "shlo_jit", "XLA"
 BASE = 1000
-"""Ops with which larger programs are compared."""
+"""Number of ops that larger programs are compared with."""
 LIMIT = 2.0
 SMALLEST = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.sine %x : tensor<2xf32>
   return %0 : tensor<2xf32>
 }"""
-"""What is compiled first, so that imports count for no shape."""
+"""Program that is compiled first, so that imports do not count."""
 
 
 class Cost(NamedTuple):
-    """Of compiling one program: seconds, seconds of all threads, and bytes at the peak beyond those at the start."""
+    """Cost of compiling one program: seconds, CPU seconds of all threads, and peak bytes beyond those at the start."""
 
     seconds: float
     cpu: float
@@ -47,11 +47,11 @@ class Cost(NamedTuple):
 
 
 Costs = dict[tuple[str, str, int], Cost | str]
-"""By peer, shape and number of ops; or why there is none."""
+"""Costs by peer, shape and number of ops; or the reason why there is none."""
 
 
 def compile_once(peer: str, shape: str, ops: int) -> Cost:
-    """Compile a program in this process."""
+    """Compiles a program in this process."""
     text = SHAPES[shape](ops)
     compile_text = _xla() if peer == XLA else _ours()
     compile_text(SMALLEST)
@@ -79,7 +79,7 @@ def _xla():
 
 
 def measure(peer: str, shape: str, ops: int, timeout: float) -> Cost | str:
-    """Compile a program in a process of its own; its cost, or in a few words why there is none."""
+    """Compiles a program in a process of its own; returns its cost, or a short reason why there is none."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "benchmarks.compile_growth", "--worker", peer, shape, str(ops)]
     root = Path(__file__).parents[1]
@@ -94,9 +94,9 @@ def measure(peer: str, shape: str, ops: int, timeout: float) -> Cost | str:
     return Cost(*json.loads(done.stdout.splitlines()[-1]))
 
 
-# ---------------------------------------------------------------------- what is written
+# ---------------------------------------------------------------------- output
 def growth(costs: Costs, peer: str, shape: str, ops: int) -> tuple[float, float] | None:
-    """Time and memory an op, as multiples of those at BASE ops."""
+    """Time and memory per op, relative to those at BASE ops."""
     small, large = costs.get((peer, shape, BASE)), costs.get((peer, shape, ops))
     if not isinstance(small, Cost) or not isinstance(large, Cost):
         return None
@@ -105,7 +105,7 @@ def growth(costs: Costs, peer: str, shape: str, ops: int) -> tuple[float, float]
 
 
 def table(costs: Costs) -> list[str]:
-    """Lines of Markdown: microseconds and kilobytes an op, and how they have grown."""
+    """Lines of Markdown: microseconds and kilobytes per op, and their growth."""
     lines = ["| shape | ops | peer | time | us an op | KB an op | time growth | memory growth |",
              "|---|--:|---|--:|--:|--:|--:|--:|"]  # fmt: skip
     for (peer, shape, ops), cost in sorted(costs.items(), key=lambda item: (item[0][1], item[0][2], item[0][0] == XLA)):
@@ -122,7 +122,7 @@ def table(costs: Costs) -> list[str]:
 
 
 def chart(costs: Costs, path: Path) -> None:
-    """Time and memory an op over the number of ops, a line for every shape."""
+    """Draws time and memory per op over the number of ops, a line for every shape."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -148,7 +148,7 @@ def chart(costs: Costs, path: Path) -> None:
 
 
 def write(costs: Costs, folder: Path) -> list[Path]:
-    """The files, as far as there is anything to write."""
+    """Writes the files for which there are measurements."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"growth.{kind}" for kind in ("md", "json", "png")]
     paths[0].write_text("\n".join([*table(costs), ""]), encoding="utf-8")
@@ -159,7 +159,7 @@ def write(costs: Costs, folder: Path) -> list[Path]:
 
 
 def too_steep(costs: Costs) -> list[str]:
-    """The shapes of ours that grow more than LIMIT allows, or could not be compiled."""
+    """Shapes for which our costs grow more than LIMIT allows, or that could not be compiled."""
     out = []
     for (peer, shape, ops), cost in costs.items():
         if peer != OURS:
@@ -176,7 +176,7 @@ def too_steep(costs: Costs) -> list[str]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("compile_growth", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("--only", default="", metavar="WORDS", help="shapes with a word in the name, divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="shapes with a word in the name, comma-separated")
     parser.add_argument("--sizes", default="100,1000,10000", metavar="OPS", help="default: %(default)s")
     parser.add_argument("--xla", action="store_true", help="XLA:CPU beside (needs jax)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds a program: %(default)s")
@@ -187,13 +187,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def select(words: str) -> list[str]:
-    """Shapes with one of the words in their names; all for none."""
+    """Selects shapes with one of the words in their names; all if there are no words."""
     wanted = [w.strip() for w in words.split(",") if w.strip()]
     return [name for name in SHAPES if not wanted or any(w in name for w in wanted)]
 
 
 def run(jobs: Iterable[tuple[str, str, int]], timeout: float, console: Console) -> Costs:
-    """Measure, with what is found on the screen as it comes."""
+    """Measures, and prints the results immediately."""
     costs: Costs = {}
     todo = list(jobs)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,9 +1,9 @@
-"""A model of what collective ops take within one machine, fitted to what `benchmarks.collectives` has measured.
+"""A cost model of collective ops within one machine, fitted to the measurements of `benchmarks.collectives`.
 
     seconds = rounds * round + messages * message + bytes moved / bandwidth + bytes reduced / rate
 
-What is counted follows from what programs do (`schedule/collective.py`): `usage` says how often a rank waits for
-others, how many it tells, and how many bytes it reads and writes. The prices are fitted, for each transport.
+The counts follow from the implementation (`schedule/collective.py`): `usage` returns how often a rank waits for others,
+how many ranks it notifies, and how many bytes it reads and writes. The prices are fitted for each transport.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from shlo_jit import tuning
 from shlo_jit.schedule.scratch import ALIGN
 
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
-"""Bytes of the buffers of a CPU's ranks that are taken to be in its own cache, and in that of all. Chosen for a second
-level of 2 MiB, half of which others need, and a third that is shared with strangers."""
+"""Maximum bytes of the buffers of a CPU's ranks that are assumed to be in its own cache, and in the shared cache.
+
+Chosen for a second level of 2 MiB, half of which others need, and a third that is shared with other programs.
+"""
 DISTURBED = 0.5
-"""Logarithm of the ratio from which on a point is taken to be disturbed: another program had a CPU all the time."""
+"""Logarithm of the ratio from which a point is assumed to be disturbed: another program had a CPU all the time."""
 PRICES = ("round", "crowded round", "message", "near byte", "far byte", "memory byte", "reduced byte")
-"""A round of ranks that have a CPU each, or of more; bytes in a CPU's cache, in that of all, or in memory."""
+"""Unit prices: a round of ranks with a CPU each, or with fewer CPUs; bytes in a CPU's cache, in the shared cache, or in
+memory."""
 
 
 class Usage(NamedTuple):
-    """What a rank does for one op."""
+    """Counts of a rank for one op."""
 
     rounds: int
-    """How often it waits for others."""
+    """Number of times it waits for others."""
     messages: int
-    """Ranks that it tells something."""
+    """Number of ranks that it notifies."""
     moved: float
     """Bytes that it reads and writes."""
     reduced: float
@@ -41,8 +44,8 @@ class Usage(NamedTuple):
 
 
 def usage(op: str, ranks: int, nbytes: int, transport: str, inline_bytes: int = tuning.INLINE_MESSAGE_BYTES) -> Usage:
-    """Of an op among ranks, where the larger buffer has so many bytes, and of what the benchmark's program does around
-    it."""
+    """Counts of an op among ranks, where `nbytes` is the size of the larger buffer, including the benchmark's loop
+    around it."""
     operand = 4 * elements(op, ranks, nbytes)
     inline = -(-operand // ALIGN) * ALIGN <= inline_bytes
     posted = 2 * operand if inline else 0
@@ -57,7 +60,7 @@ def usage(op: str, ranks: int, nbytes: int, transport: str, inline_bytes: int = 
         return Usage(rounds, messages, posted + 2 * ranks * operand + 2 * operand, 0)
     if op == "reduce_scatter":
         return Usage(rounds, messages, posted + operand + part + 2 * part, others * part)
-    if op == "collective_broadcast" and inline:  # nobody waits for who reads
+    if op == "collective_broadcast" and inline:  # no rank waits for the readers
         return Usage(0, others, posted + 2 * operand, 0)
     if op in ("collective_permute", "collective_broadcast"):
         return Usage(rounds, 1 if op == "collective_permute" else messages, posted + 2 * operand, 0)
@@ -65,7 +68,7 @@ def usage(op: str, ranks: int, nbytes: int, transport: str, inline_bytes: int = 
 
 
 def counts(used: Usage, ranks: int, nbytes: int, cpus: int) -> list[float]:
-    """How often each of PRICES is paid. Where there are more ranks than CPUs, these take turns."""
+    """Number of times that each of PRICES is paid. If there are more ranks than CPUs, ranks run in turn."""
     turns = max(1.0, ranks / cpus)
     rounds = (used.rounds, 0) if ranks <= cpus else (0, used.rounds * turns)
     together = 2 * nbytes * turns
@@ -75,7 +78,7 @@ def counts(used: Usage, ranks: int, nbytes: int, cpus: int) -> list[float]:
 
 
 class Fit(NamedTuple):
-    """Seconds of each of PRICES; zero for those that nothing was measured of."""
+    """Seconds of each of PRICES; zero for those without measurements."""
 
     prices: np.ndarray
     cpus: int
@@ -86,13 +89,15 @@ class Fit(NamedTuple):
         return float(np.dot(counts(used, ranks, nbytes, self.cpus), self.prices))
 
 
-def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray:
-    """Prices, none below zero, of which `rows @ prices` is nearest to `seconds`, by the squares of the logarithms of
-    the ratios; beyond DISTURBED they count as they are, not squared. By Levenberg and Marquardt's way, over the
-    logarithms of the prices."""
+def solve(rows: np.ndarray, seconds: np.ndarray, iterations: int = 200) -> np.ndarray:
+    """Fits prices, none negative, so that `rows @ prices` is close to `seconds`.
+
+    The loss is the sum of the squared logarithms of the ratios, but linear beyond DISTURBED. The method is
+    Levenberg-Marquardt over the logarithms of the prices.
+    """
     used = np.array([bool(column.any()) for column in rows.T])
     rows = rows[:, used]
-    # Each price alone for everything is too much, and so the start is a fraction of it.
+    # Each price alone explains all of the time, which is too much, so the start is a fraction of it.
     x = np.array([np.median(np.log(seconds[c > 0] / c[c > 0])) for c in rows.T]) - math.log(rows.shape[1])
     damping = 1e-2
 
@@ -100,7 +105,7 @@ def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray
         return np.log(rows @ np.exp(x)) - np.log(seconds)
 
     e = off(x)
-    for _ in range(turns):
+    for _ in range(iterations):
         slope = rows * np.exp(x) / (rows @ np.exp(x))[:, None]
         weights = DISTURBED / np.maximum(DISTURBED, np.abs(e))
         square = slope.T @ (weights[:, None] * slope)
@@ -122,13 +127,13 @@ def _loss(e: np.ndarray) -> float:
 
 
 def fit(points: Sequence[Point], transport: str, cpus: int) -> Fit:
-    """Prices for in-loop times of a transport. Points whose difference was lost in noise (0 s) say nothing."""
+    """Fits prices for in-loop times of a transport. Points whose difference was lost in noise (0 s) are ignored."""
     mine = [p for p in points if p.transport == transport and p.loop > 0]
     rows = [counts(usage(p.op, p.ranks, p.nbytes, transport), p.ranks, p.nbytes, cpus) for p in mine]
     return Fit(solve(np.array(rows), np.array([p.loop for p in mine])), cpus, transport)
 
 
 def errors(found: Fit, points: Sequence[Point]) -> np.ndarray:
-    """By which factor each point of the transport is off, 1 or more."""
+    """Factor by which each point of the transport differs from the model, at least 1."""
     mine = [p for p in points if p.transport == found.transport and p.loop > 0]
     return np.exp([abs(math.log(found.seconds(p.op, p.ranks, p.nbytes) / p.loop)) for p in mine])

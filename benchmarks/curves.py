@@ -3,8 +3,8 @@
     python -m benchmarks.curves                     six programs, with one CPU and with all
     python -m benchmarks.curves --only sort,dot     programs with a word in the name
 
-A process has as many CPUs as threads are wanted, for both alike; what is timed takes turns there. Writes curves.json,
-from which `benchmarks.results` makes tables and pictures.
+A process has as many CPUs as threads, for both peers alike, which are timed alternately. Writes curves.json, from which
+`benchmarks.results` makes tables and pictures.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Program(NamedTuple):
     case: Callable[[int], Case]
     sizes: Sequence[int]
     unit: str
-    """What a size is."""
+    """Unit of a size."""
 
 
 PROGRAMS: Mapping[str, Program] = {
@@ -79,7 +79,7 @@ Point = dict[str, Any]
 
 
 def measure(name: str, size: int, threads: int, budget: float) -> Point:
-    """Of a program, in this process, which has as many CPUs."""
+    """Measures a program in this process, which has as many CPUs as threads."""
     from benchmarks.agreement import difference
     from benchmarks.peers import PEERS
     from benchmarks.timing import interleave
@@ -96,17 +96,17 @@ def measure(name: str, size: int, threads: int, budget: float) -> Point:
 
 
 def pin(cpus: list[int]) -> None:
-    """Of a new process, before anything has counted CPUs."""
+    """Restricts a new process to CPUs, before any library has counted them."""
     jax.config.update("jax_platforms", "cpu")
     os.sched_setaffinity(0, cpus)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when a result was wrong, 2 when no program was selected."""
+    """Exit status 1 if a result was wrong, 2 if no program was selected."""
     cpus = sorted(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser("benchmarks.curves", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("--only", default="", metavar="WORDS", help="divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="separated by commas")
     parser.add_argument("--threads", default=",".join(map(str, sorted({1, len(cpus)}))), metavar="N,N",
                         help="default: %(default)s")  # fmt: skip
     parser.add_argument("--budget", type=float, default=0.3, metavar="S", help="seconds a peer and size: %(default)s")
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(point: Point) -> str:
-    """A point on the screen."""
+    """Formats a point for the screen."""
     cells = (f"{peer} {found.get('error') or seconds(found['median'])}" for peer, found in point["peers"].items())
     return f"{point['program']} {point['size']:,}, threads {point['threads']}: {', '.join(cells)}"
 

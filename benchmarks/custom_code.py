@@ -1,11 +1,11 @@
-"""Custom code that is compiled into programs, against the same in StableHLO, and against Numba beside a program.
+"""Custom code that is compiled into programs, against the same in StableHLO, and against calls of Numba.
 
     python -m benchmarks.custom_code            every case
     python -m benchmarks.custom_code wave       one of them
 
-A case is a program with ops before and after a custom call. `ops` is the same program with what the call computes in
-ops, `call` with a Python callable that calls Numba's `vectorize`. All run on one thread, in turns; each number is the
-least of all rounds, in microseconds.
+A case is a program with ops before and after a custom call. `ops` is the same program with ops instead of the call,
+`call` uses a Python callable that calls Numba's `vectorize`. All run on one thread, alternately. Each number is the
+minimum of all rounds, in microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDS = 200
 
 
 class Case(NamedTuple):
-    """`f(a, b)`, and its body in ops on %0 and %y, whose result is %r; {t} is the type of a tensor."""
+    """`f(a, b)`, and its body in ops on %0 and %y, with the result %r; {t} is the type of a tensor."""
 
     name: str
     function: Callable[..., Any]
@@ -137,7 +137,7 @@ CASES = (
 
 
 def program(case: Case, inside: str) -> str:
-    """What the case computes, with `inside` in the place of the call."""
+    """Program of a case, with `inside` in place of the call."""
     t, b = (f"tensor<{case.n}x{d}>" for d in (case.dtype, "i1"))
     result = "%r2" if "%r2" in inside else "%r"
     return f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
@@ -151,13 +151,13 @@ def program(case: Case, inside: str) -> str:
 def executables(case: Case) -> dict[str, Any]:
     call = "%r = stablehlo.custom_call @f(%0, %y) : ({t}, {t}) -> {t}"
     options: dict[str, Any] = {"threads": 1, "cache": False}
-    ways = {"code": shlo_jit.elementwise(case.function), "call": _beside(case)}
-    found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in ways.items()}
+    calls = {"code": shlo_jit.elementwise(case.function), "call": _beside(case)}
+    found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in calls.items()}
     return {**found, "ops": shlo_jit.compile(program(case, case.ops), **options)}
 
 
 def _beside(case: Case) -> Callable[..., Any]:
-    """A Python callable that calls what Numba compiles of the case."""
+    """A Python callable that calls the case's function compiled by Numba."""
     import numba
 
     types = {"f32": "float32", "ui32": "uint32"}[case.dtype]
@@ -165,7 +165,7 @@ def _beside(case: Case) -> Callable[..., Any]:
 
 
 def measured(exes: dict[str, Any], arrays: Sequence[np.ndarray]) -> dict[str, float]:
-    """Microseconds of a call, of each."""
+    """Microseconds per call of each executable."""
     best = dict.fromkeys(exes, math.inf)
     for _ in range(ROUNDS):
         for name, exe in exes.items():

@@ -1,5 +1,5 @@
-"""Programs with unknown dimensions: what a call with a size that was seen costs over the static program's, how long a
-new size takes, and how memory grows with the number of sizes.
+"""Programs with unknown dimensions: overhead of a call with a known size over the static program, time of a new size,
+and growth of memory with the number of sizes.
 
     python -m benchmarks.dynamic_shapes
     python -m benchmarks.dynamic_shapes --sizes 300,600,1000     numbers of sizes after which memory is measured
@@ -84,7 +84,7 @@ func.func @main(%x: tensor<?x{WIDTHS[0]}xf32>) -> tensor<?x{WIDTHS[-1]}xf32> {{
 
 
 def seen(name: str, text: str, arguments: Sequence[np.ndarray]) -> tuple[str, ...]:
-    """Nanoseconds of a call with a size that was seen, and of the static program."""
+    """Nanoseconds of a call with a size that was used before, and of the static program."""
     dynamic = shlo_jit.compile(text, cache=False)
     static = shlo_jit.compile(shlo_jit.refine(text, arguments), cache=False)
     times = interleave({"dynamic": lambda: dynamic(*arguments), "static": lambda: static(*arguments)}, 1.0)
@@ -93,7 +93,7 @@ def seen(name: str, text: str, arguments: Sequence[np.ndarray]) -> tuple[str, ..
 
 
 def new() -> list[float]:
-    """Milliseconds that each of some new batch sizes of the MLP takes, after the first ones."""
+    """Milliseconds of each of some new batch sizes of the MLP, after the first ones."""
     dynamic = shlo_jit.compile(mlp(), cache=False)
     times = []
     for n in (1, 32, *NEW_SIZES):
@@ -105,7 +105,7 @@ def new() -> list[float]:
 
 
 def memory(counts: Sequence[int]) -> list[tuple[int, float]]:
-    """Megabytes of this process after so many batch sizes of a small program."""
+    """Megabytes of this process after these numbers of batch sizes of a small program."""
     dynamic = shlo_jit.compile(ADD, cache=False)
     found = []
     for n in range(1, max(counts) + 1):
@@ -119,7 +119,7 @@ def memory(counts: Sequence[int]) -> list[tuple[int, float]]:
 
 
 def resident() -> float:
-    """Megabytes of memory that this process has."""
+    """Megabytes of resident memory of this process."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 

@@ -1,5 +1,5 @@
-"""Exported libraries against the compiled programs they are made from, times of calls in turns in one process; and
-from a C program: what a call costs, how soon the first result is there, how two threads with an instance each scale.
+"""Exported libraries against the compiled programs, with calls timed alternately in one process; and from a C program:
+time of a call, time to the first result, scaling of two threads with an instance each.
 
     python -m benchmarks.exported                        ten cases of `cases.py`
     python -m benchmarks.exported --only softmax,dense   others
@@ -22,7 +22,7 @@ CASES = (
     *("residual network", "k-means"),
 )
 ROUNDS = 3
-"""Of measurements, of whose ratios the median counts."""
+"""Number of measurements; the median of their ratios counts."""
 HOST = r"""
 #include "affine.h"
 #include <dlfcn.h>
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
 
 
 def call_ratios(only: str, console: Console) -> None:
-    """Print the times of a case's calls, compiled and exported."""
+    """Prints the times of a case's calls, compiled and exported."""
     import shlo_jit
     from benchmarks.cases import select
     from benchmarks.timing import interleave
@@ -115,7 +115,7 @@ def call_ratios(only: str, console: Console) -> None:
 
 
 def from_c(console: Console) -> None:
-    """Print what a C program measures."""
+    """Prints the measurements of a C program."""
     import shlo_jit
     from shlo_jit import examples
 
@@ -144,7 +144,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "benchmarks.exported", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", default=",".join(CASES), metavar="WORDS", help="cases, divided by commas")
+    parser.add_argument("--only", default=",".join(CASES), metavar="WORDS", help="cases, separated by commas")
     return parser.parse_args(arguments)
 
 

@@ -1,7 +1,7 @@
-"""What `flax_training` trains: models of Flax, each with an optimizer of optax and batches of random samples.
+"""Models of Flax for `flax_training`, each with an optimizer of optax and batches of random samples.
 
-A state is a tree of arrays; a step takes the state and a batch and gives the next state and the loss, as the step of
-Flax's examples does. The MLP is written with `flax.nnx`, the others with `flax.linen`.
+A state is a tree of arrays; a step maps the state and a batch to the next state and the loss, as the step of Flax's
+examples does. The MLP is written with `flax.nnx`, the others with `flax.linen`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLASSES, WORDS = 10, 1000
 
 
 class Training(NamedTuple):
-    """How one model is trained."""
+    """Training of one model."""
 
     state: Any
     step: Callable[[Any, Any], tuple[Any, jax.Array]]
@@ -29,7 +29,7 @@ class Training(NamedTuple):
 
 
 class Mlp(nnx.Module):
-    """For images of 28x28."""
+    """A multilayer perceptron for images of 28x28."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.first = nnx.Linear(784, 512, rngs=rngs)
@@ -55,7 +55,7 @@ class Cnn(linen.Module):
 
 
 class Convnet(linen.Module):
-    """Three convolutions, of which the last has strides, with normalization and pooling by maximum."""
+    """Three convolutions, the last with strides, with normalization and max pooling."""
 
     @linen.compact
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -69,7 +69,7 @@ class Convnet(linen.Module):
 
 
 class Transformer(linen.Module):
-    """A language model: what stands in front of a token is what it sees."""
+    """A language model with causal attention."""
 
     width: int = 128
     layers: int = 2
@@ -151,7 +151,7 @@ def images_of(count: int, side: int, channels: int) -> Callable[[np.random.Gener
 
 
 def sentences_of(count: int, length: int) -> Callable[[np.random.Generator], Batch]:
-    """Words that count up by a step of the sentence's own; the labels are the words that follow."""
+    """Words that count up by a step that differs for each sentence; the labels are the next words."""
 
     def batch(random: np.random.Generator) -> Batch:
         start, stride = random.integers(0, WORDS, (count, 1)), random.integers(1, 4, (count, 1))

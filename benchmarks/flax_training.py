@@ -1,15 +1,15 @@
-"""Training loops of Flax on the platform `shlo` and on XLA:CPU, in turns in one process.
+"""Training loops of Flax on the platform `shlo` and on XLA:CPU, alternating in one process.
 
     python -m benchmarks.flax_training                      every model, 200 steps
     python -m benchmarks.flax_training --only mlp,cnn --steps 50
 
-Both start from the same state and see the same batches. They take turns by blocks of steps, so that what disturbs one
-disturbs both; a step's time is the median of its blocks, or that of the fastest one. Compilation is timed with an empty
+Both start from the same state and see the same batches. They alternate by blocks of steps, so that a disturbance
+affects both. A step's time is the median of its blocks, or that of the fastest one. Compilation is timed with an empty
 object cache.
 
-Losses are compared step by step. Training makes more of a rounding with every step, so for comparison XLA trains once
-more from weights that are one unit in the last place larger. Exit status 1 where the losses of the first EARLY steps
-differ by more than LIMIT, or a model is slower than with XLA. Needs flax and optax.
+Losses are compared step by step. Training amplifies rounding with every step, so for comparison XLA also trains from
+weights that are one unit in the last place larger. Exit status 1 if the losses of the first EARLY steps differ by more
+than LIMIT, or a model is slower than with XLA. Needs flax and optax.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from typing import Any, NamedTuple
 OURS, XLA = "shlo_jit", "XLA"
 PLATFORMS = {OURS: "shlo", XLA: "xla_cpu"}
 EARLY, LIMIT = 20, 1e-4
-"""Steps, and the relative difference of their losses."""
+"""Number of early steps, and maximum relative difference of their losses."""
 BLOCK = 10
-"""Steps."""
+"""Steps of a block."""
 
 
 class Result(NamedTuple):
-    """Of one model; by peer."""
+    """Measurements of one model, by peer."""
 
     blocks: dict[str, list[float]]
-    """Seconds of a step in each block."""
+    """Seconds per step in each block."""
     compile: dict[str, float]
-    """Seconds."""
+    """Seconds of compilation."""
     losses: dict[str, list[float]]
     moved: list[float]
-    """XLA's losses from weights that are a little larger."""
+    """XLA's losses from weights that are slightly larger."""
 
     def median(self, peer: str) -> float:
         return statistics.median(self.blocks[peer])
@@ -49,25 +49,25 @@ class Result(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times as long as ours XLA takes."""
+        """XLA's time relative to ours."""
         return self.median(XLA) / self.median(OURS)
 
     @property
     def early(self) -> float:
-        """How far losses differ before training has made much of it."""
+        """Difference of losses before training has amplified it."""
         return difference(self.losses[OURS][:EARLY], self.losses[XLA][:EARLY])
 
 
 def difference(found: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest relative one of a step."""
+    """The largest relative difference of a step."""
     return max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(found, expected, strict=True))
 
 
 class Loop:
-    """A training on one platform, as far as it has come."""
+    """A training on one platform and its current state."""
 
     def __init__(self, training: Any, platform: str, change: Callable[[Any], Any]) -> None:
-        """`change`: of each array of the state at first."""
+        """`change`: applied to each array of the initial state."""
         import jax
 
         self.state = jax.device_put(jax.tree.map(change, training.state), jax.devices(platform)[0])
@@ -75,14 +75,14 @@ class Loop:
         self.losses: list[Any] = []
 
     def compile(self, batch: Any) -> float:
-        """Seconds from the lowered program to one that can be called."""
+        """Seconds from the lowered program to a callable one."""
         lowered = self.step.lower(self.state, batch)
         start = time.perf_counter()
         self.step = lowered.compile()
         return time.perf_counter() - start
 
     def run(self, batches: Sequence[Any]) -> float:
-        """Seconds of a step."""
+        """Runs steps; returns seconds per step."""
         import jax
 
         start = time.perf_counter()
@@ -143,7 +143,7 @@ LOSSES = ("loss", "of XLA", f"first {EARLY}", "all", "moved")
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("flax_training", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("--only", default="", metavar="WORDS", help="models with a word in the name, divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="models with a word in the name, comma-separated")
     parser.add_argument("--steps", type=int, default=200, metavar="N", help="default: %(default)s")
     return parser.parse_args(arguments)
 

@@ -1,6 +1,6 @@
-"""Shapes of program for `compile_growth`: functions from a number of ops to StableHLO text of about as many.
+"""Shapes of programs for `compile_growth`: functions from a number of ops to StableHLO text with about as many ops.
 
-Tensors are small: what is measured is the compiler.
+Tensors are small, because the compiler is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _main(arguments: str, result: str, lines: Iterable[str], value: str, before:
 
 
 def elementwise_chain(n: int) -> str:
-    """Additions and products in turns, each of the one before."""
+    """Alternating additions and products, each of the previous one."""
     lines = [
         f"%{i} = stablehlo.{('add', 'multiply')[i % 2]} {'%x' if i == 0 else f'%{i - 1}'}, %y : {VECTOR}"
         for i in range(n)
@@ -31,7 +31,7 @@ def elementwise_chain(n: int) -> str:
 
 
 def diamonds(n: int) -> str:
-    """Every value is read twice: sin(v) + v * v."""
+    """A chain in which every value is read twice: sin(v) + v * v."""
     lines, v = [], "%x"
     for i in range(n // 3):
         lines += [
@@ -44,7 +44,7 @@ def diamonds(n: int) -> str:
 
 
 def fan_in(n: int) -> str:
-    """Many values of one, and their sum."""
+    """Many values computed from one, and their sum."""
     half = n // 3
     lines = []
     for i in range(half):
@@ -102,7 +102,7 @@ def updates(n: int) -> str:
 
 
 def concatenates(n: int) -> str:
-    """A window that moves: slice off the first, append one."""
+    """A moving window: drop the first element, append one."""
     lines, v = [], "%x"
     for i in range(n // 2):
         lines += [
@@ -114,7 +114,7 @@ def concatenates(n: int) -> str:
 
 
 def wide_concatenate(n: int) -> str:
-    """Slices, scaled, and one concatenate of all."""
+    """Scaled slices, and one concatenation of all."""
     k = n // 2
     whole = f"tensor<{k}x4xf32>"
     lines = []
@@ -157,7 +157,7 @@ def tree_of_ifs(n: int) -> str:
 
 
 def whiles(n: int) -> str:
-    """Loops one after the other."""
+    """A sequence of loops."""
     lines, v = [f"%n = stablehlo.constant dense<3> : {INDEX}", f"%one = stablehlo.constant dense<1> : {INDEX}"], "%x"
     lines.append(f"%z = stablehlo.constant dense<0> : {INDEX}")
     for i in range(n // 4):
@@ -176,7 +176,7 @@ def whiles(n: int) -> str:
 
 
 def calls(n: int) -> str:
-    """Functions that call the next, to any depth."""
+    """Functions that each call the next, to any depth."""
     k = n // 2
     functions = "".join(
         f"  func.func private @f{i}(%x: {VECTOR}) -> {VECTOR} {{\n"
@@ -189,7 +189,7 @@ def calls(n: int) -> str:
 
 
 def call_graph(n: int) -> str:
-    """Functions that call the next twice: written out, a program of 2^(n / 4) ops."""
+    """Functions that each call the next twice: inlined, a program of 2^(n / 4) ops."""
     k = n // 4
     t = f"({VECTOR}) -> {VECTOR}"
     functions = ""
@@ -238,7 +238,7 @@ def softmaxes(n: int) -> str:
 
 
 def constants(n: int) -> str:
-    """A constant of its own for every op."""
+    """A separate constant for every op."""
     lines, v = [], "%x"
     for i in range(n // 2):
         values = ", ".join(str(float(i + k)) for k in range(16))
@@ -251,7 +251,7 @@ def constants(n: int) -> str:
 
 
 def scatters(n: int) -> str:
-    """Gather and scatter in turns."""
+    """Alternating gathers and scatters."""
     t, where, row = "tensor<16x4xf32>", "tensor<3x1xi32>", "tensor<3x4xf32>"
     lines, v = [], "%x"
     for i in range(n // 2):
@@ -269,7 +269,7 @@ def scatters(n: int) -> str:
 
 
 def reshapes(n: int) -> str:
-    """Reshape and transpose in turns, with an op now and then."""
+    """Alternating reshapes and transposes, with occasional elementwise ops."""
     lines, v = [], "%x"
     for i in range(n // 3):
         lines += [
@@ -282,7 +282,7 @@ def reshapes(n: int) -> str:
 
 
 def sorts(n: int) -> str:
-    """Sorts, each of the sum of the one before and its order reversed."""
+    """Sorts, each of the sum of the previous one and its reverse."""
     lines, v = [], "%x"
     for i in range(n // 3):
         lines += [

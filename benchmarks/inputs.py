@@ -1,4 +1,4 @@
-"""Makers of inputs: each takes a random generator and gives an array."""
+"""Makers of inputs: each takes a random generator and returns an array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Maker = Callable[[np.random.Generator], np.ndarray]
 
 
 def normal(*shape: int, dtype: Any = np.float32, scale: float = 1.0) -> Maker:
-    """Normally distributed; complex where the dtype is."""
+    """Normally distributed numbers; complex ones for a complex dtype."""
 
     def make(generator: np.random.Generator) -> np.ndarray:
         values = generator.standard_normal(shape) * scale
@@ -23,17 +23,17 @@ def normal(*shape: int, dtype: Any = np.float32, scale: float = 1.0) -> Maker:
 
 
 def uniform(*shape: int, dtype: Any = np.float32) -> Maker:
-    """Evenly distributed in [0, 1)."""
+    """Uniformly distributed numbers in [0, 1)."""
     return lambda generator: np.asarray(generator.random(shape)).astype(dtype)
 
 
 def integers(*shape: int, low: int = 0, below: int, dtype: Any = np.int32) -> Maker:
-    """Evenly distributed in [low, below)."""
+    """Uniformly distributed integers in [low, below)."""
     return lambda generator: np.asarray(generator.integers(low, below, shape)).astype(dtype)
 
 
 def value(array: Any) -> Maker:
-    """Always the same."""
+    """A constant array."""
     return lambda generator: np.asarray(array)
 
 

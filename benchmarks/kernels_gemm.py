@@ -1,4 +1,4 @@
-"""GF/s of the matrix product routine next to numpy's, one thread each, taken in turns.
+"""GF/s of the matrix product routine and of NumPy's, with one thread each, measured alternately.
 
 OPENBLAS_NUM_THREADS=1 taskset -c 0 python benchmarks/kernels_gemm.py [f32|f64]
 """
@@ -39,7 +39,7 @@ SHAPES = [
 
 
 def repeating(routine: Routine) -> Routine:
-    """A function `void (ptr arguments, i64 times)` around a routine, to leave Python out of the figures."""
+    """A function `void (ptr arguments, i64 times)` that calls a routine repeatedly, to exclude Python's overhead."""
 
     def build(module: ModuleText, _: Target) -> None:
         b = module.function("repeat", [("ptr", "arguments"), ("i64", "times")], linkage="")
@@ -53,7 +53,7 @@ def repeating(routine: Routine) -> Routine:
 
 
 def seconds(run: Callable[[int], object]) -> float:
-    """Best of three, some 20 ms each."""
+    """Seconds per run: the best of three measurements of some 20 ms each."""
     times = 1
     while True:
         start = time.perf_counter()

@@ -1,13 +1,13 @@
-"""Write the LLVM text of a fixed set of programs, and compare two such folders: a guard for changes of the compiler.
+"""Writes the LLVM text of a fixed set of programs, and compares two such folders: a guard for changes of the compiler.
 
     python -m benchmarks.llvm_text write DIR                   the cases of `python -m benchmarks`, and the examples
     python -m benchmarks.llvm_text write DIR FILE FOLDER ...   these programs as well
     python -m benchmarks.llvm_text compare OLD NEW             lists programs and routines whose text differs
-    python -m benchmarks.llvm_text compare OLD NEW --names     the same with names left out: renaming is no difference
+    python -m benchmarks.llvm_text compare OLD NEW --names     the same ignoring names: renaming is no difference
 
-A program's file has its own text; the routines it needs (the GEMM tile, say) are files of their own, once. Nothing is
-compiled to machine code, so the whole set takes about a minute. A change that should not touch machine code (a renamed
-class, a new way to describe a schedule) shows no difference; a change that should shows which programs it reaches.
+A program's file has its own text; each routine it needs (such as the GEMM tile) has a file of its own. Nothing is
+compiled to machine code, so the whole set takes about a minute. A change that should not affect machine code (a renamed
+class, a new description of a schedule) shows no difference; other changes show which programs they affect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def programs(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def write_routine(routine: Routine, target: Target, folder: Path) -> None:
-    """Write a routine and those it needs, unless they are there."""
+    """Writes a routine and those it needs, unless they exist."""
     path = folder / f"routine {routine.name}{SUFFIX}"
     if not path.exists():
         path.write_text(routine_text(routine, target))
@@ -55,7 +55,7 @@ def write_routine(routine: Routine, target: Target, folder: Path) -> None:
 
 
 def write(folder: Path, paths: Sequence[Path], target: Target, console: Console) -> None:
-    """Write every program's text; of a program that is refused, the message."""
+    """Writes every program's text; for a program that is refused, the message."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in track(list(programs(paths)), "LLVM text", console=console):
         try:
@@ -81,7 +81,7 @@ def without_names(text: str) -> str:
 
 
 def compare(old: Path, new: Path, *, names: bool, console: Console) -> int:
-    """List what differs, with the number of changed lines. 1 if anything does."""
+    """Lists differences, with the number of changed lines. Returns 1 if there are any."""
     files = sorted({p.name for folder in (old, new) for p in folder.glob(f"*{SUFFIX}")})
     differing = 0
     for file in files:

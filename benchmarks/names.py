@@ -1,3 +1,3 @@
-"""Names that the parts without JAX need too."""
+"""Names that modules without JAX also need."""
 
 OURS, REFERENCE = "shlo_jit", "XLA"

@@ -1,8 +1,8 @@
-"""What collective ops take between hosts: networks, algorithms as formulas, and which of them is the fastest.
+"""Times of collective ops between hosts: networks, algorithms as formulas, and the fastest algorithm.
 
 A message of m bytes takes 2 * o + L + m / B: the sender is busy for o + m / B, then the receiver, L later, for as long.
-A host sends and receives at once, one message at a time each way (Hockney's model, with the overhead o of LogP). N is a
-power of two. S is the larger buffer of a host: the operand, or the result of an all_gather.
+A host sends and receives simultaneously, one message at a time in each direction (Hockney's model, with the overhead o
+of LogP). N is a power of two. S is the larger buffer of a host: the operand, or the result of an all_gather.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import NamedTuple
 from shlo_jit import tuning
 
 REDUCED_BYTE = 1 / 10e9
-"""Seconds that a byte takes to be added to another, of f32 in memory. Assumed."""
+"""Seconds to add a byte to another, for f32 in memory. Assumed."""
 HOSTS = (8, 64, 1024)
 
 
 class Network(NamedTuple):
-    """Seconds and bytes a second."""
+    """Parameters of a network, in seconds and bytes per second."""
 
     name: str
     latency: float
-    """From one host's memory to the other's, beside `overhead` on both sides."""
+    """Latency from one host's memory to the other's, without `overhead` on both sides."""
     overhead: float
-    """That a host is busy with a message, however small."""
+    """Seconds that a host is busy with a message of any size."""
     bandwidth: float
-    """Of a host, each way."""
+    """Bandwidth of a host, in each direction."""
 
     def one(self, nbytes: float) -> float:
-        """A message that is waited for."""
+        """Seconds of a message that is waited for."""
         return self.latency + 2 * self.overhead + nbytes / self.bandwidth
 
     def all(self, count: int, nbytes: float) -> float:
-        """As many messages from each host, to as many others, and the same number to it."""
+        """Seconds of `count` messages from each host, to as many others, while as many arrive."""
         return count * (self.overhead + nbytes / self.bandwidth) + self.latency + self.overhead
 
 
@@ -44,8 +44,10 @@ NETWORKS = (
     Network("100 GbE RoCE", 2.5e-6, 0.5e-6, 12.5e9),
     Network("200 Gb InfiniBand", 1.0e-6, 0.25e-6, 25e9),
 )
-"""Assumed: bandwidth is the line's; latencies and overheads are what MPI ping-pongs commonly show, tens of microseconds
-through the kernel's TCP, one to three where the adapter reads memory itself."""
+"""Assumed networks. Bandwidth is that of the line; latencies and overheads are typical of MPI ping-pongs.
+
+They are tens of microseconds through the kernel's TCP, and one to three if the adapter reads memory itself.
+"""
 
 Formula = Callable[[Network, int, float], float]
 
@@ -59,27 +61,27 @@ def _rest(hosts: int) -> float:
 
 
 def ring(net: Network, hosts: int, s: float) -> float:
-    """N - 1 rounds of a part."""
+    """N - 1 rounds that each send a part."""
     return (hosts - 1) * net.one(s / hosts)
 
 
 def doubling(net: Network, hosts: int, s: float) -> float:
-    """log N rounds; what is exchanged doubles, or halves, from one to the next."""
+    """log N rounds; the exchanged data doubles, or halves, from one to the next."""
     return rounds(hosts) * net.one(0) + s * _rest(hosts) / net.bandwidth
 
 
 def tree(net: Network, hosts: int, s: float) -> float:
-    """log N rounds of everything."""
+    """log N rounds that each send everything."""
     return rounds(hosts) * net.one(s)
 
 
 def direct(net: Network, hosts: int, s: float) -> float:
-    """A part to everyone."""
+    """Each host sends a part to every other host."""
     return net.all(hosts - 1, s / hosts)
 
 
 def to_all(net: Network, hosts: int, s: float) -> float:
-    """Everything to everyone, or from the root."""
+    """Each host, or the root, sends everything to every other host."""
     return net.all(hosts - 1, s)
 
 
@@ -88,13 +90,15 @@ def _reducing(formula: Formula, amount: Callable[[int], float], times: int = 1) 
 
 
 def bruck(net: Network, hosts: int, s: float) -> float:
-    """log N rounds of half of everything."""
+    """log N rounds that each send half of everything."""
     return rounds(hosts) * net.one(s / 2)
 
 
 def ours(op: str, inline_bytes: int = tuning.INLINE_MESSAGE_BYTES) -> Formula:
-    """Of transport="mpi": everything goes straight to who reads it, in an order in which no two hosts send to the same
-    one. A message that is not small is two, the first of which says what follows."""
+    """The algorithm of transport="mpi": data is sent directly to its readers, in an order without conflicts at targets.
+
+    A message that is not small is two messages, the first of which announces the second.
+    """
 
     def seconds(net: Network, hosts: int, s: float) -> float:
         others = hosts - 1
@@ -131,7 +135,7 @@ ALGORITHMS: Mapping[str, Mapping[str, Formula]] = {
         "scattered, then ring": lambda net, hosts, s: doubling(net, hosts, s) + ring(net, hosts, s),
     },
 }
-"""Of each op, by name. `collective_permute` is one message, whatever is done."""
+"""Algorithms of each op, by name. `collective_permute` is always one message."""
 
 
 def cheapest(op: str, net: Network, hosts: int, nbytes: float) -> tuple[str, float]:
@@ -142,7 +146,7 @@ def cheapest(op: str, net: Network, hosts: int, nbytes: float) -> tuple[str, flo
 
 
 def choices(op: str, net: Network, hosts: int, most: int = 1 << 30) -> list[tuple[int, str]]:
-    """From which size on, among powers of two from 4 bytes, which algorithm is the fastest."""
+    """Minimum size, among powers of two from 4 bytes, for each algorithm to be the fastest."""
     found: list[tuple[int, str]] = []
     nbytes = 4
     while nbytes <= most:

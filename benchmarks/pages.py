@@ -1,4 +1,4 @@
-"""Tables in Markdown, and pages that have them between markers."""
+"""Markdown tables, and pages that have them between markers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> list[str]:
-    """In Markdown, with so many columns of words, and figures behind; all of a column in one width."""
+    """A Markdown table with `words` columns of text, followed by figures; columns are padded to equal width."""
     cells = [list(head), *map(list, rows)]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
     rule = ["-" * w if i < words else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
@@ -16,7 +16,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
 
 
 def written(page: str, name: str, lines: Sequence[str]) -> str:
-    """The page with lines between the markers of a block. Raises ValueError when it has none."""
+    """Replaces the lines between the markers of a block on a page. Raises ValueError if there are no markers."""
     head, begin, rest = page.partition(f"<!-- {name} -->\n")
     _, end, tail = rest.partition("<!-- end -->")
     if not (begin and end):

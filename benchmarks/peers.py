@@ -1,4 +1,4 @@
-"""Who is timed: each peer makes a case ready to be called, or says that it cannot."""
+"""The systems that are timed: each peer prepares a case to be called, or reports that it cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.names import OURS, REFERENCE
 from benchmarks.ready import Ready, listed
 
 Peer = Callable[[Case, Any, list[np.ndarray]], Ready | None]
-"""Called with a case, its `jax.stages.Lowered` and its inputs; None when it has nothing to offer for the case."""
+"""Called with a case, its `jax.stages.Lowered` and its inputs; returns None if it does not support the case."""
 
 
 def shlo_jit(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready:

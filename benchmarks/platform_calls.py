@@ -1,8 +1,8 @@
-"""What a call, and moving arrays, costs on the platform `shlo` and on XLA:CPU, in turns in one process.
+"""Costs of a call, and of moving arrays, on the platform `shlo` and on XLA:CPU, alternating in one process.
 
     python -m benchmarks.platform_calls [--rounds 15]
 
-A row's time is the least mean of all rounds, which disturbances do not reach; the two take turns by rounds. Needs jax.
+A row's time is the least mean of all rounds, which disturbances do not affect. Rounds of the two alternate. Needs jax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PLATFORMS = {"shlo_jit": "shlo", "XLA": "xla_cpu"}
 
 
 def rows(device: Any) -> dict[str, tuple[Callable[[], Any], int]]:
-    """What is timed on a device, by name, and how often a round does it."""
+    """The timed functions for a device, by name, and their number of calls per round."""
     import jax
     import numpy as np
 

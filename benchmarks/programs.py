@@ -1,4 +1,4 @@
-"""Functions that are too long to stand in the table of cases."""
+"""Functions that are too long for the table of cases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def max_pool(x: Array) -> Array:
 
 # ---------------------------------------------------------------------- loops
 def heat(u: Array) -> Array:
-    """Sixty steps of the heat equation, with ends held at zero."""
+    """Sixty steps of the heat equation, with boundaries held at zero."""
 
     def step(_: Array, u: Array) -> Array:
         inner = u[1:-1, 1:-1]
@@ -71,28 +71,30 @@ def life(cells: Array) -> Array:
 
 
 def mandelbrot(x: Array, y: Array) -> Array:
-    """For how many of 100 turns points of the plane stay near the origin: sums of rows, as XLA may multiply and add
-    with one rounding, and points at the edge then leave earlier or later."""
+    """Iterations, of 100, in which points of the plane stay near the origin, summed by row.
+
+    XLA may multiply and add with one rounding, so points at the edge may leave earlier or later.
+    """
     zero = jnp.zeros_like(x)
 
-    def turn(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         a, b, count = state
         near = a * a + b * b < 4
         after = a * a - b * b + x, 2 * a * b + y
         return jnp.where(near, after[0], a), jnp.where(near, after[1], b), count + near.astype(jnp.int32)
 
-    return lax.fori_loop(0, 100, turn, (zero, zero, zero.astype(jnp.int32)))[2].sum(1)
+    return lax.fori_loop(0, 100, step, (zero, zero, zero.astype(jnp.int32)))[2].sum(1)
 
 
 def collatz(n: Array) -> Array:
-    """Steps until every number has come to 1."""
+    """Number of steps until every number has reached 1."""
 
-    def turn(state: Array) -> Array:
+    def step(state: Array) -> Array:
         n, steps = state
         after = jnp.where(n % 2 == 0, n // 2, 3 * n + 1)
         return jnp.where(n > 1, after, n), steps + (n > 1)
 
-    return lax.while_loop(lambda state: jnp.any(state[0] > 1), turn, (n, jnp.zeros_like(n)))[1]
+    return lax.while_loop(lambda state: jnp.any(state[0] > 1), step, (n, jnp.zeros_like(n)))[1]
 
 
 def n_body(places: Array, speeds: Array) -> Array:
@@ -109,7 +111,7 @@ def n_body(places: Array, speeds: Array) -> Array:
 
 
 def forces(places: Array) -> Array:
-    """What bodies that attract each other are pulled with."""
+    """Forces between bodies that attract each other."""
     apart = places[:, None] - places[None]
     return (apart * ((apart * apart).sum(-1) + 0.01)[..., None] ** -1.5).sum(1)
 
@@ -117,17 +119,17 @@ def forces(places: Array) -> Array:
 def k_means(points: Array, centres: Array) -> Array:
     """Ten rounds of Lloyd's algorithm."""
 
-    def turn(_: Array, centres: Array) -> Array:
+    def step(_: Array, centres: Array) -> Array:
         distances = ((points * points).sum(1)[:, None] - 2 * points @ centres.T) + (centres * centres).sum(1)
         nearest = jax.nn.one_hot(distances.argmin(1), len(centres))
         return (nearest.T @ points) / jnp.maximum(nearest.sum(0), 1)[:, None]
 
-    return lax.fori_loop(0, 10, turn, centres)
+    return lax.fori_loop(0, 10, step, centres)
 
 
 # ---------------------------------------------------------------------- networks
 def mlp(x: Array, *layers: Array) -> Array:
-    """Layers are a weight and a bias each; a ReLU between them."""
+    """A multilayer perceptron. Layers are a weight and a bias each, with a ReLU between them."""
     for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
         x = jnp.maximum(x @ weight + bias, 0)
     return x @ layers[-2] + layers[-1]
@@ -140,7 +142,7 @@ def mlp_numpy(x: np.ndarray, *layers: np.ndarray) -> np.ndarray:
 
 
 def mlp_step(x: Array, labels: Array, *layers: Array) -> Array:
-    """Loss, and the layers after a step of gradient descent."""
+    """Returns the loss, and the layers after a step of gradient descent."""
 
     def loss(layers: Array) -> Array:
         scores = jax.nn.log_softmax(mlp(x, *layers))
@@ -151,30 +153,30 @@ def mlp_step(x: Array, labels: Array, *layers: Array) -> Array:
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Heads first."""
+    """Attention with operands that have heads first."""
     scores = jnp.einsum("hqd,hkd->hqk", q, k) / np.sqrt(q.shape[-1]).astype(q.dtype)
     return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, -1), v)
 
 
 def attention_gradient(q: Array, k: Array, v: Array) -> tuple[Array, ...]:
-    """Of the sum of squares of the result."""
+    """Gradient of the sum of squares of the result of `attention`."""
     return jax.grad(lambda *operands: (attention(*operands) ** 2).sum(), (0, 1, 2))(q, k, v)
 
 
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:
-    """Rows first; keys and values are repeated for the heads of a group."""
+    """Attention with rows first; keys and values are repeated for the heads of a group."""
     k, v = (jnp.repeat(x, q.shape[2] // x.shape[2], axis=2) for x in (k, v))
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]).astype(q.dtype)
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
 
 
 def causal_attention(q: Array, k: Array, v: Array) -> Array:
-    """Rows first; a row sees itself and those before it."""
+    """Attention with rows first, in which a row attends to itself and those before it."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
 def transformer_block(x: Array, wq: Array, wk: Array, wv: Array, wo: Array, up: Array, down: Array) -> Array:
-    """Attention of eight heads and a feed-forward part, each after a normalization and beside a residual."""
+    """Attention with eight heads and a feed-forward part, each after a normalization and with a residual connection."""
     length, width = x.shape
     h = normalized(x)
     q, k, v = ((h @ w).reshape(length, 8, width // 8) for w in (wq, wk, wv))
@@ -197,7 +199,7 @@ def gru(xs: Array, state: Array, w: Array, u: Array) -> Array:
 
 
 def residual_network(x: Array, first: Array, *rest: Array) -> Array:
-    """Pairs of 3x3 convolutions beside a residual, then the mean of the image and a dense layer."""
+    """Pairs of 3x3 convolutions with residual connections, then the mean of the image and a dense layer."""
 
     def conv(x: Array, w: Array, stride: int = 1) -> Array:
         return lax.conv_general_dilated(x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))

@@ -1,4 +1,4 @@
-"""What is timed; of no package, as processes that measure the start import it."""
+"""A program to be timed. This module is in no package, because processes that measure the start import it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Ready:
     """A program that can be called."""
 
     call: Callable[[], Any]
-    """Runs it and waits until the results are there."""
+    """Runs the program and waits for the results."""
     arrays: Callable[[Any], list[np.ndarray]]
     """The results of a call as numpy arrays."""
     compile_seconds: float | None = None
-    """From the lowered program to one that can be called."""
+    """Seconds from the lowered program to a callable one."""
 
 
 def listed(results: Any) -> list[np.ndarray]:
-    """A result, or several, as a list."""
+    """Returns one or several results as a list."""
     return [np.asarray(r) for r in (results if isinstance(results, tuple | list) else [results])]

@@ -1,4 +1,4 @@
-"""What was measured, as a table in Markdown, as JSON and as a chart."""
+"""Results as a table in Markdown, as JSON and as a chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLOURS = {"faster": "#2a78b8", "slower": "#d9822b", "NumPy": "#2b2b2b", "IREE":
 
 
 def write(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write `results.md`, `results.json` and, when there is something to draw, `results.png`."""
+    """Writes `results.md`, `results.json` and, if there is data to draw, `results.png`."""
     folder.mkdir(parents=True, exist_ok=True)
     table, data, chart = (folder / f"results.{suffix}" for suffix in ("md", "json", "png"))
     table.write_text(markdown(rows), encoding="utf-8")
@@ -38,12 +38,12 @@ def write(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 # ---------------------------------------------------------------------- figures
 def median(row: Row, peer: str) -> float | None:
-    """Seconds of a call; None when there are none."""
+    """Median seconds of a call; None if there are none."""
     return row["peers"].get(peer, {}).get("median")
 
 
 def ratio(row: Row, peer: str = REFERENCE) -> float | None:
-    """How many times as long as ours the peer takes."""
+    """The peer's time relative to ours."""
     ours, theirs = median(row, OURS), median(row, peer)
     return theirs / ours if ours and theirs else None
 
@@ -54,12 +54,12 @@ def geomean(values: Iterable[float]) -> float | None:
 
 
 def problem(row: Row) -> str:
-    """Why our side has no time; empty when it has one."""
+    """Reason why our side has no time; empty if it has one."""
     return row.get("error") or row["peers"].get(OURS, {}).get("error", "")
 
 
 def environment(*others: str) -> dict[str, Any]:
-    """Of this machine and the versions measured, of other packages too."""
+    """Facts about this machine and the versions measured, including other packages."""
     versions = {}
     for name in ("shlo_jit", "llvmlite", "numpy", "jax", "jaxlib", "iree-base-compiler", *others):
         try:
@@ -79,7 +79,7 @@ def _cpu() -> str:
 
 # ---------------------------------------------------------------------- the table
 def markdown(rows: Sequence[Row]) -> str:
-    """Environment, summary, and the cases."""
+    """The environment, the summary, and the cases."""
     return "\n".join([words(environment()), "", *summary(rows), "", *cases(rows), "", *NOTES, ""])
 
 
@@ -88,7 +88,7 @@ def words(environment: Mapping[str, Any]) -> str:
 
 
 def cases(rows: Sequence[Row]) -> list[str]:
-    """A table of all that was measured of them."""
+    """A table of all measurements of the cases."""
     others = [peer for peer in OTHERS if any(median(row, peer) for row in rows)]
     starts = any("start" in row for row in rows)
     head = ["case", OURS, REFERENCE, f"{REFERENCE} / {OURS}", *others, "GFLOP/s", "compile", f"compile {REFERENCE}"]
@@ -132,7 +132,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 
 def seconds(value: float | None) -> str:
-    """Three digits and a unit; empty for None."""
+    """Formats seconds with three digits and a unit; empty for None."""
     if value is None:
         return ""
     for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
@@ -143,7 +143,7 @@ def seconds(value: float | None) -> str:
 
 # ---------------------------------------------------------------------- the chart
 def draw(rows: Sequence[Row], path: Path, machine: Mapping[str, Any]) -> None:
-    """A bar a case from 1 to the ratio, by groups; dots for the other peers, arrows where they are far out."""
+    """Draws a bar for each case from 1 to the ratio, by groups; dots for the other peers, arrows for outliers."""
     import matplotlib
 
     matplotlib.use("Agg")

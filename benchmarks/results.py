@@ -1,10 +1,10 @@
-"""The page of results, made of what was measured.
+"""The page of results, generated from measurements.
 
     python -m benchmarks.results                     print the tables of benchmarks/RESULTS.md
     python -m benchmarks.results --write             write them, the pictures, and the figures of README.md
-    python -m benchmarks.results --measure --write   measure everything anew before: half an hour on a quiet machine
+    python -m benchmarks.results --measure --write   measure again first: half an hour on a quiet machine
 
-Needs the extras `bench` and `deployed`. What was measured is kept as JSON in benchmarks/results.
+Needs the extras `bench` and `deployed`. Measurements are kept as JSON in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PAGE, README = Path(__file__).parent / "RESULTS.md", Path(__file__).parents[1] /
 CASES, CURVES, DEPLOYED = "cases", "curves", "deployed"
 Data = Mapping[str, Any]
 DISTURBED = 0.1
-"""Of each CPU, what others use from which on what was measured is not to be relied on."""
+"""Maximum share of each CPU that other programs may use for measurements to be reliable."""
 
 
 def measure() -> int:
-    """Run the three measurements, one after the other. The sum of their exit statuses."""
+    """Runs the three measurements one after the other. Returns the sum of their exit statuses."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         status = _run("benchmarks", "--output", made)
@@ -80,7 +80,7 @@ def machine_of(environment: Mapping[str, Any]) -> list[str]:
 
 
 def warning(environment: Mapping[str, Any]) -> list[str]:
-    """That others used the machine, where they did."""
+    """A note if other programs used the machine."""
     busy = float(environment.get("busy before", 0))
     if busy <= DISTURBED * environment["cpus"]:
         return []
@@ -92,7 +92,7 @@ def warning(environment: Mapping[str, Any]) -> list[str]:
 
 
 def sizes(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of every program and size: times with one thread and with all, and what these gain."""
+    """For every program and size: times with one thread and with all, and the speed-up."""
     counts = list(dict.fromkeys(point["threads"] for point in points))
     found = {(p["program"], p["size"], p["threads"], peer): times.get("median")
              for p in points for peer, times in p["peers"].items()}  # fmt: skip
@@ -110,7 +110,7 @@ def sizes(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def overview() -> list[str]:
-    """What README shows."""
+    """Summary shown in the README."""
     cases, deployed = read(CASES), read(DEPLOYED)
     most = max(row["threads"] for row in deployed["rows"])
     models = [row for row in deployed["rows"] if row["threads"] == most]
@@ -130,7 +130,7 @@ def overview() -> list[str]:
 
 # ---------------------------------------------------------------------- pictures
 def draw() -> list[Path]:
-    """Write the pictures as SVG, the same for the same figures."""
+    """Writes the pictures as SVG. Equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -158,7 +158,7 @@ def draw() -> list[Path]:
 
 
 def _curves(pyplot: Any, points: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> Any:
-    """Time over size, a field a program."""
+    """Time over size, with a subplot for each program."""
     names = list(dict.fromkeys(point["program"] for point in points))
     figure, axes = pyplot.subplots(2, -(-len(names) // 2), figsize=(11, 6), layout="constrained", squeeze=False)
     counts = list(dict.fromkeys(point["threads"] for point in points))
@@ -181,7 +181,7 @@ def _curves(pyplot: Any, points: Sequence[Mapping[str, Any]], units: Mapping[str
 
 # ---------------------------------------------------------------------- the page
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when something could not be measured, or was wrong."""
+    """Exit status 1 if something could not be measured, or was wrong."""
     parser = argparse.ArgumentParser("benchmarks.results", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--measure", action="store_true", help="measure this machine first")

@@ -1,11 +1,11 @@
-"""What collective ops take, by a model: within this machine, fitted to what was measured, and between hosts.
+"""Times of collective ops by a model: within this machine, fitted to measurements, and between hosts.
 
     python -m benchmarks.scaling                        print the tables of docs/scaling.md
     python -m benchmarks.scaling --write                write them and the pictures there
-    python -m benchmarks.scaling --measure --write      measure anew before (`benchmarks.collectives`, half an hour)
+    python -m benchmarks.scaling --measure --write      measure again first (`benchmarks.collectives`, half an hour)
 
 `costs.py` has the model of one machine, `network.py` formulas for several, `simulation.py` simulates them, and
-`training.py` is what follows for training.
+`training.py` derives the scaling of training.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks.simulation import SIMULATED, Algorithm, Disturbance, ours, simul
 FOLDER = Path(__file__).parents[1] / "docs"
 PAGE, MEASURED = FOLDER / "scaling.md", FOLDER / "scaling"
 SHOWN = (4, 8 << 10, 64 << 10, 1 << 20, 64 << 20)
-"""Sizes in tables between hosts."""
+"""Sizes in the tables for several hosts."""
 BOUNDS = tuple(k << 10 for k in (1, 4, 8, 16, 32, 64, 128))
-"""At which messages could begin to go in place."""
+"""Candidate sizes from which messages are received in place."""
 MODEL_NETWORK = NETWORKS[1]
-"""Of simulations and pictures."""
+"""Network of simulations and pictures."""
 MOST_MESSAGES = 200_000
-"""That are simulated without --all: some seconds."""
+"""Maximum messages to be simulated without --all: some seconds."""
 
 
 # ---------------------------------------------------------------------- within a machine
@@ -43,7 +43,7 @@ def fits(environment: dict[str, Any], points: Sequence[Point]) -> list[costs.Fit
 
 
 def prices(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
-    """What was fitted, and how far it is from what was measured."""
+    """The fitted prices, and the error of the fit."""
     rows = []
     for price, value in zip(costs.PRICES, zip(*(f.prices for f in found), strict=True), strict=True):
         rows.append([price, *(_price(v, price.endswith("byte")) for v in value)])
@@ -57,12 +57,12 @@ def prices(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
 
 def _price(value: float, is_byte: bool) -> str:
     if value < (1e-12 if is_byte else 1e-10):
-        return "-"  # nothing that can be told from none
+        return "-"  # not distinguishable from zero
     return f"{1e-9 / value:.3g} GB/s" if is_byte else seconds(value)
 
 
 def measured(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
-    """In-loop times and the model's, of all ops and ranks of one transport."""
+    """In-loop times and the model's, for all ops and ranks of one transport."""
     fitted = {f.transport: f for f in found}
     sets = list(dict.fromkeys((p.transport, p.ranks) for p in points))
     times = {p[:4]: p.loop for p in points}
@@ -77,7 +77,7 @@ def measured(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
 
 
 def inline_bounds(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
-    """What an all_reduce takes inline, in one step, by what it takes in parts."""
+    """Time of an all_reduce inline, in one step, relative to its time in parts."""
     rows = []
     for f in found:
         for ranks in dict.fromkeys(p.ranks for p in points if p.transport == f.transport):
@@ -93,7 +93,7 @@ def networks() -> list[str]:
 
 
 def algorithms() -> list[str]:
-    """Which is the fastest from which size on."""
+    """The fastest algorithm for each range of sizes."""
     rows = []
     for op in ALGORITHMS:
         for net in NETWORKS:
@@ -127,7 +127,7 @@ def messages(steps: Sequence[Any], hosts: int) -> int:
 
 
 def simulated(everything: bool) -> list[str]:
-    """An all_reduce of the sizes of a gradient and of a loss, by every algorithm, and by ours."""
+    """Simulated times of an all_reduce of the sizes of a gradient and of a loss, by every algorithm, and by ours."""
     rows = []
     named: dict[str, Algorithm] = {**SIMULATED["all_reduce"], "ours": rotated, "by rank": ours}
     for name, algorithm in named.items():
@@ -148,7 +148,7 @@ def rotated(h: int, n: int, s: float) -> Sequence[Any]:
 
 
 def uneven(hosts: int = 64, nbytes: int = 64 << 20) -> list[str]:
-    """The same where one host is late, or slow, or where racks share a link."""
+    """Simulated times if one host is late, or slow, or if racks share a link."""
     cases = {
         "even": Disturbance(),
         "one host 10 ms late": Disturbance(late={5: 0.01}),
@@ -213,12 +213,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--measure", action="store_true", help="measure this machine first")
     parser.add_argument("--write", action="store_true", help="write docs/scaling.md and its pictures")
     parser.add_argument("--all", action="store_true", help="simulate what takes minutes, too: a ring of 1,024 hosts")
-    parser.add_argument("--only", default="", metavar="NAMES", help="tables, divided by commas")
+    parser.add_argument("--only", default="", metavar="NAMES", help="tables, separated by commas")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when something could not be measured, 2 when a table is not known."""
+    """Exit status 1 if something could not be measured, 2 for an unknown table."""
     options = parse(arguments)
     status = collectives.main(["--output", str(MEASURED)]) if options.measure else 0
     made = blocks(options.all)

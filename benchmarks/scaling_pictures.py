@@ -15,7 +15,7 @@ SIZES = [4**k for k in range(1, 16)]
 
 
 def draw(fits: Sequence[Fit], points: Sequence[Point], net: Network, folder: Path) -> list[Path]:
-    """Write the pictures as SVG, the same for the same figures."""
+    """Writes the pictures as SVG. Equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,8 +1,8 @@
-"""Algorithms of collective ops between hosts, message by message: where hosts are late, or links are shared.
+"""Message-level simulation of collective algorithms between hosts, with late hosts and shared links.
 
-A host goes through steps. In each it sends, waits until what it receives is there, and reduces it. A message passes
-through ports, one message at a time each: the sender's, the up and down links of racks where these are shared, and the
-receiver's. Its head goes on as soon as a port is free: an undisturbed message takes what `Network.one` says.
+A host executes steps. In each it sends, waits for what it receives, and reduces it. A message passes through ports, one
+message at a time each: the sender's, the up and down links of racks if these are shared, and the receiver's. Its head
+moves on as soon as a port is free: an undisturbed message takes `Network.one`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from shlo_jit import tuning
 
 
 class Step(NamedTuple):
-    """What a host does at once."""
+    """Concurrent actions of a host."""
 
     sends: Sequence[tuple[int, float]] = ()
     """Targets, and bytes."""
     sources: Sequence[int] = ()
     reduced: float = 0
-    """Bytes that are added once all is there."""
+    """Bytes that are added when all messages have arrived."""
 
 
 Algorithm = Callable[[int, int, float], Sequence[Step]]
-"""The steps of a host, of so many, for so many bytes."""
+"""Function from a host, the number of hosts, and a number of bytes to the host's steps."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What is uneven."""
+    """Deviations from uniform hosts and links."""
 
     late: Mapping[int, float] = field(default_factory=dict)
     """Seconds by which hosts start later."""
@@ -43,7 +43,7 @@ class Disturbance:
     rack: int = 0
     """Hosts that share the link to all others; 0 where none do."""
     uplink: float = 1.0
-    """Bandwidth of that link, in that of a host."""
+    """Bandwidth of that link, relative to that of a host."""
 
 
 class _Port:
@@ -51,7 +51,7 @@ class _Port:
         self.overhead, self.byte, self.free = overhead, byte, 0.0
 
     def take(self, now: float, nbytes: float) -> float:
-        """When the message begins to pass."""
+        """Reserves the port; returns the time when the message begins to pass."""
         begun = max(now, self.free)
         self.free = begun + self.overhead + nbytes * self.byte
         return begun
@@ -61,11 +61,11 @@ class _Host:
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps, self.at = steps, 0
         self.sent = 0.0
-        """When what this step sends has left."""
+        """Time when everything that this step sends has left."""
         self.missing: Counter[int] = Counter()
         """Messages that this step waits for, by source."""
         self.early: Counter[int] = Counter()
-        """Those that came before their step."""
+        """Messages that arrived before their step."""
         self.is_waiting = False
         self.finished: float | None = None
 
@@ -86,13 +86,13 @@ class Simulation:
         self._number = itertools.count()
 
     def run(self) -> list[float]:
-        """When each host is done."""
+        """Returns the time when each host is done."""
         for h in range(len(self._hosts)):
             self._at(self.uneven.late.get(h, 0.0), self._begin, h)
         while self._events:
             now, _, what, arguments = heapq.heappop(self._events)
             what(now, *arguments)
-        assert all(host.finished is not None for host in self._hosts), "hosts wait for what nobody sends"
+        assert all(host.finished is not None for host in self._hosts), "hosts wait for messages that no host sends"
         return [host.finished or 0.0 for host in self._hosts]
 
     def _at(self, time: float, what: Callable[..., None], *arguments: Any) -> None:
@@ -121,7 +121,7 @@ class Simulation:
         return [self._up[a // self.uneven.rack], self._down[b // self.uneven.rack]]
 
     def _pass(self, now: float, source: int, target: int, nbytes: float, ports: list[_Port], end: float) -> None:
-        """The head of a message is at the first of the ports; its end will be there at `end` or later."""
+        """Handles the head of a message at the first of the ports; its end will be there at `end` or later."""
         begun = ports[0].take(now, nbytes)
         end = max(ports[0].free, end + ports[0].overhead)
         if len(ports) > 1:
@@ -140,7 +140,7 @@ class Simulation:
             host.early[source] += 1
 
     def _go_on(self, now: float, h: int) -> None:
-        """The next step, when all of this one is there."""
+        """Starts the next step when all messages of this one have arrived."""
         host = self._hosts[h]
         if host.missing or not host.is_waiting:
             return
@@ -157,44 +157,44 @@ def simulate(net: Network, algorithm: Algorithm, hosts: int, nbytes: float, unev
 
 # ---------------------------------------------------------------------- algorithms
 def ring(h: int, n: int, s: float, reduces: bool = False) -> list[Step]:
-    """A part to the next, and the one before that to the next but one."""
+    """Each host sends a part to the next one, then passes on the part that it received."""
     return [Step([((h + 1) % n, s / n)], [(h - 1) % n], s / n if reduces else 0)] * (n - 1)
 
 
 def doubling(h: int, n: int, s: float) -> list[Step]:
-    """What is there to the partner, first one host further, then two."""
+    """Each host sends what it has to a partner at distance 1, 2, 4, ..."""
     return [Step([(h ^ (1 << k), s / n * (1 << k))], [h ^ (1 << k)]) for k in range(rounds(n))]
 
 
 def halving(h: int, n: int, s: float) -> list[Step]:
-    """Half of what is left to the partner, first the one furthest away."""
+    """Each host sends half of what is left to a partner, beginning with the most distant one."""
     parts = ((1 << k, s / n * (1 << k)) for k in reversed(range(rounds(n))))
     return [Step([(h ^ distance, nbytes)], [h ^ distance], nbytes) for distance, nbytes in parts]
 
 
 def direct(h: int, n: int, s: float, reduces: bool = False) -> list[Step]:
-    """A part to everyone, each host beginning with the one after it."""
+    """Each host sends a part to every other host, beginning with the next one."""
     others = [(h + i) % n for i in range(1, n)]
     return [Step([(t, s / n) for t in others], others, s * (n - 1) / n if reduces else 0)]
 
 
 def doubling_everything(h: int, n: int, s: float) -> list[Step]:
-    """Everything with a partner, log N times."""
+    """Each host exchanges everything with a partner, log N times."""
     return [Step([(h ^ (1 << k), s)], [h ^ (1 << k)], s) for k in range(rounds(n))]
 
 
 def bruck(h: int, n: int, s: float) -> list[Step]:
-    """Half of everything 1, 2, 4, ... hosts further."""
+    """Each host sends half of everything to the host at distance 1, 2, 4, ..."""
     return [Step([((h + (1 << k)) % n, s / 2)], [(h - (1 << k)) % n]) for k in range(rounds(n))]
 
 
 def pairwise(h: int, n: int, s: float) -> list[Step]:
-    """A part for each other host, one after the other."""
+    """Each host sends a part to one other host after the other."""
     return [Step([((h + i) % n, s / n)], [(h - i) % n]) for i in range(1, n)]
 
 
 def tree(h: int, n: int, s: float) -> list[Step]:
-    """From host 0: who has it sends it as far as half of those that have it not."""
+    """A binomial tree from host 0: in each round, hosts that have the data send it to distant hosts that do not."""
     low = h & -h if h else n
     received = [Step((), [h - low])] if h else []
     sends = [Step([(h + (1 << k), s)]) for k in reversed(range(rounds(low)))]
@@ -202,12 +202,12 @@ def tree(h: int, n: int, s: float) -> list[Step]:
 
 
 def root_to_all(h: int, n: int, s: float) -> list[Step]:
-    """Host 0 sends it to one after the other."""
+    """Host 0 sends the data to one host after the other."""
     return [Step((), [0])] if h else [Step([(t, s) for t in range(1, n)])]
 
 
 def ours(h: int, n: int, s: float, rotated: bool = False) -> list[Step]:
-    """An all_reduce as transport="mpi" does it: each host begins with host 0. `rotated`: with the one after it."""
+    """An all_reduce of transport="mpi": each host begins with host 0. `rotated`: with the next host."""
     others = [(h + i) % n for i in range(1, n)] if rotated else [t for t in range(n) if t != h]
     if s <= tuning.INLINE_MESSAGE_BYTES:
         return [Step([(t, s) for t in others], others, s * (n - 1))]
@@ -233,4 +233,4 @@ SIMULATED: Mapping[str, Mapping[str, Algorithm]] = {
     "all_to_all": {"Bruck": bruck, "pairwise exchange": pairwise, "direct": direct},
     "broadcast": {"root to everyone": root_to_all, "tree": tree},
 }
-"""Those of `network.ALGORITHMS` that are simulated."""
+"""The simulated ones of `network.ALGORITHMS`."""

@@ -1,8 +1,8 @@
-"""What the paths that do not run as plain vectors cost: nanoseconds an element on one thread, the fastest of many runs.
+"""Costs of paths that do not run as plain vectors: nanoseconds per element on one thread, the fastest of many runs.
 
     python -m benchmarks.slow_paths
 
-The table in docs/slow_paths.md comes from here.
+It generates the table in docs/slow_paths.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long a program takes to start in a new process: `measure` runs this file as one, with a cache of its own.
+"""Start time of a program in a new process: `measure` runs this file as one, with a separate cache.
 
-The process makes its inputs of zeros and knows no JAX, so what it measures is shlo_jit's.
+The process creates its inputs as zeros and does not import JAX, so the measurements are those of shlo_jit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from pathlib import Path
 
 
 def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
-    """Seconds of `import`, `compile` and first `call`: `cold` with nothing cached, then `cached`; and the `peak` of
-    resident memory over that of the process before it compiles, in MB. Raises RuntimeError when the process fails."""
+    """Seconds of `import`, `compile` and first `call`: `cold` with an empty cache, then `cached`.
+
+    Also the `peak`: resident memory beyond that of the process before it compiles, in MB. Raises RuntimeError if the
+    process fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "program.mlir"
         program.write_text(text, encoding="utf-8")
@@ -34,7 +37,7 @@ def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
 
 
 def megabytes(name: str) -> float:
-    """A line of what Linux says of this process's memory; NaN elsewhere."""
+    """A value of Linux's memory statistics of this process in megabytes; NaN on other systems."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     except OSError:

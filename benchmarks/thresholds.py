@@ -1,11 +1,11 @@
-"""What the thresholds of `shlo_jit/tuning.py` are worth: a case's times with a threshold halved, as it is, and doubled.
+"""Effect of the thresholds of `shlo_jit/tuning.py`: a case's times with a threshold halved, unchanged, and doubled.
 
     python -m benchmarks.thresholds                      every threshold that has a case
     python -m benchmarks.thresholds TILE_SIDE STASH_COST
 
 Each variant is a process of its own that sets the threshold before it compiles, without the object cache. The three
-take turns, so that what disturbs one disturbs all. `changes` says what the variants differ in: the program's LLVM
-text, its schedule (reasons aside), or only the text of a routine it calls, which decides at run time, and here alike.
+alternate, so that a disturbance affects all. `changes` is what the variants differ in: the program's LLVM text, its
+schedule (without reasons), or only the text of a routine it calls, which decides at run time, and here the same.
 Variants that change nothing are not timed. Compare ratios with the noise: by how much the median of the blocks is above
 the fastest.
 """
@@ -93,23 +93,23 @@ CASES = {
     "INLINE_KERNEL_LINES": "loop of 5000",
     "SPIN_ROUNDS": "GRU",
 }
-"""By threshold, the case whose time it should move."""
+"""Maps a threshold to the case whose time it should affect."""
 FACTORS = {"half": 0.5, "as is": 1.0, "double": 2.0}
 SECONDS = 1.5
-"""Of timing, for each variant."""
+"""Seconds of timing for each variant."""
 BLOCK = 0.02
-"""Seconds that a block of calls takes, about."""
+"""Approximate seconds of a block of calls."""
 
 
 class Found(NamedTuple):
-    """Of a variant: seconds of a call in each block, none where it has not been timed, and what it was compiled to."""
+    """Result of a variant: seconds of a call in each block, none if it was not timed, and the compiled texts."""
 
     blocks: list[float]
     texts: dict[str, str]
 
 
 def measure(name: str, case: str) -> dict[str, Found]:
-    """Times of a case by variant of a threshold. Raises KeyError for a case that does not exist."""
+    """Measures a case by variant of a threshold. Raises KeyError for a case that does not exist."""
     from benchmarks.cases import select
 
     found = {c.name: c for c in select()}[case]
@@ -132,7 +132,7 @@ def measure(name: str, case: str) -> dict[str, Found]:
 
 
 def changed(found: dict[str, Found], how: str) -> str:
-    """What a variant differs in: the program, else a routine; `-` where nothing does."""
+    """Difference of a variant: the program, else a routine; `-` if there is none."""
     ours, other = found["as is"].texts, found[how].texts
     return next((what for what in ours if ours[what] != other[what]), "-")
 
@@ -154,7 +154,7 @@ HEAD = (
 
 
 def main(names: list[str]) -> int:
-    """Print the table. Exit status 2 for a name without a case."""
+    """Prints the table. Exit status 2 for a name without a case."""
     unknown = [name for name in names if name not in CASES]
     if unknown:
         print(f"no case for {', '.join(unknown)}")
@@ -179,7 +179,7 @@ def _microseconds(seconds: float) -> str:
 
 
 class _Variant:
-    """A process that has a threshold at a factor of its value, and times a program."""
+    """A process that scales a threshold by a factor and times a program."""
 
     def __init__(self, name: str, factor: float, text: str, inputs: list[Any]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -232,7 +232,7 @@ def _texts(text: str) -> dict[str, str]:
 
 
 def _block(exe: Any, inputs: list[Any]) -> Any:
-    """A function that times a block of calls; seconds a call."""
+    """Returns a function that times a block of calls and returns seconds per call."""
 
     def calls(count: int) -> float:
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Times of several programs that take turns, so that what disturbs one disturbs all."""
+"""Times of several programs that alternate, so that a disturbance affects all."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 BLOCK = 0.015
-"""Seconds that a block of calls takes, about."""
+"""Approximate seconds of a block of calls."""
 PAUSE = 0.002
-"""Between blocks: the threads of the one before go to sleep."""
+"""Seconds between blocks, in which the threads of the previous one go to sleep."""
 FEWEST, MOST = 5, 100
-"""Rounds; fewer than FEWEST only where calls are so slow that three rounds exceed the budget many times."""
+"""Minimum and maximum rounds. There are fewer than FEWEST only if three rounds exceed the budget many times."""
 
 
 class Times(NamedTuple):
-    """Seconds of a call: median, and the quarters around it, of its blocks."""
+    """Seconds of a call: the median of its blocks, and their quartiles."""
 
     median: float
     low: float
@@ -25,18 +25,18 @@ class Times(NamedTuple):
 
 
 def interleave(calls: Mapping[str, Callable[[], Any]], budget: float) -> dict[str, Times]:
-    """Time the calls in rounds of one block each, for `budget` seconds a call."""
+    """Times the calls in rounds of one block each, for `budget` seconds per call."""
     return take_turns({name: partial(_warm_block, call, block_size(call)) for name, call in calls.items()}, budget)
 
 
 def take_turns(blocks: Mapping[str, Callable[[], float]], budget: float, pause: float = PAUSE) -> dict[str, Times]:
-    """Times of what gives, when it is its turn, the seconds a call of a block of calls."""
+    """Times of functions that run a block of calls when it is their turn and return seconds per call."""
     found: dict[str, list[float]] = {name: [] for name in blocks}
     names = list(blocks)
     start = time.perf_counter()
-    for turn in range(MOST):
+    for n in range(MOST):
         spent = time.perf_counter() - start
-        if spent > budget * len(names) and (turn >= FEWEST or (turn >= 3 and spent > 6 * budget * len(names))):
+        if spent > budget * len(names) and (n >= FEWEST or (n >= 3 and spent > 6 * budget * len(names))):
             break
         for name in names:
             time.sleep(pause)
@@ -51,7 +51,7 @@ def _warm_block(call: Callable[[], Any], count: int) -> float:
 
 
 def block(call: Callable[[], Any], count: int) -> float:
-    """Seconds a call, on average."""
+    """Average seconds per call."""
     start = time.perf_counter()
     for _ in range(count):
         call()
@@ -59,7 +59,7 @@ def block(call: Callable[[], Any], count: int) -> float:
 
 
 def block_size(call: Callable[[], Any], length: float = BLOCK) -> int:
-    """Calls in a block that takes `length` seconds, after warming up."""
+    """Number of calls of a block that takes `length` seconds; warms up first."""
     call()
     seconds = min(block(call, 1) for _ in range(2))
     return max(1, min(20_000, round(length / max(seconds, 1e-7))))

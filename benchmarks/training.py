@@ -1,8 +1,8 @@
-"""How data-parallel training scales by the model of `network.py`: compute of a step against the all_reduce of its
-gradients, which is waited for.
+"""Scaling of data-parallel training by the model of `network.py`: compute of a step plus the blocking all_reduce of its
+gradients.
 
 In weak scaling every host has the same number of samples, in strong scaling all hosts share them. Efficiency is the
-speed-up over one host, by the number of hosts.
+speed-up over one host, divided by the number of hosts.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from benchmarks.network import Formula, Network, cheapest, ours
 from shlo_jit import tuning
 
 RATE = 1e12
-"""Operations a second of a host in training. Assumed: 32 cores that reach a third of what a product does."""
+"""Operations per second of a host in training. Assumed: 32 cores at a third of the speed of a product."""
 
 
 class Model(NamedTuple):
     name: str
     parameters: float
-    """Of f32."""
+    """Number of f32 parameters."""
     operations: float
-    """Of a training step for one sample: three times those of the result, two for each multiply-add."""
+    """Operations of a training step for one sample: three times those of the forward pass, two for each
+    multiply-add."""
     samples: int
-    """Of a host in weak scaling."""
+    """Samples of a host in weak scaling."""
     together: int
-    """Of all hosts in strong scaling."""
+    """Samples of all hosts in strong scaling."""
 
 
 MODELS = (

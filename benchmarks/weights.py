@@ -2,8 +2,8 @@
 
     python -m benchmarks.weights [--threads 2] [--dtype f32|bf16|f64] [MxKxN ...]
 
-GF/s of `x @ w`, of one product whose weights stay in the caches, and of so many products in one program that theirs
-come from farther away each time. The four take turns; a figure is the median block's.
+GF/s of `x @ w`, for one product whose weights stay in the caches, and for so many products in one program that their
+weights come from beyond the caches each time. The four alternate; a figure is that of the median block.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SHAPES = ("1x784x512", "1x768x3072", "4x768x3072", "16x768x768", "49x512x2048", 
           "128x3072x768", "128x768x3072", "512x768x768")  # fmt: skip
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16}
 FAR_BYTES, MOST_PRODUCTS = 48_000_000, 24
-"""Of all weights of the program whose weights come from far, and how many products it has at most."""
+"""Bytes of all weights of the program whose weights come from beyond the caches, and its maximum number of products."""
 
 
 def program(m: int, k: int, n: int, dtype: str, weights: list[np.ndarray], are_constants: bool) -> str:
-    """The sum of products of one left operand with each of the weights."""
+    """The sum of the products of one left operand with each of the weights."""
     x, w, y = (f"tensor<{a}x{b}x{dtype}>" for a, b in ((m, k), (k, n), (m, n)))
     names = [f"%w{i}" for i in range(len(weights))]
     given = "" if are_constants else "".join(f", {name}: {w}" for name in names)
@@ -47,7 +47,7 @@ def call_of(compiled: Any, arrays: list[np.ndarray]) -> Callable[[], Any]:
 
 
 def measure(shape: str, dtype: str, threads: int, budget: float) -> list[float]:
-    """GF/s: weights that are arguments, from the caches and from far; constants, likewise."""
+    """GF/s: weights as arguments, from the caches and from beyond; then as constants."""
     m, k, n = map(int, shape.split("x"))
     random, kind = np.random.default_rng(0), DTYPES[dtype]
     many = max(2, min(MOST_PRODUCTS, FAR_BYTES // (k * n * np.dtype(kind).itemsize)))

@@ -1,4 +1,4 @@
-"""Cases run in a process of their own, which is replaced when it dies or hangs."""
+"""Cases run in a separate process, which is replaced if it dies or hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ import numpy as np
 from benchmarks.names import OURS, REFERENCE
 
 Row = dict[str, Any]
-"""Of a case: `case`, `group`, `flops`, `peers` (name -> `median`, `low`, `high`, `compile`, or `error`), `start`."""
+"""Results of a case: `case`, `group`, `flops`, `peers`, `start`.
+
+`peers` maps a name to `median`, `low`, `high`, `compile`, or `error`.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,19 +31,21 @@ class Options:
     timeout: float
     """Seconds after which a case has failed."""
     start: bool
-    """Whether to measure the start in a new process too."""
+    """Whether to also measure the start in a new process."""
 
 
 def run_case(name: str, options: Options, announce: Callable[[str], None] = lambda peer: None) -> Row:
-    """Measure a case. Peers that fail or disagree with the reference have an `error` and no times. `announce` is told
-    whose turn it is."""
+    """Measures a case. Peers that fail or disagree with the reference have an `error` and no times.
+
+    `announce` is called with each peer before its turn.
+    """
     import shlo_jit.pipeline
     from benchmarks.agreement import difference
     from benchmarks.cases import select
     from benchmarks.peers import PEERS
     from benchmarks.ready import Ready
 
-    del shlo_jit  # imported now, so that no compile time has it
+    del shlo_jit  # imported now, so that no compile time includes the import
     (case,) = (c for c in select() if c.name == name)
     row: Row = {"case": case.name, "group": case.group, "flops": case.flops, "peers": {}}
     inputs = case.inputs()
@@ -97,7 +102,7 @@ def _start(text: str, timeout: float) -> dict[str, Any]:
 
 
 class Worker:
-    """The process, started when it is needed."""
+    """A process that runs cases and is started on demand."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -105,8 +110,10 @@ class Worker:
         self._pipe: Connection | None = None
 
     def run(self, case: str, group: str) -> Row:
-        """A case's row. One with an `error` when the process died or took too long; but if that was another peer's
-        fault, the case is run again without that one."""
+        """Measures a case. The row has an `error` if the process died or took too long.
+
+        If another peer caused that, the case is run again without that peer.
+        """
         guest: dict[str, Row] = {}
         while True:
             peers = tuple(p for p in self.options.peers if p not in guest)
@@ -116,7 +123,7 @@ class Worker:
             guest[peer] = {"error": row["error"]}
 
     def _attempt(self, case: str, peers: tuple[str, ...]) -> tuple[Row, str]:
-        """The row, and the peer whose turn it was last."""
+        """Returns the row, and the peer whose turn was last."""
         if self._process is None or not self._process.is_alive():
             self._begin()
         assert self._pipe is not None and self._process is not None
@@ -143,7 +150,7 @@ class Worker:
         theirs.close()
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kills the process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()

@@ -1,16 +1,16 @@
-"""shlo_jit: StableHLO, as text or as a portable artifact, or built in Python, to CPU machine code.
+"""shlo_jit compiles StableHLO, as text, as a portable artifact, or built in Python, to CPU machine code.
 
     exe = shlo_jit.compile(text)
     y = exe(x, w)
 
-Importing the package loads what a program from the object cache needs. LLVM and the stages of the compiler are imported
-when a program is compiled that the cache does not have.
+Importing the package loads only what a program from the object cache needs. LLVM and the stages of the compiler are
+imported to compile a program that the cache does not have.
 """
 
 from __future__ import annotations
 
-from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
-from shlo_jit import verify as _package  # isort: skip  # noqa: F401  or its import would take the function's name later
+from shlo_jit import startup  # isort: skip  # noqa: F401  first: Ctrl-C may come during the slow imports below
+from shlo_jit import verify as _package  # isort: skip  # noqa: F401  a later import would replace the function
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported when it is asked for: the builder stands above all that this module is, and few programs have
-    handlers."""
+    """Imports some attributes on first access: the builder imports this module, and few programs use handlers."""
     if name == "jit":
         return importlib.import_module("shlo_jit.builder.jit").jit
     if name == "builder":

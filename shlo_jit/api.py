@@ -26,25 +26,30 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable
 
     Shapes = Sequence[Sequence[int] | str | np.ndarray]
-    """Of all arguments of a call: extents, a type's text, or an array."""
+    """Shapes of all arguments of a call: extents, a type as text, or an array."""
 
 
 @compiling()
 def parse(source: object) -> Module:
-    """The Module of a text, a portable artifact, a file with one of these, or an object with `mlir_module()` or
-    `as_text()`. Raises ParseError (a StableHLOError) with the place of the first error, OSError for a file that cannot
-    be read, TypeError for a `source` of another kind. A Module is what it is given as."""
+    """Parses a program to a Module.
+
+    `source`: a text, a portable artifact, a file with one of these, or an object with `mlir_module()` or `as_text()`; a
+    Module is returned unchanged. Raises ParseError (a StableHLOError) with the location of the first error, OSError for
+    a file that cannot be read, and TypeError for a `source` of another kind.
+    """
     return pipeline.parsed(read_source(source))
 
 
 @compiling()
 def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
-    """What is wrong with a program, in the order of the text; empty when it is valid. Custom calls registered with
-    `register_custom_call` may be anything; others are held against what their targets mean, where they mean something.
-    Of computations on parts (`sdy.manual_computation` and its like), shardings are checked too, once all else is valid.
+    """Returns the errors of a program, in the order of the text; the list is empty for a valid program.
 
-    With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
-    the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
+    Custom calls registered with `register_custom_call` are not checked; others are checked if their target is known.
+    For computations on parts (`sdy.manual_computation` and similar), shardings are checked too, if everything else is
+    valid.
+
+    With `warnings`, the list includes findings of severity `warning` about valid programs that are probably mistakes:
+    attributes that the specification does not define for their op and that have no dialect's prefix (`jax.`, `mhlo.`).
     """
     from shlo_jit.distributed.check import sharding_errors
     from shlo_jit.verify.verifier import verify_module, warnings_of
@@ -101,31 +106,34 @@ def compile(
     transport: str | None = None,
     time_out: float = 60.0,
 ) -> Executable | DynamicExecutable | DistributedExecutable:
-    """Compile a program to machine code: a text, a portable artifact, a path, a Module, or an object with
-    `mlir_module()` or `as_text()`, as JAX's `Exported` and `Lowered` are.
+    """Compiles a program to machine code.
 
-    `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
-    this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations
-    of `stablehlo.custom_call` targets, as `register_custom_call` takes them; `composites` names implementations that
-    stand in for the decompositions of `stablehlo.composite` ops, called alike, with the composite's attributes as
-    keywords. `cache`: use the object cache. `donate`: indices of arguments whose memory results may take over, or
-    `program` for those that the program says (`tf.aliasing_output`, `jax.buffer_donor`). `dynamic`: of a program with
-    unknown dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the
-    leading one, the batch (`symbolic`), where the program allows that. `fold_scales`: factors of channels, as of a
-    batch norm, go into constant weights where that changes results by roundings only; see `docs/accuracy.md`.
+    `source`: a text, a portable artifact, a path, a Module, or an object with `mlir_module()` or `as_text()`, such as
+    JAX's `Exported` and `Lowered`.
 
-    `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
-    where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
-    `transport`: how the processes run and meet, `processes`, `threads` or `mpi`, by default `SHLO_JIT_TRANSPORT` or
-    `processes`; `mpi` runs any program by the processes that mpiexec has started, by default as many partitions as
-    there are, and needs the extra `mpi` (mpi4py). `time_out`: seconds without progress
-    after which one that others wait for counts as lost. See `docs/distributed.md`.
+    `entry` is the function to run. `threads`: maximum threads of a call, by default `SHLO_JIT_NUM_THREADS` or the CPUs
+    of this process. `target`: `native`, or a CPU whose code this machine can run. `custom_calls` maps
+    `stablehlo.custom_call` targets to implementations, as `register_custom_call` takes them. `composites` maps
+    `stablehlo.composite` ops to implementations that replace their decompositions; they are called alike, with the
+    composite's attributes as keywords. `cache`: use the object cache. `donate`: indices of arguments whose memory
+    results may reuse, or `program` for those that the program marks (`tf.aliasing_output`, `jax.buffer_donor`).
+    `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
+    (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
+    `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
+    results only by rounding; see `docs/accuracy.md`.
 
-    Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
-    OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
-    cannot be (an unknown target, an argument to donate that there is none of, a grid of more or fewer processes than
-    MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, InternalError for a defect
-    of ours.
+    `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
+    it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
+    `transport`: how the processes run and communicate, `processes`, `threads` or `mpi`, by default `SHLO_JIT_TRANSPORT`
+    or `processes`. `mpi` runs any program by the processes that mpiexec has started, by default with as many
+    partitions, and needs the extra `mpi` (mpi4py). `time_out`: seconds without progress after which a process that
+    others wait for counts as lost. See `docs/distributed.md`.
+
+    Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the locations of errors in the program,
+    OSError for a file that cannot be read, TypeError for a `source` or option of the wrong kind, ValueError for an
+    invalid value (an unknown target, an argument to donate that does not exist, a grid of more or fewer processes than
+    MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, and InternalError for a
+    defect of the compiler.
     """
     given = read_source(source, known=cache is True)
     with compiling():
@@ -163,16 +171,17 @@ def load(
     custom_calls: Mapping[str, Any] | None = None,
     weights: str | os.PathLike[str] | None = None,
 ) -> Executable | DynamicExecutable:
-    """An exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program. A function that
-    was exported for several shapes is a DynamicExecutable, which takes arrays of these; any others are a ValueError
-    that names them.
+    """Loads an exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program.
+
+    A function that was exported for several shapes is a DynamicExecutable. It takes arrays of these shapes; others
+    raise a ValueError that lists them.
 
     `entry`: the function, by default `main` or the only one. `threads` and `custom_calls` as in `compile`. `weights`:
-    where the file of weights is, by default beside the library.
+    path of the file of weights, by default beside the library.
 
-    Raises LibraryError (a ValueError) for a file that is no library of ours, damaged, of another version, for another
-    machine, or without that function; OSError for a file that cannot be read; ExecutionError for a custom call without
-    an implementation.
+    Raises LibraryError (a ValueError) for a file that is not a library of shlo_jit, is damaged, of another version, for
+    another machine, or lacks the function; OSError for a file that cannot be read; ExecutionError for a custom call
+    without an implementation.
     """
     from shlo_jit.check_options import load_options
     from shlo_jit.runtime.library import load_library
@@ -198,29 +207,24 @@ def export(
     fold_scales: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Exported:
-    """Write a program (as for `compile`) as a library that C can call: see `docs/export.md`.
+    """Writes a program (as for `compile`) as a library that C can call: see `docs/export.md`.
 
-    path: what ends in `.so` (`.dylib`, `.dll`, `.wasm`) is linked; `.o` and `.a` need no linker.
-    header: where to write the C header.
-    target: what `compile` takes, and other machines, such as `aarch64:neoverse-n1`, `riscv64` or `wasm32`; several
-      with commas between them, of one architecture, of which the library picks the best for the processor it runs on.
-    name: what the library's symbols begin with, by default the file's name.
-    entry: a function, or several.
-    weights: `embedded`, or `file` for a file beside the library, which processes share.
-    threads: whether calls may use several threads.
-    custom_calls: targets of custom calls that are C functions of the host's, as names; or a dictionary of code that is
-      compiled into the library (`elementwise`, `array_function`, `LLVMFunction`), and None for functions of the host's.
-      Registered code is compiled into it too.
-    composites: code that is compiled into it in the place of decompositions.
-    donate: indices of arguments whose memory results take over, as in `compile`.
-    linker: the command to link with, by default what is found.
-    shapes: of a program with unknown dimensions, the calls there shall be code for: a list, each the shapes of all
-      arguments as `refine` takes them, or a dictionary of such lists by function.
-    fold_scales: as in `compile`.
-    progress: called with what is being done, and how many bytes of how many are written.
+    path: files ending in `.so` (`.dylib`, `.dll`, `.wasm`) are linked; `.o` and `.a` need no linker. header: where to
+    write the C header. target: what `compile` takes, and other machines, such as `aarch64:neoverse-n1`, `riscv64` or
+    `wasm32`; or several of   one architecture, separated by commas. The library uses the best one for the processor it
+    runs on. name: prefix of the library's symbols, by default the file's name. entry: a function, or several. weights:
+    `embedded`, or `file` for a file beside the library, which processes share. threads: whether calls may use several
+    threads. custom_calls: targets of custom calls that are C functions of the host, as names; or a dictionary of code
+    that is   compiled into the library (`elementwise`, `array_function`, `LLVMFunction`), and None for functions of the
+    host.   Registered code is also compiled into it. composites: code that is compiled into the library in place of
+    decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
+    link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
+    code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
+    function. fold_scales: as in `compile`. progress: called with the current activity, the bytes written, and the total
+    bytes.
 
-    Raises StableHLOError where the program is refused, TypeError and ValueError for options, ExportError where no
-    linker can link it, and OSError for files.
+    Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can
+    link it, and OSError for files.
     """
     from shlo_jit.aot.export import export_module
     from shlo_jit.check_options import export_options
@@ -234,14 +238,15 @@ def export(
 
 
 def refine(source: object, shapes: Shapes, entry: str = "main") -> Module:
-    """The static program of one with unknown dimensions, for the shapes of its arguments: a Module that can be printed,
-    verified and compiled.
+    """Makes a program with unknown dimensions static, for the shapes of its arguments.
 
-    shapes: for each argument of `entry` its extents, its type as text (`8x16xf32`), or an array that has them; arrays
-    of integers also say the values that the program may compute shapes from.
+    Returns a Module that can be printed, verified and compiled.
 
-    Raises StableHLOError where shapes contradict each other, the program's types, or an assertion of it, with the
-    places; TypeError and ValueError for arguments of another kind or number.
+    shapes: for each argument of `entry` its extents, its type as text (`8x16xf32`), or an array of that shape. Arrays
+    of integers also give the values that the program may compute shapes from.
+
+    Raises StableHLOError, with locations, if shapes contradict each other, the program's types, or its assertions;
+    TypeError and ValueError for arguments of the wrong kind or number.
     """
     from shlo_jit.specialize import refined_for
 

@@ -1,5 +1,8 @@
-"""The arguments of `compile` to `CompileOptions`. Each function takes one as the user gave it, or raises TypeError or
-ValueError that names it and says what was expected and what came."""
+"""Checks of the arguments of `compile` and conversion to `CompileOptions`.
+
+Each function takes an argument as the user gave it. It raises TypeError or ValueError that names the argument, the
+expected and the given value.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
 
 MOST_PROCESSES = 256
-"""Of a grid on one machine, and along each of its sides."""
+"""Maximum processes of a grid on one machine, and of each of its dimensions."""
 
 
 def wrong_kind(message: str, hint: str = "") -> UsageTypeError:
-    """The error of an option that is of another kind than it should be."""
+    """Makes the error of an option of the wrong kind."""
     return UsageTypeError(message, code="option.kind", hint=hint)
 
 
 def wrong_value(message: str, hint: str = "") -> UsageValueError:
-    """The error of an option that has a value which it cannot have."""
+    """Makes the error of an option with an invalid value."""
     return UsageValueError(message, code="option.value", hint=hint)
 
 
@@ -50,7 +53,7 @@ def compile_options(
     dynamic: object = "specialize",
     fold_scales: object = False,
 ) -> CompileOptions:
-    """The options of a compilation on this machine; see `api.compile`."""
+    """Options of a compilation on this machine; see `api.compile`."""
     _environment()
     implementations = _calls("custom_calls", custom_calls)
     if composites:
@@ -73,7 +76,7 @@ def compile_options(
 
 
 def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int | None, int | None]:
-    """Replicas and partitions, where they are given; see `api.compile`."""
+    """Replicas and partitions, if given; see `api.compile`."""
     sizes = [_positive(name, n) for name, n in (("num_replicas", num_replicas), ("num_partitions", num_partitions))]
     if programs is None:
         return sizes[0], sizes[1]
@@ -106,7 +109,7 @@ TRANSPORTS = ("processes", "threads", "mpi")
 
 
 def transport(given: object) -> str:
-    """How processes run and meet."""
+    """Checks how processes run and communicate."""
     name = "transport"
     if given is None:
         name = "SHLO_JIT_TRANSPORT"
@@ -115,7 +118,7 @@ def transport(given: object) -> str:
 
 
 def time_out(given: object) -> float:
-    """Seconds."""
+    """Checks a time limit in seconds."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise wrong_kind(f"time_out: expected a number of seconds, got {given!r}")
     if not 0 < given < 1e9:
@@ -136,7 +139,7 @@ def _dynamic(given: object) -> str:
 
 
 def _word(option: str, given: object, known: Sequence[str]) -> str:
-    """One of the words that an option may be."""
+    """Checks that an option is one of some words."""
     text = _text(option, given)
     if text not in known:
         words = f"{', '.join(known[:-1])} or {known[-1]}"
@@ -151,7 +154,7 @@ def _flag(option: str, given: object) -> bool:
 
 
 def _calls(option: str, given: object) -> dict[str, Callable[..., Any]]:
-    """Implementations by name: a copy, so that what the user does to the dictionary later changes nothing."""
+    """Returns a copy of implementations by name, so that later changes of the user's dictionary have no effect."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -165,7 +168,7 @@ def _calls(option: str, given: object) -> dict[str, Callable[..., Any]]:
 
 
 def _donate(given: object) -> tuple[int, ...] | Literal["program"]:
-    """Ascending; `options.check_donated` holds them against the program's arguments, once these are known."""
+    """Returns indices in ascending order; `options.check_donated` compares them with the program's arguments later."""
     if given == "program":
         return "program"
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
@@ -186,7 +189,7 @@ def _donate(given: object) -> tuple[int, ...] | Literal["program"]:
 
 
 def _environment() -> None:
-    """Raise ValueError for a variable that would be read too late to say so: when memory is given back."""
+    """Raises ValueError for an invalid variable that is otherwise read too late: when memory is released."""
     assert POOL.limit >= 0
 
 
@@ -221,7 +224,7 @@ def export_options(
     shapes: object,
     fold_scales: object,
 ) -> ExportOptions:
-    """The options of an export; see `api.export`. `custom_calls`: those, and composites."""
+    """Options of an export; see `api.export`. `custom_calls`: custom calls and composites."""
     from shlo_jit.aot.c_names import c_prefix
     from shlo_jit.aot.export import ExportOptions
 
@@ -260,7 +263,7 @@ def export_options(
 def _exported_calls(
     custom_calls: object, composites: object
 ) -> tuple[frozenset[str], tuple[tuple[str, CustomCode], ...]]:
-    """Names of custom calls that have implementations, and those of them that are code."""
+    """Names of custom calls that have implementations, and those whose implementation is code."""
     if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
         raise wrong_kind(f"custom_calls: expected names, or a dictionary of names and code, got {custom_calls!r}")
     given = dict(custom_calls) if isinstance(custom_calls, Mapping) else dict.fromkeys(custom_calls)
@@ -305,7 +308,7 @@ def _path(option: str, given: object) -> Path:
 
 
 def _targets(given: object) -> tuple[Target, ...]:
-    """Of one architecture and system."""
+    """Checks targets of one architecture and system."""
     names = [name.strip() for name in _text("target", given).split(",")]
     targets = tuple(map(resolve, names))
     for other in targets[1:]:
@@ -315,7 +318,7 @@ def _targets(given: object) -> tuple[Target, ...]:
     if len({t.identity for t in targets}) < len(targets):
         raise wrong_value(f"target: {given!r} names one target twice")
     if len(targets) > 1 and targets[0].arch == "wasm32":
-        raise wrong_value("target: WebAssembly cannot ask for features: export a library for each")
+        raise wrong_value("target: WebAssembly cannot test for features: export a library for each")
     return targets
 
 

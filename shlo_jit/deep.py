@@ -1,8 +1,8 @@
-"""Programs whose regions nest deeply: walking them recursively takes more stack than a thread usually has.
+"""Support for programs with deeply nested regions, whose recursive traversal overflows the stack of a thread.
 
-Walks over regions are recursive, which is how they are best read. `deeply` lets a function that walks have as much
-stack as NESTING_LIMIT levels take: it runs as it is first, and where that meets Python's recursion limit once more in a
-thread of its own. So it must not do anything twice that may be done once only.
+Traversals of regions are recursive, which is the most readable form. `deeply` gives a function enough stack for
+NESTING_LIMIT levels: it first calls the function directly, and again in a separate thread if that reaches Python's
+recursion limit. So the function must tolerate being started twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NESTING_LIMIT = 1100
-"""Regions may nest this deep."""
+"""Maximum nesting of regions."""
 FRAMES = 100 * NESTING_LIMIT
-"""Recursion limit of the thread: more than any walk takes for so many regions."""
+"""Recursion limit of the thread: more than any traversal takes for that nesting."""
 STACK_BYTES = 256 << 20
-"""Reserved, and used as far as it is needed."""
+"""Address space reserved for the stack, of which only the used part takes memory."""
 
 _here = threading.local()
 _lock = threading.Lock()
@@ -33,7 +33,7 @@ _limit_before = 0
 
 
 def _after_fork() -> None:
-    """Another thread may have held the lock, and it does not exist in the child."""
+    """Replaces the lock, which another thread that does not exist in the child may have held."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def deeply(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, with enough stack for deeply nested programs."""
+    """Returns the function with enough stack for deeply nested programs."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -58,7 +58,7 @@ def deeply(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _in_deep_thread(work: Callable[[], T]) -> T:
-    """What the work returns, done in a thread with a large stack. Raises what it raises."""
+    """Runs the work in a thread with a large stack; returns its result or raises its exception."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -74,7 +74,7 @@ def _in_deep_thread(work: Callable[[], T]) -> T:
             _restore_limit()
 
     thread = threading.Thread(target=run, name="shlo_jit deep", daemon=True)
-    with _lock:  # the size is the process's: another thread that starts meanwhile gets it too
+    with _lock:  # the stack size is per process: another thread that starts meanwhile gets it too
         before = threading.stack_size(STACK_BYTES)
         try:
             thread.start()
@@ -88,7 +88,7 @@ def _in_deep_thread(work: Callable[[], T]) -> T:
 
 
 def _raise_limit() -> None:
-    """The recursion limit is the interpreter's: it is raised while any deep thread runs."""
+    """Raises the recursion limit, which is per interpreter, while any deep thread runs."""
     global _running, _limit_before  # noqa: PLW0603
     with _lock:
         if _running == 0:

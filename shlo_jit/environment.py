@@ -1,5 +1,7 @@
-"""Environment variables that users set, read with the same rules: unset and empty are the default, and what makes no
-sense is a ValueError that names the variable."""
+"""Environment variables of users, all read with the same rules.
+
+Unset and empty variables mean the default. Invalid values raise a ValueError that names the variable.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ _TRUTH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 
 def size(text: str, name: str, default: int) -> int:
-    """Bytes: `12345`, `500M`, `1.5GiB`; K, M, G and T are powers of 1024. `text` is what the variable `name` says."""
+    """Parses bytes: `12345`, `500M`, `1.5GiB`; K, M, G and T are powers of 1024. `text`: the value of the variable
+    `name`."""
     text = text.strip()
     if not text:
         return default
@@ -25,7 +28,7 @@ def size(text: str, name: str, default: int) -> int:
 
 
 def count(name: str) -> int | None:
-    """A positive integer, or None where the variable is not set."""
+    """Parses a positive integer; None if the variable is not set."""
     text = os.environ.get(name, "").strip()
     if not text:
         return None
@@ -35,7 +38,7 @@ def count(name: str) -> int | None:
 
 
 def flag(name: str) -> bool:
-    """Off unless the variable says otherwise."""
+    """Parses a flag, which is off by default."""
     text = os.environ.get(name, "").strip()
     if not text:
         return False

@@ -1,4 +1,4 @@
-"""Errors that point: every refusal names the file, line, column and shows the source line with a caret."""
+"""Errors with locations: every refusal names the file, line and column, and shows the source line with a caret."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 
 class Source:
-    """Program text with a name; turns offsets into line and column."""
+    """Program text with a name; converts offsets to line and column."""
 
     label = ""
-    """What plans and profiles call it before its lines; the program's own text needs no name."""
+    """Prefix of line numbers in plans and profiles; empty for the program's own text."""
 
     def __init__(self, text: str, name: str = "<text>"):
         self.text = text
@@ -19,16 +19,16 @@ class Source:
         self._line_starts: list[int] | None = None
 
     def place(self, start: int, end: int) -> tuple[int, int]:
-        """Where an op's text is, by what the op says of it."""
+        """Range of an op's text, from the offsets of the op."""
         return start, end
 
     @property
     def inside(self) -> str:
-        """What else is named where a place in it is, for people: the function that an op was made of."""
+        """Additional name of a location for messages: the function that an op was computed from."""
         return ""
 
     def within(self, what: str) -> Source:
-        """The source of ops that are made of something that this text names only."""
+        """Source of ops that were created from a construct that this text only names."""
         return Within(self, what)
 
     def line_column(self, offset: int) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class Source:
         return line, offset - self._line_starts[line - 1] + 1
 
     def between(self, start: int, end: int) -> str:
-        """The text of a place."""
+        """The text of a range."""
         return self.text[start:end]
 
     def line_text(self, line: int) -> str:
@@ -58,7 +58,7 @@ class Source:
 
 
 class Within(Source):
-    """The places of a source, for ops that were made of what is called there."""
+    """Locations of a source, for ops that were created from a construct named there."""
 
     def __init__(self, source: Source, what: str) -> None:
         self._source = source
@@ -92,7 +92,7 @@ NO_SOURCE = Source("", "<built>")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a source: half-open character range [start, end)."""
+    """A range of a source: half-open characters [start, end)."""
 
     source: Source
     start: int
@@ -101,9 +101,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding: what is wrong and where. `line` and `column` are 1-based; 0 when there is no text.
+    """One finding: the problem and its location. `line` and `column` are 1-based; 0 if there is no text.
 
-    Tools can go by the fields alone: `op` and `label` name the rule that is broken (`stablehlo.dot_general`, `C5`), and
+    Tools can rely on the fields alone: `op` and `label` name the broken rule (`stablehlo.dot_general`, `C5`), and
     `str()` is for people.
     """
 
@@ -114,22 +114,25 @@ class Diagnostic:
     source_line: str = ""
     width: int = 1
     severity: str = "error"
-    """`error`, or `warning` where the program is valid all the same."""
+    """`error`, or `warning` if the program is valid nevertheless."""
     op: str = ""
-    """Name of the op; empty when the finding is not about one."""
+    """Name of the op; empty if the finding is not about one."""
     label: str = ""
     """The constraint of the specification (`C5`), or a word for the rule: `syntax`, `type`, `count`, `symbol` ..."""
     rule: str = ""
-    """The constraint in the specification's notation, where the op's record has it."""
+    """The constraint in the specification's notation, if the op's record has it."""
     hint: str = ""
-    """What to do about it, where that is obvious."""
+    """Suggested correction, if it is obvious."""
     found: str = ""
-    """What the text has there: a token, a type, the types of the op."""
+    """Actual contents of the text there: a token, a type, the types of the op."""
     expected: str = ""
-    """What should be there: tokens, a type, the rule."""
+    """Expected contents: tokens, a type, the rule."""
     code: str = ""
-    """Stable name of the kind of message, for tools and tests: `syntax.undefined_value`, `verify.transpose.C2`. The
-    families are listed in `docs/messages.md`; wording may change, codes do not. An exception fills in missing codes."""
+    """Stable name of the kind of message, for tools and tests: `syntax.undefined_value`, `verify.transpose.C2`.
+
+    The families are listed in `docs/messages.md`. Wording may change, codes do not. An exception fills in missing
+    codes.
+    """
 
     def __str__(self) -> str:
         place = f":{self.line}:{self.column}" if self.line else ""
@@ -148,20 +151,22 @@ class Diagnostic:
 
 
 def printable(text: str) -> str:
-    """The text as it can be written to any terminal: control characters become visible ones, which take no more room.
-    Tabs and line feeds stay."""
+    """Makes a text printable on any terminal: control characters become visible ones of the same width.
+
+    Tabs and line feeds are kept.
+    """
     return text.translate(_VISIBLE)
 
 
 _VISIBLE = {c: 0x2400 + c for c in range(32) if chr(c) not in "\t\n"} | {0x7F: 0x2421}
-"""Unicode's pictures of control characters, and a sign for those that have none or reorder the line."""
+"""Unicode's symbols for control characters, and a sign for those that have none or reorder the line."""
 _VISIBLE |= dict.fromkeys((*range(0x80, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 MOST_GARBAGE = 0.2
-"""Share of characters that are no text from which on an excerpt says nothing."""
+"""Minimum share of non-text characters for an excerpt to be omitted."""
 
 
 def _excerpt(line: str, column: int, width: int) -> list[str]:
-    """The part of a source line around a column and a line of carets below it; nothing of a binary file."""
+    """The part of a source line around a column and a line of carets below it; nothing for a binary file."""
     text, column = _window(line, column)
     shown = printable(text)
     changed = sum(a != b or a == "\ufffd" for a, b in zip(text, shown, strict=True))
@@ -173,7 +178,7 @@ def _excerpt(line: str, column: int, width: int) -> list[str]:
 
 
 def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
-    """A part of a long line around `column`, and the column inside that part."""
+    """Part of a long line around `column`, and the column within that part."""
     if len(line) <= limit:
         return line, column
     start = max(0, column - 1 - limit // 2)
@@ -199,7 +204,7 @@ def diagnose(
     expected: str = "",
     code: str = "",
 ) -> Diagnostic:
-    """A Diagnostic for `span` (or without a place when there is none)."""
+    """Makes a Diagnostic for `span` (or without a location if there is none)."""
     place: tuple[str, int, int, str, int] = ("<text>", 0, 0, "", 1)
     if span is not None:
         line, column = span.source.line_column(span.start)
@@ -208,8 +213,11 @@ def diagnose(
 
 
 def rule_code(family: str, op: str, label: str) -> str:
-    """The code of a message that has no more specific one: `verify.transpose.C2` for a constraint, which every op
-    counts for itself, `verify.type` for a word, and the family alone without a label."""
+    """Code of a message that has no more specific one.
+
+    It is `verify.transpose.C2` for a constraint, which each op numbers separately, `verify.type` for a word, and the
+    family alone without a label.
+    """
     if not label or label == family:
         return family
     if op and label[1:].isdigit():
@@ -218,7 +226,7 @@ def rule_code(family: str, op: str, label: str) -> str:
 
 
 class StableHLOError(ValueError):
-    """The program is refused. `.diagnostics` says why and where."""
+    """Raised if the program is refused. `.diagnostics` has the reasons and their locations."""
 
     family = "program"
     """First word of the codes."""
@@ -246,26 +254,29 @@ class StableHLOError(ValueError):
 
 
 class ParseError(StableHLOError):
-    """The text is not in the grammar."""
+    """Raised if the text does not match the grammar."""
 
     family = "syntax"
 
 
 class VerifyError(StableHLOError):
-    """The program breaks a rule of the specification."""
+    """Raised if the program violates a rule of the specification."""
 
     family = "verify"
 
 
 class UnsupportedError(StableHLOError):
-    """The program is valid, but this compiler cannot lower it (yet)."""
+    """Raised if the program is valid, but this compiler cannot lower it (yet)."""
 
     family = "unsupported"
 
 
 class UsageError(Exception):
-    """A call of shlo_jit itself is wrong: an array, an option, an object that is no program. `code` is the stable name
-    of the kind of mistake (`argument.dtype`), `hint` what to write instead, which ends the message."""
+    """Raised for a wrong call of shlo_jit: an array, an option, an object that is not a program.
+
+    `code` is the stable name of the kind of mistake (`argument.dtype`). `hint` is the suggested correction, which ends
+    the message.
+    """
 
     def __init__(self, message: str, *, code: str, hint: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
@@ -274,24 +285,25 @@ class UsageError(Exception):
 
 
 def at_place(error: Exception, place: str) -> Exception:
-    """The same error with the place named before its message: `rank 1: expected ...`."""
+    """Returns the same error with the place before its message: `rank 1: expected ...`."""
     message = f"{place}: {error}"
     return type(error)(message, code=error.code) if isinstance(error, UsageError) else type(error)(message)
 
 
 class UsageTypeError(UsageError, TypeError):
-    """Something of the wrong kind was given."""
+    """Raised for an argument of the wrong kind."""
 
 
 class UsageValueError(UsageError, ValueError):
-    """Something was given that is of the right kind, and out of range or unknown."""
+    """Raised for an argument of the right kind that is out of range or unknown."""
 
 
 class InternalError(RuntimeError):
-    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program.
+    """Raised if the compiler failed on a program that it should compile or refuse: a defect of the compiler.
 
-    `.program` names the file that the program is kept in; it is empty where that was not possible, and None where
-    nobody has tried."""
+    `.program` names the file that the program is kept in. It is empty if that was not possible, and None if it was not
+    attempted.
+    """
 
     def __init__(self, message: str, program: str | None = None) -> None:
         super().__init__(message)
@@ -299,34 +311,38 @@ class InternalError(RuntimeError):
 
 
 class ExecutionError(RuntimeError):
-    """A compiled program could not finish: a custom call raised, a collective timed out."""
+    """Raised if a compiled program could not finish: a custom call raised, a collective timed out."""
 
 
 class WorkerError(ExecutionError):
-    """A process of a grid could not finish: it died, raised, or met others that did something else."""
+    """Raised if a process of a grid could not finish: it died, raised, or its operation differed from that of the
+    others."""
 
     def __init__(self, message: str, rank: int, op: str = "", place: str = "", remote: str = "") -> None:
-        """`rank`: of the process at fault; `op`: the op it was at (after a time limit: the op at which another process
-        waited for it), and `place` its line, where these are known; `remote`: Python's traceback in it."""
+        """`rank`: number of the failing process. `op`: its current op, and `place` the op's line, if these are known.
+
+        After a time limit, `op` is the op at which another process waited for it. `remote`: the Python traceback of the
+        process.
+        """
         super().__init__(f"{message}\n\n{remote.rstrip()}" if remote else message)
         self.rank, self.op, self.place, self.remote = rank, op, place, remote
 
 
 class WorkerTimeoutError(WorkerError, TimeoutError):
-    """A process of a grid did not get on."""
+    """Raised if a process of a grid made no progress."""
 
 
 class ExportError(RuntimeError):
-    """A library cannot be made, for reasons that are not the program's: no linker, files of the wrong kind."""
+    """Raised if a library cannot be written for reasons outside of the program: no linker, files of the wrong kind."""
 
 
 class LibraryError(ValueError):
-    """A file is not a library that can be loaded here."""
+    """Raised if a file is not a library that can be loaded here."""
 
 
 def check_text(text: str, name: str) -> str:
-    """The text. Raises ParseError at the first half of a surrogate pair, which is no character by itself."""
-    if text.isascii():  # of a gigabyte, no copy is made
+    """Returns the text. Raises ParseError at the first unpaired surrogate, which is not a character."""
+    if text.isascii():  # avoids a copy of a text of a gigabyte
         return text
     try:
         text.encode("utf-8")
@@ -338,7 +354,7 @@ def check_text(text: str, name: str) -> str:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """The text of a program's bytes. Raises ParseError at the first one that is no UTF-8."""
+    """Decodes the bytes of a program's text. Raises ParseError at the first byte that is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:

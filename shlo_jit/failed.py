@@ -1,5 +1,7 @@
-"""Defects of ours: whatever goes wrong with a program that is no refusal becomes an InternalError, and the program is
-kept in the temporary folder for whoever looks into that."""
+"""Defects of the compiler: unexpected exceptions become an InternalError.
+
+The program is kept in the temporary folder for the analysis.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
 
 REFUSALS = (StableHLOError, OptionError, NotSymbolic, ExecutionError, MemoryError)
-"""What stages raise of programs, options and machines that they cannot do with."""
+"""Exceptions by which stages refuse programs, options and machines."""
 
 
 @contextlib.contextmanager
 def defects(program: Callable[[], Module], entry: str) -> Iterator[None]:
-    """What is raised inside and is no refusal is an InternalError, which says where the program is. One that says so
-    already, from a stage inside, is let through."""
+    """Converts exceptions other than refusals to an InternalError that names the file of the program.
+
+    InternalErrors that already name a file, from a stage inside, are raised unchanged.
+    """
     try:
         yield
     except REFUSALS:
@@ -39,7 +43,7 @@ def defects(program: Callable[[], Module], entry: str) -> Iterator[None]:
 
 
 def _defect(error: Exception) -> str:
-    """What to say of a defect: where it was raised, which for a record of one's own is the file to look at."""
+    """Message for a defect: its location, which for a user's own record is the file to inspect."""
     frames = traceback.extract_tb(error.__traceback__)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if not frames:

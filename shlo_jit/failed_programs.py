@@ -1,4 +1,4 @@
-"""Programs that failed: each is written to the temporary folder, for whoever looks into that."""
+"""Programs that failed are written to the temporary folder for the analysis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shlo_jit.ir.unknown import has_unknown
 
 
 def keep(program: Callable[[], Module], entry: str) -> tuple[str, list[str]]:
-    """The file that the program was written to, or nothing, and lines that say where it is, or why it is nowhere."""
+    """Writes the program to a file; returns its path, or nothing, and lines for the message."""
     try:
         module = program()
         if _constant_bytes(module) > tuning.KEPT_PROGRAM_BYTES:
@@ -23,9 +23,9 @@ def keep(program: Callable[[], Module], entry: str) -> tuple[str, list[str]]:
         path = _write(str(module).encode())
     except OSError as error:
         return "", [f"It could not be kept in a file: {error.strerror or error}"]
-    except Exception:  # it cannot even be read, or printed: what went wrong first counts
+    except Exception:  # it cannot even be read or printed: report the original error
         return "", []
-    if has_unknown(module):  # nothing is compiled of those before they are called
+    if has_unknown(module):  # programs with unknown dimensions are only compiled when they are called
         return path, [f"The program is in {path}"]
     how = "" if entry == "main" else f" --entry {shlex.quote(entry)}"
     command = f"shlo-jit reduce {shlex.quote(path)}{how} --crash -o small.mlir"
@@ -38,8 +38,10 @@ def _constant_bytes(module: Module) -> int:
 
 
 def _write(text: bytes) -> str:
-    """The file with a program's text, the same one whenever it fails. It is there as a whole or not at all, whoever
-    else writes it meanwhile, or fills the disk. Raises OSError."""
+    """Returns the file with a program's text, the same one for the same program.
+
+    It is written atomically, even if another process writes it or the disk is full. Raises OSError.
+    """
     folder = tempfile.gettempdir()
     name = f"shlo_jit-{os.getuid()}-{hashlib.sha256(text).hexdigest()[:12]}"
     path = os.path.join(folder, f"{name}.mlir")
@@ -54,7 +56,7 @@ def _write(text: bytes) -> str:
         raise
     try:
         os.replace(own, path)
-    except OSError:  # somebody else's file has the name
+    except OSError:  # another user's file has the name
         return own
     return path
 

@@ -1,4 +1,5 @@
-"""Files and texts that are no StableHLO: what they are, by their first bytes, and the way from them to a program."""
+"""Detection of files and texts that are not StableHLO, by their first bytes, with advice to obtain a program from
+them."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 GLANCE = 4096
-"""First bytes that are looked at."""
+"""Number of first bytes that are examined."""
 
 
 class Foreign(NamedTuple):
-    """What a file is, and what to do about it. `code` is the stable name of the kind."""
+    """Kind of a file and advice. `code` is the stable name of the kind."""
 
     code: str
     what: str
@@ -26,7 +27,7 @@ _ONNX = (
     f"or export it as StableHLO where it came from ({_TORCH})"
 )
 _SAVED_MODEL = "let the function write its StableHLO, as docs/tensorflow.md shows: f.experimental_get_compiler_ir(...)"
-_TFLITE = "there is no way back from TFLite: " + _SAVED_MODEL
+_TFLITE = "TFLite models cannot be converted back: " + _SAVED_MODEL
 _WEIGHTS = "these are weights and no program: export the program as StableHLO, and pass the arrays to the executable"
 _CHECKPOINT = f"load it in PyTorch, and export the model as StableHLO: {_TORCH}"
 _LIBRARY = "shlo_jit.load runs it if shlo_jit.export wrote it; else give the StableHLO text that it was made from"
@@ -39,7 +40,7 @@ LIBRARIES = {
     b"\xcf\xfa\xed\xfe": "a Mach-O object or library",
     b"MZ": "a Windows program or library",
 }
-"""First bytes of machine code, and what it is."""
+"""First bytes of machine code, and its kind."""
 STARTS: tuple[tuple[bytes, Foreign], ...] = (
     (b"\x1f\x8b", Foreign("file.gzip", "a gzip file", "decompress it first (gzip -d, or gzip.open in Python)")),
     (b"BZh", Foreign("file.bzip2", "a bzip2 file", "decompress it first (bzip2 -d)")),
@@ -61,11 +62,11 @@ STARTS: tuple[tuple[bytes, Foreign], ...] = (
     (b"%PDF", Foreign("file.pdf", "a PDF document", _TEXT)),
     *((start, Foreign("file.machine_code", what, _LIBRARY)) for start, what in LIBRARIES.items()),
 )
-"""First bytes, and what has them."""
+"""First bytes and the kind of file that has them."""
 
 
 def foreign_bytes(start: bytes) -> Foreign | None:
-    """What a file of another format is, by its first `GLANCE` bytes; None for what may be a text."""
+    """Detects a file of another format by its first `GLANCE` bytes; None for a possible text."""
     found = next((about for first, about in STARTS if start.startswith(first)), None)
     for look in (_zip, _tflite, _safetensors, _pickle, _tar, _wide_text):
         found = found or look(start)
@@ -75,7 +76,7 @@ def foreign_bytes(start: bytes) -> Foreign | None:
 
 
 MOST_CONTROLS = 2
-"""Control characters at the beginning of what is still taken for a text, with a mistake in it."""
+"""Maximum control characters at the start of a file that counts as a text with a mistake."""
 
 
 def _is_binary(start: bytes) -> bool:
@@ -115,7 +116,7 @@ def _tar(start: bytes) -> Foreign | None:
 
 
 def _wide_text(start: bytes) -> Foreign | None:
-    """UTF-16 and UTF-32 without a mark: zero bytes beside ASCII."""
+    """Detects UTF-16 and UTF-32 without a byte order mark: zero bytes next to ASCII."""
     part = start[: len(start) & ~3][:64]
     for n, name in ((4, "UTF-32"), (2, "UTF-16")):
         for at in range(n):
@@ -129,11 +130,11 @@ def _wide_text(start: bytes) -> Foreign | None:
 class Field(NamedTuple):
     number: int
     value: int | bytes
-    """A number, or the first bytes of what has a length."""
+    """A number, or the first bytes of a length-delimited field."""
 
 
 def fields_of(data: bytes) -> list[Field] | None:
-    """The first fields of a protocol buffer, as far as the bytes go; None for what is none."""
+    """First fields of a protocol buffer, as far as the bytes go; None if the bytes are not one."""
     found: list[Field] = []
     at = 0
     while at < len(data) and len(found) < 16:
@@ -159,7 +160,7 @@ def fields_of(data: bytes) -> list[Field] | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int | None, int]:
-    """A number and where it ends; None where it is cut, or longer than it need be."""
+    """A number and its end; None if it is truncated, or longer than necessary."""
     value = 0
     for n in range(10):
         if at + n >= len(data):
@@ -172,7 +173,7 @@ def _varint(data: bytes, at: int) -> tuple[int | None, int]:
 
 
 def protocol_buffer(data: bytes) -> Foreign | None:
-    """ONNX, SavedModel, HLO or a GraphDef, told from each other by the kinds of their first fields."""
+    """Detects ONNX, SavedModel, HLO and GraphDef by the kinds of their first fields."""
     fields = fields_of(data)
     if fields is None:
         return None
@@ -199,7 +200,8 @@ def _is_message(value: int | bytes | None) -> bool:
 
 
 def _is_onnx(f: dict[int, int | bytes]) -> bool:
-    """ir_version, producer_name and producer_version, or the graph or the opsets at once."""
+    """Whether the fields are those of ONNX: ir_version, producer_name and producer_version, or directly the graph or
+    opsets."""
     version = f.get(1)
     return isinstance(version, int) and 0 < version < 100 and (
         (2 in f and _is_readable(f[2])) or (2 not in f and (_is_message(f.get(7)) or _is_message(f.get(8))))
@@ -207,19 +209,20 @@ def _is_onnx(f: dict[int, int | bytes]) -> bool:
 
 
 def _is_saved_model(f: dict[int, int | bytes]) -> bool:
-    """saved_model_schema_version, and meta_graphs, whose first field is their information."""
+    """Whether the fields are saved_model_schema_version and meta_graphs, whose first field is their information."""
     return f.get(1) == 1 and _is_message(f.get(2)) and not _is_readable(f[2])
 
 
 def _is_hlo(f: dict[int, int | bytes]) -> bool:
-    """HloModuleProto: name, entry_computation_name and computations; or HloProto around it."""
+    """Whether the fields are those of an HloModuleProto: name, entry_computation_name and computations; or an
+    HloProto."""
     module = f if _is_readable(f.get(1)) else _inner(f.get(1))
     has_names = bool(module.get(1)) and _is_readable(module.get(1)) and _is_readable(module.get(2))
     return has_names and _is_message(module.get(3)) and not _is_readable(module.get(3))
 
 
 def _is_graph(f: dict[int, int | bytes]) -> bool:
-    """GraphDef: nodes, each with a name and an op."""
+    """Whether the fields are those of a GraphDef: nodes, each with a name and an op."""
     inner = _inner(f.get(1))
     return _is_readable(inner.get(1)) and _is_readable(inner.get(2)) and bool(inner.get(2))
 
@@ -231,7 +234,7 @@ _BUFFERS: tuple[tuple[Callable[[dict[int, int | bytes]], bool], Foreign], ...] =
     (_is_graph, Foreign("file.tensorflow", "a TensorFlow GraphDef", _SAVED_MODEL)),
     (
         lambda f: True,
-        Foreign("file.protocol_buffer", "a protocol buffer, but no ONNX model, SavedModel or HLO", _TEXT),
+        Foreign("file.protocol_buffer", "a protocol buffer that is not an ONNX model, SavedModel or HLO", _TEXT),
     ),
 )
 
@@ -255,34 +258,34 @@ TEXTS: tuple[tuple[str, Foreign], ...] = (
     (_PYTHON, Foreign("file.python", "Python source", _FROM_PYTHON)),
     (r"#\s*(?:include|define|pragma|ifndef)\b", Foreign("file.c", "C source", _TEXT)),
     (_JSON, Foreign("file.json", "JSON", _TEXT)),
-    (_XML, Foreign("file.xml", "XML or HTML", f"{_TEXT}; a model of OpenVINO has to be exported anew, as StableHLO")),
+    (_XML, Foreign("file.xml", "XML or HTML", f"{_TEXT}; export an OpenVINO model again, as StableHLO")),
     (
         r"version https://git-lfs",
         Foreign("file.git_lfs", "a pointer of git-lfs, not the file itself", "fetch the file: git lfs pull"),
     ),
     (_PROTOCOL_TEXT, Foreign("file.protocol_text", "a protocol buffer as text", _TEXT)),
 )
-"""How the first line of a text begins (a regular expression), and what has that."""
+"""Regular expression for the first line of a text, and the kind of text."""
 
 
 def foreign_text(text: str) -> Foreign | None:
-    """What a text of another language is, by its beginning."""
+    """Detects a text of another language by its beginning."""
     start = text[:GLANCE].lstrip()
     if not start:
         return None
-    while start.startswith(("//", "# ")) and "\n" in start:  # comments of either kind
+    while start.startswith(("//", "# ")) and "\n" in start:  # comments in either syntax
         start = start.partition("\n")[2].lstrip()
     return next((about for first, about in TEXTS if re.match(first, start, re.MULTILINE)), None)
 
 
-EMPTY = Foreign("file.empty", "an empty file", "look at the program that should have written it")
+EMPTY = Foreign("file.empty", "an empty file", "check the program that should have written it")
 
 
 # ---------------------------------------------------------------------- objects of Python
 _TORCHAX = _TORCH.removeprefix("in PyTorch, ")
 _EXPORTED = (
     "convert it with torchax: weights, program = torchax.export.exported_program_to_stablehlo(exported), then "
-    "shlo_jit.compile(program); docs/pytorch.md says which versions go together"
+    "shlo_jit.compile(program); docs/pytorch.md lists compatible versions"
 )
 _LOWER = "pass what it lowers to: jax.jit(f).lower(...)"
 _ARRAY = "this is an array: pass it to the executable"
@@ -298,11 +301,11 @@ OBJECTS: tuple[tuple[str, str], ...] = (
     (r"builtins\.(?:function|method)|functools\.partial", "give shlo_jit.jit(f), or jax.jit(f).lower(...)"),
     (r"builtins\.(?:list|tuple|dict|set)", "give one program at a time"),
 )
-"""Type, by module and name (a regular expression), and what to do with such an object."""
+"""Regular expression for a type's module and name, and advice for such an object."""
 
 
 def object_hint(value: object) -> str:
-    """What to do with an object that is no program; empty for one that is not known."""
+    """Advice for an object that is not a program; empty for an unknown one."""
     if callable(getattr(value, "read", None)):
         return "pass its .read()"
     for type_ in type(value).__mro__[:-1]:

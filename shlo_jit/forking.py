@@ -1,18 +1,18 @@
 """Forks while other threads compile.
 
-A child has only the thread that forked. What others held is held for ever in it: LLVM's locks, llvmlite's, those of
-modules being imported. So a fork waits until the threads that compile come to a place where they hold nothing of that
-kind (`pause`, between two steps of a compilation) or are done, and keeps them there until it has happened.
+A child has only the thread that forked. Locks that other threads held stay locked in it: LLVM's, llvmlite's, those of
+modules being imported. So a fork waits until the threads that compile hold no such locks: at `pause`, between two steps
+of a compilation, or when they are done. It keeps them waiting until it has happened.
 
-    with compiling():           # nobody forks meanwhile, but for this thread
+    with compiling():           # no other thread forks meanwhile
         ...
-        pause()                 # unless somebody waits to
+        pause()                 # unless a thread waits to fork
 
-A handler of a signal may run in a thread that waits to fork, and compile, fork or wait for another thread's code: then
-the others go on, and the fork waits anew afterwards.
+A signal handler may run in a thread that waits to fork, and compile, fork or wait for another thread's code. Then the
+others continue, and the fork waits again afterwards.
 
-A fork waits for FORK_SECONDS at most. When LLVM takes longer than that over one call, the fork goes on, and the child
-must not compile (`compiling` raises RuntimeError there); it can call what is compiled.
+A fork waits for at most FORK_SECONDS. If one call of LLVM takes longer, the fork proceeds, and the child must not
+compile (`compiling` raises RuntimeError there); it can call compiled code.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ FORK_SECONDS = 10.0
 
 
 class Gate:
-    """What keeps compilations and forks apart."""
+    """Mutual exclusion of compilations and forks."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._inside: dict[int, int] = {}
-        """Threads that compile, and how often each has entered."""
+        """Threads that compile, with the number of times each has entered."""
         self._forking: int | None = None
-        """The thread that forks, or waits to."""
+        """The thread that forks, or waits to fork."""
         self._waits = False
-        """Whether it still waits: a handler of a signal that runs meanwhile takes back the wish to fork."""
+        """Whether it still waits. A signal handler that runs meanwhile cancels the wait."""
         self._llvm: Any = None
         """llvmlite's lock, while a fork holds it."""
         self._in_time = True
-        """Whether the fork under way found all threads at rest."""
+        """Whether the current fork found all threads paused."""
         self.is_broken = False
         """Whether this is a child of a fork that did not."""
 
     @property
-    def someone_waits(self) -> bool:
+    def is_fork_waiting(self) -> bool:
         return self._forking is not None
 
     def enter(self, times: int = 1) -> None:
-        """Wait until nobody forks."""
+        """Waits until no thread forks."""
         this = threading.get_ident()
         with self._changed:
             self._let_others(this)
@@ -64,7 +64,7 @@ class Gate:
             self._inside[this] = self._inside.get(this, 0) + times
 
     def leave(self) -> int:
-        """Leave once; how often this thread is still inside."""
+        """Leaves once; returns how many times this thread is still inside."""
         this = threading.get_ident()
         with self._changed:
             left = self._inside.pop(this) - 1
@@ -75,8 +75,10 @@ class Gate:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Let others fork meanwhile, from inside; or compile, from a signal's handler in a thread that waits to fork:
-        it may wait for them."""
+        """Temporarily leaves, so that others can fork.
+
+        In a signal handler of a thread that waits to fork, it lets others compile: the handler may wait for them.
+        """
         this = threading.get_ident()
         with self._changed:
             self._let_others(this)
@@ -96,7 +98,7 @@ class Gate:
     # ------------------------------------------------------------------ around a fork
     def before(self) -> None:
         this, deadline = threading.get_ident(), time.monotonic() + FORK_SECONDS
-        if self._forking == this and not self._waits:  # it is there twice, see `go_first`
+        if self._forking == this and not self._waits:  # it is registered twice, see `go_first`
             return
         with self._changed:
             while not self._may_fork(this, deadline):
@@ -110,7 +112,8 @@ class Gate:
                 self._in_time = False
 
     def _may_fork(self, this: int, deadline: float) -> bool:
-        """Wait until the thread may fork, or the time is over; False where a handler of a signal has let others on."""
+        """Waits until the thread may fork, or until the deadline; returns False if a signal handler let others
+        continue."""
         self._let_others(this)
         while self._forking is not None:
             self._changed.wait()
@@ -151,8 +154,10 @@ GATE = Gate()
 
 @functools.cache
 def go_first(module: str) -> None:
-    """Have our part of a fork come before that of a module, which has been imported by now and holds a lock of its own
-    during a fork: a compilation might want that lock before it comes to where it lets others fork."""
+    """Registers our fork handler so that it runs before that of a module that is already imported.
+
+    The module holds a lock of its own during a fork. A compilation might need that lock before it lets others fork.
+    """
     assert module in sys.modules
     os.register_at_fork(before=GATE.before, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child)
 
@@ -170,8 +175,8 @@ def thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Imports and LLVM at work: no fork in between. Raises RuntimeError in a child that was forked in the middle of it
-    all the same."""
+    """Prevents forks during imports and LLVM's work. Raises RuntimeError in a child that was forked during a
+    compilation."""
     if GATE.is_broken:
         raise RuntimeError(
             f"this process was forked while another thread had been compiling for {FORK_SECONDS:g} s; compile before "
@@ -185,7 +190,7 @@ def compiling() -> Iterator[None]:
 
 
 def pause() -> None:
-    """Let those fork who wait to. Not with a lock that other threads may wait for."""
-    if GATE.someone_waits:
+    """Lets waiting threads fork. Must not be called while holding a lock that other threads may wait for."""
+    if GATE.is_fork_waiting:
         with GATE.outside():
             pass

@@ -1,8 +1,9 @@
-"""The logger `shlo_jit`: at level DEBUG what came from the object cache, and how long each stage took.
+"""The logger `shlo_jit`: at level DEBUG, lookups in the object cache and the time of each stage.
 
 logging.getLogger("shlo_jit").setLevel(logging.DEBUG)    # and a handler, as logging.basicConfig() gives
 
-`logging` is imported only where somebody else has: a program from the object cache is there before that would be.
+`logging` is imported only if another module has imported it: the import takes longer than loading a program from the
+object cache.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ def log() -> logging.Logger:
 
 
 def debug(message: str, *values: object) -> None:
-    """A message at level DEBUG. Who has not imported `logging` has set no level."""
+    """Logs a message at level DEBUG. Without an import of `logging` no level can have been set."""
     if "logging" in sys.modules:
         log().debug(message, *values)
 
 
 @contextlib.contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Log how long the block takes."""
+    """Logs the duration of the block."""
     start = time.perf_counter()
     yield
     debug("%s: %.1f ms", name, 1e3 * (time.perf_counter() - start))

@@ -1,4 +1,4 @@
-"""The table of ops, made from their records and from the tables that lowering goes by.
+"""The table of ops, generated from their records and from the tables of lowering.
 
 python -m shlo_jit.op_table                prints it in Markdown
 python -m shlo_jit.op_table docs/ops.md    writes it between the markers of a file
@@ -17,44 +17,44 @@ from shlo_jit.ops.kinds import TypeKind
 
 BEGIN, END = "<!-- op table: begin -->", "<!-- op table: end -->"
 STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return"}
-"""What a program is built of, no operations."""
+"""Structure of a program, not operations."""
 GROUPED = {"stablehlo.reduce", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
-"""Ops that `fuse/fuse.py` puts into nests by hand."""
+"""Ops that `fuse/fuse.py` has special cases for in nests."""
 QUANTIZED = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
-"""Ops that `passes/quantized/lower_quantized.py` says in others."""
+"""Ops that `passes/quantized/lower_quantized.py` expands to others."""
 REMOVED = {
     "stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.after_all",
     "stablehlo.create_token", "stablehlo.async_start", "stablehlo.async_done", "func.constant",
 }  # fmt: skip
-"""Ops that leave nothing behind: see `passes/frontend/` and `passes/identities.py`."""
+"""Ops that are removed: see `passes/frontend/` and `passes/identities.py`."""
 WORDS = {
     "pred": "bool", "sint": "int", "uint": "uint", "index": "index", "float": "float", "complex": "complex",
     "quant": "quantized", "quant_axis": "quantized per axis",
 }  # fmt: skip
-"""Words of `ops/kinds.py` and ours, in the order they are printed in."""
+"""Words of `ops/kinds.py` and of the table, in printing order."""
 EVERY = frozenset({"pred", "sint", "uint", "float", "complex", "quant"})
 
 
 class Row(NamedTuple):
     name: str
     how: str
-    """How it gets to machine code; empty when it does not yet."""
+    """Route to machine code; empty if it has none yet."""
     elements: str
-    """Kinds of its operands' elements (of its results', when it has none), as `ops/kinds.py` names them."""
+    """Kinds of the elements of its operands (of its results, if it has no operands), named as in `ops/kinds.py`."""
 
 
 def rows() -> list[Row]:
-    """Of every op, by name, StableHLO's first."""
+    """A row for every op, by name, StableHLO's first."""
     names = sorted((name for name in OPS if name not in STRUCTURE), key=lambda n: (not n.startswith("stablehlo."), n))
     routes = _routes()
     return [Row(name, routes.get(name, ""), _elements(OPS[name])) for name in names]
 
 
 def markdown() -> str:
-    """The table, and above it how many ops are lowered."""
+    """The table, preceded by the number of ops that are lowered."""
     table = rows()
     lines = [
-        f"{sum(bool(row.how) for row in table)} of {len(table)} ops get to machine code.",
+        f"{sum(bool(row.how) for row in table)} of {len(table)} ops are compiled to machine code.",
         "",
         "| op | machine code | element types |",
         "|---|---|---|",
@@ -64,7 +64,7 @@ def markdown() -> str:
 
 
 def written_into(text: str) -> str:
-    """A file's text with the table between its markers. Raises ValueError when it has none."""
+    """Replaces the table between the markers of a text. Raises ValueError if there are no markers."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
@@ -73,8 +73,7 @@ def written_into(text: str) -> str:
 
 
 def _routes() -> dict[str, str]:
-    """Op name to its way to machine code, of every op that has one. Where two tables know an op, the later one is
-    what usually happens."""
+    """Maps ops to their route to machine code. If two tables contain an op, the later one is the usual route."""
     from shlo_jit.lower.kernels import KERNELS
     from shlo_jit.passes.expand.expand import EXPANSIONS
     from shlo_jit.passes.frontend.host_calls import FEEDS, TRANSFERS
@@ -82,7 +81,7 @@ def _routes() -> dict[str, str]:
 
     collective = [name for name, record in OPS.items() if record.has("collective")]
     fused = [name for name, record in OPS.items() if record.index_map is not None or record.machine is not None]
-    ways: tuple[tuple[str, Iterable[str]], ...] = (
+    routes: tuple[tuple[str, Iterable[str]], ...] = (
         ("collective", collective),
         ("host call", (*FEEDS, *TRANSFERS)),
         ("inlined", CALLS),
@@ -92,11 +91,11 @@ def _routes() -> dict[str, str]:
         ("control flow", CONTROL),
         ("fused loop", (*fused, *GROUPED)),
     )
-    return {name: way for way, names in ways for name in names}
+    return {name: route for route, names in routes for name in names}
 
 
 def _elements(record: OpDef) -> str:
-    """The kinds that differ, in the operands' order."""
+    """The distinct kinds, in the operands' order."""
     kinds = record.operand_kinds or record.result_kinds
     return "; ".join(dict.fromkeys(_words(kind) for kind in kinds))
 
@@ -113,7 +112,7 @@ def _order(word: str) -> tuple[int, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the table, or write it into the file named."""
+    """Prints the table, or writes it into the named file."""
     if not arguments:
         print(markdown())
         return

@@ -1,4 +1,4 @@
-"""What `compile` was asked for besides the program: one value that goes through all stages."""
+"""Options of `compile` besides the program: one value that is passed through all stages."""
 
 from __future__ import annotations
 
@@ -13,52 +13,58 @@ if TYPE_CHECKING:
 
 
 class OptionError(ValueError):
-    """An option that this program cannot have."""
+    """Raised for an option that is invalid for the program."""
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Every field that is compared changes the code, and so is part of the program's key in the object cache; options
-    that are equal give the same code. The fields behind `compare=False` only say how the code is loaded."""
+    """Options of a compilation.
+
+    Every field that is compared changes the code, and so is part of the program's key in the object cache: equal
+    options give the same code. Fields with `compare=False` only determine how the code is loaded.
+    """
 
     target: Target
     entry: str = "main"
     """The function to run, without `@`."""
     donate: tuple[int, ...] | Literal["program"] = ()
-    """Indices of arguments whose memory results may take over, ascending; or those that the program says."""
+    """Indices of arguments whose memory results may reuse, ascending; or `program` for those that the program marks."""
     calls: frozenset[str] = frozenset()
     """Names of the custom calls (and of composites, see `passes/frontend/inline.py`) that users have implemented."""
     code: tuple[tuple[str, CustomCode], ...] = ()
-    """Those of `calls` that are code which is compiled with the program, by name, in the order of the names."""
+    """Implementations among `calls` that are code compiled with the program, sorted by name."""
     num_replicas: int = 1
     num_partitions: int = 1
     """The grid of processes that run the program."""
     channels: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
-    """Who sends to whom over the channels of sends and receives that do not say it: (handle, (sender, receiver), ...)
-    by ascending handle, in process numbers."""
+    """Senders and receivers of channels whose sends and receives do not specify them.
+
+    Each entry is (handle, (sender, receiver), ...), by ascending handle, in process numbers.
+    """
 
     same_program: bool = True
-    """All processes run the same function."""
+    """Whether all processes run the same function."""
     reaches: bool = True
     """Whether the processes can write to each other's memory."""
 
     has_lapack: bool | None = None
-    """Whether the program can call LAPACK; None: where this process has it."""
+    """Whether the program can call LAPACK; None: if this process has it."""
     fold_scales: bool = False
-    """Factors of channels go into constant weights, which changes results by roundings (`docs/accuracy.md`)."""
+    """Whether factors of channels are multiplied into constant weights, which changes results by rounding
+    (`docs/accuracy.md`)."""
     profile: bool = False
-    """The code notes how long each of its steps takes."""
+    """Whether the code records the duration of each of its steps."""
 
     dynamic: str = field(default="specialize", compare=False)
-    """Of programs with unknown dimensions: `specialize` or `symbolic`, what code is made for."""
+    """Strategy for programs with unknown dimensions: `specialize` or `symbolic`."""
     threads: int = field(default=1, compare=False)
-    """How many a call may use."""
+    """Maximum threads of a call."""
     implementations: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)
-    """Those of `calls` that were given to `compile`; the others are looked up when the program is loaded."""
+    """Implementations among `calls` that were given to `compile`; others are looked up when the program is loaded."""
     host: Any = field(default=None, compare=False)
-    """The queues of infeeds and the like (`runtime/host.py`), where several executables share them."""
+    """The queues of infeeds and similar (`runtime/host.py`), if several executables share them."""
     cache: bool = field(default=True, compare=False)
-    """Whether to look into the object cache, and to store there."""
+    """Whether to use the object cache."""
 
     @property
     def elementwise_code(self) -> frozenset[str]:
@@ -67,11 +73,11 @@ class CompileOptions:
 
     @property
     def processes(self) -> int:
-        """In the grid."""
+        """Number of processes in the grid."""
         return self.num_replicas * self.num_partitions
 
     def identity(self) -> str:
-        """The fields that are compared, as a text that is the same in every process."""
+        """The fields that are compared, as a text that is equal in every process."""
         return repr([(f.name, _stable(getattr(self, f.name))) for f in fields(self) if f.compare])
 
 
@@ -84,7 +90,7 @@ def _stable(value: object) -> object:
 
 
 def check_donated(indices: Iterable[int], arguments: int) -> None:
-    """Raise OptionError where a donated argument is none of the program's."""
+    """Raises OptionError for a donated argument that the program does not have."""
     for index in indices:
         if not 0 <= index < arguments:
             takes = f"takes {arguments} argument{'' if arguments == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The stages, once, in order: text to Module to Plan to Program to machine code."""
+"""The stages of compilation in order: text to Module to Plan to Program to machine code."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ T = TypeVar("T")
 
 
 def compile_static(source: ProgramSource, options: CompileOptions) -> Executable:
-    """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
-    the program cannot have."""
+    """Compiles a program to an Executable, or loads it from the object cache.
+
+    Raises OptionError for options that are invalid for the program.
+    """
     key = key_of(source, options)
     found = cached(source, options, key)
     return compile_new(source, options, key) if found is None else found
 
 
 def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> Executable | None:
-    """What the object cache has of a program; None without a key."""
+    """Looks up a program in the object cache; None without a key."""
     if key is None:
         return None
     found = build.from_cache(
@@ -65,8 +67,10 @@ def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> E
 def compile_new(
     source: ProgramSource, options: CompileOptions, key: str | None, module: Module | None = None
 ) -> Executable:
-    """Program to an Executable, which goes into the object cache with a key. `module`: what the source is parsed to, or
-    makes, where that is there already."""
+    """Compiles a program to an Executable, and stores it in the object cache if there is a key.
+
+    `module`: the Module of the source, if it exists already.
+    """
     return _compile(source if module is None else module, options, key, _remake(source, options))
 
 
@@ -83,7 +87,7 @@ def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
 
 
 def compile_code(source: ProgramSource, options: CompileOptions) -> Compiled:
-    """Program to machine code that is not loaded, from the object cache where it knows the program and its routines."""
+    """Compiles a program to machine code that is not loaded. It may come from the object cache, with its routines."""
     key = key_of(source, options)
     store = build.resolve_cache(options.cache)
     found = None if key is None else build.find(key, options.target, store)
@@ -108,7 +112,7 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
 
 @compiling()
 def _through(source: ProgramSource, options: CompileOptions, made: Callable[..., T]) -> T:
-    """Through all stages. `made`: what comes of the lowered program, and the routines that have been started."""
+    """Runs all stages. `made` converts the lowered program and the routines being compiled to the result."""
     from shlo_jit.codegen.background import Background
 
     cpus = usable_cpus()
@@ -123,12 +127,12 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
 
 
 def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) -> Program:
-    """Text to LLVM text, for a machine that need not be this one; `calls` as in CompileOptions."""
+    """Compiles a text to LLVM text, for any machine; `calls` as in CompileOptions."""
     return lower(parsed(Text(text, name)), CompileOptions(target, calls=frozenset(calls))).program
 
 
 def parsed(source: ProgramSource) -> Module:
-    """The Module of a text or an artifact; one that is given as such, as it is. Raises ParseError."""
+    """Parses a text or an artifact; a Module is returned unchanged. Raises ParseError."""
     if isinstance(source, Text):
         from shlo_jit.text.literals import read_all
         from shlo_jit.text.parser import parse_module
@@ -147,7 +151,7 @@ def parsed(source: ProgramSource) -> Module:
 
 
 def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
-    """What the object cache knows a program by; None where it is not used. A Module is printed for this only."""
+    """Key of a program in the object cache; None if the cache is not used. A Module is printed only for this."""
     if not options.cache:
         return None
     if isinstance(source, Derived):
@@ -167,10 +171,10 @@ def lower(
     on_routine: Callable[[Routine], None] = lambda routine: None,
     on_pass: Callable[[str, Op], None] = lambda name, function: None,
 ) -> Lowered:
-    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls,
-    `on_pass` of every function after every pass.
+    """Lowers a Module to a Program; also returns intermediate results.
 
-    Each stage is a function, and what it makes can be printed: see `shlo_jit/stages.py`.
+    `on_routine` is called for every routine that the program calls, as early as possible; `on_pass` for every function
+    after every pass. Each stage is a function whose result can be printed: see `shlo_jit/stages.py`.
     """
     from shlo_jit.lower.planned import Lowered
     from shlo_jit.lower.program import lower_program
@@ -190,11 +194,13 @@ def plan(
     on_routine: Callable[[Routine], None] = lambda routine: None,
     on_pass: Callable[[str, Op], None] = lambda name, function: None,
 ) -> tuple[Op, list[PlannedFunction]]:
-    """The stages before lowering, which decide everything: the entry function as it was given, and what there is to
-    lower, callees first."""
+    """Runs the stages before lowering, which make all decisions.
+
+    Returns the original entry function, and the functions to lower, callees first.
+    """
     with stage("verify"):
         function = verified(module, options)
-    # Before the stages are imported, which takes as long as a small program does.
+    # Do this before importing the stages, which takes as long as compiling a small program.
     from shlo_jit.schedule.precompile import early_routines
 
     for routine in early_routines(module, options.target):
@@ -260,7 +266,7 @@ def plan(
 
 
 def _code(options: CompileOptions) -> Code:
-    """What replaces the calls of code that is compiled with the program."""
+    """Code that is compiled with the program and replaces custom calls."""
     if not options.code:
         return {}
     from shlo_jit.custom.replace import replace as replaced
@@ -269,7 +275,7 @@ def _code(options: CompileOptions) -> Code:
 
 
 def _given_up(function: Op, core: Op) -> tuple[int, ...]:
-    """Arguments of the core function that the program lets results have the memory of."""
+    """Arguments of the core function whose memory the program allows results to reuse."""
     from shlo_jit.text.port_names import donated_arguments
 
     arguments = function.block().arguments
@@ -278,7 +284,7 @@ def _given_up(function: Op, core: Op) -> tuple[int, ...]:
 
 
 def _name_ports(program: Program, function: Op) -> None:
-    """Give inputs and outputs the names that the function's callers see."""
+    """Gives inputs and outputs the names that callers of the function see."""
     from shlo_jit.ir.core import function_type
     from shlo_jit.passes.frontend.flatten import leaves
     from shlo_jit.text.port_names import argument_names, result_names
@@ -306,11 +312,12 @@ def _no_entry(module: Module, entry: str) -> Diagnostic:
 
 
 MOST_NAMES = 20
-"""Functions that a message names."""
+"""Maximum number of functions that a message names."""
 
 
 def verified(module: Module, options: CompileOptions) -> Op:
-    """The entry function of a valid module. Raises VerifyError, and StableHLOError where there is no such function."""
+    """Returns the entry function of a valid module. Raises VerifyError, and StableHLOError if there is no such
+    function."""
     from shlo_jit.ir.core import is_declaration
     from shlo_jit.verify.verifier import verify_module
 

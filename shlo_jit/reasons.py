@@ -1,8 +1,8 @@
 """Reasons of decisions: a stable code and a sentence.
 
-Every decision that the printed stages show comes with a `Reason`. Programs and tests go by the code, people read the
-sentence, which may be reworded at any time. `docs/reasons.md` explains each code; a code is a literal where the reason
-is created, so that a test finds all of them in the source.
+Every decision that the printed stages show has a `Reason`. Programs and tests use the code, people read the sentence,
+which may be reworded at any time. `docs/reasons.md` explains each code. A code is a literal where the reason is
+created, so that a test finds all of them in the source.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """Why something was decided, or was not done."""
+    """Why a decision was made, or an optimization was not applied."""
 
     code: str
-    """Lower-case words joined by hyphens; one meaning each."""
+    """Lower-case words joined by hyphens; each code has one meaning."""
     text: str
     """The sentence for people, without the code."""
     cause: Reason | None = None
@@ -30,7 +30,7 @@ class Reason(NamedTuple):
         return (self.code,) if self.cause is None else (self.code, *self.cause.codes)
 
     def then(self, cause: Reason | None) -> Reason:
-        """The same reason with a cause after those that it has."""
+        """Returns the same reason with another cause at the end of its chain."""
         if cause is None:
             return self
         return self._replace(cause=cause if self.cause is None else self.cause.then(cause))

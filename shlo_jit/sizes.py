@@ -1,10 +1,10 @@
-"""Sizes that are known at the call only, as numbers that compilation computes with.
+"""Sizes that are known only at the call, as numbers for computations of the compiler.
 
-A `Size` stands where an extent, a stride or a count of bytes stands: a polynomial over a `Symbol`, the unknown
-dimension, and over quotients and remainders of such polynomials. Sums, products, `//` and `%` are exact. A comparison
-is answered where the answer is the same for every value that the symbol may have; all else that would need the number
-raises `NotSymbolic`, upon which the program is made for fixed sizes instead. So code that was written for numbers
-either works for sizes, or refuses them; it is never silently wrong. What is only a matter of speed goes by `hint_of`.
+A `Size` replaces an extent, a stride or a number of bytes. It is a polynomial over a `Symbol`, the unknown dimension,
+and over quotients and remainders of such polynomials. Sums, products, `//` and `%` are exact. A comparison is answered
+if the answer is the same for every value of the symbol. Everything else that needs the number raises `NotSymbolic`, and
+the program is compiled for fixed sizes instead. So code written for numbers either works for sizes or refuses them; it
+is never silently wrong. Decisions that only affect speed use `hint_of`.
 
 In machine code a size is a register named after it (`register_name`), which the builder defines where it is used.
 """
@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 
 class NotSymbolic(Exception):
-    """Something would have to be known of a size that is known at the call only."""
+    """Raised if a fact about a size that is known only at the call is required."""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
         self.code = code
         """A reason code (see `reasons.py`)."""
         self.where = ""
-        """The op that asked, and its line, where somebody knew it."""
+        """The op that required it, and its line, if known."""
 
     def asked_by(self, where: str) -> None:
-        """Note who asked; the innermost knows best."""
+        """Records the op that required it; the innermost one is the most precise."""
         self.where = self.where or where
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class NotSymbolic(Exception):
 
 
 class Symbol(NamedTuple):
-    """A dimension that is known at the call only: one of `low` to `high`, `hint` for example."""
+    """A dimension that is known only at the call, in the range `low` to `high`; `hint` is a typical value."""
 
     low: int
     high: int
@@ -69,11 +69,11 @@ class Quotient(NamedTuple):
 
 Atom = Symbol | Quotient
 Terms = Mapping[tuple[Atom, ...], int]
-"""Products of atoms (in a fixed order) to their coefficients, none of them zero; () is the constant."""
+"""Maps products of atoms (in a fixed order) to their coefficients, none of them zero; () is the constant."""
 
 
 class Size:
-    """A number that is known at the call only. Made by arithmetic on `size_of(symbol)`."""
+    """A number that is known only at the call, created by arithmetic on `size_of(symbol)`."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -82,12 +82,12 @@ class Size:
     # ------------------------------------------------------------------ what is known
     @cached_property
     def low(self) -> int:
-        """It is this at least."""
+        """Lower bound."""
         return self._end(False)
 
     @cached_property
     def high(self) -> int:
-        """It is this at most."""
+        """Upper bound."""
         return self._end(True)
 
     def _end(self, upper: bool) -> int:
@@ -98,12 +98,12 @@ class Size:
 
     @cached_property
     def symbol(self) -> Symbol:
-        """The one that it is computed from."""
+        """The symbol that it is computed from."""
         atom = next(atom for atoms in self.terms for atom in atoms)
         return atom if isinstance(atom, Symbol) else atom.dividend.symbol
 
     def at(self, value: int) -> int:
-        """Its number where the symbol has that value."""
+        """Its value for a value of the symbol."""
         return sum(c * math.prod(_atom_at(a, value) for a in atoms) for atoms, c in self.terms.items())
 
     # ------------------------------------------------------------------ arithmetic
@@ -147,7 +147,7 @@ class Size:
         if not isinstance(other, int) or isinstance(other, bool) or other <= 0:
             raise NotSymbolic("division-unknown", f"{self} cannot be divided by {other}")
         if all(c < 0 for atoms, c in self.terms.items() if atoms):
-            quotient = -((-self + (other - 1)) // other)  # rounded up, so that what is divided is not negative
+            quotient = -((-self + (other - 1)) // other)  # rounded up, so that the dividend is not negative
             return quotient, self - quotient * other
         quotient = {atoms: c // other for atoms, c in self.terms.items()}
         rest = _made({atoms: c % other for atoms, c in self.terms.items()})
@@ -160,7 +160,7 @@ class Size:
         return sure + next(parts), next(parts)
 
     def _divide_by_size(self, other: Size) -> tuple[int, int]:
-        """Of polynomials, where the divisor is a single product of every term's."""
+        """Divides polynomials, if the divisor is a single product that divides every term."""
         if self._key == other._key:
             return 1, 0
         if len(other.terms) == 1:
@@ -255,38 +255,40 @@ class Size:
 
 
 def size_of(symbol: Symbol) -> int:
-    """The symbol as a number to compute with. (Types say `int`, for it stands where an int stands.)"""
+    """The symbol as a number. (Types say `int`, because sizes replace ints.)"""
     return _made({(symbol,): 1})
 
 
 def whole(number: Any) -> int:
-    """The int that a number is; a size stays one."""
+    """Converts a number to int; a size stays a size."""
     return cast(int, number) if isinstance(number, Size) else int(number)
 
 
 def hint_of(number: int) -> int:
-    """A number; of a size, what it is for the hint: for decisions that are a matter of speed alone."""
+    """Value of a number, for a size at the symbol's hint: for decisions that only affect speed."""
     return value_at(number, number.symbol.hint) if isinstance(number, Size) else number
 
 
 def most_of(number: int) -> int:
-    """What a number is at most."""
+    """Upper bound of a number."""
     return number.high if isinstance(number, Size) else number
 
 
 def equal(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> bool:
-    """Whether two numbers, or shapes, are equal whatever the symbol is; False where that depends on it."""
+    """Whether two numbers, or shapes, are equal for every value of the symbol; False if that depends on it."""
     return surely(lambda: a == b)
 
 
 def at_most(number: int, limit: int) -> int:
-    """The smaller of the two, or what it is at most."""
+    """The smaller of the two, or an upper bound of it."""
     return number if surely(lambda: number <= limit) else limit
 
 
 def room_for(numbers: Iterable[int]) -> int:
-    """The largest of some numbers, none negative; where it depends on the size which that is, a little more: of each
-    product of atoms the largest coefficient."""
+    """The largest of some numbers, none negative, or a slightly larger bound if the largest depends on the symbol.
+
+    The bound has the largest coefficient of each product of atoms.
+    """
     most = 0
     for number in numbers:
         if surely(lambda a=most, b=number: a >= b):
@@ -300,24 +302,24 @@ def room_for(numbers: Iterable[int]) -> int:
 
 
 def degree_of(number: int) -> int:
-    """The power of the symbol that a number grows with; 0 of one that is known."""
+    """The power of the symbol that a number grows with; 0 for a known number."""
     return max(map(_degree, number.terms)) if isinstance(number, Size) else 0
 
 
 def per_unit(number: int) -> int:
-    """A number of which `number` is at most so many for each of the symbol's value, to the power of its degree."""
+    """A bound c so that `number` is at most c times the symbol's value to the power of its degree."""
     if not isinstance(number, Size):
         return number
     return math.ceil(_growth(number))
 
 
 def value_at(number: int, value: int) -> int:
-    """A number where the symbol has that value."""
+    """Value of a number for a value of the symbol."""
     return number.at(value) if isinstance(number, Size) else number
 
 
 def surely(holds: Callable[[], bool]) -> bool:
-    """Whether something holds for every value that the symbol may have."""
+    """Whether a condition holds for every value of the symbol."""
     try:
         return holds()
     except NotSymbolic:
@@ -326,7 +328,7 @@ def surely(holds: Callable[[], bool]) -> bool:
 
 # ---------------------------------------------------------------------- registers
 def word_of(number: int) -> str:
-    """A number as part of a name in LLVM's text: different ones are different words."""
+    """A number as part of a name in LLVM text; different numbers give different words."""
     return str(number).translate(_LETTERS)
 
 
@@ -335,7 +337,7 @@ _LETTERS[ord(" ")] = ""
 
 
 def register_name(size: Size) -> str:
-    """LLVM's name of the register that holds a size: the size itself, in quotes. `Builder.done` defines it."""
+    """LLVM name of the register that holds a size: the size itself, in quotes. `Builder.done` defines it."""
     return f'%"{size}"'
 
 
@@ -345,7 +347,7 @@ def _terms(number: object) -> Terms:
 
 
 def _made(terms: Terms) -> int:
-    """The number with these terms: an int where it is constant."""
+    """The number with these terms: an int if it is constant."""
     left = {atoms: c for atoms, c in terms.items() if c}
     if not left or (len(left) == 1 and () in left):
         return left.get((), 0)
@@ -364,7 +366,7 @@ def _degree(atoms: tuple[Atom, ...]) -> int:
 
 
 def _growth(size: Size) -> float:
-    """`per_unit`, before it is rounded. What is subtracted counts where it grows as fast as the whole."""
+    """`per_unit`, before rounding. Subtracted terms count if they grow as fast as the whole."""
     degree, total = degree_of(cast(int, size)), 0.0
     for atoms, c in size.terms.items():
         if c > 0:
@@ -381,7 +383,7 @@ def _atom_growth(atom: Atom) -> float:
 
 
 def _removed(atoms: list[Atom], atom: Atom) -> bool:
-    """Take an atom out of a list, where it is there."""
+    """Removes an atom from a list; returns whether it was there."""
     if atom not in atoms:
         return False
     atoms.remove(atom)

@@ -1,5 +1,7 @@
-"""What a user gives as a program (a text, a file, bytes or a Module) to its text, its portable artifact, or the Module.
-What is something else (HLO, an archive) is named, with what to do about it."""
+"""Conversion of program arguments (a text, a file, bytes or a Module) to a text, portable artifact or Module.
+
+Other formats (HLO, an archive) are recognized and refused with advice.
+"""
 
 from __future__ import annotations
 
@@ -42,37 +44,37 @@ LONGEST_PATH = 4096
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAME = r"[^\n{}()%@\"=<>#]*"
 PATH = re.compile(rf"(?!\s*(//|func\.func\b|builtin\.module\b)){_NAME}(/{_NAME}|\.[A-Za-z]\w{{0,9}})")
-"""A slash or a suffix, and nothing that is in every program, nor what one begins with."""
+"""A slash or a suffix, and nothing that every program contains or that a program starts with."""
 PIPE_WAIT = 10.0
-"""Seconds to wait for somebody to write to a named pipe."""
+"""Seconds to wait for a writer of a named pipe."""
 
 
 class Text(NamedTuple):
-    """A program that has not been parsed, and a name for it."""
+    """A program that has not been parsed, and its name."""
 
     text: str
     name: str
     cuts: tuple[Cut, ...] = ()
-    """Long literals, which are not in the text."""
+    """Long literals, which are cut out of the text."""
 
 
 class Artifact(NamedTuple):
-    """A program in bytecode that has not been read, and a name for it."""
+    """A program in bytecode that has not been read, and its name."""
 
     data: Bytes
     name: str
     literals: Mapping[int, Literal]
-    """Long literals, by the place of their bytes, which are not in the data."""
+    """Long literals, by the offset of their bytes, which are cut out of the data."""
     rest: bytes
     """The data without them."""
 
 
 class Derived(NamedTuple):
-    """A program that is made of another one, when it is wanted."""
+    """A program that is derived from another one on demand."""
 
     name: str
     identity: Callable[[], bytes]
-    """Says which program it is: a digest of what it is made of, and how."""
+    """Identifies the program: a digest of its origin and of its derivation."""
     make: Callable[[], Module]
 
 
@@ -81,10 +83,12 @@ ProgramSource: TypeAlias = "Given | Derived"
 
 
 def read_source(source: object, known: bool = False) -> Given:
-    """The text or artifact of a text, a path or bytes, whose first bytes say which it is, or of an object of JAX's that
-    has a text; a Module as it is. `known`: the object cache may know what a file's text is.
+    """Reads the text or artifact of a program; a Module is returned unchanged.
 
-    Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
+    `source`: a text, a path, or bytes, whose first bytes determine the format, or an object of JAX that has a text.
+    `known`: whether the object cache may know the text of a file.
+
+    Raises OSError for a file that cannot be read, ParseError for data that is not a text or is in another language, and
     TypeError for any other object.
     """
     if isinstance(source, str) and not _is_path(source):
@@ -98,7 +102,7 @@ def read_source(source: object, known: bool = False) -> Given:
     if isinstance(source, Module):
         return source
     artifact = None if isinstance(source, type) else getattr(source, "mlir_module_serialized", None)
-    if isinstance(artifact, bytes):  # of a jax.export.Exported, whose own reader trusts what it reads
+    if isinstance(artifact, bytes):  # the bytes of a jax.export.Exported; its own reader trusts its input
         return _read(artifact, f"<{type(source).__name__}>")
     text = _own_text(source)
     if text is not None:
@@ -109,8 +113,8 @@ def read_source(source: object, known: bool = False) -> Given:
 
 
 def _own_text(source: object) -> str | None:
-    """What `mlir_module()` or `as_text()` (of a `jax.stages.Lowered`) gives; with locations where it can, which have
-    the arguments' names."""
+    """Result of `mlir_module()` or `as_text()` (of a `jax.stages.Lowered`), with locations if possible: they have the
+    arguments' names."""
     if isinstance(source, type):
         return None
     method = getattr(source, "mlir_module", None)
@@ -119,7 +123,7 @@ def _own_text(source: object) -> str | None:
     elif callable(method := getattr(source, "as_text", None)):
         try:
             text = method(debug_info=True)
-        except TypeError:  # it knows no such option
+        except TypeError:  # it has no such option
             text = method()
     else:
         return None
@@ -127,7 +131,7 @@ def _own_text(source: object) -> str | None:
 
 
 def _is_path(text: str) -> bool:
-    """A file that is there, or one that was meant, such as `modle.mlir`."""
+    """Whether the text is the path of an existing file, or looks like one, such as `modle.mlir`."""
     if not text or len(text) > LONGEST_PATH or "\n" in text:
         return False
     return os.path.exists(text) or PATH.fullmatch(text) is not None
@@ -135,7 +139,7 @@ def _is_path(text: str) -> bool:
 
 # ---------------------------------------------------------------------- files
 def read_file(name: str) -> bytes:
-    """The bytes of a file or pipe. Raises OSError; a device, which may have no end, is none of the two."""
+    """Reads the bytes of a file or pipe. Raises OSError, also for a device, which may have no end."""
     with _opened(name) as file:
         return _whole(file, name)
 
@@ -153,12 +157,12 @@ def _whole(file: FileIO, name: str) -> bytes:
         os.set_blocking(file.fileno(), True)
         return first + file.readall()
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "a program is read from a file or a pipe, and this is a device", name)
+        raise OSError(errno.EINVAL, "expected a file or a pipe, got a device", name)
     return file.readall()
 
 
 def _read_path(name: str, known: bool) -> Text | Artifact:
-    """The program in a file. Of one that is a text as far as its beginning tells, long literals are never in memory."""
+    """Reads the program in a file. Long literals of a text are never held in memory."""
     with _opened(name) as file:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size and not os.pread(file.fileno(), 64, 0).count(0):
@@ -171,7 +175,7 @@ def _read_path(name: str, known: bool) -> Text | Artifact:
 
 
 def _artifact_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache | None) -> Artifact | None:
-    """The artifact in a file, whose long literals are read anew from it."""
+    """The artifact in a file. Its long literals are read from the file on demand."""
     path = os.path.abspath(name)
 
     def again(start: int, end: int) -> bytes:
@@ -200,7 +204,7 @@ def _artifact_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectC
 
 
 def _artifact(read: Read, size: int, name: str, again: Read) -> tuple[Artifact, tuple[int, int]] | None:
-    """The artifact in some bytes, and where it begins and ends there."""
+    """The artifact in some bytes, and its start and end there."""
     from shlo_jit.bytecode.glance import artifact_in
 
     place = artifact_in(read, size)
@@ -240,7 +244,8 @@ def _known_cut(again: Callable[[int, int], np.ndarray], at: int, start: int, dig
 
 
 def _first_of_pipe(descriptor: int, name: str) -> bytes:
-    """What a pipe has now; empty when a writer has not written yet. A named pipe without a writer does not hang."""
+    """Current contents of a pipe; empty if the writer has not written yet. A named pipe without a writer does not
+    block."""
     end = time.monotonic() + PIPE_WAIT
     while time.monotonic() < end:
         try:
@@ -250,7 +255,7 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
         if found:
             return found
         time.sleep(0.01)
-    raise TimeoutError(errno.ETIMEDOUT, f"nobody wrote to the pipe for {PIPE_WAIT:g} s", name)
+    raise TimeoutError(errno.ETIMEDOUT, f"no data arrived in the pipe for {PIPE_WAIT:g} s", name)
 
 
 # ---------------------------------------------------------------------- bytes and texts
@@ -260,7 +265,7 @@ def _read(data: bytes, name: str) -> Text | Artifact:
 
 
 def _text_of(given: Characters, name: str) -> Text:
-    """The text in bytes. Raises ParseError for what is none, or not in UTF-8."""
+    """Decodes a text. Raises ParseError for data that is not a text, or not UTF-8."""
     return _text_left(*_cut(given, name), given, name)
 
 
@@ -276,7 +281,7 @@ def _text_left(data: bytes, cuts: tuple[Cut, ...], given: Characters, name: str)
     try:
         text = decode_text(data, name)
     except ParseError:
-        decode_text(given.read(0, given.size), name)  # which knows the place
+        decode_text(given.read(0, given.size), name)  # raises with the location
         raise
     marks = len(text) - len(text := text.removeprefix("\ufeff"))
     bring(c.literal for c in cuts)
@@ -284,21 +289,21 @@ def _text_left(data: bytes, cuts: tuple[Cut, ...], given: Characters, name: str)
 
 
 def _text(text: str, name: str) -> Text:
-    """A text that is one already. Raises ParseError for half of a character."""
+    """Checks a text. Raises ParseError for an unpaired surrogate."""
     left, cuts = cut_string(check_text(text, name), usable_cpus(), _fast_decoder)
     bring(c.literal for c in cuts)
     return Text(_checked(left, name), name, cuts)
 
 
 def _fast_decoder() -> Decode:
-    """As `text.literals.Fast`."""
+    """Same as `text.literals.Fast`."""
     from shlo_jit.runtime.hexadecimal import decoder
 
     return decoder()
 
 
 def content(source: Given) -> str | bytes:
-    """What a program is known by in the object cache."""
+    """Key data of a program in the object cache."""
     if isinstance(source, Text):
         return identity(source.text, source.cuts)
     if isinstance(source, Artifact):
@@ -307,8 +312,8 @@ def content(source: Given) -> str | bytes:
 
 
 def may_be_unknown(source: Given) -> bool:
-    """Whether the shape of any value is not known, as far as can be seen quickly."""
-    if isinstance(source, Text):  # it may also be that just a string has such letters
+    """Whether the shape of a value may be unknown, according to a quick test."""
+    if isinstance(source, Text):  # the letters may also occur in a string
         return "?" in source.text or "tensor<*" in source.text
     if isinstance(source, Artifact):
         from shlo_jit.bytecode.glance import artifact_may_be_unknown
@@ -320,7 +325,7 @@ def may_be_unknown(source: Given) -> bool:
 
 
 def _checked(text: str, name: str) -> str:
-    """The text, unless it begins as those of other languages do."""
+    """Returns the text, unless it starts like one of another language."""
     found = foreign_text(text)
     if found is not None:
         raise _refused(found, name)

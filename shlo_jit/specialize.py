@@ -1,4 +1,4 @@
-"""Programs with unknown dimensions, specialised: made static for the shapes they are called with, and compiled."""
+"""Specialization of programs with unknown dimensions: made static for the shapes of a call, and compiled."""
 
 from __future__ import annotations
 
@@ -52,15 +52,17 @@ T = TypeVar("T")
 
 
 def compile_unknown(source: Given, options: CompileOptions) -> Executable | DynamicExecutable:
-    """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
+    """Compiles a program, which may have unknown dimensions, to an Executable or a DynamicExecutable."""
     found = dynamic_executable(source, options)
     return pipeline.compile_static(source, options) if found is None else found
 
 
 @deeply
 def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecutable | None:
-    """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
-    others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
+    """Returns a DynamicExecutable; None if the arguments' shapes are all known, and the others depend on these.
+
+    Raises VerifyError, StableHLOError and UnsupportedError, as compiling does.
+    """
     with defects(lambda: pipeline.parsed(source), options.entry):
         module = elementwise_calls(pipeline.parsed(source), options.elementwise_code)
         function = first_platform(pipeline.verified(module, options), Context(module))
@@ -123,7 +125,7 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
 def _telling_origins(
     module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]
 ) -> Iterator[None]:
-    """Refusals inside say which sizes of the arguments they follow from."""
+    """Adds to refusals which sizes of the arguments they depend on."""
     try:
         yield
     except (VerifyError, UnsupportedError) as error:
@@ -131,8 +133,10 @@ def _telling_origins(
 
 
 def values_wanted(module: Module, options: CompileOptions) -> set[int]:
-    """Indices of the entry function's arguments whose values unknown shapes follow from, and for which code can be
-    made; none where all shapes are known."""
+    """Indices of the entry function's arguments whose values determine unknown shapes.
+
+    Code can be specialized for these values. The result is empty if all shapes are known.
+    """
     function = module.function(options.entry)
     if function is None or not has_unknown(module):
         return set()
@@ -143,15 +147,17 @@ def values_wanted(module: Module, options: CompileOptions) -> set[int]:
 @deeply
 @paused_collector()
 def refined_module(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
-    """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
+    """Refines the module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
     with defects(lambda: module, entry):
         return refine_module(module, entry, types, values)
 
 
 @deeply
 def _compiled(source: Derived, options: CompileOptions) -> Runnable:
-    """A refined program: static, or with shapes that follow from data, which a prelude computes, or that are bounded.
-    One that the object cache has is not even refined."""
+    """Compiles a refined program: static, bounded, or with shapes that depend on data, which a prelude computes.
+
+    A program that the object cache has is not even refined.
+    """
     key = pipeline.key_of(source, options)
     found = pipeline.cached(source, options, key)
     if found is not None:
@@ -192,7 +198,7 @@ def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:
 
 
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
-    """The static program for shapes as `api.refine` takes them. Raises as that does."""
+    """Makes a program static for shapes as `api.refine` takes them. Raises the same errors."""
     function = first_platform(pipeline.verified(module, CompileOptions(resolve(), entry)), Context(module))
     types, values = read_shapes(function.block().arguments, shapes)
     whole = with_function(module, function)
@@ -201,8 +207,10 @@ def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
 
 
 def read_shapes(arguments: Sequence[Value], shapes: object) -> tuple[list[Type], dict[int, np.ndarray]]:
-    """The types that shapes as `api.refine` takes them say arguments have, and the values of those that may hold sizes
-    and are given as arrays. Raises TypeError and ValueError."""
+    """Types of arguments for shapes as `api.refine` takes them, and the values of arrays that may hold sizes.
+
+    Raises TypeError and ValueError.
+    """
     if isinstance(shapes, str) or not isinstance(shapes, Sequence):
         raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
     if len(shapes) != len(arguments):
@@ -217,7 +225,7 @@ def read_shapes(arguments: Sequence[Value], shapes: object) -> tuple[list[Type],
 
 
 def _type_of(index: int, argument: Value, given: object) -> Type:
-    """The type that a shape, a type's text or an array says an argument has."""
+    """Type of an argument from a shape, a type's text or an array."""
     if not isinstance(argument.type, TensorType):
         return argument.type
     what = f"shape of argument {index} (%{argument.name})"
@@ -233,12 +241,12 @@ def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
 
 
 def _both(names: Sequence[str], of: Sequence[T]) -> Iterator[tuple[int, tuple[str, T]]]:
-    """What has a name, and which; numbered."""
+    """Items with their names, numbered."""
     return enumerate(zip(names, of, strict=True))
 
 
 def _may_be_shape(argument: Value) -> bool:
-    """Whether an argument may be a size or a shape: few integers, and how many is known."""
+    """Whether an argument may be a size or a shape: it has a known, small number of integers."""
     t = argument.type
     if not isinstance(t, TensorType) or not t.is_static or t.rank > 1 or t.size > tuning.SHAPE_ELEMENTS:
         return False
@@ -246,7 +254,7 @@ def _may_be_shape(argument: Value) -> bool:
 
 
 def with_function(module: Module, function: Op) -> Module:
-    """The module with another function of that name."""
+    """The module with its function of that name replaced."""
     name = function.attributes["sym_name"]
     if module.function(name) is function:
         return module

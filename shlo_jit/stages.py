@@ -1,6 +1,6 @@
-"""What `exe.text(stage)` and `shlo-jit show` print: a program at each stage of its compilation.
+"""Output of `exe.text(stage)` and `shlo-jit show`: a program at each stage of its compilation.
 
-An executable does not keep its program: the stages are made again when one is asked for.
+An executable does not keep its program: the stages run again on demand.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from shlo_jit.lower.planned import Lowered, PlannedFunction
 
 STAGES = ("module", "core", "plan", "schedule", "memory", "lowered", "llvm", "asm")
-"""In the order they are made: the text as parsed; in core ops; in steps; how each step runs; where values live; as LLVM
-text; after LLVM's passes; as assembly."""
+"""Stages in order: the parsed text; core ops; steps; how each step runs; the memory plan; LLVM text; the text after
+LLVM's passes; assembly."""
 
 
 def texts(lower: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:
-    """By name of the stage, a function that gives its text. `lower` makes the program again."""
+    """Maps the name of a stage to a function that returns its text. `lower` compiles the program again."""
 
     def text_of(name: str) -> Callable[[], str]:
         @compiling()
@@ -36,7 +36,7 @@ def texts(lower: Callable[[], Lowered], target: Target) -> dict[str, Callable[[]
 
 @deeply
 def show(lowered: Lowered, stage: str, target: Target) -> str:
-    """The text of one stage. Functions that are called follow the entry function."""
+    """The text of one stage. Called functions follow the entry function."""
     if stage == "module":
         return str(lowered.module)
     if stage in ("core", "plan", "schedule", "memory"):
@@ -52,12 +52,14 @@ def show(lowered: Lowered, stage: str, target: Target) -> str:
 
 
 ENDINGS = {"module": "mlir", "core": "mlir", "lowered": "ll", "llvm": "ll", "asm": "s"}
-"""Of the files that `files` names; the others are plain text."""
+"""Suffixes of the files that `files` names; the others are plain text."""
 
 
 def files(lower: Callable[[Callable[[str, Op], None]], Lowered], target: Target) -> dict[str, str]:
-    """Name of a file -> text, for every stage and for every pass between `module` and `core`, numbered in their order.
-    `lower` makes the program and tells of every pass."""
+    """Maps names of files to texts, for every stage and for every pass between `module` and `core`, numbered in order.
+
+    `lower` compiles the program and reports every pass.
+    """
     from shlo_jit.text.printer import print_op
 
     passes: dict[str, list[str]] = {}
@@ -78,7 +80,7 @@ def files(lower: Callable[[Callable[[str, Op], None]], Lowered], target: Target)
 
 
 def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
-    """A function in core ops, or as planned."""
+    """A function in core ops, or its plan."""
     if stage == "core":
         from shlo_jit.text.printer import print_op
 

@@ -1,7 +1,7 @@
-"""Ctrl-C while the command `shlo-jit` still imports what it needs: it ends at once, without a traceback.
+"""Handling of Ctrl-C while the command `shlo-jit` imports modules: it exits immediately, without a traceback.
 
-The package is imported before any code of the command can run, so this is the first thing that the package imports. In
-every other program it does nothing.
+The package is imported before any code of the command can run, so this is the first module that the package imports. It
+has no effect in other programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 
 INTERRUPTED = 130
-"""Exit status, as shells have it for a program that Ctrl-C ended."""
+"""Exit status of shells for a program that Ctrl-C ended."""
 
 
 def _is_command() -> bool:
@@ -27,7 +27,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def started() -> None:
-    """From now on Ctrl-C is a KeyboardInterrupt."""
+    """Restores KeyboardInterrupt for Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

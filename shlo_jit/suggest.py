@@ -1,23 +1,26 @@
-"""Suggestions for words that are not known: the known word that was probably meant."""
+"""Suggestions for unknown words: the known word that was probably meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 SHORTEST_PREFIX = 3
-"""Shorter words are the beginning of too many others."""
+"""Minimum length of a prefix: shorter words are the beginning of too many others."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint, when a known word is near."""
+    """A hint, if a known word is similar."""
     found = closest(word, known)
     return f"did you mean '{found}'?" if found else ""
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The known word that is nearest: one that differs in case or separators only, one of which this is the beginning
-    or that is the beginning of this one, or one with few typing errors. Empty where none is near. Of words with dots,
-    the parts after the last dot are compared, and the same dialect is nearer than others."""
+    """The most similar known word; empty if none is similar.
+
+    A word is similar if it differs only in case or separators, if one of the two is a prefix of the other, or if there
+    are few typing errors. For words with dots, the parts after the last dot are compared, and the same dialect is
+    preferred.
+    """
     dialect, _, plain = word.rpartition(".")
     best: tuple[tuple[int, int, str], str] | None = None
     for candidate in known:
@@ -34,13 +37,13 @@ def _plain(word: str) -> str:
 
 
 def _rank(word: str, known: str) -> int | None:
-    """How far two words are from each other, smaller is nearer; None when they have little in common."""
+    """Distance of two words, smaller is more similar; None if they have little in common."""
     if word == known:
         return 0
     if word.replace("_", "") == known.replace("_", ""):
         return 1
     if len(word) > SHORTEST_PREFIX and sorted(word) == sorted(known) and distance(word, known) <= 2:
-        return 5  # letters in another order
+        return 5  # the same letters in another order
     errors = distance(word, known)
     if errors <= max(1, min(len(word), len(known)) // 4) and min(len(word), len(known)) > 2:
         return 10 * errors if len(word) > SHORTEST_PREFIX or errors == 0 else 10 * errors + 5
@@ -54,8 +57,8 @@ def _rank(word: str, known: str) -> int | None:
 
 
 def distance(a: str, b: str) -> int:
-    """Typing errors between two words: letters that are left out, added, wrong, or exchanged with the next one
-    (optimal string alignment)."""
+    """Number of typing errors between two words: omitted, added, wrong, or transposed letters (optimal string
+    alignment)."""
     rows = [list(range(len(b) + 1))]
     for i, x in enumerate(a, 1):
         rows.append([i])

@@ -1,3 +1,3 @@
-"""The package's version, which the installed metadata are made from."""
+"""The package's version, from which the installed metadata are generated."""
 
 __version__ = "0.1.0"

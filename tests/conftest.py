@@ -1,4 +1,4 @@
-"""Settings for all tests: the verifier runs after every pass, and the object cache is the tests' own."""
+"""Settings for all tests: the verifier runs after every pass, and the tests have a separate object cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 SLOW_SECONDS = 4 * 3600
-"""Time limit of tests marked as slow; that of others is in `pyproject.toml`."""
+"""Time limit of tests marked as slow; the limit of others is in `pyproject.toml`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,8 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Lets Ctrl-C interrupt a test and the processes that it starts. What is started in the background by a shell, or
-    by some runners, ignores it, and a test that sends it would wait forever."""
+    """Lets Ctrl-C interrupt a test and the processes that it starts.
+
+    Processes that a shell or some runners start in the background ignore it, and a test that sends it would wait
+    forever.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -40,6 +43,6 @@ def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="module")
 def guarded_memory() -> Iterator[None]:
-    """Programs that the tests of a module compile run in guarded memory as well; see `guarded.py`."""
+    """Runs programs that the tests of a module compile in guarded memory as well; see `guarded.py`."""
     with guarded.everywhere():
         yield

@@ -1,5 +1,7 @@
-"""What collective ops mean, in the words of the specification ("Collective ops"): straight-line functions on all
-processes of a grid at once. A process is a pair (replica, partition)."""
+"""Reference semantics of collective ops ("Collective ops" of the specification).
+
+Straight-line functions run on all processes of a grid simultaneously. A process is a pair (replica, partition).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from shlo_jit.reference.interpreter import Interpreter, Regions
 
 Process = tuple[int, int]
 Everywhere = dict[Process, Any]
-"""Something of each process."""
+"""A value for each process."""
 
 
 class Grid:
-    """Runs functions. `run` takes and gives arrays by process, in the order of process numbers."""
+    """Runs functions. `run` takes and returns arrays by process, in the order of process numbers."""
 
     def __init__(self, replicas: int, partitions: int):
         self.replicas, self.partitions = range(replicas), range(partitions)
@@ -81,7 +83,7 @@ class Grid:
             found[p] = Interpreter().op(op, [x[p] for x in operands], outside)
         return [{p: found[p][i] for p in self.all} for i in range(len(op.results))]
 
-    # ------------------------------------------------------------------ what each op gives
+    # ------------------------------------------------------------------ results of each op
     def ids(self, op: Op, operands: list[Everywhere]) -> list[Everywhere]:
         return [{p: np.uint32(p[op.name.endswith("partition_id")]) for p in self.all}]
 
@@ -150,7 +152,8 @@ class Grid:
         return [{p: np.zeros_like(x[p]) for p in self.all} | {b: x[a] for a, b in pairs} for x in operands]
 
     def ragged_all_to_all(self, op: Op, operands: list[Everywhere]) -> list[Everywhere]:
-        """For each member of the group, as many updates: rows of the sender's input to places in that member's output."""
+        """For each member of the group, as many updates: rows of the sender's input to positions in that member's
+        output."""
         x, out, starts, sizes, targets, _ = operands
         found = {p: out[p].copy() for p in self.all}
         for group in self.groups(op):

@@ -1,11 +1,11 @@
-"""Memory that programs can't overstep: everything a call touches lies against inaccessible pages.
+"""Guarded memory: everything a call touches is next to inaccessible pages, so that accesses out of bounds are detected.
 
 `guarded(array, at_end)` is a copy of an array right before or right after such a page. `call(exe, arguments, at_end)`
-runs a program with its arguments, results, arena and constants laid out so; arguments that were not donated and
-constants can't be written to either. Touching a byte outside ends the process.
+runs a program with its arguments, results, arena and constants in such memory; arguments that were not donated and
+constants are also write-protected. Touching a byte outside ends the process.
 
-`compile` compiles a program such that every call of it is made a second and third time in guarded memory, and has to
-give the same bits. With `apart`, the values in the arena do not share memory, and each of them lies in pages of its own.
+`compile` compiles a program such that every call is repeated twice in guarded memory, and must give the same bits. With
+`apart`, the values in the arena do not share memory, and each of them has separate pages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def protect(address: int, nbytes: int, protection: int) -> None:
 
 
 class Pages:
-    """Pages of memory between two inaccessible ones; what `at` gives views of lives as long as they do."""
+    """Pages of memory between two inaccessible ones; they live as long as the views that `at` returns."""
 
     def __init__(self, nbytes: int):
         self.nbytes = -(-max(1, nbytes) // PAGE) * PAGE
@@ -58,7 +58,7 @@ class Pages:
 
 
 def placed(nbytes: int, at_end: bool) -> tuple[Pages, np.ndarray]:
-    """Bytes against the page behind them or before them."""
+    """Bytes next to the guard page after them or before them."""
     pages = Pages(nbytes)
     start = pages.nbytes - nbytes if at_end else 0
     if nbytes >= ALIGNED_RESULT_BYTES:
@@ -76,7 +76,7 @@ def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 
 def read_only(array: np.ndarray, at_end: bool) -> np.ndarray:
-    """`guarded`, and the pages can't be written to."""
+    """A copy like `guarded` whose pages are write-protected."""
     pages, raw = placed(array.nbytes, at_end)
     copy = raw.view(array.dtype).reshape(array.shape)
     copy[...] = array
@@ -85,7 +85,10 @@ def read_only(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 
 def relaid(array: np.ndarray, at_end: bool) -> np.ndarray:
-    """`guarded`, with the array's strides where its memory has no gaps: transposed, reversed. Others stay as they are."""
+    """A copy like `guarded` with the array's strides, if its memory has no gaps: transposed, reversed.
+
+    Arrays with gaps are returned unchanged.
+    """
     forward = tuple(slice(None, None, -1 if s < 0 else None) for s in array.strides)
     order = np.argsort([-abs(s) for s in array.strides], kind="stable")
     ordered = array[forward].transpose(order)
@@ -95,7 +98,7 @@ def relaid(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 
 def scratch(nbytes: int) -> np.ndarray:
-    """Unwritten memory at a cache line; fewer bytes than a line follow, then an inaccessible page."""
+    """Uninitialized memory at a cache line; fewer bytes than a line follow, then an inaccessible page."""
     _, raw = placed(-(-nbytes // ALIGNMENT) * ALIGNMENT, at_end=True)
     raw[...] = UNWRITTEN
     return raw
@@ -106,7 +109,7 @@ def address(array: np.ndarray) -> int:
 
 
 class Arena:
-    """An arena; with a layout from `spread`, only the storages in it can be touched."""
+    """An arena. With a layout from `spread`, only the storages in it can be touched."""
 
     def __init__(self, nbytes: int, at_end: bool, layout: Sequence[tuple[int, int]]):
         self.pages, raw = placed(-(-nbytes // PAGE) * PAGE if layout else nbytes, at_end)
@@ -126,8 +129,11 @@ def call(
     layout: Sequence[tuple[int, int]] = (),
     threads: int | None = None,
 ) -> list[np.ndarray]:
-    """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`. `threads`: how many the
-    call may use, where that is not the executable's number."""
+    """Computes the program's results in guarded memory.
+
+    `layout`: of an arena made by `spread`. `threads`: maximum threads of the call, if it is not the executable's
+    number.
+    """
     instance = exe._front.instance
     loaded, compiled = instance.loaded, instance.loaded.program
     check_count(len(arguments), compiled.inputs)
@@ -158,7 +164,7 @@ def call(
     record = type(instance.record).from_buffer_copy(instance.record)
     record.threads = threads
     record.constants[:] = [address(c) for c in constants]
-    if layout:  # what grows with the threads comes behind it
+    if layout:  # the part that grows with the threads comes after it
         layout = [*layout, (compiled.arena_bytes, arena_bytes - compiled.arena_bytes)]
     arena = Arena(arena_bytes, at_end, layout) if arena_bytes else None
     pointers = [(ctypes.c_void_p * max(1, len(arrays)))(*map(address, arrays)) for arrays in (passed, results)]
@@ -170,8 +176,11 @@ def call(
 
 @contextmanager
 def spread(layout: list[tuple[int, int]], at_end: bool) -> Iterator[None]:
-    """Programs lowered meanwhile share no memory in the arena: each value has pages of its own, at whose end (or
-    beginning) it lies, with an inaccessible one between. Their offsets and sizes go to `layout`."""
+    """Lowers programs without sharing of memory in the arena.
+
+    Each value is at the end (or beginning) of separate pages, with an inaccessible page between. Offsets and sizes are
+    appended to `layout`.
+    """
 
     def place(storages: list[Storage]) -> int:
         total = 0
@@ -194,7 +203,7 @@ def outputs(got: Any) -> list[np.ndarray]:
 
 
 class GuardedExecutable:
-    """An executable whose calls are repeated in guarded memory; everything else is the executable's."""
+    """An executable whose calls are repeated in guarded memory; all other attributes are the executable's."""
 
     def __init__(self, exe: Executable, layout: Sequence[tuple[int, int]] = (), ends: Sequence[bool] = (True, False)):
         self._exe, self._layout, self._ends = exe, layout, ends
@@ -212,8 +221,11 @@ class GuardedExecutable:
 
 
 def compile(source: Any, *args: Any, apart: bool | None = None, **options: Any) -> GuardedExecutable:
-    """`shlo_jit.compile`. `apart`: whether what is in the arena lies at the end (True) or the beginning (False) of
-    pages of its own; by default values share memory as the plan says."""
+    """Compiles like `shlo_jit.compile`.
+
+    `apart`: whether values in the arena are at the end (True) or the beginning (False) of separate pages; by default
+    they share memory as planned.
+    """
     if apart is None:
         return GuardedExecutable(plain_compile(source, *args, **options))
     layout: list[tuple[int, int]] = []
@@ -224,7 +236,7 @@ def compile(source: Any, *args: Any, apart: bool | None = None, **options: Any) 
 
 @contextmanager
 def everywhere() -> Iterator[None]:
-    """What is compiled by `shlo_jit.compile` meanwhile is guarded."""
+    """Replaces `shlo_jit.compile` by the guarded version meanwhile."""
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(shlo_jit, "compile", compile)

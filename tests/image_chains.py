@@ -36,14 +36,14 @@ class Program:
     def convolution(
         self, size: int, stride: int, pads: tuple[int, int], features: int, dilation: int = 1, *, wide: bool = True
     ) -> None:
-        """`features`: 0 for one convolution a feature. Not `wide`: windows of one pixel of each line."""
+        """Adds a convolution. `features`: 0 for a depthwise one. Not `wide`: windows of one pixel of each line."""
         n, h, w, c = self.shape
         groups, out = (c, c) if not features else (1, features)
         across, beside = (size, pads) if wide else (1, (0, 0))
         kernel = (size, across, c // groups, out)
         k = self.constant(kernel)
         sizes = (h, size, pads), (w, across, beside)
-        oh, ow = ((x + sum(pad) - (taps - 1) * dilation - 1) // stride + 1 for x, taps, pad in sizes)
+        oh, ow = ((x + sum(pad) - (window - 1) * dilation - 1) // stride + 1 for x, window, pad in sizes)
         window = f"stride = [{stride}, {stride}], pad = [[{pads[0]}, {pads[1]}], [{beside[0]}, {beside[1]}]]"
         window += f", rhs_dilate = [{dilation}, {dilation}]"
         dims = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
@@ -59,7 +59,7 @@ class Program:
         self.step(f"stablehlo.dot_general {self.last}, {w}, contracting_dims = [3] x [0] : {types}", (*outer, features))
 
     def finish(self, *, added: str = "") -> None:
-        """What a layer does to a product's elements: a scale for each feature, images that are added, a bound."""
+        """Adds elementwise ops on a product: a scale for each feature, images that are added, a bound."""
         scale = self.constant(self.shape[3:])
         t, one = tensor(self.shape), tensor(self.shape[3:])
         here, self.last = self.last, self.name()
@@ -87,7 +87,7 @@ class Program:
         self.step(text, (n, oh, ow, c))
 
     def keep(self) -> None:
-        """Return the images as they are here, too."""
+        """Also returns the images at this point."""
         self.returned.append((self.last, self.shape))
 
     def text(self) -> str:
@@ -114,14 +114,14 @@ def pooled(p: Program) -> None:
 
 
 def column(p: Program) -> None:
-    """Windows of one column, whose last lines alone are beyond the image."""
+    """Windows of one column whose last lines are beyond the image."""
     p.convolution(3, 1, (0, 2), 10, wide=False)
     p.finish()
     p.pool(2, 2, (0, 0))
 
 
 def skipped(p: Program) -> None:
-    """The images before pooling are wanted, too."""
+    """Returns the images before pooling as well."""
     p.convolution(3, 1, (1, 1), 10)
     p.finish()
     p.keep()

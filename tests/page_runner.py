@@ -1,17 +1,17 @@
-"""Runs a page of docs from top to bottom, and holds what it prints against what the page shows.
+"""Runs the code blocks of a docs page in order, and compares the output with that on the page.
 
-python tests/page_runner.py docs/tutorials/first_program.md             says what differs
-python tests/page_runner.py docs/tutorials/first_program.md --update    and writes what was printed into the page
+python tests/page_runner.py docs/tutorials/first_program.md             reports differences
+python tests/page_runner.py docs/tutorials/first_program.md --update    and writes the output into the page
 
-A block ```sh is a script of the shell, a block ```python is run in one namespace with those before it, both in a folder of
-the page's own. A block ```text behind one of them is what it prints: `...` in it stands for anything on a line, and
-alone on a line for any lines. Comments above a block say more:
+A block ```sh is a shell script, a block ```python is run in one namespace with those before it, both in a folder of the
+page. A block ```text after one of them is its output: `...` in it matches anything on a line, and alone on a line any
+number of lines. Comments above a block have these meanings:
 
     <!-- file: dense.mlir -->    the block is written into that file, and not run
-    <!-- fails -->               the status is not 0, or an exception is raised, whose last lines are printed
-    <!-- roughly -->             numbers, widths of columns and rules may be others
-    <!-- not run -->             as it says
-    <!-- needs: torch, cc -->    at the head of a page: modules, or commands, without which it is not run
+    <!-- fails -->               the exit status is not 0, or an exception is raised; its last lines are the output
+    <!-- roughly -->             numbers, widths of columns and rules may differ
+    <!-- not run -->             the block is not run
+    <!-- needs: torch, cc -->    at the beginning of a page: modules, or commands, that it requires
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?P<notes>(?:^<!-- [^\n]* -->\n)*)^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.S | re.M)
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d*)?(e[+-]?\d+)?")
 NOT_RUN = 77
-"""The exit status that says so."""
+"""Exit status of a page that was not run."""
 UNIT = re.compile(r"\b(?:ns|us|ms|s|B|KiB|MiB|GiB)\b")
 
 
@@ -44,7 +44,7 @@ class Block(NamedTuple):
     notes: dict[str, str]
     line: int
     span: tuple[int, int]
-    """Where its text is in the page."""
+    """Range of its text in the page."""
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -58,7 +58,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def missing(page: str) -> list[str]:
-    """What the page needs and is not here, or cannot be imported."""
+    """Requirements of the page that are missing, or cannot be imported."""
     needs = re.search(r"<!-- needs: (.*?) -->", page)
     names = [name.strip() for name in needs[1].split(",")] if needs else []
     return [name for name in names if shutil.which(name) is None and not can_be_imported(name)]
@@ -67,7 +67,7 @@ def missing(page: str) -> list[str]:
 def can_be_imported(name: str) -> bool:
     try:
         importlib.import_module(name)
-    except Exception:  # of torchax, whatever it does not find in a torch that is newer
+    except Exception:  # any exception of torchax with an incompatible torch
         return False
     return True
 
@@ -94,7 +94,7 @@ def python(block: Block, page: Path, namespace: dict[str, Any]) -> tuple[bool, s
 
 
 def commands_of(folder: Path) -> dict[str, str]:
-    """The environment of the shell: `shlo-jit` and `python` are those of this environment."""
+    """The environment of the shell, with the `shlo-jit` and `python` of this environment."""
     folder.mkdir()
     for name, words in (("shlo-jit", f"{sys.executable} -m shlo_jit"), ("python", sys.executable)):
         (folder / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -104,7 +104,7 @@ def commands_of(folder: Path) -> dict[str, str]:
 
 
 def run(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
-    """Every block of output with what was printed. Raises RuntimeError where a block ends as it should not."""
+    """Yields every block of output with the actual output. Raises RuntimeError if a block ends unexpectedly."""
     environment = commands_of(folder / ".commands")
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None

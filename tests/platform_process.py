@@ -1,4 +1,4 @@
-"""Processes in which JAX is told to use the platform."""
+"""Processes in which JAX uses the platform."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(*arguments: str, timeout: float = 600, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, with the platform."""
+    """Runs a separate Python with the platform."""
     environment = {**os.environ, "JAX_PLATFORMS": "shlo", "JAX_NUM_CPU_DEVICES": "4", **variables}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     command = [sys.executable, *arguments]

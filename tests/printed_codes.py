@@ -1,4 +1,4 @@
-"""Reason codes as the printed stages show them: each stands in brackets after its sentence."""
+"""Reason codes in the printed stages: each is in brackets after its sentence."""
 
 from __future__ import annotations
 

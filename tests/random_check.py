@@ -1,4 +1,4 @@
-"""Judging a compiled random program by the reference interpreter."""
+"""Comparison of compiled random programs with the reference interpreter."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ EXACT = frozenset(
 
 
 SUMS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
-"""Ops that add up many products: what rounds is these, so it is the operands that are moved."""
+"""Ops that add up many products, which round: for these the operands are disturbed."""
 RUNS = 24
-"""Disturbed runs at most, for results that are not close at once."""
+"""Maximum number of disturbed runs, for results that are not close immediately."""
 FACTOR = 6
-"""How much further than the furthest of the disturbed runs a result may be: their moves are random and may cancel."""
+"""Maximum distance of a result relative to that of the disturbed runs, whose random disturbances may cancel."""
 LOOSE = 1e-3
-"""Of the largest element. A tolerance above that says little."""
+"""Tolerance relative to the largest element beyond which a comparison is not meaningful."""
 
 
 class Disturbed(Interpreter):
-    """Moves floating-point results by a few units in the last place of an f32, as another order of sums does."""
+    """Disturbs floating-point results by a few units in the last place of an f32, like another order of sums."""
 
     def __init__(self, module: Any, seed: int):
         super().__init__(module)
@@ -58,13 +58,13 @@ class Disturbed(Interpreter):
 
 
 def numbers(x: np.ndarray) -> np.ndarray:
-    """Flat, in f64 (integers below 2^53 are exact there); complex ones as pairs."""
+    """Flattens an array to f64 (integers below 2^53 are exact there); complex numbers become pairs."""
     flat = np.ascontiguousarray(x).reshape(-1)
     return (flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat).astype(np.float64)
 
 
 def differs(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """By how much elements differ: 0 where both are the same infinity or NaN, infinite where one of them is."""
+    """Distance of elements: 0 if both are the same infinity or NaN, infinite if only one of them is."""
     with np.errstate(all="ignore"):
         distance = np.abs(got - want)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
@@ -76,7 +76,7 @@ def scale_of(want: np.ndarray) -> float:
 
 
 def far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """Where results differ by more than a few roundings."""
+    """Whether results differ by more than a few roundings."""
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     g, w = numbers(got), numbers(want)
     if want.dtype.kind not in "fc":
@@ -86,11 +86,11 @@ def far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 
 def judge(module: Any, arguments: list[np.ndarray], gots: list[np.ndarray], wants: list[np.ndarray]) -> bool:
-    """Whether every element could be compared with a tolerance that says something.
+    """Compares results; returns whether every element could be compared with a meaningful tolerance.
 
-    What is not the reference's but for a few roundings has to lie where runs of the reference come to that round
-    otherwise: about as far from its result, element by element. Integers may differ where those of such runs do. Raises
-    AssertionError for what does not.
+    A result that differs from the reference's by more than a few roundings must be about as far from it as results of
+    reference runs with other roundings, element by element. Integers may differ if those of such runs do. Raises
+    AssertionError otherwise.
     """
     wrong = [far(g, w) for g, w in zip(gots, wants, strict=True)]
     if not any(x.any() for x in wrong):
@@ -119,8 +119,11 @@ def judge(module: Any, arguments: list[np.ndarray], gots: list[np.ndarray], want
 
 
 def check(text: str, arguments: list[np.ndarray], target: str = "native", donate: tuple[int, ...] = ()) -> bool:
-    """Compiled for one thread and for three: the reference's results, the same bits, also in a second call, and between
-    inaccessible pages. Whether the results could be compared closely, see `judge`."""
+    """Compiles a program for one thread and for three and compares with the reference.
+
+    Results must have the same bits, also in a second call, and between inaccessible pages. Returns whether the results
+    could be compared closely, see `judge`.
+    """
     module = shlo_jit.parse(text)
     given = [x.copy() for x in arguments]
     with np.errstate(all="ignore"):
@@ -128,7 +131,7 @@ def check(text: str, arguments: list[np.ndarray], target: str = "native", donate
     seen: list[list[np.ndarray]] = []
     options = {"cache": False, "target": target, "donate": donate}
     apart = zlib.crc32(text.encode()) % 2 == 0
-    # The arena as it is planned, and its values apart, at one end of their pages.
+    # The arena as planned, and with its values separately at one end of their pages.
     for exe in (
         guarded.compile(text, threads=1, **options),
         guarded.compile(text, threads=3, apart=apart, **options),
@@ -147,8 +150,10 @@ def check(text: str, arguments: list[np.ndarray], target: str = "native", donate
 
 @contextmanager
 def compared_closely(least: float) -> Iterator[list[bool]]:
-    """Takes what `check` says of each program. At least this share must have been compared closely, so that a check that
-    accepts anything does not go unseen."""
+    """Collects the results of `check` for each program.
+
+    At least this share must have been compared closely, so that a check that accepts everything is noticed.
+    """
     closely: list[bool] = []
     yield closely
     share = sum(closely) / len(closely)

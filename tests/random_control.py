@@ -11,7 +11,7 @@ DEEPEST = 2
 
 
 class Control(Writer):
-    """`simple` are the ways to go on inside of conditions, `every` those inside of bodies."""
+    """`simple` are the writers used inside of conditions, `every` those inside of bodies."""
 
     simple: Sequence[Any] = ()
     every: Sequence[Any] = ()
@@ -26,7 +26,7 @@ class Control(Writer):
         return self.compare(self.pick(["LT", "GE"]), x, bound, (), dtype)
 
     def derived(self, shape: Shape, dtype: str) -> str:
-        """A new value of a type from those there are, of moderate size."""
+        """A new value of a type from existing ones, of moderate size."""
         t = type_of(shape, dtype)
         if dtype == "i1":
             word, y = self.pick(["and", "or", "xor"]), self.same(shape, dtype) if shape else self.predicate()
@@ -40,7 +40,7 @@ class Control(Writer):
         return self.emit(shape, dtype, f"stablehlo.tanh {z} : {t}")
 
     def outcome(self, shape: Shape, dtype: str) -> str:
-        """What a region returns for a result of a type: anything there is, or a new value."""
+        """A result of a region with a type: an existing or a new value."""
         found = [v[0] for v in self.values if v[1:] == (shape, dtype)]
         if found and self.chance(0.45):
             return self.pick(found[-8:])
@@ -51,13 +51,13 @@ class Control(Writer):
             self.step(choices)
 
     def keep(self, name: str, types: Sequence[tuple[Shape, str]], share: float) -> None:
-        """Results of an op for others to read, most of them."""
+        """Keeps most results of an op for others to read."""
         for j, (shape, dtype) in enumerate(types):
             if self.chance(share):
                 self.values.append((f"{name}#{j}", shape, dtype))
 
     def loop(self) -> None:
-        """A while of a few turns over a counter and one to five values, which may start from the same one."""
+        """A while loop of a few iterations over a counter and one to five values, which may start from the same one."""
         if self.depth >= DEEPEST:
             return
         starts = [self.any() for _ in range(self.below(1, 4))]
@@ -68,11 +68,11 @@ class Control(Writer):
             starts.append(self.pick(masks))
         flags = [(self.predicate(), (), "i1")] if self.chance(0.4) else []
         k = self.fresh()
-        low, step, turns = self.pick([0, 0, -1, 2]), self.pick([1, 1, 2]), self.below(0, 5)
+        low, step, iterations = self.pick([0, 0, -1, 2]), self.pick([1, 1, 2]), self.below(0, 5)
         first = (self.constant((), "i32", low), (), "i32")
         carried: list[Named] = [first, *starts, *flags]
         states = [(f"{k}_s{j}", shape, dtype) for j, (_, shape, dtype) in enumerate(carried)]
-        condition = self.condition(states, bool(flags), low + step * turns)
+        condition = self.condition(states, bool(flags), low + step * iterations)
         body = self.body(states, step)
         types = ", ".join(type_of(shape, dtype) for _, shape, dtype in carried)
         binds = ", ".join(f"{s[0]} = {c[0]}" for s, c in zip(states, carried, strict=True))
@@ -83,7 +83,7 @@ class Control(Writer):
     def condition(self, states: Sequence[Named], flagged: bool, end: int) -> list[str]:
         with self.region(states) as lines:
             counter = states[0][0]
-            around = self.counters and self.chance(0.3)  # as often as an outer loop has turned
+            around = self.counters and self.chance(0.3)  # as often as an outer loop has iterated
             last = self.pick(self.counters) if around else self.constant((), "i32", end)
             longer = self.chance(0.2)
             go = self.compare("LT" if around or longer or self.chance(0.8) else "NE", counter, last, (), "i32")
@@ -91,7 +91,7 @@ class Control(Writer):
                 self.values = list(states)
                 self.steps(2, self.simple)
                 more = states[-1][0] if flagged and self.chance(0.6) else self.predicate()
-                if longer:  # than the counter says, but not for ever
+                if longer:  # than the counter allows, but not forever
                     limit = self.compare("LT", counter, self.constant((), "i32", end + 2), (), "i32")
                     more = self.line(f"stablehlo.and {more}, {limit} : tensor<i1>")
                     go = self.line(f"stablehlo.or {go}, {more} : tensor<i1>")

@@ -11,7 +11,7 @@ QUANTIZED_OPS = "add subtract multiply maximum minimum".split()
 
 
 class Numbers(Writer):
-    """`self.values` holds f32 and i32 only, so these values live within one step."""
+    """`self.values` only holds f32 and i32, so complex and quantized values exist within one step."""
 
     # ------------------------------------------------------------------ complex
     def complex(self) -> None:
@@ -22,7 +22,7 @@ class Numbers(Writer):
             self.emit(shape, "f32", f"stablehlo.{op} {z} : ({t}) -> {f}")
 
     def complex_of(self, x: str, shape: Shape) -> str:
-        """Of moderate size."""
+        """A complex value of moderate size."""
         t = type_of(shape, "f32")
         parts = [self.line(f"stablehlo.tanh {part} : {t}") for part in (x, self.same(shape, "f32"))]
         return self.line(f"stablehlo.complex {parts[0]}, {parts[1]} : {type_of(shape, 'complex<f32>')}")
@@ -68,7 +68,7 @@ class Numbers(Writer):
         return self.line(text), out
 
     def complex_product(self, z: str, shape: Shape) -> tuple[str, Shape]:
-        """With itself, over one dimension."""
+        """A product of a value with itself, over one dimension."""
         if not shape or count_of(shape) > 400:
             return z, shape
         d = self.below(0, len(shape))
@@ -79,7 +79,7 @@ class Numbers(Writer):
 
     # ------------------------------------------------------------------ quantized
     def quantized(self) -> None:
-        """A chain of quantized ops, to another scale in between, and back."""
+        """A chain of quantized ops, with a change of scale, and back."""
         x, shape, _ = self.any("f32")
         q = self.pick(QUANTIZED)
         z = self.quantized_of((x, shape, "f32"), q)

@@ -37,7 +37,7 @@ class Generator(Control, Structured, Numbers):
             self.dynamic,
             self.transpose,
         ]
-        if self.large:  # what the reference does fast
+        if self.large:  # small enough for a fast reference
             plain = [
                 self.unary,
                 self.binary,
@@ -79,7 +79,7 @@ class Generator(Control, Structured, Numbers):
         self.emit(shape, other, f"stablehlo.convert {x} : ({type_of(shape, dtype)}) -> {type_of(shape, other)}")
 
     def narrow(self) -> None:
-        """Through another type and back."""
+        """A conversion to another type and back."""
         x, shape, dtype = self.any()
         other = self.pick(NARROW[dtype])
         t, u = type_of(shape, dtype), type_of(shape, other)
@@ -231,7 +231,7 @@ class Generator(Control, Structured, Numbers):
         self.emit(out, dtype, f"{text.format(x, *operands)} : ({types}) -> {type_of(out, dtype)}")
 
     def results(self) -> list[Named]:
-        """Recent values, some of them again, views of them, and arguments."""
+        """Recent values, some of them repeated, views of them, and arguments."""
         live = [v for v in self.values if v[2] != "i1"]
         results = [self.pick(live[-5:]), self.pick(live), self.pick(live)]
         if self.chance(0.2):

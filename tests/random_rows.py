@@ -1,6 +1,6 @@
-"""Random programs about rows: reductions over some dimensions, and elements of the rows made from their results.
+"""Random programs over rows: reductions over some dimensions, and elements of the rows computed from their results.
 
-Kept dimensions of 2 or 3 elements lie between those that are long enough for lanes, so that results of neighbouring
+Kept dimensions of 2 or 3 elements are between those that are long enough for lanes, so that results of neighboring
 lanes are interleaved. Several values of the rows are results, some of them transposed.
 """
 
@@ -88,7 +88,7 @@ class Rows(Writer):
         rest = [self.pick((1, 2, 3, 5)) for _ in range(self.below(0, 2))]
         long = self.pick((24, 32, 40, 64, 65, 96, 131, 160))
         shape = [self.pick((2, 3, 7, 16, 33)), long, self.pick((2, 3, 2, 3, 2, 3, 4)), *rest]
-        if self.chance(0.75):  # lanes, and what lies between them, are the last
+        if self.chance(0.75):  # lanes, and the dimensions between them, are the last
             order = [*self.rng.permutation(len(rest)) + 3, 0, 1, 2]
         else:
             order = self.rng.permutation(len(shape)).tolist()
@@ -132,7 +132,7 @@ class Rows(Writer):
         return self.binary("divide", e, self.expand(total, small, kept, shape, self.dtype), shape)
 
     def argmax(self, x: str, shape: Shape, dim: int) -> None:
-        """The largest element and where it is, and how far elements are from it."""
+        """The largest element and its index, and the distance of elements from it."""
         out = tuple(n for d, n in enumerate(shape) if d != dim)
         t, one = type_of(shape, self.dtype), type_of((), self.dtype)
         places = self.line(f"stablehlo.iota dim = {dim} : {type_of(shape, 'i32')}")
@@ -155,7 +155,7 @@ class Rows(Writer):
         self.results += [(away, shape, "i32"), (f"{name}#1", out, "i32")]
 
     def grouped_products(self, x: str, shape: Shape) -> None:
-        """Sums over one dimension of products with another operand, as attention has of its weights."""
+        """Sums over one dimension of products with another operand, as for the weights of attention."""
         rows, along = self.rng.permutation(len(shape))[:2].tolist()
         batch = [d for d in range(len(shape)) if d not in (rows, along)]
         sizes, n = tuple(shape[d] for d in batch), len(batch)
@@ -169,7 +169,7 @@ class Rows(Writer):
 
     # ------------------------------------------------------------------ the program
     def reduced_dimensions(self, shape: Shape) -> list[int]:
-        """Not the last, and mostly one that is not long."""
+        """Reduced dimensions: not the last one, and mostly one that is not long."""
         short = [d for d, n in enumerate(shape[:-1]) if n <= 33]
         if short and self.chance(0.7):
             return [max(short, key=lambda d: shape[d])]
@@ -191,7 +191,7 @@ class Rows(Writer):
         return self.text(), self.arguments
 
     def go_on(self, kind: str, x: str, shape: Shape, dims: Sequence[int]) -> str:
-        """One more value of the rows; what the next one is made from."""
+        """Adds a value of the rows; returns the value that the next one is computed from."""
         if kind == "argmax":
             self.argmax(x, shape, dims[0])
             return x

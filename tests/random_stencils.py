@@ -1,7 +1,7 @@
-"""Random loops over arrays whose elements need their neighbours: periodic, padded and fixed borders in one to three
-dimensions, several loops an iteration, and states that change places.
+"""Random loops over arrays with stencils: periodic, padded and fixed borders in one to three dimensions, several loops
+per iteration, and states that are permuted.
 
-All that is computed rounds in one way only, so results have to be the reference's to the bit.
+All computations round in only one way, so results must equal the reference's bit by bit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHAPES = {1: (300, 1001, 2500, 4096), 2: (16, 33, 60, 97, 128), 3: (4, 7, 16, 31
 
 
 class Stencils(Writer):
-    """Writes one program: so many iterations as its first argument says, of up to four states."""
+    """Writes one program: the number of iterations is its first argument, with up to four states."""
 
     def __init__(self, seed: int):
         super().__init__(seed, 0)
@@ -48,7 +48,7 @@ class Stencils(Writer):
         return self.line(f"stablehlo.concatenate {names}, dim = {d} : ({types}) -> {self.type}")
 
     def shifted(self, x: str, d: int, by: int, kind: str) -> str:
-        """The elements so far before each along a dimension, and what stands for them beyond the border."""
+        """Elements at an offset along a dimension, with replacements beyond the border."""
         n = self.shape_[d]
         if kind == "periodic":
             return self.joined([self.part(x, d, (n - by) % n, n), self.part(x, d, 0, (n - by) % n)], d)
@@ -73,7 +73,7 @@ class Stencils(Writer):
         return self.value(f"multiply {total}, {self.constant_of(0.25)}")
 
     def on_interior(self, x: str, new: str) -> str:
-        """The new values inside, the old ones at the border: by an update, or by a mask."""
+        """New values in the interior, the old ones at the border: by an update, or by a mask."""
         n = self.shape_
         if min(n) < 3:
             return new
@@ -94,7 +94,7 @@ class Stencils(Writer):
 
     # ------------------------------------------------------------------ an iteration
     def new_field(self, fields: Sequence[str], counter: str, last: str | None) -> str:
-        """Computed from some fields, and from the number of the iteration; from `last` only where it is written."""
+        """A field computed from some fields, and from the iteration number; from `last` only where it is written."""
         x = self.pick(fields)
         new = self.stencil(x)
         if last is not None:
@@ -104,7 +104,7 @@ class Stencils(Writer):
             new = self.value(
                 f"{self.pick(('add', 'subtract'))} {new}, {other if self.chance(0.7) else self.stencil(other)}"
             )
-        if self.dtype != "i32" and self.chance(0.3):  # dear enough for a loop of its own
+        if self.dtype != "i32" and self.chance(0.3):  # expensive enough for a separate loop
             new = self.value(f"sqrt {self.value(f'abs {new}')}")
         if self.chance(0.2):
             number = self.line(f"stablehlo.convert {counter} : (tensor<i32>) -> tensor<{self.dtype}>")
@@ -113,12 +113,12 @@ class Stencils(Writer):
         return self.on_interior(x, new) if self.chance(0.3) else new
 
     def following(self, states: list[str], made: list[str]) -> list[str]:
-        """What is the next iteration's state: new fields, old states in other places, some of them again."""
+        """State of the next iteration: new fields, and old states in other positions, some of them repeated."""
         count = len(states)
         kind = self.pick(("new", "new", "moved", "moved", "moved", "any"))
         if kind == "new":
             return [made[i] if i < len(made) else states[i] for i in range(count)]
-        if kind == "moved":  # u, v = f(u, v), u, also twice, or round
+        if kind == "moved":  # u, v = f(u, v), u, also twice, or cyclically
             order = self.pick((states[:-1], states[1:], states))
             return (
                 [made[0], *order][:count]

@@ -42,7 +42,7 @@ class Structured(Writer):
         return self.emit(shape, "f32", f"stablehlo.multiply {total}, {scale} : {type_of(shape, 'f32')}")
 
     def argmax(self) -> None:
-        """A reduce of two operands: the largest value and where it is."""
+        """A reduce of two operands: the largest value and its index."""
         x, shape, dtype = self.any(rank=1)
         dims = self.some(len(shape), 1)
         out = tuple(n for d, n in enumerate(shape) if d not in dims)
@@ -63,7 +63,7 @@ class Structured(Writer):
         self.values += [(f"{k}#0", out, dtype), (f"{k}#1", out, "i32")]
 
     def sort(self) -> None:
-        """Of one value, or of one by another."""
+        """A sort of one value, or of one by another."""
         x, shape, dtype = self.any(rank=1)
         operands = [(x, dtype)]
         if self.chance(0.5):
@@ -128,7 +128,7 @@ class Structured(Writer):
         ops: Sequence[str],
         out: Shape,
     ) -> None:
-        """An op with regions of one op of two scalars each; a comparison where that is upper case."""
+        """An op with regions of one op of two scalars each; an upper-case name is a comparison."""
         k, t = self.fresh(), f"tensor<{dtype}>"
         regions = []
         for r, name in enumerate(ops):
@@ -145,8 +145,11 @@ class Structured(Writer):
 
     # ------------------------------------------------------------------ places that are values
     def places(self, shape: Shape) -> tuple[list[int], list[int], list[int], list[int], Shape, int, Shape]:
-        """Of a gather or scatter: slice sizes, collapsed dimensions, index map, window dimensions of the result, shape
-        of the indices, its index dimension and the result's shape."""
+        """Parameters of a gather or scatter.
+
+        Returns slice sizes, collapsed dimensions, index map, window dimensions of the result, shape of the indices, its
+        index dimension and the result's shape.
+        """
         rank = len(shape)
         collapsed = [d for d in range(rank) if self.chance(0.4)]
         mapped = self.some(rank)
@@ -186,7 +189,7 @@ class Structured(Writer):
         numbers = f"update_window_dims = {dims}, inserted_window_dims = {inserted}"
         numbers += f", scatter_dims_to_operand_dims = {mapped}, index_vector_dim = {at}"
         k, t = self.fresh(), f"tensor<{dtype}>"
-        ordered = dims == list(range(len(out) - len(dims), len(out)))  # the order of others is the implementation's
+        ordered = dims == list(range(len(out) - len(dims), len(out)))  # the order of others is implementation-defined
         op = self.pick(["add", "maximum", "set" if ordered else "minimum"])
         body = f"{k}_c = stablehlo.{op} {k}_a, {k}_b : {t}\n" if op != "set" else ""
         types = (
@@ -245,7 +248,7 @@ class Structured(Writer):
             x = self.emit(shape, "f32", f"stablehlo.maximum {x}, {self.constant(shape, 'f32', 0)} : {t}")
 
     def convolution(self) -> None:
-        """Of two dimensions, in any layout."""
+        """A convolution of two dimensions, in any layout."""
         groups, batches = self.pick([(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
         n, inputs = self.pick([1, 2]), self.pick([1, 3, 4])
         outputs = self.pick([1, 3, 8]) * groups * batches

@@ -1,4 +1,4 @@
-"""What the random programs are written with: names, types and values in scope."""
+"""Base of the random program writers: names, types and values in scope."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def count_of(shape: Shape) -> int:
 
 
 class Writer:
-    """Writes one program. `values` are (name, shape, dtype) of what may be read, the latest last."""
+    """Writes one program. `values` are the readable (name, shape, dtype), the latest last."""
 
     def __init__(self, seed: int, size: int):
         self.rng = np.random.default_rng(seed)
         self.size = size
         self.large = self.chance(0.2)
-        """Whether values are large enough for several threads, and for states of loops that exchange their memory."""
+        """Whether values are large enough for several threads, and for states of loops that swap their buffers."""
         self.most = 200_000 if self.large else 4000
-        """Elements of the largest value."""
+        """Maximum elements of a value."""
         self.lines: list[str] = []
         self.count = 0
         self.values: list[Named] = []
@@ -49,7 +49,7 @@ class Writer:
         return int(self.rng.integers(low, high))
 
     def some(self, count: int, least: int = 0) -> list[int]:
-        """Some of the numbers below `count`, in any order."""
+        """Some of the numbers below `count`, in random order."""
         return self.rng.permutation(count)[: self.below(least, count + 1)].tolist()
 
     def shape(self, rank: int | None = None) -> Shape:
@@ -58,12 +58,12 @@ class Writer:
         return shape if count_of(shape) <= self.most else shape[: rank - 1]
 
     def any(self, dtype: str | None = None, rank: int = 0) -> Named:
-        """A value to read, rather a recent one. IndexError where there is none."""
+        """A value to read, preferably a recent one. Raises IndexError if there is none."""
         found = [v for v in self.values if dtype in (None, v[2]) and len(v[1]) >= rank and v[2] != "i1"]
         return self.pick(found[-6:] if self.chance(0.7) else found)
 
     def same(self, shape: Shape, dtype: str) -> str:
-        """A value of a type: one there is, or a broadcast constant."""
+        """A value of a type: an existing one, or a broadcast constant."""
         found = [v[0] for v in self.values if v[1:] == (shape, dtype)]
         if found and self.chance(0.8):
             return self.pick(found)
@@ -76,7 +76,7 @@ class Writer:
         return self.same((), "i32")
 
     def filled(self, shape: Shape, dtype: str) -> str:
-        """A value of a type with different elements: one there is, another one reshaped, or a computed one."""
+        """A value of a type with different elements: an existing one, another one reshaped, or a computed one."""
         found = [v[0] for v in self.values if v[1:] == (shape, dtype)]
         if found and self.chance(0.6):
             return self.pick(found)
@@ -97,7 +97,7 @@ class Writer:
         return f"%v{self.count - 1}"
 
     def line(self, text: str) -> str:
-        """A line that defines a name, which is not for others to read."""
+        """Writes a line that defines a name, which later lines do not read by chance."""
         name = self.fresh()
         self.lines.append(f"{name} = {text}")
         return name
@@ -124,7 +124,7 @@ class Writer:
         return self.emit(shape, dtype, f"stablehlo.broadcast_in_dim {x}, dims = {list(dims)} : {types}")
 
     def fold(self, op: str, x: str, shape: Shape, dtype: str, dims: Sequence[int], init: float) -> tuple[str, Shape]:
-        """A reduce; its name and shape."""
+        """Writes a reduce; returns its name and shape."""
         out = tuple(n for d, n in enumerate(shape) if d not in dims)
         start = self.constant((), dtype, init)
         t = f"({type_of(shape, dtype)}, {type_of((), dtype)}) -> {type_of(out, dtype)}"
@@ -133,7 +133,7 @@ class Writer:
 
     @contextmanager
     def region(self, arguments: Sequence[Named] = ()) -> Iterator[list[str]]:
-        """Lines of a region. It sees the values around it, and what it defines is not seen outside."""
+        """Collects lines of a region. It sees the values around it, and its definitions are not visible outside."""
         lines, values, counters = self.lines, self.values, self.counters
         self.lines, self.values, self.counters = [], [*values, *arguments], list(counters)
         self.depth += 1
@@ -144,7 +144,7 @@ class Writer:
             self.depth -= 1
 
     def step(self, choices: Sequence[Any]) -> None:
-        """One of the ways to go on; none where it finds no value of the wanted kind."""
+        """Runs one of the choices; none if no choice finds a value of the required kind."""
         before = len(self.lines), len(self.values)
         try:
             self.pick(choices)()

@@ -1,4 +1,4 @@
-"""Programs that are refused: the exception's kind, the label of its first diagnostic, and where that points."""
+"""Checks of refused programs: the exception's kind, the label of its first diagnostic, and its location."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from shlo_jit import StableHLOError
 def refused(
     kind: type[StableHLOError], label: str | tuple[str, ...], place: tuple[int, int] | None = None, shows: str = ""
 ) -> Iterator[pytest.ExceptionInfo[StableHLOError]]:
-    """The block ends with this exception. `label`: one, or those of which it has one; `place`: line and column; `shows`:
-    a name or number in the message."""
+    """Checks that the block raises this exception.
+
+    `label`: the label, or several of which one must occur. `place`: line and column. `shows`: a name or number in the
+    message.
+    """
     with pytest.raises(kind) as caught:
         yield caught
     first = caught.value.diagnostics[0]

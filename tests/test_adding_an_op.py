@@ -1,4 +1,4 @@
-"""The page on adding ops, done: its code makes ops that parse, verify, fuse and compute what they mean."""
+"""The page on adding ops: its code adds ops that parse, verify, fuse and compute the right results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ INTEGERS = ("i1", "i4", "i8", "ui8", "i32", "ui64")
 
 
 def programs() -> list[str]:
-    """The page's programs, in its order."""
+    """The page's programs in order."""
     return re.findall(r"```mlir\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a copy of the package, with the page's code at the end of the files that it names."""
+    """The folder of a copy of the package, with the page's code appended to the files that it names."""
     made = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "shlo_jit", made / "shlo_jit", ignore=shutil.ignore_patterns("__pycache__"))
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S):
@@ -42,7 +42,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Of a small range, every special number of a small type among them."""
+    """Numbers of a small range, including all special numbers of small types."""
     d, rng = DTYPES[dtype], np.random.default_rng(5)
     if d.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
@@ -52,7 +52,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def same(program: str, dtype: str) -> list[str]:
-    """Asserts that the compiled program has the bits of the reference; the titles of its steps."""
+    """Asserts that the compiled program has the bits of the reference; returns the titles of its steps."""
     text = program.replace("E>", f"{dtype}>")
     exe = shlo_jit.compile(text, cache=False)
     arguments = [numbers(i.shape, dtype) for i in exe.inputs]

@@ -1,4 +1,4 @@
-"""The command: what it prints, what it refuses, and how it ends."""
+"""The command: its output, its refusals, and its exit status."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_run_compiles_the_entry_named(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- check
 def row(text: str, index: int) -> list[str]:
-    """What is said of a result."""
+    """Cells of a result's row."""
     (line,) = [line for line in text.splitlines() if line.startswith((f"{index} interpreted", f"{index} expected"))]
     return line.split()
 
@@ -168,7 +168,7 @@ def test_check_says_which_result_differs(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_check_takes_the_first_platform() -> None:
-    """As `compile` does."""
+    """Uses the first platform, like `compile`."""
     index = 'tensor<i32> {jax.global_constant = "_platform_index"}'
     text = f"func.func public @main(%p: {index}, %x: tensor<2xf32>) -> tensor<2xf32> {{ return %x : tensor<2xf32> }}"
     assert row(invoke("run", "-", "--random", "--check", stdin=text).stdout, 0)[-2:] == ["same", "bits"]
@@ -279,7 +279,7 @@ def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.M
 
 
 def test_run_calls_a_long_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 1000, 2))  # the clock goes two seconds on whenever it is looked at
+    now = iter(range(0, 1000, 2))  # the clock advances two seconds whenever it is read
     monkeypatch.setattr(running.time, "perf_counter", lambda: float(next(now)))
     assert running._timed(lambda: "result", None) == ("result", [2.0])
 
@@ -418,7 +418,7 @@ def test_cache_info_and_clear(add: str, own_cache: Path) -> None:
     assert not list(own_cache.glob("*.shlo"))
 
 
-def test_no_cache_leaves_no_program_behind(add: str, own_cache: Path) -> None:
+def test_no_cache_stores_no_program(add: str, own_cache: Path) -> None:
     invoke("run", add, "--random", "--no-cache")
     assert not list(own_cache.glob("*.shlo"))
 
@@ -464,7 +464,7 @@ def test_interrupted_without_a_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_while_importing(tmp_path: Path) -> None:
-    """Also where it is the package's own imports that take long."""
+    """Interrupts while the package itself is slow to import."""
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy" / "__init__.py").write_text("import time; print('here', flush=True); time.sleep(60)")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -589,8 +589,8 @@ def test_shapes_that_are_wrong(unknown: str, add: str) -> None:
     for command in ("run", "show", "refine"):
         random = ["--random"] if command == "run" else []
         shown = mistake(command, unknown, *random, "--shape", "2x3xf32")
-        assert missing in shown and ("--input" in shown) == (command == "run")  # the others have no such option
+        assert missing in shown and ("--input" in shown) == (command == "run")  # the other commands have no such option
         assert "expected extents and an element type" in mistake(command, unknown, *random, "--shape", "2x3")
         wrong = mistake(command, unknown, *random, "--shape", "2x3xf64")
         assert "--shape: input 0 (%x) is float32[?,3], got one of float64" in wrong
-        assert "not so many inputs" in mistake(command, add, *random, "--shape", "2x3xf32")
+        assert "fewer inputs with unknown dimensions" in mistake(command, add, *random, "--shape", "2x3xf32")

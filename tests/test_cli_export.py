@@ -1,4 +1,4 @@
-"""The commands about libraries: export, inspect, and run with a library."""
+"""The commands for libraries: export, inspect, and run with a library."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def invoke(*args: str, status: int = 0) -> str:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the programs are, and the command runs."""
+    """A working directory with the programs, in which the command runs."""
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two.mlir").write_text(TWO)
@@ -88,17 +88,17 @@ func.func @go(%x: tensor<4096xf32>) -> tensor<4096xf32> {{
   return %1 : tensor<4096xf32>
 }}"""
     (folder / "go.mlir").write_text(text)
-    told = json.loads(
+    report = json.loads(
         invoke(
             *("export", "go.mlir", "-o", "libx.o", "--name", "y", "--entry", "go", "--weights", "file"),
             *("--no-threads", "--custom-call", "my.op", "--target", f"{HERE}-linux", "--json"),
         )
     )
-    assert told["files"] == ["libx.o", "y.weights"] and told["linker"] == ""
-    assert told["custom_calls"] == {"my.op": "my_op"} and "my_op" in told["symbols"]
-    assert (told["name"], [f["name"] for f in told["functions"]]) == ("y", ["go"])
-    assert told["weights"]["bytes"] == 4 * 4096 and told["weights"]["file"] == "y.weights"
-    assert not any(s.startswith("pthread_create") for s in told["symbols"])
+    assert report["files"] == ["libx.o", "y.weights"] and report["linker"] == ""
+    assert report["custom_calls"] == {"my.op": "my_op"} and "my_op" in report["symbols"]
+    assert (report["name"], [f["name"] for f in report["functions"]]) == ("y", ["go"])
+    assert report["weights"]["bytes"] == 4 * 4096 and report["weights"]["file"] == "y.weights"
+    assert not any(s.startswith("pthread_create") for s in report["symbols"])
 
 
 def test_export_refuses(folder: Path) -> None:
@@ -147,9 +147,9 @@ def test_export_for_shapes(folder: Path) -> None:
     assert words[1] == "n: i32[2], x: f32[5, 4]; n = [3, 1] f32[3, 1], x: f32[5, 4]".split()
     assert words[2] == "@twice shapes_twice x: i32[?] i32[?]".split()
     assert [w[1] for w in words[3:]] == ["i32[3]", "i32[8]"]
-    told = json.loads(invoke("inspect", "shapes.so", "--json"))
-    assert [f["name"] for f in told["functions"]] == ["main", "twice", "twice"]
-    main, twice = told["sized"]
+    report = json.loads(invoke("inspect", "shapes.so", "--json"))
+    assert [f["name"] for f in report["functions"]] == ["main", "twice", "twice"]
+    main, twice = report["sized"]
     assert main["calls"] == [{"sizes": [5], "values": [[3, 1]]}] and main["by_value"] == [0]
     assert twice["inputs"] == [{"name": "x", "dtype": "i32", "shape": [None]}] and twice["first"] == 1
     assert [call["sizes"] for call in twice["calls"]] == [[3], [8]]
@@ -170,7 +170,7 @@ def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--entry", "twice"], 1, "hint: say for which shapes there shall be code"),
+        (["--entry", "twice"], 1, "hint: give the shapes to compile code for"),
         (["--entry", "twice", "--shapes", "3xi32,3xi32"], 2, "--shapes 3xi32,3xi32: expected 1 types, or one for each input with unknown dimensions (%x)"),
         (["--entry", "twice", "--shapes", "3xf32"], 1, "does not fit the program"),
         (["--entry", "twice", "--shapes", "x"], 2, "call 0 of shapes: shape of argument 0 (%x): expected extents and an element type"),
@@ -182,7 +182,7 @@ def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
         (["--shapes", "2xi32=1xx,5x4xf32"], 2, "expected integers of that type, such as i32=8 or 2xi32=8x4; got 2xi32=1xx"),
         (["--shapes", "?xi32=1,5x4xf32"], 2, "expected integers of that type"),
         (["--shapes", "f32=1,5x4xf32"], 2, "expected integers of that type"),
-        (["--shapes", "5x4xf32"], 1, "stablehlo.dynamic_broadcast_in_dim: its result's shape follows from values"),
+        (["--shapes", "5x4xf32"], 1, "stablehlo.dynamic_broadcast_in_dim: its result's shape depends on values"),
     ],
 )  # fmt: skip
 def test_export_refuses_shapes(options: list[str], status: int, message: str, folder: Path) -> None:
@@ -200,12 +200,12 @@ def test_inspect_objects_for_any_machine(target: str) -> None:
     here = "runs on this machine" if target in ("native", HERE) else "for another machine"
     assert cells(shown, target).endswith(f"  {here}")
     assert cells(shown, "features")
-    told = json.loads(invoke("inspect", "two.o", "--json"))
-    assert told["functions"][0]["inputs"] == [{"name": "x", "dtype": "i32", "shape": [4], "bytes": 16}]
-    assert told["targets"][0]["is_native"] == (here == "runs on this machine")
+    report = json.loads(invoke("inspect", "two.o", "--json"))
+    assert report["functions"][0]["inputs"] == [{"name": "x", "dtype": "i32", "shape": [4], "bytes": 16}]
+    assert report["targets"][0]["is_native"] == (here == "runs on this machine")
 
 
-def test_inspect_says_what_each_target_reads(folder: Path) -> None:
+def test_inspect_reports_what_each_target_reads(folder: Path) -> None:
     rows = ", ".join(f"[{', '.join(f'{64 * i + j}.0' for j in range(64))}]" for i in range(64))
     text = f"""func.func @main(%x: tensor<32x64xf32>) -> tensor<32x64xf32> {{
       %w = stablehlo.constant dense<[{rows}]> : tensor<64x64xf32>
@@ -217,14 +217,14 @@ def test_inspect_says_what_each_target_reads(folder: Path) -> None:
     }}"""
     (folder / "dense.mlir").write_text(text)
     invoke("export", "dense.mlir", "-o", "dense.o", "--target", "x86-64-v4,x86-64-v2")
-    told = json.loads(invoke("inspect", "dense.o", "--json"))
+    report = json.loads(invoke("inspect", "dense.o", "--json"))
     matrix = 64 * 64 * 4
-    shared = {target["weights_bytes"] - target["own_weights_bytes"] for target in told["targets"]}
-    assert [target["own_weights_bytes"] for target in told["targets"]] == [matrix, matrix]  # packed for each
-    assert len(shared) == 1 and told["weights"]["bytes"] == 2 * matrix + shared.pop()
-    assert "(16.0 KiB for it alone)" in invoke("inspect", "dense.o")
+    shared = {target["weights_bytes"] - target["own_weights_bytes"] for target in report["targets"]}
+    assert [target["own_weights_bytes"] for target in report["targets"]] == [matrix, matrix]  # packed for each
+    assert len(shared) == 1 and report["weights"]["bytes"] == 2 * matrix + shared.pop()
+    assert "(16.0 KiB for this target alone)" in invoke("inspect", "dense.o")
     invoke("export", "dense.mlir", "-o", "dense.o", "--target", "x86-64-v2")
-    assert "for it alone" not in invoke("inspect", "dense.o")
+    assert "for this target alone" not in invoke("inspect", "dense.o")
 
 
 def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,14 +240,14 @@ def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch
     assert "avx2, bmi" in cells(shown, "features of x86-64-v3")
 
 
-def test_inspect_tells_the_memory_of_an_instance() -> None:
-    """What the library itself says."""
+def test_inspect_reports_the_memory_of_an_instance() -> None:
+    """The sizes that the library itself reports."""
     from shlo_jit import load
 
     invoke("export", "--example", "mlp", "-o", "mlp.so")
-    told = json.loads(invoke("inspect", "mlp.so", "--json"))
+    report = json.loads(invoke("inspect", "mlp.so", "--json"))
     for threads in (1, 2, 8):
-        assert load("mlp.so", threads=threads).memory.arena == told["memory"][str(threads)]
+        assert load("mlp.so", threads=threads).memory.arena == report["memory"][str(threads)]
 
 
 @pytest.mark.parametrize("file", ["calls.o", "calls.a", "calls.so"])
@@ -255,9 +255,9 @@ def test_symbols_are_those_that_binutils_find(file: str) -> None:
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
     invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op")
-    told = json.loads(invoke("inspect", file, "--json"))
+    report = json.loads(invoke("inspect", file, "--json"))
     expected = symbols_of_nm(file, *(["-D"] if file.endswith(".so") else []))
-    assert told["symbols"] == [s for s in expected if s != "_GLOBAL_OFFSET_TABLE_"]
+    assert report["symbols"] == [s for s in expected if s != "_GLOBAL_OFFSET_TABLE_"]
     assert {"my_op", "dgetrf_"} <= set(expected)
     shown = invoke("inspect", file)
     assert "my_op as my_op" in cells(shown, "custom calls") and "dgetrf_" in cells(shown, "LAPACK")
@@ -273,16 +273,16 @@ def test_symbols_of_formats_that_are_not_read(file: str) -> None:
 
 
 def test_symbols_of_webassembly() -> None:
-    """`nm` knows none."""
+    """`nm` does not support WebAssembly."""
     for file in ("calls.a", "calls.o"):
         invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op", "--target", "wasm32")
-        told = json.loads(invoke("inspect", file, "--json"))
-        assert {"env.my_op", "env.dgetrf_"} <= set(told["symbols"])
+        report = json.loads(invoke("inspect", file, "--json"))
+        assert {"env.my_op", "env.dgetrf_"} <= set(report["symbols"])
     data = Path("calls.o").read_bytes()
     for end in range(9, len(data) // 4, 7):
         Path("cut.o").write_bytes(data[:end])
         try:
-            assert set(library_symbols.needs("cut.o").symbols) <= set(told["symbols"])
+            assert set(library_symbols.needs("cut.o").symbols) <= set(report["symbols"])
         except ValueError as error:
             assert "it is damaged" in str(error)
 

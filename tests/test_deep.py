@@ -17,7 +17,7 @@ X = np.arange(4, dtype=np.float32)
 
 
 def nested(kind: str, levels: int) -> str:
-    """Control flow of a kind inside of itself; at the bottom x + y, elsewhere x * y."""
+    """Nested control flow of one kind; at the bottom x + y, elsewhere x * y."""
     ends = {
         "if": f"stablehlo.return %e# : {VECTOR} }}) : (tensor<i1>) -> {VECTOR}",
         "case": f"stablehlo.return %e# : {VECTOR} }}) : (tensor<i32>) -> {VECTOR}",
@@ -121,7 +121,7 @@ def test_long_chains_of_calls() -> None:
 
 
 def test_control_flow_that_nests_through_calls() -> None:
-    """A function for every level: too deep to be written out, so some stay functions."""
+    """A function for every level: too deep to be inlined completely."""
     t = f"(tensor<i1>, {VECTOR}) -> {VECTOR}"
     functions = "".join(
         f'func.func private @f{i}(%p: tensor<i1>, %x: {VECTOR}) -> {VECTOR} {{ %r = "stablehlo.if"(%p) ({{ '

@@ -1,6 +1,6 @@
-"""The pages in docs show what the compiler does now: their dumps are made again, their commands run, their words are in the code.
+"""The pages in docs match the compiler: dumps are regenerated, commands are run, and quoted words occur in the code.
 
-`python tests/test_docs.py --update` rewrites the dumps in `docs/walkthrough.md` after a stage was changed on purpose.
+`python tests/test_docs.py --update` rewrites the dumps in `docs/walkthrough.md` after an intended change of a stage.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from shlo_jit.text.printer import print_op
 DOCS = Path(__file__).parents[1] / "docs"
 WALKTHROUGH = DOCS / "walkthrough.md"
 DUMP = re.compile(r"<!-- dump: (\w+)(?: \| (.+?) \| (.+?))? -->\n```\w+\n(.*?)```", re.S)
-"""A stage, where an excerpt of it begins and ends (the lines that these patterns match first), and what is shown."""
+"""A stage, patterns of the first and last line of an excerpt, and the excerpt."""
 AS_LLVM_HAS_IT = ("llvm", "asm")
-"""Stages whose text is LLVM's: of their excerpts the vector instructions are compared, not their registers."""
+"""Stages with text of LLVM: the vector instructions of their excerpts are compared, not their registers."""
 
 
 def dumps(text: str) -> list[re.Match[str]]:
@@ -40,27 +40,29 @@ def dumps(text: str) -> list[re.Match[str]]:
 
 @cache
 def program_of_the_page() -> dict[str, str]:
-    """Its text at every stage, for a target that is the same on every machine; nothing is run. `passes`: those that
-    changed something, with the number of ops after each."""
+    """The text of a program at every stage, for a fixed target; nothing is run.
+
+    `passes`: those that changed something, with the number of ops after each.
+    """
     first = dumps(WALKTHROUGH.read_text(encoding="utf-8"))[0]
     target = resolve("x86-64-v3")
     seen: list[str] = []
-    told: list[str] = []
+    lines: list[str] = []
 
     def on_pass(name: str, function: Op) -> None:
         if not seen or print_op(function) != seen[-1]:
-            told.append(f"{name:<16} {len(function.block().ops) - 1} ops")
+            lines.append(f"{name:<16} {len(function.block().ops) - 1} ops")
         seen.append(print_op(function))
 
     lowered = pipeline.lower(
         pipeline.parsed(Text(first[4], "classifier.mlir")), CompileOptions(target), on_pass=on_pass
     )
     shown = {stage: stages.show(lowered, stage, target).rstrip("\n") + "\n" for stage in stages.STAGES}
-    return shown | {"passes": "\n".join(told) + "\n"}
+    return shown | {"passes": "\n".join(lines) + "\n"}
 
 
 def excerpt(match: re.Match[str]) -> str:
-    """What a block should show."""
+    """Expected contents of a block."""
     stage, begin, end, _ = match.groups()
     text = program_of_the_page()[stage]
     if begin is None:
@@ -72,7 +74,7 @@ def excerpt(match: re.Match[str]) -> str:
 
 
 def vector_instructions(stage: str, text: str) -> Counter[str]:
-    """By name and width."""
+    """Vector instructions by name and width."""
     if stage == "asm":
         return Counter(m[1] for m in re.finditer(r"^\t(v\w+)\t.*%ymm", text, re.M))
     return Counter(m[0] for m in re.finditer(r"(load|fadd|phi) <\d+ x \w+>|@llvm\.\w+\.v\d+f\d+", text))
@@ -124,7 +126,7 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 PROBES = {"perf": ["perf", "record", "-q", "-o", os.devnull, "true"], "gdb": ["gdb", "-batch", "-ex", "run", "true"]}
-"""Tools that may be missing, or not be allowed to do anything: their commands are run where these are."""
+"""Tools that may be missing, or lack permissions: their commands run only if they work."""
 
 
 def works(tool: str) -> bool:
@@ -136,7 +138,7 @@ def works(tool: str) -> bool:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program of the pages, and what is in the repository."""
+    """A folder with the program of the pages, and the contents of the repository."""
     made = tmp_path_factory.mktemp("docs")
     program = dumps(WALKTHROUGH.read_text(encoding="utf-8"))[0][4]
     (made / "classifier.mlir").write_text(program, encoding="utf-8")
@@ -156,7 +158,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_commands_of_the_page_on_debugging(folder: Path) -> None:
-    """In their order, as the later ones use the files of the earlier."""
+    """Commands in order, because later ones use the files of earlier ones."""
     for command in COMMANDS:
         tool = next((tool for tool in PROBES if re.search(rf"\b{tool} ", command)), None)
         if tool is None or works(tool):
@@ -171,7 +173,7 @@ def test_code_of_the_page_on_debugging(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_code_of_the_page_on_custom_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    """From top to bottom: each block prints what the block behind it shows."""
+    """Blocks in order: each prints the contents of the block after it."""
     pytest.importorskip("numba")
     page = (DOCS / "custom_calls.md").read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n+```text\n(.*?)```", page, re.S)
@@ -183,7 +185,7 @@ def test_code_of_the_page_on_custom_calls(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_first_file_that_agrees_names_the_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the page says, with a pass that is wrong."""
+    """The example of the page, with an incorrect pass."""
     honest = next(step for step in passes.PASSES if step.name == "promote")
 
     def promote(function: Op, context: Context) -> Op:

@@ -1,4 +1,4 @@
-"""docs/export.md: its files are written, its commands and programs run in their order, its declarations are the header's."""
+"""docs/export.md: its files are written, its commands and programs run in order, its declarations match the header."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shlo_jit.runtime.library_symbols import Needs, needs
 
 PAGE = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w+)\n(.*?)```", re.S)
-"""A file to write, or what to run, or what was printed."""
+"""A file to write, code to run, or output."""
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the commands of the page are for Linux"),
@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page's programs are."""
+    """The folder of the page's programs."""
     made = tmp_path_factory.mktemp("export")
     (made / "shlo-jit").write_text(f'#!/bin/sh\nexec {sys.executable} -m shlo_jit "$@"\n')
     (made / "shlo-jit").chmod(0o755)
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(words: list[str], folder: Path) -> str:
-    """What a command prints, when all is well."""
+    """Output of a command that succeeds."""
     path = os.pathsep.join([str(folder), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(Path(shlo_jit.__file__).parents[1])}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -58,7 +58,7 @@ def test_the_page_from_top_to_bottom(folder: Path) -> None:
             run([sys.executable, "-c", text], folder)
         elif language == "text":
             assert printed == text
-    # What is said of the last program.
+    # Statements about the last program.
     assert needs(folder / "whole.o") == Needs((), ())
 
 

@@ -1,4 +1,4 @@
-"""The pages about the packages: each package has one, and the files that a page names are there."""
+"""The pages about the packages: each package has one, and the files that a page names exist."""
 
 from __future__ import annotations
 

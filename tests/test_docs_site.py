@@ -1,4 +1,4 @@
-"""The pages as a whole: links lead somewhere, parts that are made are up to date, Sphinx builds them without a warning."""
+"""The pages as a whole: links are valid, generated parts are up to date, Sphinx builds them without a warning."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def script(name: str) -> ModuleType:
 # ---------------------------------------------------------------------- links
 @cache
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as the repository's web view and MyST make them."""
+    """Anchors of the headings, as the repository's web view and MyST generate them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     heads = (re.sub(r"[`*]|\[(.*?)\]\(.*?\)", r"\1", head) for head in re.findall(r"^#+ (.*)$", text, re.M))
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -72,7 +72,7 @@ def test_readme_has_every_tutorial() -> None:
     assert [page.name for page in DOCS.glob("tutorials/*.md") if f"(docs/tutorials/{page.name})" not in text] == []
 
 
-# ---------------------------------------------------------------------- what is made
+# ---------------------------------------------------------------------- generated parts
 def test_the_page_of_the_command_line_is_what_help_says() -> None:
     page = DOCS / "command_line.md"
     text = page.read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_the_page_of_the_command_line_is_what_help_says() -> None:
 
 
 def test_the_picture_shows_the_stages() -> None:
-    """But for instructions: those are LLVM's."""
+    """Compares everything but instructions, which are LLVM's."""
     stages_picture = script("stages_picture")
     shown, made = (
         [
@@ -109,7 +109,7 @@ def test_docstrings_become_restructured_text() -> None:
 
 # ---------------------------------------------------------------------- building
 class Loaded(HTMLParser):
-    """What a browser fetches to show a page."""
+    """Resources that a browser fetches to show a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,10 @@ def test_pages_are_built_without_a_warning_and_load_nothing_from_the_network(tmp
 # ---------------------------------------------------------------------- what is installed
 @pytest.mark.slow
 def test_the_wheel_has_what_runs_and_nothing_else(tmp_path: Path) -> None:
-    """Modules, data that they read, and the mark of typed packages. Built in a copy, since setuptools keeps its folder."""
+    """The wheel has modules, data that they read, and the marker of typed packages.
+
+    It is built in a copy, since setuptools keeps its folder.
+    """
     pytest.importorskip("setuptools", minversion="77")
     names = ["shlo_jit", "jax_plugins", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"]
     for name in names:

@@ -1,4 +1,4 @@
-"""The tutorials: their files are written, their commands and code run from top to bottom, what is printed is what they show."""
+"""The tutorials: their files are written, their commands and code run in order, and the output is the one shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of every family are written and compiled for every kind of machine, whatever its lanes and its pointers."""
+"""Kernels of every family are generated and compiled for every kind of machine, with any lanes and pointers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMATS = {
     "wasm32": b"\0asm",
     "wasm32+simd128": b"\0asm",
 }
-"""Target -> how its objects begin."""
+"""Maps a target to the first bytes of its objects."""
 
 PRODUCT = """
 func.func @main(%x: tensor<70x131x{0}>, %w: tensor<131x53x{0}>) -> tensor<70x53x{1}> {{

@@ -1,4 +1,4 @@
-"""The programs that come with the package, against numpy; and README, against what it describes."""
+"""The programs that come with the package, against NumPy; and the README, against its subject."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_example_computes_what_it_says(meaning) -> None:
     np.testing.assert_allclose(exe(*inputs), expected, rtol=2e-4, atol=2e-5)
 
 
-def test_mandelbrot_counts_turns() -> None:
-    counts, turns = shlo_jit.compile(examples.path("mandelbrot"))()
-    assert turns == 200 and counts.max() == 200
+def test_mandelbrot_counts_iterations() -> None:
+    counts, iterations = shlo_jit.compile(examples.path("mandelbrot"))()
+    assert iterations == 200 and counts.max() == 200
     y, x = np.mgrid[:256, :384]
     c = x / 128 - 2 + 1j * (y / 128 - 1)
     z, n = np.zeros_like(c), np.zeros(c.shape, np.int64)
@@ -72,7 +72,7 @@ def test_examples_are_known_by_name() -> None:
         examples.path("none")
 
 
-def test_the_page_of_ops_is_made_of_the_records() -> None:
+def test_the_page_of_ops_is_generated_from_the_records() -> None:
     page = ROOT / "docs" / "ops.md"
     text = page.read_text(encoding="utf-8")
     assert op_table.written_into(text) == text, "run: python -m shlo_jit.op_table docs/ops.md"

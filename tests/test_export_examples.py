@@ -34,7 +34,7 @@ def needs(*tools: str):
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A copy of the folder, without what was built there."""
+    """A copy of the folder, without build products."""
     made = tmp_path / "examples"
     shutil.copytree(EXAMPLES, made, ignore=shutil.ignore_patterns("*.o", "*.a", "*.so", "*.wasm", "*.pgm", "classify"))
     command = tmp_path / "shlo-jit"
@@ -107,7 +107,7 @@ def test_go(examples: Path) -> None:
 
 @needs("make", "cc")
 def test_python_ctypes(examples: Path) -> None:
-    """`-I -S`: with nothing but what Python itself has."""
+    """Runs with `-I -S`: only Python's own library."""
     folder = examples / "python_ctypes"
     make(folder, "libdigits.so")
     script = [sys.executable, "-I", "-S", "call.py"]
@@ -138,7 +138,7 @@ def test_the_scripts_of_the_model_say_what_they_take(examples: Path) -> None:
 
 COMMANDS = re.findall(r"```sh\n(.*?)```", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.S)
 TOOLS = {"digits": (), "python_ctypes": ("make", "cc"), "web": ("make", "node")}
-"""What the commands of a folder need."""
+"""Required commands of a folder."""
 
 
 def test_every_block_of_the_page_begins_in_its_folder() -> None:
@@ -174,7 +174,7 @@ def web(examples: Path) -> Path:
 
 
 def expected(steps: int) -> np.ndarray:
-    """The picture, computed here."""
+    """The picture, computed by the test."""
     exe = shlo_jit.compile(EXAMPLES / "web" / "reaction.mlir", "steps")
     u, v = np.ones((256, 256), np.float32), np.zeros((256, 256), np.float32)
     y, x = np.mgrid[:256, :256]
@@ -197,7 +197,7 @@ def test_web_in_node(web: Path) -> None:
     drawn = np.frombuffer(data[-256 * 256 * 3 :], np.uint8).reshape(256, 256, 3).astype(int)
     wanted = expected(STEPS)[..., :3].astype(int)
     assert np.abs(drawn - wanted).max() <= 1  # f32 rounds differently without fused multiply-add, at most
-    assert np.ptp(drawn) > 200  # there is something to see
+    assert np.ptp(drawn) > 200  # the picture is not blank
 
 
 CALL = """

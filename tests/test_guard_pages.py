@@ -1,4 +1,4 @@
-"""No program touches memory outside of its arguments: each argument lies against an inaccessible page.
+"""No program touches memory outside of its arguments: each argument is next to an inaccessible page.
 
 The programs run in a process of their own, which a stray access would end.
 """

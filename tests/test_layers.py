@@ -1,4 +1,4 @@
-"""The layers of the package: what a module may import is said here, and that no modules need each other."""
+"""The layers of the package: the imports that a module may have, and the absence of cycles."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """All imports of our own modules, those inside functions too; not those for type checkers alone."""
+    """All imports of our own modules, including those inside functions, except those for type checkers."""
     return tuple(found for name, path in modules().items() for found in imports_of(name, ast.parse(path.read_text())))
 
 
@@ -98,8 +98,8 @@ def test_no_import_against_the_layers() -> None:
     assert not against, "\n".join(["against the layers:", *map(str, against)])
 
 
-def test_nobody_imports_the_package_itself() -> None:
-    """It is made of the modules in it, so whoever imports it from inside gets it half made."""
+def test_no_module_imports_the_package_itself() -> None:
+    """The package consists of its modules, so a module that imports it sees it partially initialized."""
     assert not [str(found) for found in imports() if found.imported == "shlo_jit"]
 
 
@@ -110,7 +110,7 @@ def test_the_table_of_packages_is_in_their_order() -> None:
 
 
 def test_no_cycles() -> None:
-    """Modules that reach each other by imports need each other, and neither can be read or tested first."""
+    """Modules in an import cycle can be neither read nor tested separately."""
     reached: dict[str, set[str]] = {name: set() for name in modules()}
     for found in imports():
         reached[found.module].add(found.imported)
@@ -137,7 +137,7 @@ def test_code_generation_knows_no_lowering() -> None:
 
 
 def test_modules_print_whatever_was_imported() -> None:
-    """The printer is above `ir` and handed down to it."""
+    """The printer is above `ir` and is passed down to it."""
     made = "Module(Op('builtin.module', [], [], {}, [Region([Block([], [])])]))"
     code = f"from shlo_jit.ir.core import Block, Module, Op, Region; print({made})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Codes of messages: every exception about a program has them, and the page of codes lists their families."""
+"""Codes of messages: every exception about a program has one, and the page of codes lists their families."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def test_codes_in_the_sources_are_on_the_page_and_the_other_way_around() -> None
     families = "|".join(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
     code = re.compile(rf'"((?:{families})\.[a-z0-9_]+)"')
     used = {found for file in package.rglob("*.py") for found in code.findall(file.read_text(encoding="utf-8"))}
-    used |= {f"file.utf{n}" for n in (16, 32)}  # which is put together
+    used |= {f"file.utf{n}" for n in (16, 32)}  # which is composed at run time
     listed = {*re.findall(rf"`((?:{families})\.[a-z0-9_]+)`", PAGE.partition("## Codes")[2])}
     assert sorted(used - listed) == [] and sorted(listed - used) == []

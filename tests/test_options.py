@@ -1,4 +1,4 @@
-"""The options of the public functions: each wrong one is refused with its name, what was expected and what came."""
+"""The options of the public functions: each invalid one is refused with its name, the expected and the given value."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def nested(x):
 
 
 def captured_state(x):
-    """A loop reads what its state started from in every turn."""
+    """A loop that reads the initial value of its state in every iteration."""
     e = x @ x
     return jnp.cos(lax.fori_loop(0, 4, lambda i, c: (e - c) @ x, e))
 
@@ -67,13 +67,13 @@ def captured_view(x):
 
 
 def flag(x):
-    """The condition is the last to read a state that is also a result."""
+    """A program whose condition is the last to read a state that is also a result."""
     found, steps = lax.while_loop(lambda c: ~c[0], lambda c: (c[1] > 3, c[1] + 1), (x > 0, jnp.int32(0)))
     return found.astype(jnp.float32), steps * 2
 
 
 def normalized(x, rows, columns):
-    """Values that several passes over all elements need, in runs that are no whole vectors."""
+    """Values that several passes over all elements need, in runs that are not multiples of a vector."""
     y = x * (columns**-0.5) * (rows**-0.5)[:, None]
     z = y / jnp.sqrt((y * y).mean() + 1)
     return z * jnp.sqrt((x * x).mean())
@@ -181,7 +181,8 @@ PROGRAMS = {
     ),
 }  # fmt: skip
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-3}
-"""By program; the others agree to 2e-5 of the largest value. XLA keeps bf16 intermediates in f32, we round them."""
+"""Tolerances by program; the others agree to 2e-5 of the largest value. XLA keeps bf16 intermediates in f32, we round
+them."""
 
 
 def outputs(value) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from random_programs import random_program
 import shlo_jit
 
 CLOSELY = 0.97
-"""Of some hundred programs; 99 % in runs of thousands."""
+"""Minimum share of some hundred programs that are compared closely; it is 99 % in runs of thousands."""
 few = partial(settings, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 

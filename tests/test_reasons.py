@@ -1,4 +1,4 @@
-"""Reason codes: each is a literal in the source, and the page that explains them has all of them, once."""
+"""Reason codes: each is a literal in the source, and the page that explains them lists each once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shlo_jit.reasons import Reason
 ROOT = Path(shlo_jit.__file__).parent
 PAGE = ROOT.parent / "docs" / "reasons.md"
 REASONS = ("Reason", "Refusal", "Refused", "NotSymbolic")
-"""What takes a code and a sentence."""
+"""Classes whose constructor takes a code and a sentence."""
 CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
 
 
@@ -28,7 +28,7 @@ def name_of(call: ast.Call) -> str:
 
 @cache
 def calls() -> tuple[tuple[str, ast.Call], ...]:
-    """Calls in the package with the place of each."""
+    """Calls in the package with their locations."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
         tree = ast.parse(path.read_text())
@@ -37,7 +37,7 @@ def calls() -> tuple[tuple[str, ast.Call], ...]:
 
 
 def created() -> Iterator[tuple[str, ast.Call]]:
-    """The calls that create a reason; a subclass hands its own arguments on."""
+    """The calls that create a reason; calls of a subclass's base constructor are excluded."""
     for place, call in calls():
         handed_on = call.args and ast.unparse(call.args[0]) == "code"
         if name_of(call) in REASONS and not handed_on:
@@ -82,7 +82,8 @@ def test_the_page_explains_every_code_once() -> None:
 
 
 def test_unsupported_programs_have_a_label() -> None:
-    """Each `UnsupportedError` with a diagnostic says which kind it is, so that nobody needs to match its sentence."""
+    """Each `UnsupportedError` with a diagnostic has a label of its kind, so that no caller needs to match its
+    sentence."""
     bare = [
         place
         for place, call in calls()

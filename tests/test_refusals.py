@@ -1,4 +1,4 @@
-"""What cannot be compiled is refused with a documented exception at its place, and the process goes on."""
+"""Unsupported programs are refused with a documented exception and its location, and the process continues."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ func.func @main(%x: tensor<f32>) -> tensor<{n}xf32> {{
 @pytest.mark.parametrize("text", [SORTED, SPREAD], ids=["scratch", "result"])
 @pytest.mark.parametrize("times", [2, 100])
 def test_more_memory_than_there_is(text: str, times: int) -> None:
-    """The system may promise it all the same; the process is not to find out by using it."""
+    """The system may overcommit memory; the process must not find out by using it."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     exe = shlo_jit.compile(text.format(n=times * physical // 4), cache=False)
     with pytest.raises(MemoryError, match=r"\d+ bytes of memory"):

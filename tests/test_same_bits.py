@@ -1,6 +1,8 @@
-"""The bits of results depend neither on the number of threads nor on whether a program was exported: every conformance
-case and real program next to the checkout, with one thread, with eight, and as a library. Slow, and skipped where there
-is no folder `shared`."""
+"""The bits of results depend neither on the number of threads nor on whether a program was exported.
+
+Every conformance case and real program next to the checkout runs with one thread, with eight, and as a library. Slow,
+and skipped if there is no folder `shared`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ import shlo_jit
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 FOLDERS = ("testdata", "quantized", "interpret")
 PROGRAMS = sorted(path.stem for path in (SHARED / "models" / "programs").glob("*.json"))
-WAYS = ("one thread", "eight threads", "exported")
+VARIANTS = ("one thread", "eight threads", "exported")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not SHARED.is_dir(), reason="no folder 'shared' next to the checkout"),
@@ -29,28 +31,30 @@ pytestmark = [
 
 
 class Recorder:
-    """Stands for `shlo_jit` where a program is run, and keeps a digest of everything the program computes: results of
-    executables and what custom calls are given."""
+    """Replaces `shlo_jit` while a program runs, and records a digest of everything the program computes.
+
+    That includes results of executables and arguments of custom calls.
+    """
 
     StableHLOError = shlo_jit.StableHLOError
 
-    def __init__(self, way: str, folder: Path):
-        self.way = way
+    def __init__(self, variant: str, folder: Path):
+        self.variant = variant
         self.folder = folder
-        """For libraries."""
+        """Folder of libraries."""
         self.digests: list[str] = []
 
     def compile(self, source: str, *, custom_calls: dict[str, Callable[..., Any]] | None = None, **options: Any):
         calls = {name: self.recorded(function) for name, function in (custom_calls or {}).items()}
-        if self.way == "exported":
+        if self.variant == "exported":
             executable = self.exported(source, calls, **options)
         else:
-            threads = WAYS.index(self.way) * 7 + 1
+            threads = VARIANTS.index(self.variant) * 7 + 1
             executable = shlo_jit.compile(source, threads=threads, custom_calls=calls, cache=False, **options)
         return lambda *arrays: self.seen(executable(*arrays))
 
     def exported(self, source: str, calls: dict[str, Callable[..., Any]], **options: Any) -> Any:
-        shlo_jit.compile(source, custom_calls=calls, **options)  # raises what a program is refused for
+        shlo_jit.compile(source, custom_calls=calls, **options)  # raises the program's refusal
         path = self.folder / "program.o"
         shlo_jit.export(source, path, custom_calls=calls, **options)
         return shlo_jit.load(path, custom_calls=calls)
@@ -92,13 +96,13 @@ def test_conformance_cases(folder: str, tmp_path: Path) -> None:
     different, compared = [], 0
     for category, name, path, index in runner.collect([str(SHARED / "conformance" / folder)]):
         text = Path(path).read_text("utf-8")
-        if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that shall differ
+        if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that are meant to differ
             continue
-        recorders = [Recorder(way, tmp_path) for way in WAYS]
+        recorders = [Recorder(variant, tmp_path) for variant in VARIANTS]
         for recorder in recorders:
             runner.run_case(recorder, path, index, category, {})
         compared += bool(recorders[0].digests)
-        different += [(name, r.way) for r in recorders[1:] if r.digests != recorders[0].digests]
+        different += [(name, r.variant) for r in recorders[1:] if r.digests != recorders[0].digests]
     assert compared > 0
     assert not different
 
@@ -112,7 +116,7 @@ def test_real_programs(name: str, tmp_path: Path) -> None:
     if recipe.get("devices", 1) > 1 or recipe["group"] == "dyn":
         pytest.skip("several devices, or shapes that are not known")
     arrays = common.make_inputs(recipe)
-    recorders = [Recorder(way, tmp_path) for way in WAYS]
+    recorders = [Recorder(variant, tmp_path) for variant in VARIANTS]
     for recorder in recorders:
         recorder.compile(text)(*arrays)
     assert all(r.digests == recorders[0].digests for r in recorders)

@@ -1,4 +1,4 @@
-"""Sizes that are known at the call only: their arithmetic is that of the numbers they stand for."""
+"""Sizes that are known only at the call: their arithmetic equals that of the numbers they represent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WITH_NUMBERS = (operator.add, operator.mul, operator.floordiv, operator.mod, lam
 
 
 def random_sizes(generator: np.random.Generator, steps: int) -> list[tuple[int, list[int]]]:
-    """Numbers that were computed from the symbol and from each other, and the same for each of VALUES."""
+    """Numbers computed from the symbol and from each other, and their values for each of VALUES."""
     found: list[tuple[int, list[int]]] = [(N, list(VALUES))]
     for _ in range(steps):
         (a, xs), (b, ys) = (found[int(i)] for i in generator.integers(len(found), size=2))

@@ -1,4 +1,4 @@
-"""What may be given as a program, and what is said to what is none."""
+"""Accepted sources of programs, and error messages for others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DATA = TEXT.encode()
 
 
 class Given:
-    """An os.PathLike that is no Path."""
+    """An os.PathLike that is not a Path."""
 
     def __init__(self, path: Any) -> None:
         self.path = path
@@ -215,7 +215,7 @@ OTHERS = {
     "git_lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
     "protocol_text": b'node {\n  name: "x"\n  op: "Placeholder"\n}\n',
 }
-"""The last word of a code, and what has it."""
+"""Maps the last word of a code to an example."""
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -245,7 +245,7 @@ def test_what_is_no_text_at_all() -> None:
 
 
 def named(module: str, name: str) -> object:
-    """An object as one of another library looks from outside."""
+    """An object that looks like one of another library."""
     return type(name, (), {"__module__": module})()
 
 
@@ -274,7 +274,7 @@ def test_objects_of_other_libraries(source: object, hint: str) -> None:
 
 
 class HasText:
-    """What frontends have for a program."""
+    """An object like those of frontends for a program."""
 
     def __init__(self, text: object) -> None:
         self.text = text

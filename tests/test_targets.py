@@ -1,5 +1,7 @@
-"""Names of targets, what they require of a machine, and one program for several: the object code uses the vector
-registers the target has, and no wider ones."""
+"""Names of targets, their requirements, and one program for several targets.
+
+The object code uses the vector registers of the target, and no wider ones.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ EXPECTED = {
 
 
 def check_object(data: bytes, name: str, symbols: Iterable[str]) -> None:
-    """ELF for the target's architecture, which defines or at least names the symbols."""
+    """Checks that data is ELF for the target's architecture that defines, or at least refers to, the symbols."""
     assert data[:6] == b"\x7fELF\x02\x01"
     assert int.from_bytes(data[18:20], "little") == (183 if name.startswith("aarch64") else 62)
     assert all(symbol.encode() + b"\0" in data for symbol in symbols)

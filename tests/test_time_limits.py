@@ -1,4 +1,4 @@
-"""Tests that hang end, and those that are about Ctrl-C run where it is ignored."""
+"""Time limits of tests, and tests about Ctrl-C in processes that ignore it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def test_a_test_that_hangs_ends_with_all_stacks(tmp_path: Path) -> None:
 
 
 def test_interrupts_where_they_are_ignored(tmp_path: Path) -> None:
-    """As in the background of a shell, and of some runners of tests."""
+    """Processes ignore it in the background of a shell, and of some test runners."""
     done = pytest_on(INTERRUPTED, tmp_path, "-p", "conftest", before=f"trap '' INT; export PYTHONPATH={HERE};")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,7 +1,7 @@
-"""Typical mistakes, and what the messages suggest: each row has a code, a place and what its hint must contain.
+"""Typical mistakes, and the suggestions of the messages: each row has a code, a location and required words of its hint.
 
-The sentences may change; codes, places and suggestions may not. Files of other formats are in `test_sources.py`, words
-on the command line in `test_cli.py`, targets in `test_targets.py`.
+The sentences may change; codes, locations and suggestions may not. Files of other formats are in `test_sources.py`,
+words on the command line in `test_cli.py`, targets in `test_targets.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shlo_jit.suggest import closest, distance
 
 HEAD = "func.func @main(%x: T, %i: tensor<i32>) -> T {\n"
 
-# In a function, as its second line: the line, its code, the column, and what the hint says. `T` is tensor<2x3xf32>.
+# A line of a function, its second one: the line, its code, the column, and words of the hint. `T` is tensor<2x3xf32>.
 LINES = [
     # ---- names of other libraries, and typing errors
     ("%0 = stablehlo.exp %x : T", "syntax.unknown_op", 6, "'stablehlo.exponential'"),
@@ -113,7 +113,7 @@ LINES = [
      "permutation = array<i64: 1, 0>"),
 ]  # fmt: skip
 
-# Whole programs: the text, its code, line and column, and what the hint says.
+# Whole programs: the text, its code, line and column, and words of the hint.
 PROGRAMS = [
     ("func @main(%x: T) -> T {\n  return %x : T\n}", "syntax.function", (1, 1), "func.func @main"),
     ("def main(%x: T) -> T {\n  return %x : T\n}", "syntax.function", (1, 1), "func.func @main"),
@@ -226,7 +226,7 @@ def test_arrays(exe: Any, args: tuple[Any, ...], named: dict[str, Any], code: st
 
 
 def test_arrays_that_are_taken(exe: Any) -> None:
-    """Strided, read-only and byte-swapped arrays, and results of other calls, are no mistakes."""
+    """Strided, read-only and byte-swapped arrays, and results of other calls, are accepted."""
     wide = np.ones((2, 6), np.float32)
     frozen = X.copy()
     frozen.flags.writeable = False
@@ -272,7 +272,7 @@ def test_other_names_are_no_ops_and_mean_ops() -> None:
 
 
 def test_typing_errors_of_every_op_find_it() -> None:
-    """Two letters exchanged, one left out, one doubled: the op itself, or one that is as near."""
+    """Two letters exchanged, one omitted, one doubled: the hint is the op itself, or one that is equally similar."""
     for op in OPS:
         dialect, _, name = op.rpartition(".")
         if dialect not in ("stablehlo", "chlo") or len(name) < 6:

@@ -1,1 +1,1 @@
-"""Models as they are deployed, on shlo_jit and on what people run them with: `python -m benchmarks.deployed`."""
+"""Deployed models on shlo_jit and on the engines that are commonly used: `python -m benchmarks.deployed`."""

@@ -1,13 +1,13 @@
-"""Time models as they are deployed: shlo_jit, XLA, ONNX Runtime and OpenVINO.
+"""Times deployed models: shlo_jit, XLA, ONNX Runtime and OpenVINO.
 
     python -m benchmarks.deployed                       every model and engine that is installed
     python -m benchmarks.deployed --only bert,mlp       models with a word in the name
     python -m benchmarks.deployed --threads 1,2         with one thread, then with two
     python -m benchmarks.deployed --list
 
-Every engine has a process of its own, and results are held against each other's; then blocks of calls take turns, with
-pauses in between. A process starts twice: with empty caches, and with those of the first. Needs the extra `deployed`;
-engines that are not installed are left out. Writes deployed.json, from which `benchmarks.results` makes tables.
+Every engine has a process of its own, and results are compared; then blocks of calls alternate, with pauses in between.
+A process starts twice: with empty caches, and with those of the first start. Needs the extra `deployed`; engines that
+are not installed are skipped. Writes deployed.json, from which `benchmarks.results` makes tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), T
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("benchmarks.deployed", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
-    parser.add_argument("--only", default="", metavar="WORDS", help="divided by commas")
+    parser.add_argument("--only", default="", metavar="WORDS", help="separated by commas")
     parser.add_argument("--engines", default=",".join(ENGINES), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--threads", default=str(len(os.sched_getaffinity(0))), metavar="N,N", help="default: all CPUs")
     parser.add_argument(
@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 when one of our results was missing or wrong, 2 when no model or engine was selected."""
+    """Exit status 1 if one of our results was missing or wrong, 2 if no model or engine was selected."""
     from benchmarks.deployed import machine, measure
     from benchmarks.report import environment, problem
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(row: Row) -> str:
-    """A model on the screen."""
+    """Formats a model for the screen."""
     from benchmarks.report import seconds
 
     cells = (f"{engine} {seconds(found['median']) if 'median' in found else found['error']}"

@@ -1,4 +1,4 @@
-"""The models that are measured, each with the sizes of practice, and small ones for tests."""
+"""The measured models, each with practical sizes, and small ones for tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from benchmarks.deployed import images, sequences
 from benchmarks.deployed.graph import Graph, Value
 
 F32, BF16, I8 = 1e-3, 6e-2, 3e-2
-"""Tolerances by the type that is computed in: relative to the value plus the root mean square of all; roundings add up
-over the layers, and quantized values may fall on either side of a half."""
+"""Tolerances by the type of the computation, relative to the value plus the root mean square of all values.
+
+Rounding errors add up over the layers, and quantized values may fall on either side of a half.
+"""
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,13 @@ class Model:
     small: Mapping[str, Any]
     """Sizes for tests."""
     sizes: Mapping[str, Any] = field(default_factory=dict)
-    """Where they are not the defaults."""
+    """Sizes that differ from the defaults."""
     floats: str = "f32"
-    """What is computed in: f32 or bf16; `kind` names the products of i8 too."""
+    """Element type of the computation: f32 or bf16; `kind` also covers products of i8."""
 
     @property
     def kind(self) -> str:
-        """Of most products: f32, bf16, i8."""
+        """Element type of most products: f32, bf16, i8."""
         return "i8" if self.build is sequences.mlp_i8 else self.floats
 
     @property
@@ -41,7 +43,7 @@ class Model:
 
 
 def select(only: str = "") -> list[Model]:
-    """Models of which a word of `only` (divided by commas) is part of the name; all when it is empty."""
+    """Selects models with a word of `only` (separated by commas) in the name; all if it is empty."""
     words = [w.lower() for w in only.split(",") if w]
     return [m for m in MODELS if not words or any(w in m.name.lower() for w in words)]
 

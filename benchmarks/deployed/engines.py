@@ -1,7 +1,7 @@
-"""What a model is run with: each engine makes the files of a folder ready to be called, in a process of its own.
+"""Engines that run a model: each prepares the files of a folder to be called, in a process of its own.
 
-Engines are called in the way that costs them least: with inputs that are bound before, where they have that. Each keeps
-its compiled code in `cache`, where it can. Imports are those of one engine, as the start of the process is measured.
+Engines are called with the least overhead: with bound inputs, if they support that. Each keeps its compiled code in
+`cache`, if it can. Imports are those of one engine, because the start of the process is measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.ready import Ready, listed
 CONSTANT, ARGUMENT = "shlo_jit", "shlo_jit (arguments)"
 XLA, ORT, OPENVINO = "XLA", "ONNX Runtime", "OpenVINO"
 OURS = (CONSTANT, ARGUMENT)
-"""With weights in the program, and as its first arguments."""
+"""Variants of shlo_jit: with weights in the program, and as its first arguments."""
 
 
 def constant_weights(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
@@ -42,7 +42,7 @@ def _ours(program: Path, weights: list[np.ndarray], inputs: list[np.ndarray], th
 
 
 def xla(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
-    """As many threads as the process has CPUs."""
+    """Runs with as many threads as the process has CPUs."""
     import jax
 
     jax.config.update("jax_compilation_cache_dir", str(cache))
@@ -69,7 +69,7 @@ def onnx_runtime(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
     for port in session.get_outputs():
         binding.bind_output(port.name, "cpu")
 
-    def call(kept: object = inputs) -> None:  # the binding does not keep them
+    def call(kept: object = inputs) -> None:  # the binding does not keep them alive
         session.run_with_iobinding(binding)
 
     return Ready(call, lambda _: _as_images(binding.copy_outputs_to_cpu()))
@@ -86,7 +86,7 @@ def openvino(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
     for i, x in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(x, shared_memory=True))
 
-    def call(kept: object = inputs) -> None:  # the tensors do not keep them
+    def call(kept: object = inputs) -> None:  # the tensors do not keep them alive
         request.start_async()
         request.wait()
 
@@ -107,9 +107,9 @@ ENGINES: Mapping[str, Callable[[Path, Path, int, str], Ready]] = {
     ORT: onnx_runtime,
     OPENVINO: openvino,
 }
-"""By name: called with the folder of the model, one for caches, how many threads, and what floats are computed in."""
+"""Engines by name, called with the model's folder, the cache folder, the number of threads and the element type."""
 NEEDS = {CONSTANT: (), ARGUMENT: (), XLA: ("jax",), ORT: ("onnx", "onnxruntime"), OPENVINO: ("onnx", "openvino")}
-"""Packages."""
+"""Required packages."""
 
 
 def missing(engine: str) -> list[str]:
@@ -117,5 +117,5 @@ def missing(engine: str) -> list[str]:
 
 
 def can_run(engine: str, floats: str) -> bool:
-    """ONNX Runtime has no products of bf16 on CPUs."""
+    """Whether an engine supports the element type: ONNX Runtime has no products of bf16 on CPUs."""
     return (engine, floats) != (ORT, "bf16")

@@ -1,4 +1,4 @@
-"""What is written of a model before any engine starts: the programs, weights and inputs, in a folder.
+"""Files of a model that are written before any engine starts: the programs, weights and inputs, in a folder.
 
 python -m benchmarks.deployed.files NAME FOLDER
 """
@@ -20,24 +20,24 @@ def save(path: Path, arrays: list[np.ndarray]) -> None:
 
 
 def load(path: Path) -> list[np.ndarray]:
-    """In the order in which they were saved."""
+    """Arrays in the order in which they were saved."""
     with np.load(path) as found:
         return [found[f"arr_{i}"] for i in range(len(found.files))]
 
 
 def as_onnx(x: np.ndarray) -> np.ndarray:
-    """An input as ONNX models have it: images with channels first, i8, which is not negative, as ui8."""
+    """Converts an input for ONNX models: images with channels first, i8, which is not negative, as ui8."""
     x = x.view(np.uint8) if x.dtype == np.int8 else x
     return np.ascontiguousarray(x.transpose(CHANNELS_FIRST)) if x.ndim == len(CHANNELS_FIRST) else x
 
 
 def from_onnx(x: np.ndarray) -> np.ndarray:
-    """A result, with channels last."""
+    """Converts a result to channels last."""
     return x.transpose(CHANNELS_LAST) if x.ndim == len(CHANNELS_LAST) else x
 
 
 def write(name: str, folder: Path) -> None:
-    """Everything that is needed of a model; the ONNX file where `onnx` is installed."""
+    """Writes all files of a model, including the ONNX file if `onnx` is installed."""
     import importlib.util
 
     import jax.numpy as jnp

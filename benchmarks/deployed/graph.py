@@ -1,7 +1,7 @@
 """A model as a graph of a few ops, which `jax_writer` and `onnx_writer` write, and `work` counts.
 
-Values of rank 4 are images, as batch, rows, columns, channels; engines that want channels first get them so. All other
-values are laid out alike everywhere.
+Values of rank 4 are images, as batch, rows, columns, channels; engines that require channels first get them so. All
+other values have the same layout everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 INTEGERS = {"i32": np.int32, "i8": np.int8}
-"""Of inputs."""
+"""Integer element types of inputs."""
 IMAGE = 4
 """The rank of images."""
 Pair = tuple[int, int]
@@ -31,7 +31,7 @@ class Value:
     dtype: str = "f32"
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
-    """Of an input or a weight."""
+    """Name of an input or a weight."""
 
     @property
     def size(self) -> int:
@@ -43,7 +43,7 @@ class Value:
 
 
 class Graph:
-    """Values in the order in which they were made, with methods that make them."""
+    """Values in creation order, with methods that create them."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
@@ -65,15 +65,15 @@ class Graph:
         self.values.append(value)
         return value
 
-    # ------------------------------------------------------------------ where numbers come from
+    # ------------------------------------------------------------------ inputs and weights
     def input(self, shape: Sequence[int], dtype: str = "f32", below: int = 0) -> Value:
-        """Of normally distributed numbers, or of integers in [0, below)."""
+        """An input of normally distributed numbers, or of integers in [0, below)."""
         return self.make("input", (), shape, dtype, below=below, name=f"x{len(self.inputs)}")
 
     def weight(
         self, name: str, shape: Sequence[int], scale: float = 0.1, mean: float = 0.0, dtype: str = "f32"
     ) -> Value:
-        """Normally distributed around `mean`; a weight of a name that there is already is that one."""
+        """A weight that is normally distributed around `mean`; a known name returns the existing weight."""
         found = next((w for w in self.weights if w.name == name), None)
         return found or self.make("weight", (), shape, dtype, scale=scale, mean=mean, name=name)
 
@@ -90,18 +90,18 @@ class Graph:
         dilation: int = 1,
         padding: tuple[Pair, Pair] | None = None,
     ) -> Value:
-        """Without padding given, as much on all sides as keeps an image of stride 1 as large as it is."""
+        """A convolution. The default padding keeps the size of an image at stride 1."""
         height, width = (size, size) if isinstance(size, int) else size
         sides = padding or tuple((dilation * (k - 1) // 2,) * 2 for k in (height, width))
-        taps = height * width * x.shape[3] // groups
-        filters = self.weight(name, (height, width, x.shape[3] // groups, channels), math.sqrt(2 / taps))
+        terms = height * width * x.shape[3] // groups
+        filters = self.weight(name, (height, width, x.shape[3] // groups, channels), math.sqrt(2 / terms))
         spans = [dilation * (k - 1) + 1 for k in (height, width)]
         places = [(n + sum(pad) - span) // stride + 1 for n, pad, span in zip(x.shape[1:3], sides, spans, strict=True)]
         return self.make("conv", (x, filters), (x.shape[0], *places, channels), stride=stride, groups=groups,
                          dilation=dilation, padding=sides)  # fmt: skip
 
     def batch_norm(self, x: Value, name: str, gain: float = 1.0) -> Value:
-        """With the statistics of training in scale and offset."""
+        """Batch normalization with the statistics of training merged into scale and offset."""
         channels = (x.shape[3],)
         scale = self.weight(f"{name}.scale", channels, 0.1 * gain, gain)
         return self.make("batch_norm", (x, scale, self.weight(f"{name}.offset", channels)), x.shape)
@@ -114,21 +114,21 @@ class Graph:
         return self.make("max_pool", (x,), (x.shape[0], rows, columns, x.shape[3]), size=size, stride=stride, pad=pad)
 
     def mean_of_image(self, x: Value) -> Value:
-        """An image of one pixel."""
+        """The mean of an image, as an image of one pixel."""
         return self.make("mean_of_image", (x,), (x.shape[0], 1, 1, x.shape[3]))
 
     def twice_as_large(self, x: Value) -> Value:
-        """Every pixel four times."""
+        """Nearest-neighbor upsampling by two."""
         n, rows, columns, channels = x.shape
         return self.make("twice_as_large", (x,), (n, 2 * rows, 2 * columns, channels))
 
     def pixels(self, x: Value) -> Value:
-        """A row a pixel."""
+        """Pixels as rows."""
         return self.make("pixels", (x,), (math.prod(x.shape[:3]), x.shape[3]))
 
     # ------------------------------------------------------------------ elements and their order
     def unary(self, op: str, x: Value) -> Value:
-        """relu, relu6, leaky_relu, sigmoid, silu, tanh, gelu (by erf), gelu_tanh, softmax (of rows)."""
+        """One of relu, relu6, leaky_relu, sigmoid, silu, tanh, gelu (by erf), gelu_tanh, softmax (of rows)."""
         return self.make(op, (x,), x.shape)
 
     def add(self, a: Value, b: Value) -> Value:
@@ -159,18 +159,18 @@ class Graph:
         return self.make("transpose", (x,), [x.shape[i] for i in order], order=order)
 
     def rows(self, table: Value, indices: Value) -> Value:
-        """Of a table, as many as there are indices."""
+        """Rows of a table at indices."""
         return self.make("rows", (table, indices), (*indices.shape, *table.shape[1:]))
 
     def columns(self, x: Value, places: Sequence[int]) -> Value:
-        """Of a matrix, those at places that are known."""
+        """Columns of a matrix at known positions."""
         return self.make("columns", (x,), (x.shape[0], len(places)), places=tuple(places))
 
     def bucketed(self, table: Value, buckets: np.ndarray) -> Value:
-        """Rows of a table at places that are known, its columns first."""
+        """Rows of a table at known positions, with its columns first."""
         return self.make("bucketed", (table,), (table.shape[1], *buckets.shape), buckets=buckets)
 
-    # ------------------------------------------------------------------ products and what goes with them
+    # ------------------------------------------------------------------ products
     def linear(self, x: Value, name: str, features: int, gain: float = 1.0, is_biased: bool = True) -> Value:
         """A dense layer over rows."""
         weight = self.weight(name, (x.shape[1], features), gain / math.sqrt(x.shape[1]))
@@ -178,11 +178,11 @@ class Graph:
         return self.make("linear", operands, (x.shape[0], features))
 
     def linear_by_rows(self, x: Value, table: Value) -> Value:
-        """By a weight that has a row a feature, as a table of words has."""
+        """A dense layer by a weight with one row per feature, such as an embedding table."""
         return self.make("linear_by_rows", (x, table), (x.shape[0], table.shape[0]))
 
     def matmul(self, a: Value, b: Value, *, is_transposed: bool = False) -> Value:
-        """Of a batch of matrices, the second of which may be transposed."""
+        """Product of a batch of matrices, the second of which may be transposed."""
         columns = b.shape[1] if is_transposed else b.shape[2]
         return self.make("matmul", (a, b), (*a.shape[:2], columns), is_transposed=is_transposed)
 
@@ -195,17 +195,18 @@ class Graph:
         return self.make("rms_norm", (x, self.weight(f"{name}.scale", x.shape[-1:], 0.1, 1.0)), x.shape)
 
     def lstm(self, x: Value, name: str, features: int) -> Value:
-        """Over rows in time, from a state of zeros; gates in the order input, output, forget, cell."""
+        """A layer over rows in time, from a zero state; gates in the order input, output, forget, cell."""
         weights = [self.weight(f"{name}.{part}", (n, 4 * features), 1 / math.sqrt(n))
                    for part, n in (("input", x.shape[1]), ("state", features))]  # fmt: skip
         return self.make("lstm", (x, *weights, self.weight(f"{name}.bias", (4 * features,))), (x.shape[0], features))
 
     def quantized(self, x: Value, scale: float) -> Value:
-        """Rounded to i8 of [0, 127], as after a ReLU: `x / scale`."""
+        """Activations after a ReLU, quantized to i8 in [0, 127]: `x / scale`."""
         return self.make("quantized", (x,), x.shape, "i8", scale=scale)
 
     def linear_i8(self, x: Value, name: str, features: int, scale: float) -> Value:
-        """Of i8 of [0, 127] with a scale, and of weights of i8 with a scale a feature; f32 again, with the bias."""
+        """A dense layer on i8 in [0, 127] with a scale, and weights of i8 with a scale per feature; returns f32, with
+        the bias."""
         weight = self.weight(name, (x.shape[1], features), 40.0, dtype="i8")
         scales = self.weight(f"{name}.scale", (features,), 0.002 / math.sqrt(x.shape[1]), 0.025 / math.sqrt(x.shape[1]))
         bias = self.weight(f"{name}.bias", (features,))
@@ -214,7 +215,7 @@ class Graph:
 
 # ---------------------------------------------------------------------- random numbers
 def array(value: Value) -> np.ndarray:
-    """Of an input or a weight: the same every time."""
+    """Numbers of an input or a weight, the same every time."""
     generator, options = np.random.default_rng(zlib.crc32(value.name.encode())), value.attributes
     if value.op == "input" and (dtype := INTEGERS.get(value.dtype)):
         return generator.integers(0, options["below"], value.shape).astype(dtype)

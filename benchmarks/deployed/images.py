@@ -1,6 +1,6 @@
-"""Models that look at images: what they compute, with the sizes of the papers as defaults.
+"""Image models, with the sizes of the papers as defaults.
 
-Of a graph and sizes, each gives the results.
+Each function takes a graph and sizes, and returns the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Stage = tuple[int, int, int, int]
 
 def _unit(g: Graph, x: Value, name: str, channels: int, size: int = 1, stride: int = 1, *, groups: int = 1,
           after: str = "", gain: float = 1.0) -> Value:  # fmt: skip
-    """A convolution, a normalization, and an activation or none."""
+    """A convolution, a normalization, and optionally an activation."""
     x = g.batch_norm(g.conv(x, name, channels, size, stride, groups=groups), name, gain)
     return g.unary(after, x) if after else x
 
@@ -33,7 +33,7 @@ def mobilenet(
     ),
     last: int = 1280,
 ) -> list[Value]:  # fmt: skip
-    """MobileNetV2. A stage: how much wider a block is inside, channels, blocks, stride of the first."""
+    """MobileNetV2. A stage: expansion of a block, channels, blocks, stride of the first."""
     x = _unit(g, g.input((batch, side, side, 3)), "stem", 32, 3, 2, after="relu6")
     for i, (wider, channels, blocks, first) in enumerate(stages):
         for j in range(blocks):
@@ -52,7 +52,7 @@ def resnet(
     classes: int = 1000,
     stages: Sequence[tuple[int, int, int]] = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)),
 ) -> list[Value]:
-    """ResNet-50, with strides in the 3x3 convolutions. A stage: blocks, channels inside, stride of the first."""
+    """ResNet-50, with strides in the 3x3 convolutions. A stage: blocks, inner channels, stride of the first."""
     x = _unit(g, g.input((batch, side, side, 3)), "stem", stages[0][1], 7, 2, after="relu")
     x = g.max_pool(x, 3, 2, 1)
     for i, (blocks, channels, first) in enumerate(stages):
@@ -77,8 +77,10 @@ def efficientnet(
     ),
     last: int = 1280,
 ) -> list[Value]:  # fmt: skip
-    """EfficientNet-B0: blocks of SiLU, with squeeze and excitation. A stage: how much wider a block is inside, size of
-    the filters, channels, blocks, stride of the first."""
+    """EfficientNet-B0: blocks of SiLU, with squeeze and excitation.
+
+    A stage: expansion of a block, size of the filters, channels, blocks, stride of the first.
+    """
     x = _unit(g, g.input((batch, side, side, 3)), "stem", 32, 3, 2, after="silu")
     for i, (wider, size, channels, blocks, first) in enumerate(stages):
         for j in range(blocks):
@@ -92,14 +94,14 @@ def efficientnet(
 
 
 def _excited(g: Graph, x: Value, name: str, channels: int) -> Value:
-    """Channels by weights that follow from their means."""
+    """Squeeze and excitation: channels scaled by weights computed from their means."""
     y = g.bias(g.conv(g.mean_of_image(x), f"{name}.squeeze", channels), f"{name}.squeeze")
     y = g.bias(g.conv(g.unary("silu", y), f"{name}.excite", x.shape[3]), f"{name}.excite")
     return g.multiply(x, g.unary("sigmoid", y))
 
 
 def unet(g: Graph, batch: int = 1, side: int = 256, width: int = 32, depth: int = 4) -> list[Value]:
-    """A U-Net with normalization, that gives a mask of one channel."""
+    """A U-Net with normalization that returns a mask of one channel."""
 
     def pair(x: Value, name: str, channels: int) -> Value:
         x = _unit(g, x, f"{name}.a", channels, 3, after="relu")

@@ -1,4 +1,4 @@
-"""A graph as a JAX function, from which the programs for shlo_jit and XLA come."""
+"""A graph as a JAX function, from which the programs for shlo_jit and XLA are exported."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Array = Any
 
 
 def function(graph: Graph, dtype: Any = jnp.float32) -> Callable[..., tuple[Array, ...]]:
-    """Of a dictionary of weights, and of the inputs. Floats are computed in `dtype`, which the weights have; inputs and
-    results have f32, as have sums of normalizations and softmax."""
+    """A function of a dictionary of weights, and of the inputs.
+
+    Floats are computed in `dtype`, which the weights have. Inputs and results are f32, and so are sums of
+    normalizations and softmax.
+    """
 
     def call(weights: Mapping[str, Array], *inputs: Array) -> tuple[Array, ...]:
         given = iter(inputs)
@@ -162,7 +165,7 @@ WRITERS: Mapping[str, Callable[..., Array]] = {
 def exported(
     graph: Graph, weights: Mapping[str, Array], inputs: Sequence[Array], dtype: Any, *, constant: bool
 ) -> bytes:
-    """What `jax.export` writes: the program with the weights in it, or as its first arguments, in alphabetic order."""
+    """Output of `jax.export`: the program with the weights in it, or as its first arguments, in alphabetic order."""
     placed = {name: jnp.asarray(w, dtype if w.dtype.kind == "f" else None) for name, w in weights.items()}
     call = function(graph, dtype)
     if constant:

@@ -1,4 +1,4 @@
-"""The limits of this machine, measured for longer than `shlo-jit profile --html` does, and what others use of it.
+"""The limits of this machine, measured for longer than `shlo-jit profile --html` does, and its use by other programs.
 
 python -m benchmarks.deployed.machine
 """
@@ -18,7 +18,7 @@ EFFORT = limits.Effort(tuple(1 << k for k in range(17, 30)), 0.004, 60)
 
 
 def measure(threads: int) -> dict[str, Any]:
-    """`peaks` and `reads` as of `limits.Limits`."""
+    """`peaks` and `reads` as in `limits.Limits`."""
     return _plain(limits.measure(threads, EFFORT))
 
 
@@ -28,8 +28,10 @@ def better(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def busy(seconds: float = 3.0) -> float:
-    """CPUs that others use, on average, while we do nothing. Not the load average: that remembers for minutes what we
-    measured before. 0 where the kernel does not tell."""
+    """Average number of CPUs that other programs use while this one is idle; 0 if the kernel does not report it.
+
+    This is not the load average, which would include our own measurements of the last minutes.
+    """
     try:
         idle, total = _times()
         time.sleep(seconds)
@@ -41,7 +43,7 @@ def busy(seconds: float = 3.0) -> float:
 
 
 def _times() -> tuple[int, int]:
-    """Ticks that all CPUs were idle, and all ticks, since the machine began."""
+    """Ticks that all CPUs were idle, and all ticks, since boot."""
     ticks = [*map(int, Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9])]
     return ticks[3] + ticks[4], sum(ticks)
 

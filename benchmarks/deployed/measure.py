@@ -1,4 +1,4 @@
-"""One model on all engines: their starts, whether they agree, and the times of their calls."""
+"""One model on all engines: start times, agreement of results, and times of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.timing import take_turns
 from benchmarks.worker import Row
 
 BLOCK, PAUSE = 0.06, 0.05
-"""Seconds of a block, and between two: threads that spin for work that may come have to go to sleep."""
+"""Seconds of a block, and between two, in which spinning threads go to sleep."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _process(engine: str, model: Model, threads: int, folder: Path) -> Process:
 
 
 def _started(model: Model, threads: int, options: Options, folder: Path, peers: dict[str, Any]) -> dict[str, Process]:
-    """Those engines that gave results which agree with XLA's, or with the first one's where XLA gave none."""
+    """Engines whose results agree with XLA's, or with the first engine's if XLA has none."""
     live: dict[str, Process] = {}
     expected: list[np.ndarray] = []
     for engine in sorted(options.engines, key=lambda e: e != XLA):
@@ -83,7 +83,7 @@ def _started(model: Model, threads: int, options: Options, folder: Path, peers: 
 
 
 def _time(live: dict[str, Process], budget: float, peers: dict[str, Any]) -> None:
-    """Once more without those that fail meanwhile."""
+    """Times the engines; starts again without those that fail meanwhile."""
     while live:
         try:
             found = take_turns({engine: process.block for engine, process in live.items()}, budget, PAUSE)

@@ -1,6 +1,8 @@
-"""A graph as an ONNX model, written as exporters write it: images have their channels first, batch normalization is an
-op of its own, which engines merge into convolutions, and products of i8 stand between QuantizeLinear and
-DequantizeLinear."""
+"""A graph as an ONNX model in the form of common exporters.
+
+Images have their channels first, batch normalization is a separate op, which engines merge into convolutions, and
+products of i8 are between QuantizeLinear and DequantizeLinear.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ from benchmarks.deployed.files import CHANNELS_FIRST, CHANNELS_LAST
 from benchmarks.deployed.graph import Graph, Value, array
 
 OPSET, IR_VERSION = 20, 9
-"""Which ONNX Runtime and OpenVINO of two years know: the first with Gelu."""
+"""Versions supported by ONNX Runtime and OpenVINO of the last two years: the first opset with Gelu."""
 EPSILON = 1e-5
 TYPES = {"f32": TensorProto.FLOAT, "i8": TensorProto.UINT8, "i32": TensorProto.INT32}
-"""Activations of eight bits are unsigned: engines have no kernels for signed ones on x86, or slow ones."""
+"""Element types. Activations of eight bits are unsigned: engines have no kernels for signed ones on x86, or slow
+ones."""
 AXIS = (0, 2, 3, 1)
-"""Of an image with channels first, for an axis with channels last."""
+"""Maps an axis with channels last to the axis with channels first."""
 
 
 class OnnxWriter:
@@ -51,7 +54,7 @@ class OnnxWriter:
         return result
 
     def constant(self, numbers: Any, dtype: Any, name: str = "") -> str:
-        """An initializer; one without a name is shared by all that are equal."""
+        """An initializer; equal ones without a name are shared."""
         numbers = np.asarray(numbers, dtype, order="C")
         name = name or f"{numbers.dtype}{list(numbers.shape)} {hashlib.sha1(numbers.tobytes()).hexdigest()}"
         if name not in self.constants:
@@ -86,7 +89,7 @@ class OnnxWriter:
         return self.node("BatchNormalization", self.of(x), self.of(scale), self.of(offset), zeros, ones, epsilon=0.0)
 
     def bias(self, value: Value, x: Value, offset: Value) -> str:
-        """Merged into the convolution before it where it is the next node."""
+        """Adds a bias, merged into the preceding convolution if it is the next node."""
         last = self.nodes[-1]
         if last.op_type == "Conv" and last.output[0] == self.of(x):
             last.input.append(self.of(offset))
@@ -145,7 +148,7 @@ class OnnxWriter:
         found = self.node("Gather", self.of(table), self.constant(value.attributes["buckets"], np.int64), axis=0)
         return self.node("Transpose", found, perm=(2, 0, 1))
 
-    # ------------------------------------------------------------------ products and what goes with them
+    # ------------------------------------------------------------------ products
     def linear_by_rows(self, value: Value, x: Value, table: Value) -> str:
         return self.node("Gemm", self.of(x), self.of(table), transB=1)
 
@@ -173,7 +176,8 @@ class OnnxWriter:
         return self.node("QuantizeLinear", self.of(x), self.number(value.attributes["scale"]), zero)
 
     def linear_i8(self, value: Value, x: Value, weight: Value, scales: Value, bias: Value) -> str:
-        """With the bias as i32, in steps of the sums, which engines for quantized models ask for."""
+        """A quantized dense layer with the bias as i32, in units of the sums, as engines for quantized models
+        require."""
         scale, zero = value.attributes["scale"], self.constant(0, np.uint8)
         steps = array(scales) * np.float32(scale)
         sums = self.constant(np.round(array(bias) / steps), np.int32, bias.name)
@@ -206,7 +210,7 @@ SIMPLE: Mapping[str, tuple[str, dict[str, Any]]] = {
     "linear": ("Gemm", {}),
     "layer_norm": ("LayerNormalization", {"epsilon": EPSILON}),
 }
-"""Ops that are one node of the same operands."""
+"""Ops that are one node with the same operands."""
 OWN = ("conv", "batch_norm", "bias", "max_pool", "mean_of_image", "twice_as_large", "pixels", "relu6", "silu", "scaled",
        "concatenate", "part", "reshape", "transpose", "columns", "bucketed", "linear_by_rows", "matmul", "rms_norm",
        "lstm", "quantized", "linear_i8")  # fmt: skip
@@ -216,7 +220,7 @@ WRITERS: Mapping[str, Callable[..., str]] = dict.fromkeys(SIMPLE, OnnxWriter.sim
 
 
 def write(graph: Graph) -> Any:
-    """The model, which has been checked."""
+    """The checked model."""
     model = OnnxWriter(graph).model()
     onnx.checker.check_model(model)
     return model

@@ -1,4 +1,4 @@
-"""The pictures of deployed models: ratios as bars, and what a model does a second, under the roofs of the machine."""
+"""Pictures of deployed models: ratios as bars, and operations per second, under the roofs of the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {"f32": "o", "bf16": "s", "i8": "D"}
 
 
 def ratios(pyplot: Any, rows: Sequence[Row]) -> Any:
-    """Of the best other to ours, a bar a model."""
+    """Ratio of the best other engine to ours, a bar for each model."""
     drawn = [(row, found) for row in rows if (found := ratio(row))]
     figure, axes = pyplot.subplots(figsize=(7, 0.8 + 0.24 * len(drawn)), layout="constrained")
     places = range(len(drawn))
@@ -33,7 +33,7 @@ def ratios(pyplot: Any, rows: Sequence[Row]) -> Any:
 
 
 def roofline(pyplot: Any, rows: Sequence[Row], machine: dict[str, Any]) -> Any:
-    """Operations a second over operations a byte: ours filled, the best other hollow."""
+    """Operations per second over operations per byte: ours filled, the best other hollow."""
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     reads = machine["reads"]
     roofs = {f"caches ({size >> 20} MiB)": rate for size, rate in reads if size == 1 << 23} | {"memory": reads[-1][1]}

@@ -1,9 +1,9 @@
-"""An engine with a model, in a process of its own: it is told by lines what to do, and answers in JSON.
+"""An engine with a model, in a process of its own, controlled by lines, with answers in JSON.
 
     python -m benchmarks.deployed.process ENGINE FOLDER CACHE THREADS FLOATS
 
-The first answer comes with the first result. A line is `results FILE`, `size SECONDS` (how many calls a block of so
-many seconds has), or `block COUNT`.
+The first answer follows the first result. A line is `results FILE`, `size SECONDS` (the number of calls of a block of
+that duration), or `block COUNT`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ TIMEOUT = 900.0
 
 
 class Process:
-    """The side that asks. Raises RuntimeError with the engine's words when it fails."""
+    """The controlling side. Raises RuntimeError with the engine's message if it fails."""
 
     def __init__(self, engine: str, folder: Path, cache: Path, threads: int, floats: str) -> None:
         cache.mkdir(exist_ok=True)
         environment = {**os.environ, "SHLO_JIT_CACHE_DIR": str(cache), "OMP_NUM_THREADS": str(threads),
                        "JAX_PLATFORMS": "cpu"}  # fmt: skip
-        environment.pop(
-            "PYTHONDONTWRITEBYTECODE", None
-        )  # a second start has the modules compiled, as where it is installed
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a second start has compiled modules, as after installation
         command = [
             sys.executable,
             "-m",
@@ -39,14 +37,14 @@ class Process:
             *map(str, (folder, cache, threads, floats)),
         ]
         self.failure = ""
-        """Why there are no more answers; empty while there are."""
+        """Reason why there are no more answers; empty while there are."""
         began = time.perf_counter()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          stderr=subprocess.DEVNULL, env=environment)  # fmt: skip
-        self.peak: float = self._hear()["peak"]
+        self.peak: float = self._receive()["peak"]
         """Megabytes of memory, up to the first result."""
         self.start_seconds = time.perf_counter() - began
-        """From nothing to the first result."""
+        """Seconds from the start of the process to the first result."""
         self._calls = 1
 
     def results(self, file: Path) -> list[Any]:
@@ -59,7 +57,7 @@ class Process:
         self._calls = self._ask(f"size {seconds}")["count"]
 
     def block(self) -> float:
-        """Seconds a call, of a block of calls."""
+        """Seconds per call, for a block of calls."""
         return self._ask(f"block {self._calls}")["seconds"]
 
     def end(self) -> None:
@@ -72,10 +70,10 @@ class Process:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
         except OSError:
-            pass  # what there is to hear says why
-        return self._hear()
+            pass  # the output of the process has the reason
+        return self._receive()
 
-    def _hear(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], TIMEOUT)[0]:
             self._fail(f"no answer in {TIMEOUT:g} s")
@@ -93,9 +91,9 @@ class Process:
         raise RuntimeError(reason)
 
 
-# ---------------------------------------------------------------------- the side that answers
+# ---------------------------------------------------------------------- the controlled side
 def serve(engine: str, folder: str, cache: str, threads: int, floats: str) -> None:
-    """Engines print what they like: only answers go to the pipe."""
+    """Answers commands. Engines may print anything: only answers go to the pipe."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

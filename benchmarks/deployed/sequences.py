@@ -1,6 +1,6 @@
-"""Models that read rows: tokens, patches, samples of sound, features. Sizes as in practice are the defaults.
+"""Sequence models: tokens, patches, samples of sound, features. Practical sizes are the defaults.
 
-Of a graph and sizes, each gives the results.
+Each function takes a graph and sizes, and returns the results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def mlp(g: Graph, batch: int = 1, widths: Sequence[int] = (784, 512, 512, 10)) -
 
 
 def mlp_i8(g: Graph, batch: int = 1, widths: Sequence[int] = (784, 512, 512, 10)) -> list[Value]:
-    """Of quantized weights, i8 with a scale a column, and activations of seven bits with a scale."""
+    """A multilayer perceptron with quantized weights, i8 with a scale per column, and activations of seven bits with a
+    scale."""
     x = g.input((batch, widths[0]), "i8", 32)
     for i, width in enumerate(widths[1:]):
         x = g.linear_i8(g.quantized(g.unary("relu", x), FINE) if i else x, f"layer{i}", width, FINE)
@@ -47,7 +48,10 @@ def _joined(g: Graph, x: Value) -> Value:
 
 
 def _attention(g: Graph, x: Value, name: str, heads: int, bias: Value | None = None, *, is_t5: bool = False) -> Value:
-    """Of every row to all, with a bias a pair of rows, or none. T5 has no bias of columns, nor does it scale."""
+    """Attention of every row to all rows, optionally with a bias for each pair of rows.
+
+    T5 has no bias of columns and does not scale.
+    """
     q, k, v = (_heads(g, g.linear(x, f"{name}.{part}", x.shape[1], is_biased=not is_t5), heads) for part in "qkv")
     scores = g.matmul(q, k, is_transposed=True)
     scores = scores if is_t5 else g.scaled(scores, 1 / math.sqrt(q.shape[2]))
@@ -77,7 +81,7 @@ def bert(
 def gpt(
     g: Graph, cached: int = 511, words: int = 50257, width: int = 768, layers: int = 12, heads: int = 12
 ) -> list[Value]:
-    """GPT-2 small: scores of the token after the one given, and its keys and values for the cache."""
+    """GPT-2 small: scores of the token after the given one, and its keys and values for the cache."""
     table, head = g.weight("words", (words, width), 0.05), (heads, 1, width // heads)
     x = g.rows(table, g.input((1,), "i32", words))
     x = g.add(x, g.rows(g.weight("places", (max(1024, cached), width)), g.input((1,), "i32", cached)))
@@ -122,7 +126,7 @@ def t5(
 
 
 def distance_buckets(tokens: int, buckets: int = 32, farthest: int = 128) -> np.ndarray:
-    """T5's: half of the buckets for either direction, of which half are for single distances and the rest grow."""
+    """T5's buckets: half of them for each direction, of which half are for single distances and the rest grow."""
     apart = np.arange(tokens)[None] - np.arange(tokens)[:, None]
     side, near = buckets // 2, buckets // 4
     size = np.abs(apart)
@@ -139,8 +143,11 @@ def dlrm(
     bottom: Sequence[int] = (13, 512, 256, 64),
     top: Sequence[int] = (512, 256, 1),
 ) -> list[Value]:
-    """A recommendation model: an MLP of the numbers, rows of tables for the categories, products of all pairs of these,
-    and an MLP of those."""
+    """A recommendation model (DLRM).
+
+    It has an MLP of the numeric features, rows of tables for the categories, products of all pairs of these, and an MLP
+    of the products.
+    """
 
     def layers(x: Value, name: str, widths: Sequence[int]) -> Value:
         for i, width in enumerate(widths):
@@ -159,8 +166,10 @@ def dlrm(
 def wavenet(
     g: Graph, time: int = 4000, width: int = 64, skipped: int = 128, layers: int = 10, stacks: int = 2
 ) -> list[Value]:
-    """Gated convolutions over samples, each dilated twice as much as the one before; sums of what they skip give 256
-    scores a sample. A row of samples is an image one pixel high."""
+    """Gated convolutions over samples, each dilated twice as much as the previous one (WaveNet).
+
+    The sums of the skip connections give 256 scores per sample. A row of samples is an image one pixel high.
+    """
 
     def causal(x: Value, name: str, channels: int, dilation: int) -> Value:
         padding = ((0, 0), (dilation, 0))

@@ -1,4 +1,4 @@
-"""What was measured of deployed models, as tables."""
+"""Measurements of deployed models as tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Best(NamedTuple):
 
 
 def engines(rows: Sequence[Row]) -> list[str]:
-    """Those that were asked for anything."""
+    """Engines that have results or errors."""
     return [engine for engine in ENGINES if any(engine in row["peers"] for row in rows)]
 
 
@@ -30,13 +30,13 @@ def best_other(row: Row) -> Best | None:
 
 
 def ratio(row: Row) -> float | None:
-    """How many times as long as ours the best of the others takes."""
+    """Time of the best other engine relative to ours."""
     best, ours = best_other(row), median(row, CONSTANT)
     return best.seconds / ours if best and ours else None
 
 
 def times(rows: Sequence[Row]) -> list[str]:
-    """A call; the ratio is of the best other to shlo_jit with constant weights."""
+    """Times of a call; the ratio is of the best other engine to shlo_jit with constant weights."""
     lines = []
     for row in rows:
         found, best = ratio(row), best_other(row)
@@ -46,7 +46,7 @@ def times(rows: Sequence[Row]) -> list[str]:
 
 
 def brief(rows: Sequence[Row]) -> list[str]:
-    """Ours, and the best of the others."""
+    """Our times, and those of the best other engine."""
     lines = []
     for row in rows:
         found, best = ratio(row), best_other(row)
@@ -61,7 +61,7 @@ def _time(row: Row, engine: str) -> str:
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """How many models are faster, and the mean of the ratios."""
+    """Number of models that are faster, and the mean of the ratios."""
     ratios = [found for row in rows if (found := ratio(row))]
     mean = geomean(ratios)
     if mean is None:
@@ -79,7 +79,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 
 def starts(rows: Sequence[Row]) -> list[str]:
-    """From nothing to the first result: with empty caches, then with those of the start before."""
+    """Seconds from the start to the first result: with empty caches, then with those of the previous start."""
     lines = []
     for row in rows:
         found = [row["peers"].get(engine, {}) for engine in engines(rows)]
@@ -90,7 +90,7 @@ def starts(rows: Sequence[Row]) -> list[str]:
 
 
 def memory(rows: Sequence[Row]) -> list[str]:
-    """Megabytes of a process at most, up to its first result with empty caches; and of the weights."""
+    """Peak megabytes of a process up to its first result with empty caches; and megabytes of the weights."""
     lines = []
     for row in rows:
         peaks = [row["peers"].get(engine, {}).get("peak") for engine in engines(rows)]
@@ -100,7 +100,7 @@ def memory(rows: Sequence[Row]) -> list[str]:
 
 
 def shares(rows: Sequence[Row], machine: dict[str, Any]) -> list[str]:
-    """Of the limits of the machine, that a call reaches."""
+    """Share of the machine's limits that a call reaches."""
     lines = []
     for row in rows:
         work = Work(**row["work"])
@@ -114,7 +114,7 @@ def shares(rows: Sequence[Row], machine: dict[str, Any]) -> list[str]:
 
 
 def peaks(machines: Sequence[dict[str, Any]]) -> list[str]:
-    """What was measured of the machine, by threads."""
+    """Measured limits of the machine, by threads."""
     kinds = list(machines[0]["peaks"])
     sizes = [size for size, _ in machines[0]["reads"] if size >> 20 in (0, 2, 16, 512)][-4:]
     lines = []
@@ -129,7 +129,7 @@ def peaks(machines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def speedups(rows: Sequence[Row], more: int) -> list[str]:
-    """Of `more` threads over one."""
+    """Speed-up of `more` threads over one."""
     one = {row["case"]: row for row in rows if row["threads"] == 1}
     lines = []
     for row in (row for row in rows if row["threads"] == more and row["case"] in one):

@@ -1,4 +1,4 @@
-"""How much there is to do in a model: arithmetic, and bytes that have to come and go."""
+"""Work of a model: arithmetic operations, and bytes that must be moved."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from benchmarks.deployed.graph import Graph, Value
 
 PRODUCTS = frozenset({"conv", "linear", "linear_by_rows", "matmul", "lstm", "linear_i8"})
 TABLES = frozenset({"rows", "bucketed"})
-"""Ops that read of a weight the rows that are asked for."""
+"""Ops that read only the requested rows of a weight."""
 
 
 class Work(NamedTuple):
-    """Of one call."""
+    """Work of one call."""
 
     flops: float
     """Multiplications and additions of products and convolutions."""
     weight_bytes: float
-    """Weights that are read, each once; of tables, the rows that are asked for."""
+    """Bytes of weights, each read once; of tables, the requested rows."""
     activation_bytes: float
-    """Inputs and results, and what products give, written and read once."""
+    """Bytes of inputs, of results, and of the results of products, which are written and read once."""
     largest_bytes: float
-    """Of what one product reads and gives, weights aside: where activations stay from one op to the next."""
+    """Maximum bytes that one product reads and writes, without weights: determines where activations stay between
+    ops."""
 
 
 def count(graph: Graph, float_bytes: int) -> Work:
-    """Of a model whose floats have so many bytes."""
+    """Work of a model whose floats have so many bytes."""
 
     def nbytes(value: Value) -> int:
         return value.size * {"i8": 1, "i32": 4}.get(value.dtype, float_bytes)
@@ -43,8 +44,11 @@ def count(graph: Graph, float_bytes: int) -> Work:
 
 
 def limits(work: Work, kind: str, machine: dict[str, Any]) -> tuple[float, float]:
-    """Seconds that arithmetic on elements of a kind, and that reading the bytes, take a machine at least: weights from
-    where all of them fit, activations from where the largest op's do. What is written counts as if it were read."""
+    """Minimum seconds of the machine for arithmetic on elements of a kind, and for reading the bytes.
+
+    Weights come from the level where all of them fit, activations from where those of the largest op do. Writes count
+    like reads.
+    """
     reads = machine["reads"]
 
     def rate(nbytes: float) -> float:
@@ -55,7 +59,7 @@ def limits(work: Work, kind: str, machine: dict[str, Any]) -> tuple[float, float
 
 
 def flops(value: Value) -> float:
-    """Two for each term of a product's sums."""
+    """Number of operations: two for each term of a product's sums."""
     if value.op not in PRODUCTS:
         return 0
     first, second = value.operands[:2]

@@ -1,6 +1,6 @@
-"""The page of the command line, made of what `--help` says.
+"""The reference of the command line, generated from the output of `--help`.
 
-python docs/scripts/command_line.py            prints the part that is made
+python docs/scripts/command_line.py            prints the generated part
 python docs/scripts/command_line.py --write    writes it into docs/command_line.md
 """
 
@@ -20,20 +20,20 @@ BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
 
 
 def markdown() -> str:
-    """A section a command, in the order of `shlo-jit --help`."""
+    """A section for each command, in the order of `shlo-jit --help`."""
     root = typer.main.get_command(app)
     return "\n\n".join(section(command, name) for name, command in commands(root, "shlo-jit"))
 
 
 def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The command and all below it, with their whole names."""
+    """The command and all its subcommands, with their full names."""
     yield name, command
     for below, other in getattr(command, "commands", {}).items():
         yield from commands(other, f"{name} {below}")
 
 
 def section(command: Any, name: str) -> str:
-    """Usage, what it does, arguments and options."""
+    """Usage, description, arguments and options."""
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     rows = [f"| {_code(names)} | {_cell(text)} |" for names, text in records(command, context)]
@@ -47,7 +47,7 @@ def section(command: Any, name: str) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Of a command's help; examples, which Click knows by a mark before them, as blocks."""
+    """Paragraphs of a command's help. Examples, which Click recognizes by a mark before them, become blocks."""
     for paragraph in text.strip().split("\n\n"):
         is_example = paragraph.startswith("\b\n") or paragraph.startswith("Try: ")
         words = paragraph.removeprefix("\b\n").removeprefix("Try: ")
@@ -71,7 +71,7 @@ def _cell(text: str) -> str:
 
 
 def written_into(text: str) -> str:
-    """A page with the commands between its markers."""
+    """Replaces the commands between the markers of a page."""
     head, _, rest = text.partition(BEGIN)
     return f"{head}{BEGIN}\n\n{markdown()}\n\n{END}{rest.partition(END)[2]}"
 

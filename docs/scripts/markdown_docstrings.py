@@ -1,5 +1,7 @@
-"""Docstrings are Markdown, as the pages are; autodoc reads reStructuredText. What differs in those we have is small:
-`code` has one backtick, and rows of `name: what it is` (with longer ones indented) need no points to be a list.
+"""Conversion of docstrings from Markdown, which the pages also use, to reStructuredText for autodoc.
+
+The differences in our docstrings are small: `code` has one backtick, and rows of `name: description` (with longer ones
+indented) need no bullets to be a list.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ ROW = re.compile(r"\w+: \S")
 
 
 def as_restructured(lines: list[str]) -> list[str]:
-    """Of a docstring: code with two backticks, a point before each row of a list, empty lines around the list."""
+    """Converts a docstring: code with two backticks, a bullet before each row of a list, empty lines around the
+    list."""
     made: list[str] = []
     in_list = False
     for line in lines:

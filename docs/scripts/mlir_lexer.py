@@ -1,4 +1,4 @@
-"""Colours for blocks of StableHLO: Pygments knows no MLIR."""
+"""Syntax highlighting of StableHLO, because Pygments has no MLIR lexer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 class MlirLexer(RegexLexer):
     name = "MLIR"
     aliases = ("mlir",)
-    tokens = {  # noqa: RUF012  as Pygments has it
+    tokens = {  # noqa: RUF012  as in Pygments
         "root": [
             (r"//.*", Comment.Single),
             (r"\s+", Text),

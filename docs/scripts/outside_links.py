@@ -1,7 +1,7 @@
-"""Links from pages to what is in the repository but no page, such as `../examples/web`: in HTML, the path they say.
+"""Links from pages to other files of the repository, such as `../examples/web`: in HTML, their path as text.
 
-In the repository they lead there. A page that is made elsewhere has no such folder beside it, so its reader is told
-where to look. A path that the repository does not have is a warning, as of any other link.
+In the repository they are links. The published pages have no such folder beside them, so the text names the path. A
+path that the repository does not have is a warning, as for any other link.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 
 
 def place_of(target: str, page: str, pages: set[str]) -> str | None:
-    """A link of a page as a path of the repository, where there is something that is no page."""
+    """Path in the repository of a link's target, if it exists and is no page."""
     path = (DOCS / page).parent.joinpath(target.partition("#")[0]).resolve()
     path = path if path.exists() else path.with_suffix(".md")
     is_page = path.is_relative_to(DOCS) and str(path.relative_to(DOCS).with_suffix("")) in pages
@@ -26,17 +26,17 @@ def place_of(target: str, page: str, pages: set[str]) -> str | None:
 
 
 def said(text: str, place: str) -> nodes.inline:
-    """The link's words, and the path behind them unless they name it."""
-    told = nodes.inline("", "", nodes.inline("", text))
+    """The link's text, followed by the path unless the text contains it."""
+    shown = nodes.inline("", "", nodes.inline("", text))
     if Path(place).name not in text:
-        told += [nodes.Text(" ("), nodes.literal("", place), nodes.Text(")")]
+        shown += [nodes.Text(" ("), nodes.literal("", place), nodes.Text(")")]
     else:
-        told.attributes["title"] = place
-    return told
+        shown.attributes["title"] = place
+    return shown
 
 
 class LinksOutside(SphinxTransform):
-    """Runs when MyST has made references (`pending_xref`), and downloads of links to files."""
+    """Runs after MyST has created references (`pending_xref`), and downloads of links to files."""
 
     default_priority = 999
 

@@ -2,7 +2,7 @@
 
 python docs/scripts/stages_picture.py    writes docs/pictures/stages.svg
 
-The dumps in it are those of the compiler, for the target x86-64-v3. Colours follow the reader's light or dark setting.
+Its dumps are those of the compiler for the target x86-64-v3. Colors follow the reader's light or dark setting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<64x256xf32>, %w: tensor<256x128xf32>, %b: tensor<128x
 }
 """
 WIDTH, LEFT, LINE, GAP = 860, 190, 17, 22
-"""Of the picture, of the words on its left; the height of a line; the space between panels."""
+"""Pixels: width of the picture, width of the labels on its left, height of a line, space between panels."""
 STYLE = """
 svg { --ink: #1f2328; --soft: #59636e; --panel: #f6f8fa; --edge: #d1d9e0; --mark: #0969da; }
 @media (prefers-color-scheme: dark) {
@@ -51,7 +51,7 @@ class Panel(NamedTuple):
 
 
 def panels() -> list[Panel]:
-    """What is shown, in the order of the stages."""
+    """The panels in the order of the stages."""
     target = resolve("x86-64-v3")
     lowered = pipeline.lower(pipeline.parsed(Text(PROGRAM, "dense.mlir")), CompileOptions(target))
     plan, schedule, asm = (stages.show(lowered, stage, target).splitlines() for stage in ("plan", "schedule", "asm"))
@@ -75,7 +75,7 @@ def wanted(line: str) -> bool:
 
 
 def in_lines(line: str) -> list[str]:
-    """A line in lines that fit, the others below the beginning of its reason or of what it says."""
+    """Wraps a line; further lines are indented to the beginning of its reason or of its text."""
     most = (WIDTH - LEFT - 24) // 8
     value = re.match(r"\s*\S+\s+", line)
     indent = " " * (line.index("(") + 1 if "(" in line[: most // 2] else value.end() if value else 0)
@@ -83,13 +83,13 @@ def in_lines(line: str) -> list[str]:
 
 
 def vectors(asm: list[str]) -> list[str]:
-    """From the first addition of vectors on: what the loop behind the product does."""
+    """Lines from the first vector addition on: the loop after the product."""
     first = next(i for i, line in enumerate(asm) if re.match(r"\tvaddps\t.*ymm", line))
     return [line.strip().replace("\t", "  ") for line in asm[first : first + 4]] + ["..."]
 
 
 def picture(shown: list[Panel]) -> str:
-    """As SVG."""
+    """The picture as SVG."""
     heights = [max(len(p.lines) * LINE + 18, 58) for p in shown]
     height = sum(heights) + GAP * (len(shown) - 1) + 2
     svg = Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", role="img")

@@ -1,4 +1,4 @@
-/* Says which digit is in a picture: ./classify seven.pgm */
+/* Recognizes the digit in a picture: ./classify seven.pgm */
 #include "digits.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@ static int fail(const char *what, const char *why) {
   return EXIT_FAILURE;
 }
 
-/* A binary PGM file of 28 x 28 pixels; NULL where it is one, else what is wrong. */
+/* Reads a binary PGM file of 28 x 28 pixels. Returns NULL, or an error message. */
 static const char *read_picture(const char *path, uint8_t *picture) {
   FILE *file = fopen(path, "rb");
   if (!file) return strerror(errno);
   int width = 0, height = 0, most = 0;
   int found = fscanf(file, "P5 %d %d %d", &width, &height, &most);
   int fits = found == 3 && width == SIZE && height == SIZE && most == 255;
-  fgetc(file); /* the line's end */
+  fgetc(file); /* end of the line */
   fits = fits && fread(picture, 1, SIZE * SIZE, file) == SIZE * SIZE;
   fclose(file);
   return fits ? NULL : "not a PGM file of 28 x 28 pixels";

@@ -1,4 +1,4 @@
-// Says which digits are in pictures, in two threads: ./classify 0.pgm 1.pgm ...
+// Recognizes the digits in pictures, in two threads: ./classify 0.pgm 1.pgm ...
 #include "network.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Picture read(const std::string &path) {
   std::string magic;
   int width = 0, height = 0, most = 0;
   file >> magic >> width >> height >> most;
-  file.get();  // the line's end
+  file.get();  // end of the line
   Picture picture;
   file.read(reinterpret_cast<char *>(picture.data()), picture.size());
   if (!file || magic != "P5" || width != 28 || height != 28 || most != 255)

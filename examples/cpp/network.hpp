@@ -1,4 +1,4 @@
-// The library digits with the means of C++: an instance that ends with its scope, spans for arrays, exceptions.
+// C++ wrapper of the library digits: a RAII instance, spans for arrays, exceptions.
 #pragma once
 
 #include "digits.h"
@@ -24,10 +24,10 @@ inline void check(std::int32_t status) {
   if (status != SHLO_OK) throw Error(status);
 }
 
-// One instance. Calls of it wait for each other: a thread of its own should have an instance of its own.
+// An instance. Its calls are serialized: each thread should have an instance of its own.
 class Network {
  public:
-  // `threads`: how many a call may use; 0: as many as there are processors.
+  // `threads`: maximum threads of a call; 0: one for each processor.
   explicit Network(int threads = 0) {
     shlo_options options{};
     options.bytes = sizeof options;
@@ -37,7 +37,7 @@ class Network {
     instance.reset(made);
   }
 
-  // How likely it is that the picture shows each of the digits.
+  // Probability of each digit.
   Likely operator()(std::span<const std::uint8_t, pixels> picture) {
     Likely likely;
     check(digits_main(instance.get(), picture.data(), likely.data()));

@@ -26,13 +26,13 @@ GLYPHS = """
 
 
 def _glyph(digit: int) -> np.ndarray:
-    """The digit in 5 x 7 points, with an empty one around."""
+    """The digit in 5 x 7 points, with an empty border."""
     lines = [line.split()[digit] for line in GLYPHS.split("\n") if line]
     return np.pad(np.array([[float(point) for point in line] for line in lines]), 1)
 
 
 def _between(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The image at places between its points; 0 outside."""
+    """Interpolates the image at positions between its points; 0 outside."""
     rows, columns = image.shape
     inside = (y >= 0) & (y < rows - 1) & (x >= 0) & (x < columns - 1)
     y, x = np.clip(y, 0, rows - 1.001), np.clip(x, 0, columns - 1.001)

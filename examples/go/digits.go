@@ -12,7 +12,7 @@ import (
 
 const size = 28
 
-// Network is an instance of the library. Calls of it wait for each other.
+// Network is an instance of the library. Its calls are serialized.
 type Network struct{ instance *C.digits_instance }
 
 func check(status C.int32_t) error {
@@ -22,7 +22,7 @@ func check(status C.int32_t) error {
 	return errors.New(C.GoString(C.digits_status_text(status)))
 }
 
-// NewNetwork makes an instance; Close ends it.
+// NewNetwork creates an instance; Close destroys it.
 func NewNetwork() (*Network, error) {
 	network := &Network{}
 	if err := check(C.digits_create(&network.instance, nil)); err != nil {
@@ -32,7 +32,7 @@ func NewNetwork() (*Network, error) {
 	return network, nil
 }
 
-// Classify says how likely it is that the picture shows each of the digits.
+// Classify returns the probability of each digit.
 func (network *Network) Classify(picture *[size * size]byte) (likely [10]float32, err error) {
 	in, out := (*C.uint8_t)(unsafe.Pointer(picture)), (*C.float)(unsafe.Pointer(&likely))
 	err = check(C.digits_main(network.instance, in, out))
@@ -40,7 +40,7 @@ func (network *Network) Classify(picture *[size * size]byte) (likely [10]float32
 	return
 }
 
-// Close ends the instance.
+// Close destroys the instance.
 func (network *Network) Close() {
 	C.digits_destroy(network.instance)
 	network.instance = nil

@@ -1,6 +1,6 @@
-"""Calls any exported library with nothing but Python itself: what it has is read from NAME_library().
+"""Calls any exported library with only the standard library of Python; NAME_library() describes its functions.
 
-    python call.py ./libdigits.so           what functions there are
+    python call.py ./libdigits.so           lists the functions
     python call.py ./libdigits.so main seven.pgm
 
 Inputs are files that end with the bytes of the arrays, as raw files and pictures do. Outputs are printed.
@@ -19,7 +19,7 @@ FORMATS = {"i1": "?", "i8": "b", "ui8": "B", "i16": "h", "ui16": "H", "i32": "i"
     "f32": "f",
     "f64": "d",
 }
-"""Element types, in the words of the module struct."""
+"""Format characters of the module struct for element types."""
 
 
 class Port(Structure):
@@ -68,7 +68,7 @@ class Library(Structure):
         ("call", CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_void_p), POINTER(c_void_p))),
         ("status_text", CFUNCTYPE(c_char_p, c_int32)),
     ]
-    """And more, which is not used here."""
+    """The first fields of the structure; the others are not used here."""
 
     def check(self, status: int) -> None:
         if status:
@@ -76,7 +76,7 @@ class Library(Structure):
 
 
 class Buffer:
-    """Memory for one array, at a multiple of what its port asks for."""
+    """Memory for one array, with the alignment of its port."""
 
     def __init__(self, port: Port, data: bytes = b"") -> None:
         self.port = port

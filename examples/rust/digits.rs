@@ -1,4 +1,4 @@
-//! The library digits, with the means of Rust: what digits.h declares, and an instance that ends with its scope.
+//! Rust bindings of the library digits: the declarations of digits.h, and an instance with `Drop`.
 
 use std::ffi::{c_char, c_void, CStr};
 
@@ -17,7 +17,7 @@ pub type Picture = [u8; SIZE * SIZE];
 
 pub struct Network(*mut c_void);
 
-// Calls of one instance wait for each other.
+// Calls of one instance are serialized.
 unsafe impl Send for Network {}
 unsafe impl Sync for Network {}
 
@@ -28,7 +28,7 @@ impl Network {
         Ok(Network(instance))
     }
 
-    /// How likely it is that the picture shows each of the digits.
+    /// Probability of each digit.
     pub fn classify(&self, picture: &Picture) -> Result<[f32; 10], String> {
         let mut likely = [0.0; 10];
         check(unsafe { digits_main(self.0, picture.as_ptr(), likely.as_mut_ptr()) })?;

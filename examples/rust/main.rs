@@ -1,4 +1,4 @@
-//! Says which digit is in a picture: ./classify seven.pgm
+//! Recognizes the digit in a picture: ./classify seven.pgm
 
 mod digits;
 

@@ -5,7 +5,7 @@
 //     x.view.fill(1);
 //     library.functions.steps(x, ...);         // inputs, then outputs
 //
-// What functions there are is read from the library itself. Memory only grows; arrays live as long as the library.
+// The list of functions is read from the library. Memory only grows; arrays live as long as the library.
 
 const ARRAYS = {
   i1: Uint8Array, i8: Int8Array, ui8: Uint8Array, i16: Int16Array, ui16: Uint16Array, i32: Int32Array,
@@ -13,7 +13,7 @@ const ARRAYS = {
 };
 const ALIGNMENT = 64;
 const PAGE = 65536;
-const OPTIONS_BYTES = 40; // of shlo_options, with pointers of 4 bytes
+const OPTIONS_BYTES = 40; // size of shlo_options, with pointers of 4 bytes
 
 // An array in the library's memory.
 class LibraryArray {
@@ -25,7 +25,7 @@ class LibraryArray {
     this.address = library.allocate(this.length * ARRAYS[type].BYTES_PER_ELEMENT);
   }
 
-  // Its elements; to be asked for anew after anything was allocated, which may move the memory.
+  // Its elements. Read this again after every allocation, which may move the memory.
   get view() {
     return new ARRAYS[this.type](this.library.exports.memory.buffer, this.address, this.length);
   }
@@ -46,7 +46,7 @@ class Library {
     return new LibraryArray(this, type, shape);
   }
 
-  // Zeroed memory of so many bytes.
+  // Allocates zeroed memory.
   allocate(bytes) {
     const address = Math.ceil(this.end / ALIGNMENT) * ALIGNMENT;
     this.end = address + bytes;
@@ -60,7 +60,7 @@ class Library {
     return this.exports[`${this.name}_${name}`];
   }
 
-  // NAME_library() gives a record: 16 bytes in, the address of its description in JSON, and its length.
+  // NAME_library() returns a record: at byte 16, the address of its JSON description, and its length.
   readMetadata() {
     const record = this.symbol("library")();
     const numbers = new Uint32Array(this.exports.memory.buffer, record, 7);
@@ -76,7 +76,7 @@ class Library {
     if (status !== 0) throw new Error(`${this.name}: ${this.text(this.symbol("status_text")(status))}`);
   }
 
-  // There is no system to ask for memory: the instance gets ours.
+  // There is no system to allocate memory: the instance uses ours.
   create() {
     const bytes = Number(this.symbol("memory_bytes")(1));
     const memory = this.allocate(bytes);

@@ -1,4 +1,4 @@
-// A field of two substances in a library's memory, and what can be done with it.
+// A field of two substances in a library's memory, and operations on it.
 import { load } from "./library.js";
 
 export const SIZE = 256;
@@ -21,7 +21,7 @@ export class Reaction {
     this.now.v.view.fill(0);
   }
 
-  // Put some of the second substance around a point.
+  // Adds some of the second substance around a point.
   drop(x, y, radius = 4) {
     const u = this.now.u.view, v = this.now.v.view;
     for (let dy = -radius; dy <= radius; dy++)
@@ -33,7 +33,7 @@ export class Reaction {
       }
   }
 
-  // Go on by so many steps, and draw the picture.
+  // Computes a number of steps, and draws the picture.
   advance(count, feed, kill) {
     this.count.view[0] = count;
     this.feed.view[0] = feed;
@@ -44,7 +44,7 @@ export class Reaction {
   }
 }
 
-// `bytes`: those of reaction.wasm.
+// `bytes`: contents of reaction.wasm.
 export async function reaction(bytes) {
   return new Reaction(await load(bytes, "reaction"));
 }

@@ -1,4 +1,4 @@
-"""Static libraries: the `ar` format of System V and GNU, with the index of symbols that linkers look into."""
+"""Static libraries in the `ar` format of System V and GNU, with the symbol index that linkers read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def _header(name: str, size: int) -> bytes:
 
 
 class Archive:
-    """An archive with one member, which the caller writes between the making of this and `finish`."""
+    """An archive with one member. The caller writes the member after construction and before `finish`."""
 
     def __init__(self, file: BinaryIO, member: str, symbols: Iterable[str]) -> None:
-        """`symbols`: what the member defines. Its name has 15 letters at most."""
+        """Writes the headers and the symbol index. `symbols`: those that the member defines. The member's name is cut
+        to 15 letters."""
         names = sorted(symbols)
         texts = b"".join(name.encode() + b"\0" for name in names)
         texts += b"\0" * (len(texts) % 2)
@@ -33,7 +34,7 @@ class Archive:
         self._start = file.tell()
 
     def finish(self) -> None:
-        """Note how long the member has become."""
+        """Records the length of the member in its header."""
         nbytes = self._file.tell() - self._start
         self._file.write(b"\n" * (nbytes % 2))
         self._file.seek(self._start - HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Names and types for C."""
+"""Names and types of the C interface."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KEYWORDS = frozenset(
     "switch template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned "
     "using virtual void volatile wchar_t while xor xor_eq".split()
 )
-"""Of C and C++, up to C23 and C++26."""
+"""Keywords of C and C++, up to C23 and C++26."""
 _NOT_OURS = re.compile(
     r"__.*|_[A-Z].*|(shlo|SHLO)_.*"  # reserved by C, and by our header
     r"|u?int\w*_t|U?INT\w*_(MAX|MIN|C)|(size|ptrdiff)_t|(SIZE|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_(MAX|MIN)"
     r"|NULL|EOF|I|assert|errno|offsetof|stderr|stdin|stdout|linux|unix|i386|far|near|min|max|interface"
 )
-"""Types and macros of headers and of compilers, as far as one may meet them where nothing but our header is wanted."""
+"""Types and macros of headers and compilers that may be defined although only our header is included."""
 
 _MATHS = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma "
@@ -57,17 +57,17 @@ _C_TYPES = {
 
 
 def is_taken(symbol: str) -> bool:
-    """Whether C's library, or a part of every library of ours, has a function of that name."""
+    """Whether the C library, or a part that every library of ours contains, defines a function of that name."""
     return symbol in C_FUNCTIONS or _C_FAMILIES.fullmatch(symbol) is not None
 
 
 def c_word(text: str) -> str:
-    """The text as what may follow in an identifier of C and C++: other characters are underscores."""
+    """Replaces characters that cannot occur in an identifier of C and C++ by underscores."""
     return re.sub(r"[^A-Za-z0-9_]", "_", text) or "_"
 
 
 def c_identifier(text: str) -> str:
-    """The text as an identifier of C and C++."""
+    """Converts a text to an identifier of C and C++."""
     name = c_word(text)
     if name[0].isdigit():
         name = "_" + name
@@ -75,31 +75,31 @@ def c_identifier(text: str) -> str:
 
 
 def c_prefix(text: str) -> str:
-    """The text as what the symbols of a library begin with, and an underscore behind it."""
+    """Converts a text to the prefix of a library's symbols, which an underscore follows."""
     name = c_identifier(text)
     return "shlo_" if name == "shlo" else name  # shlo_library, shlo_options are types of the header
 
 
 def c_parameter(text: str) -> str:
-    """The text as the name of a parameter in a header."""
+    """Converts a text to the name of a parameter in a header."""
     name = c_identifier(text)
     return name + "_" if _NOT_OURS.fullmatch(name) else name
 
 
 def c_function(text: str) -> str:
-    """The text as the name of a function of the host's."""
+    """Converts a text to the name of a function of the host."""
     name = c_parameter(text)
     return name + "_" if is_taken(name) else name
 
 
 def c_comment(text: str) -> str:
-    """The text as a part of a comment, which neither ends in it nor goes on in another line."""
+    """Converts a text to a part of a comment that neither ends the comment nor continues on another line."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """The name, with underscores behind it until nobody has it; it is then taken."""
+    """Appends underscores to a name until it is unique, and adds it to `taken`."""
     while name in taken:
         name += "_"
     taken.add(name)
@@ -107,7 +107,7 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def c_type(dtype: DType) -> str:
-    """Of an element."""
+    """C type of an element."""
     if dtype.name in _C_TYPES:
         return _C_TYPES[dtype.name]
     if dtype.is_float:
@@ -117,7 +117,7 @@ def c_type(dtype: DType) -> str:
 
 
 class Named(Protocol):
-    """An input or output."""
+    """An input or output with a name."""
 
     @property
     def name(self) -> str: ...
@@ -134,12 +134,12 @@ def port_names(inputs: Sequence[Named], outputs: Sequence[Named]) -> tuple[list[
 
 
 def _port_name(port: Named, otherwise: str) -> str:
-    """Of a parameter; a name that is the number of a value says nothing."""
+    """Name of a parameter. A name that is only a value's number is replaced by `otherwise`."""
     return c_parameter(port.name) if port.name and not port.name.isdigit() else otherwise
 
 
 def c_declaration(head: str, parameters: Sequence[str]) -> str:
-    """Of a function, on a line or on several."""
+    """Declaration of a function, on one line or on several."""
     line = f"{head}({', '.join(parameters)});"
     if len(line) > 100:
         pad = ",\n    "

@@ -1,5 +1,7 @@
-"""What a library says of itself: the records that C reads (`shlo_library` and what it points to; see header.py), and
-the metadata for those who read the file."""
+"""Descriptions that a library contains: the records that C reads, and the metadata for tools that read the file.
+
+The records are `shlo_library` and what it points to; see header.py.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,22 @@ from shlo_jit.version import __version__
 
 
 def library_symbol(name: str) -> str:
-    """Of the function that returns the record."""
+    """Symbol of the function that returns the record."""
     return f"{name}_library"
 
 
 def sized_symbol(image: Image, number: int) -> str:
-    """Of the code of a sized function."""
+    """Symbol of the code of a sized function."""
     return f"{image.name}.sized.{number}"
 
 
 def shapes_symbol(image: Image, number: int) -> str:
-    """Of the code that tells the shapes of its results."""
+    """Symbol of the code that computes the shapes of a sized function's results."""
     return f"{image.name}.shapes.{number}"
 
 
 def metadata(image: Image) -> dict[str, Any]:
-    """What there is to know of a library without running it."""
+    """Everything about a library that can be known without running it, as JSON."""
     return {
         "interface": INTERFACE_VERSION,
         "shlo_jit": __version__,
@@ -82,7 +84,7 @@ def _function(function: Function) -> dict[str, Any]:
 
 
 def _sized(sized: Sized) -> dict[str, Any]:
-    """The functions for `calls` are those from number `first` on."""
+    """Description of a sized function. The functions for its `calls` are numbered consecutively from `first`."""
     return {
         "name": sized.name,
         "c_name": sized.c_name,
@@ -99,7 +101,7 @@ def _write_port(port: SizedPort) -> list[Any]:
 
 
 class Description:
-    """Writes it."""
+    """Writes the records and the metadata."""
 
     def __init__(self, module: ModuleText, image: Image, tables: Tables) -> None:
         self.module = module
@@ -135,7 +137,7 @@ class Description:
             self._write_sized()
 
     def _write_sized(self) -> None:
-        """The function that returns the records of sized functions; behind the last is one of zeros."""
+        """Writes the function that returns the records of sized functions. A record of zeros follows the last one."""
         rows = [self._sized(i, s) for i, s in enumerate(self.image.sized)]
         end: list[Field] = [(type, "null" if type == "ptr" else "0") for type, _ in rows[0]]
         b = public(self.module, f"{self.image.name}_{SIZED}", [], self.image, "ptr")
@@ -157,7 +159,7 @@ class Description:
         ]
 
     def _format(self) -> str:
-        """Of object files."""
+        """Format of object files."""
         triple = self.image.variants[0].target.triple
         return "other" if any(s in triple for s in ("windows", "darwin", "macos", "wasm")) else "elf"
 

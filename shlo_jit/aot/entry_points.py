@@ -1,6 +1,6 @@
 """The functions of a library that run programs, in LLVM text:
 
-i32 @NAME.run.I(ptr args, ptr results, ptr dims, ptr arena, ptr instance)    function I, called as a program is
+i32 @NAME.run.I(ptr args, ptr results, ptr dims, ptr arena, ptr instance)    function I, called like a program
 i32 @NAME_f(ptr instance, ptr x, ..., ptr y, ...)                            the same with a parameter for each port
 i32 @NAME.custom.I(ptr instance, i64 number, ptr operands, ptr results)      the custom calls of function I
 """
@@ -23,11 +23,11 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
 
 MAY_BE_NULL = 0x80
-"""In a byte of a table of pointers' alignments: there is nothing at the pointer."""
+"""Bit in a byte of a table of pointer alignments: the pointer may be null, because nothing is read or written there."""
 
 
 def entry_symbol(image: Image, variant: int, function: int) -> str:
-    """Of a program's code in the library."""
+    """Symbol of a program's code in the library."""
     return f"{image.name}.entry.{variant}.{function}"
 
 
@@ -40,20 +40,20 @@ def custom_symbol(image: Image, function: int) -> str:
 
 
 def alignment(port: Port, is_result: bool) -> int:
-    """What a pointer must be a multiple of."""
+    """Required alignment of a pointer in bytes."""
     if is_result and port.nbytes >= abi.ALIGNED_RESULT_BYTES:
         return abi.ALIGNMENT
     return max(1, port.dtype.part.itemsize)
 
 
 def result_alignment(image: Image, sized: Sized, output: int) -> int:
-    """The same of a sized function's result, for all there is code for."""
+    """Required alignment of a sized function's result in bytes, over all its specializations."""
     functions = image.functions[sized.first : sized.first + len(sized.calls)]
     return max(alignment(f.outputs[output], True) for f in functions)
 
 
 class Calls:
-    """Writes them."""
+    """Writes the functions that run programs."""
 
     def __init__(self, module: ModuleText, image: Image, services: Services, tables: Tables, imports: Imports) -> None:
         self.module = module
@@ -83,12 +83,12 @@ class Calls:
             address = b.cast("ptrtoint", b.load("ptr", b.element(pointers, "ptr", carry.index)), "i64")
             rule = b.cast("zext", b.load("i8", b.element(alignments, "i8", carry.index)), "i64")
             is_missing = b.and_(b.icmp("eq", address, 0), b.icmp("ult", rule, MAY_BE_NULL))
-            is_crooked = b.icmp("ne", b.and_(address, b.and_(rule, i64(MAY_BE_NULL - 1))), 0)
-            carry.next(b.or_(carry.values[0], b.or_(is_missing, is_crooked)))
+            is_misaligned = b.icmp("ne", b.and_(address, b.and_(rule, i64(MAY_BE_NULL - 1))), 0)
+            carry.next(b.or_(carry.values[0], b.or_(is_missing, is_misaligned)))
         b.ret(carry.values[0])
 
     def _alignments(self, ports: tuple[Port, ...], results: bool, free: frozenset[int] = frozenset()) -> V:
-        """A table; `free`: results that are where an argument is."""
+        """Table of alignments, one byte per port. `free`: results that share an argument's memory."""
         rules = []
         for i, port in enumerate(ports):
             rule = alignment(port, results and i not in free) - 1
@@ -159,7 +159,7 @@ class Calls:
 
 
 def pack(b: Builder, type: str, values: Sequence[V]) -> V:
-    """Address of an array of values, in the function's own memory."""
+    """Stores values in an array on the stack and returns its address."""
     table = b.alloca(type, max(1, len(values)), align=8)
     for n, value in enumerate(values):
         b.store(value, b.element(table, type, n))
@@ -167,6 +167,6 @@ def pack(b: Builder, type: str, values: Sequence[V]) -> V:
 
 
 def public(module: ModuleText, name: str, params: list[tuple[str, str]], image: Image, ret: str = "i32") -> Builder:
-    """A function of the C interface."""
+    """Starts a function of the C interface."""
     linkage = "dllexport" if "windows" in image.variants[0].target.triple else "external"
     return module.function(name, params, ret, linkage=linkage, attributes="nounwind")

@@ -1,4 +1,4 @@
-"""`shlo_jit.export`: a program to a library for C."""
+"""Implementation of `shlo_jit.export`: compiles a program to a library for C."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SHARED = {".so": "linux", ".dylib": "macos", ".dll": "windows"}
 OBJECTS = (".o", ".obj")
 ARCHIVES = (".a",)
 WASM = ".wasm"
-"""Endings."""
+"""File suffixes of each kind of output."""
 
 
 class ExportOptions(NamedTuple):
-    """What `export` was asked for besides the program; see `api.export`."""
+    """Options of `export` besides the program; see `api.export`."""
 
     path: Path
     header: Path | None
@@ -44,12 +44,12 @@ class ExportOptions(NamedTuple):
     threads: bool
     linker: str
     shapes: Mapping[str, Shapes]
-    """By function: calls of those with unknown dimensions."""
+    """For each function with unknown dimensions, the calls to generate code for."""
     compile: CompileOptions
 
 
 class Exported(NamedTuple):
-    """What `export` has written: paths, and what linked the library (empty for objects and archives)."""
+    """Paths that `export` has written, and the linker of the library (empty for objects and archives)."""
 
     library: Path
     header: Path | None
@@ -58,14 +58,17 @@ class Exported(NamedTuple):
 
 
 Progress = Callable[[str, int, int], None]
-"""Hears what is being done, and of how many bytes how many are written (0 of 0 where that says nothing)."""
+"""Callback for progress: the current activity, the bytes written and the total bytes (0 of 0 if unknown)."""
 
 
 @deeply
 @compiling()
 def export_module(module: Module, options: ExportOptions, progress: Progress = lambda *_: None) -> Exported:
-    """Write the files. Raises StableHLOError where the program is refused, TypeError and ValueError for shapes,
-    OptionError, ExportError where no linker can link it, and OSError where a file cannot be written."""
+    """Writes the files.
+
+    Raises StableHLOError if the program is refused, TypeError and ValueError for shapes, OptionError, ExportError if no
+    linker can link the library, and OSError if a file cannot be written.
+    """
     check_kind(options.path, options.targets[0])
     _check_paths(options)
     check_entries(module, options.entries)
@@ -86,7 +89,7 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
     written = _Written(image, progress)
     linker = ""
     weights_path = _weights_path(options) if image.weights_in_file and image.weights.nbytes else None
-    with contextlib.ExitStack() as whole:  # which puts the files in their places when all of them are written
+    with contextlib.ExitStack() as whole:  # Moves the files to their final paths when all of them are written.
         made = whole.enter_context(replacing(options.path))
         if is_linked:
             linker = _link(made, code, image, written, options, progress)
@@ -109,7 +112,7 @@ def _weights_path(options: ExportOptions) -> Path:
 
 
 def _link(made: Path, code: bytes, image: Image, written: _Written, options: ExportOptions, progress: Progress) -> str:
-    """Link the library; the name of the linker."""
+    """Links the library and returns the name of the linker."""
     with tempfile.TemporaryDirectory(prefix="shlo_jit-") as folder:
         object = Path(folder) / f"{image.name[:100]}.o"
         with open(object, "wb") as file:
@@ -120,7 +123,7 @@ def _link(made: Path, code: bytes, image: Image, written: _Written, options: Exp
 
 
 def check_kind(path: Path, target: Target) -> None:
-    """Raise ExportError where a target has no such files."""
+    """Raises ExportError if the target has no such kind of file."""
     ending = path.suffix
     if ending in (*OBJECTS, *ARCHIVES):
         return
@@ -135,11 +138,11 @@ def check_kind(path: Path, target: Target) -> None:
         raise ExportError(f"{path.name}: expected a file that ends in one of {known}")
     if SHARED[ending] != target.system:
         known = next((e for e, system in SHARED.items() if system == target.system), ".o or .a")
-        raise ExportError(f"{path.name}: the target {target.name!r} has libraries that end in {known}")
+        raise ExportError(f"{path.name}: the target {target.name!r} needs a library whose name ends in {known}")
 
 
 class _Written:
-    """Writes objects, and tells of it."""
+    """Writes objects and reports progress."""
 
     def __init__(self, image: Image, progress: Progress) -> None:
         self._image = image
@@ -163,18 +166,18 @@ def _write_archive(file: BinaryIO, code: bytes, image: Image, written: _Written)
 
 
 def _check_paths(options: ExportOptions) -> None:
-    """Raise ExportError where two files are one."""
+    """Raises ExportError if two outputs have the same path."""
     paths = [options.path]
     if options.header is not None:
         paths.append(options.header)
     if options.weights_in_file:
         paths.append(_weights_path(options))
     if len({p.resolve() for p in paths}) < len(paths):
-        raise ExportError(f"the same path twice: {', '.join(map(str, paths))}")
+        raise ExportError(f"expected a different path for each file; these coincide: {', '.join(map(str, paths))}")
 
 
 def _check_symbols(image: Image) -> None:
-    """Raise ExportError where the library would define what C's library, or the thread pool, does."""
+    """Raises ExportError if the library would define a symbol of the C library or of the thread pool."""
     for symbol in public_symbols(image):
         if is_taken(symbol):
-            raise ExportError(f"the library would define {symbol}, which there is already: choose another name for it")
+            raise ExportError(f"the library would define {symbol}, which is defined elsewhere: choose another name")

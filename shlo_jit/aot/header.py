@@ -38,20 +38,20 @@ enum shlo_type {{
 {types}
 }};
 
-/* How an instance is made. Fields that are 0 stand for the default. */
+/* Options of an instance. A field of 0 means the default. */
 typedef struct {{
   uint32_t bytes;           /* sizeof(shlo_options) */
-  int32_t threads;          /* how many a call may use; 0: as many as there are processors for this process */
-  const char *weights_path; /* of the file of weights; NULL: beside the library */
-  const void *weights;      /* the contents of that file, at a multiple of 64; NULL: the file is read */
+  int32_t threads;          /* maximum threads of a call; 0: one for each processor of this process */
+  const char *weights_path; /* path of the file of weights; NULL: beside the library */
+  const void *weights;      /* contents of that file, at a multiple of 64; NULL: the file is read */
   uint64_t weights_bytes;
-  void *memory;             /* for the instance, at a multiple of 64; NULL: from the system */
-  uint64_t memory_bytes;    /* at least what memory_bytes(threads) says */
+  void *memory;             /* memory for the instance, at a multiple of 64; NULL: from the system */
+  uint64_t memory_bytes;    /* at least memory_bytes(threads) */
 }} shlo_options;
 
 /* An input or output of a function: a dense array in row-major order. */
 typedef struct {{
-  const char *name;      /* empty when it has none */
+  const char *name;      /* empty if it has none */
   const char *type_name; /* such as "f32" */
   int32_t type;          /* enum shlo_type */
   int32_t rank;
@@ -70,7 +70,7 @@ typedef struct {{
 
 typedef int32_t (*shlo_callback)(void *context, int64_t number, void *const *operands, void *const *results);
 
-/* A library, for hosts that do not know it when they are compiled. */
+/* Description of a library, for hosts that load it at run time. */
 typedef struct {{
   uint32_t interface_version; /* {version} */
   uint32_t function_count;
@@ -96,39 +96,39 @@ typedef struct {{
 _OWN = """\
 typedef struct {name}_instance {name}_instance;
 
-/* Make an instance: memory to work in, the constants, threads. `options` may be NULL. */
+/* Create an instance: working memory, constants and threads. `options` may be NULL. */
 int32_t {name}_create({name}_instance **instance, const shlo_options *options);
 
-/* End an instance that no call is using; NULL is none. */
+/* Destroy an instance that no call is using; NULL is ignored. */
 void {name}_destroy({name}_instance *instance);
 
-/* What `shlo_options.memory` must have for an instance that may use so many threads; 0 if there can be none. */
+/* Bytes of `shlo_options.memory` for an instance that may use so many threads; 0 if the number is not valid. */
 uint64_t {name}_memory_bytes(int32_t threads);
 
-/* Set how many threads a call may use, from 1 on. */
+/* Set the maximum number of threads of a call, at least 1. */
 int32_t {name}_set_threads({name}_instance *instance, int32_t threads);
 
-/* What a status says. */
+/* Text of a status. */
 const char *{name}_status_text(int32_t status);
 
 """
 
 _REST = """\
-/* The functions by number, as the table `functions` of the library has them, with arrays of pointers. */
+/* Call a function by its number in the table `functions` of the library, with arrays of pointers. */
 int32_t {name}_call({name}_instance *instance, int32_t function, const void *const *inputs, void *const *outputs);
 
 /* Names, types and shapes of all functions' inputs and outputs. */
 const shlo_library *{name}_library(void);
 
-/* Be asked now and then, on the thread of the call, whether a long call shall go on: pause() returns 0 for that, else
-   the call returns what pause() returned. NULL: never be asked. */
+/* Set a function that long calls check now and then, on the thread of the call: if pause() returns 0 the call goes on,
+   else the call returns that value. NULL: no checks. */
 int32_t {name}_set_pause({name}_instance *instance, int32_t (*pause)(void));
 
 """
 
 
 def header(image: Image) -> str:
-    """The text of the header."""
+    """Returns the text of the header."""
     guard = f"SHLO_JIT_LIBRARY_{image.name}"
     parts = [
         f"/* {image.name}: {_count(_functions(image), 'function')}, compiled by shlo_jit {__version__} for "
@@ -153,7 +153,7 @@ def header(image: Image) -> str:
 
 
 def _functions(image: Image) -> int:
-    """How many C calls by name."""
+    """Number of functions that C calls by name."""
     return sum(bool(f.c_name) for f in image.functions) + len(image.sized)
 
 
@@ -226,14 +226,14 @@ def _imports(image: Image) -> list[str]:
         parts.append("\n".join([*lines, "   " + ", ".join(f"{n}_" for n in image.lapack) + " */"]))
     if image.custom_calls or image.lapack:
         parts.append(
-            "/* Where these functions were not linked: give their addresses, before create. */\n"
+            "/* If these functions are not linked: set their addresses before create. */\n"
             f"int32_t {name}_set_symbol(const char *symbol, void *function);"
         )
     if image.callbacks:
         parts.append(
-            "/* Make all custom calls of an instance by one function, which is told their numbers in the program. */\n"
+            "/* Route all custom calls of an instance to one function, which gets their numbers in the program. */\n"
             f"int32_t {name}_set_callback({name}_instance *instance, shlo_callback callback, void *context);\n\n"
-            "/* The number of the custom call that failed last; -1 when none did. */\n"
+            "/* The number of the custom call that failed last; -1 if none did. */\n"
             f"int32_t {name}_failed_call({name}_instance *instance);"
         )
     return parts

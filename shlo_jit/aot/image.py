@@ -1,4 +1,4 @@
-"""What goes into a library: the functions of a program, for every target, and their constants once by content."""
+"""Contents of a library: the functions of a program for every target, and their constants, each stored once."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ INTERFACE = (
     *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
     *("failed_call", "set_callback", "set_pause", "set_symbol"),
 )
-"""Functions of every library, behind its prefix, in the order of the record that `description.py` writes."""
+"""Functions of every library, named after its prefix, in the order of the record that `description.py` writes."""
 SIZED = "sized"
-"""The function of libraries with sized functions that describes these."""
+"""Function that describes the sized functions of a library that has any."""
 RESERVED = (*INTERFACE, "instance", "library")
-"""Words behind the prefix that are taken; a program's function of that name gets an underscore."""
+"""Names after the prefix that are taken. A program's function of that name gets an underscore."""
 
 
 class Variant(NamedTuple):
-    """All functions, for one target."""
+    """All functions, lowered for one target."""
 
     target: Target
     programs: tuple[Program, ...]
-    """In the order of the functions."""
+    """One program per function, in the order of the functions."""
     constants: tuple[tuple[int, ...], ...]
-    """Of each program, the offsets of its constants among the weights."""
+    """For each program, the offsets of its constants among the weights."""
 
 
 class Function(NamedTuple):
-    """A function of the program, whatever the target; or, of one with unknown dimensions, what it is for a call."""
+    """A function of the program for any target, or one specialization of a function with unknown dimensions."""
 
     name: str
-    """StableHLO's."""
+    """Name in the StableHLO program."""
     c_name: str
-    """Behind the prefix; empty where the function is one of a sized function's."""
+    """Name after the prefix. Empty if the function is a specialization of a sized function."""
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     aliases: dict[int, int]
-    """Result -> donated argument: both pointers are the same."""
+    """Maps a result to the donated argument whose pointer it shares."""
     overwritten: tuple[int, ...]
     callbacks: tuple[Callback, ...]
     first_callback: int
-    """Number of the first of `callbacks` among those of the library."""
+    """Number of the first of `callbacks` among all callbacks of the library."""
     is_short: bool
-    """As `Program.is_short`."""
+    """See `Program.is_short`."""
 
 
 class Weights(NamedTuple):
-    """The constants of all programs, each once."""
+    """The constants of all programs, each stored once."""
 
     constants: tuple[Constant, ...]
     offsets: tuple[int, ...]
@@ -72,26 +72,26 @@ class Weights(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """32 bytes that say what the weights are."""
+        """32 bytes that identify the contents of the weights."""
         digests = (c.digest or hashlib.sha256(c.data.data).hexdigest() for c in self.constants)
         return hashlib.sha256("".join(digests).encode()).digest()
 
 
 class Image(NamedTuple):
-    """A library before it is code."""
+    """A library before code generation."""
 
     name: str
-    """What all its symbols begin with."""
+    """Prefix of all its symbols."""
     functions: tuple[Function, ...]
     sized: tuple[Sized, ...]
     variants: tuple[Variant, ...]
-    """The most demanding first: a library uses the first whose features the processor has."""
+    """Variants in descending order of their demands. A library uses the first whose features the processor has."""
     weights: Weights
     weights_in_file: bool
     custom_calls: tuple[str, ...]
-    """Targets of custom calls, which are C functions of the host's."""
+    """Targets of custom calls, which are C functions of the host."""
     lapack: tuple[str, ...]
-    """Names of functions of LAPACK and BLAS, without Fortran's underscore."""
+    """Names of LAPACK and BLAS functions, without Fortran's underscore."""
 
     @property
     def callbacks(self) -> tuple[Callback, ...]:
@@ -99,7 +99,7 @@ class Image(NamedTuple):
 
     @property
     def c_names(self) -> list[str]:
-        """Of the C functions that run programs, and of those about sizes, behind the prefix."""
+        """Names after the prefix: the C functions that run programs, and those about sizes."""
         about_sizes = [name for s in self.sized for name in (s.c_name, s.shapes_name)]
         return [*(f.c_name for f in self.functions if f.c_name), *about_sizes, *([SIZED] if self.sized else [])]
 
@@ -115,8 +115,11 @@ def make_image(
     weights_in_file: bool = False,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Image:
-    """Lower functions of a module for targets; of those with unknown dimensions a program for each of `shapes`. Raises
-    StableHLOError where the program is refused, and what `read_calls` raises."""
+    """Lowers functions of a module for targets.
+
+    A function with unknown dimensions is lowered to one program for each of `shapes`. Raises StableHLOError if the
+    program is refused, and the errors of `read_calls`.
+    """
     pool = _Pool()
     sources: list[_Source] = []
     for entry in entries:
@@ -145,23 +148,23 @@ def make_image(
 
 
 class _Source(NamedTuple):
-    """What there is of a function before it is lowered."""
+    """A function before lowering."""
 
     entry: str
     modules: tuple[Module, ...]
     unknown: Unknown | None
 
     def describe(self, number: int) -> str:
-        """Which of its programs is lowered, for people; empty where there is one."""
+        """Names for messages which of its programs is lowered; empty if there is only one."""
         return f" ({number + 1} of {len(self.modules)} shapes)" if self.unknown else ""
 
 
 BUILT_IN = ("shape_assertion",)
-"""Custom calls that a library makes itself."""
+"""Custom calls that the library implements."""
 
 
 def _demands(target: Target) -> tuple[int, int]:
-    """How much of a processor a target wants."""
+    """Returns a sort key: how demanding a target is."""
     return target.vector_bits, target.features.count("+")
 
 
@@ -183,7 +186,7 @@ def _functions(
 
 
 def _function(entry: str, c_name: str, before: Sequence[Function], variants: Sequence[Variant]) -> Function:
-    """The function behind those `before`."""
+    """Returns the function that follows those in `before`."""
     programs = [v.programs[len(before)] for v in variants]
     first = programs[0]
     if any([c.target for c in p.callbacks] != [c.target for c in first.callbacks] for p in programs):
@@ -204,17 +207,18 @@ def _function(entry: str, c_name: str, before: Sequence[Function], variants: Seq
 
 
 def _sized(unknown: Unknown, names: tuple[str, str, str], functions: Sequence[Function], first: int) -> Sized:
-    """The function over `functions`. Raises OptionError where a donated argument's memory is a result's in some."""
+    """Returns the sized function over `functions`. Raises OptionError if a result shares a donated argument's memory in
+    only some of them."""
     aliases = functions[0].aliases
     if any(f.aliases != aliases for f in functions):
-        raise OptionError(f"donate: @{names[0]} has results in the memory of its arguments for some of the shapes only")
+        raise OptionError(f"donate: @{names[0]} has results in donated memory for only some of the shapes")
     overwritten = sorted({i for f in functions for i in f.overwritten})
     ports = unknown.inputs, unknown.outputs
     return Sized(*names, *ports, unknown.by_value, unknown.calls, first, aliases, tuple(overwritten))
 
 
 def check_entries(module: Module, entries: Sequence[str]) -> None:
-    """Raise StableHLOError for a function that the module does not have."""
+    """Raises StableHLOError for an entry that the module does not have."""
     for entry in entries:
         if module.function(entry) is None:
             known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
@@ -223,32 +227,34 @@ def check_entries(module: Module, entries: Sequence[str]) -> None:
 
 
 class _Pool:
-    """Gives constants their places."""
+    """Assigns offsets to constants."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+        self._known: dict[str, int] = {}
         self._constants: list[Constant] = []
         self._offsets: list[int] = []
         self._end = 0
 
     def offset(self, array: np.ndarray) -> int:
-        """Of a constant among the weights: that of an equal one, or a new one."""
+        """Returns the offset of a constant among the weights: that of an equal constant, or a new one."""
         constant = Constant.of(array)
         key = constant.digest or hashlib.sha256(constant.data.data).hexdigest()
-        if key not in self._places:
-            self._places[key] = self._end
+        if key not in self._known:
+            self._known[key] = self._end
             self._constants.append(constant)
             self._offsets.append(self._end)
             self._end += -(-constant.data.nbytes // WEIGHTS_ALIGNMENT) * WEIGHTS_ALIGNMENT
-        return self._places[key]
+        return self._known[key]
 
     def weights(self) -> Weights:
         return Weights(tuple(self._constants), tuple(self._offsets), self._end)
 
 
 def weights_of(image: Image) -> list[tuple[int, int]]:
-    """For each target, the bytes of the constants that its code reads, and those of them that no other target's code
-    reads: weights are packed for the vectors and registers of a target."""
+    """For each target, the bytes of the constants that its code reads, and the bytes that no other target's code reads.
+
+    Weights are packed for the vectors and registers of a target.
+    """
     sizes = {at: c.data.nbytes for at, c in zip(image.weights.offsets, image.weights.constants, strict=True)}
     used = [{offset for program in v.constants for offset in program} for v in image.variants]
     readers = Counter(offset for offsets in used for offset in offsets)
@@ -258,8 +264,10 @@ def weights_of(image: Image) -> list[tuple[int, int]]:
 
 
 def arena_terms(variant: Variant) -> list[tuple[int, int]]:
-    """(fixed, per thread) bytes of which an arena needs the greatest: one for every step that needs scratch memory,
-    and one for every function without."""
+    """Returns (fixed, per thread) bytes for each demand on the arena, which needs the greatest of them.
+
+    There is one for every step that needs scratch memory, and one for every function without scratch memory.
+    """
     terms: dict[tuple[int, int], None] = {}
     for program in variant.programs:
         terms[program.arena_bytes, 0] = None
@@ -269,5 +277,5 @@ def arena_terms(variant: Variant) -> list[tuple[int, int]]:
 
 
 def record_bytes(image: Image, function: int) -> int:
-    """Of the record of a function's instance, for the variant with the most constants."""
+    """Bytes of the record of a function's instance, for the variant with the most constants."""
     return abi.instance_bytes(max(len(v.constants[function]) for v in image.variants))

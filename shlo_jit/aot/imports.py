@@ -1,5 +1,7 @@
-"""Functions of the host's that a library calls: custom calls and LAPACK. Their addresses stand in a table, which the
-linker fills; in a shared library it may leave holes, and the host fills those with NAME_set_symbol.
+"""Functions of the host that a library calls: custom calls and LAPACK. The library keeps their addresses in a table.
+
+The linker fills the table. In a shared library it may leave entries empty, and the host fills those with
+NAME_set_symbol.
 
     int32_t my_op(void **operands, void **results);        a custom call: 0, or the program stops
     void spotrf_(...);                                     LAPACK and BLAS, as Fortran passes arguments
@@ -21,34 +23,37 @@ from shlo_jit.kernels.llvm_values import V, i32
 
 
 def custom_call_symbols(image: Image) -> dict[str, str]:
-    """Target of a custom call -> the C function that makes it: its name, with underscores for what C does not have, and
-    behind it where the name is C's or the library's already."""
+    """Maps the target of a custom call to the C function that implements it.
+
+    Characters that C does not allow become underscores, and an underscore is appended if C or the library uses the
+    name.
+    """
     own = (*RESERVED, *image.c_names)
     taken = {f"{image.name}_{word}" for word in own} | {_fortran(name) for name in image.lapack}
     return {target: unique(c_function(target), taken) for target in image.custom_calls}
 
 
 def _fortran(name: str) -> str:
-    """The symbol of a function of LAPACK or BLAS."""
+    """Symbol of a function of LAPACK or BLAS."""
     return f"{name}_"
 
 
 def import_symbols(image: Image) -> dict[str, str]:
-    """Custom calls' targets and the names of LAPACK's functions -> symbols."""
+    """Maps the targets of custom calls and the names of LAPACK functions to symbols."""
     return custom_call_symbols(image) | {LAPACK_PREFIX + name: _fortran(name) for name in image.lapack}
 
 
 class Imports:
-    """The table, and what reads it."""
+    """Writes the table of addresses and the code that reads it."""
 
     def __init__(self, module: ModuleText, image: Image, tables: Tables, *, may_be_missing: bool) -> None:
-        """`may_be_missing`: a linker need not find the symbols."""
+        """`may_be_missing`: whether the library may be linked without the symbols."""
         self.module = module
         self.image = image
         self.tables = tables
         self.symbols = import_symbols(image)
         self.names = list(self.symbols)
-        # WebAssembly's linker makes imports of strong symbols that are missing, and nothing of weak ones.
+        # WebAssembly's linker turns missing strong symbols into imports, but not weak ones.
         self._linkage = "extern_weak " if may_be_missing and image.variants[0].target.arch != "wasm32" else ""
         self._table = f"{image.name}.imports"
 
@@ -56,12 +61,14 @@ class Imports:
         return bool(self.symbols)
 
     def address(self, b: Builder, name: str) -> V:
-        """Of a custom call's function, or of LAPACK's."""
+        """Loads the address of the function of a custom call or of LAPACK."""
         return b.load("ptr", b.element(V("ptr", f"@{self._table}"), "ptr", self.names.index(name)))
 
     def write(self, signatures: Mapping[str, str]) -> None:
-        """The table, and LAPACK's functions under the names that programs call them by. `signatures`: what is declared
-        of these, such as `void (ptr, ptr)`."""
+        """Writes the table, and LAPACK's functions under the names that programs call them by.
+
+        `signatures`: declarations of these functions, such as `void (ptr, ptr)`.
+        """
         for name, symbol in self.symbols.items():
             ret, types = _parts(signatures[name]) if name.startswith(LAPACK_PREFIX) else ("i32", "ptr, ptr")
             self.module.declarations[symbol] = f"declare {self._linkage}{ret} @{symbol}({types})"
@@ -79,13 +86,13 @@ class Imports:
         b.ret(found if ret != "void" else None)
 
     def leave_unless_complete(self, b: Builder) -> None:
-        """Return MISSING_SYMBOL where LAPACK's functions are missing, of which no call could tell."""
+        """Returns MISSING_SYMBOL if LAPACK functions are missing, because calls of them cannot report a failure."""
         for name in self.names:
             if name.startswith(LAPACK_PREFIX):
                 leave_if(b, is_null(b, self.address(b, name)), LibraryStatus.MISSING_SYMBOL)
 
     def write_set_symbol(self, b: Builder) -> None:
-        """The body of i32 @NAME_set_symbol(ptr symbol, ptr function)."""
+        """Writes the body of i32 @NAME_set_symbol(ptr symbol, ptr function)."""
         symbol, function = b.params
         leave_if(b, is_null(b, symbol), LibraryStatus.BAD_POINTER)
         _, names = self.tables.array("ptr", [self.tables.string(s)[1] for s in self.symbols.values()])
@@ -97,25 +104,25 @@ class Imports:
         b.ret(i32(LibraryStatus.MISSING_SYMBOL))
 
     def _same(self, b: Builder, x: V, y: V) -> V:
-        """Whether two texts are the same."""
-        with b.repeat([V("i64", "0")]) as turn:
-            (at,) = turn.values
+        """Emits a comparison of two strings; i1."""
+        with b.repeat([V("i64", "0")]) as loop:
+            (at,) = loop.values
             a, c = (b.load("i8", b.offset(p, at)) for p in (x, y))
             same = b.icmp("eq", a, c)
-            turn.next(b.add(at, 1))
-            turn.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
+            loop.next(b.add(at, 1))
+            loop.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
         return same
 
 
 def _parts(signature: str) -> tuple[str, str]:
-    """What a function returns, and the types of its parameters."""
+    """Return type of a function, and the types of its parameters."""
     match = re.fullmatch(r"(\S+) \((.*)\)", signature)
     assert match is not None, signature
     return match[1], match[2]
 
 
 def signatures(texts: Iterable[str]) -> dict[str, str]:
-    """Of the functions of LAPACK that LLVM texts declare."""
+    """Signatures of the LAPACK functions that LLVM texts declare."""
     pattern = rf"^declare (\S+) @({LAPACK_PREFIX}\w+)\(([^)]*)\)"
     found = (m.groups() for text in texts for m in re.finditer(pattern, text, re.MULTILINE))
     return {name: f"{ret} ({types})" for ret, name, types in found}

@@ -1,6 +1,9 @@
-"""What an instance of a library is in memory: a lock, a head with the fields FIELDS, the entries of its functions, and
-their records of `codegen/abi.py`. The arena is memory of its own, or lies behind where the host gave the memory. Fields
-are 8 bytes apart on every machine, pointers too."""
+"""Memory layout of an instance of a library.
+
+An instance has a lock, a head with the fields FIELDS, the entries of its functions, and their records of
+`codegen/abi.py`. The arena is allocated separately, or follows the records if the host provides the memory. Fields are
+8 bytes apart on every machine, including pointers.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from shlo_jit.schedule.scratch import ALIGN
 
 FIELDS = {
     "threads": "i64",
-    "variant": "i64",  # whose code this processor runs
+    "variant": "i64",  # the variant whose code this processor runs
     "arena": "ptr",
     "arena_bytes": "i64",
-    "owns_memory": "i64",  # 1, or 0 where head and arena are the host's
+    "owns_memory": "i64",  # 1, or 0 if head and arena belong to the host
     "callback": "ptr",  # the host's, for custom calls; null: functions by name
-    "context": "ptr",  # what it is handed
+    "context": "ptr",  # the first argument of the callback
     "weights": "ptr",
-    "mapped_bytes": "i64",  # of the file of weights; 0 where none is mapped
-    "failed_call": "i64",  # number of the custom call that stopped a call last; -1
+    "mapped_bytes": "i64",  # of the mapped file of weights; 0 if none is mapped
+    "failed_call": "i64",  # number of the custom call that last made a call fail; -1 if none
 }
 
 
@@ -31,14 +34,14 @@ class Layout(NamedTuple):
     """Byte offsets in an instance."""
 
     entries: int
-    """Of the addresses of the functions' code."""
+    """Offset of the addresses of the functions' code."""
     records: tuple[int, ...]
     nbytes: int
-    """Without the arena."""
+    """Size of the instance without the arena."""
 
 
 def layout(image: Image) -> Layout:
-    """Of the instances of a library."""
+    """Layout of the instances of a library."""
     entries = LOCK_BYTES + 8 * len(FIELDS)
     end = entries + 8 * len(image.functions)
     records = []
@@ -59,7 +62,7 @@ def load(b: Builder, instance: V, name: str) -> V:
 
 
 def store(b: Builder, instance: V, values: Sequence[tuple[str, V]]) -> None:
-    """Fill fields of the head."""
+    """Stores fields of the head."""
     for name, value in values:
         assert value.type == FIELDS[name]
         b.store(value, place(b, instance, name))

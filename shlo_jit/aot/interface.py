@@ -1,4 +1,5 @@
-"""The C interface of a library, in LLVM text at the baseline of the processor's family: what `header.py` declares."""
+"""The C interface of a library that `header.py` declares, in LLVM text, compiled for the baseline of the processor
+family."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ OPTIONS = "{i32, i32, ptr, ptr, i64, ptr, i64}"
 OPTIONS_WORDS = ("bytes", "threads", "weights_path", "weights", "weights_bytes", "memory", "memory_bytes")
 MOST_THREADS = MAX_WORKERS + 1
 FLOATS_USED = "_fltused"
-"""What objects for Windows refer to; C's start files define it where there are any."""
+"""Symbol that objects for Windows refer to. C's start files define it if they are linked."""
 
 
 def public_symbols(image: Image) -> list[str]:
@@ -39,8 +40,10 @@ def public_symbols(image: Image) -> list[str]:
 
 
 class Interface:
-    """Writes the interface of one image. `baseline`: the target of its code; `uses_pool`: whether programs run tasks
-    in several threads."""
+    """Writes the interface of one image.
+
+    `baseline`: the target of its code. `uses_pool`: whether programs run tasks in several threads.
+    """
 
     def __init__(self, image: Image, baseline: Target, *, uses_pool: bool, may_miss_symbols: bool) -> None:
         self.image = image
@@ -55,7 +58,7 @@ class Interface:
         self.guard = V("ptr", f"@{image.name}.guard")
 
     def text(self, signatures: Mapping[str, str]) -> str:
-        """The LLVM text. `signatures`: as `Imports.write` takes them."""
+        """Returns the LLVM text. `signatures`: as `Imports.write` takes them."""
         if self.imports:
             self.imports.write(signatures)
         self.module.define_global(self.count.text[1:], "internal global i32 0, align 4")
@@ -90,7 +93,7 @@ class Interface:
         return self.module.function(f"{self.image.name}.{name}", params, ret, attributes="nounwind")
 
     def _ask(self, b: Builder, ret: str, name: str, args: list[V]) -> V:
-        """Call one of the library's own functions."""
+        """Emits a call of one of the library's own functions."""
         return b.call(ret, f"{self.image.name}.{name}", args, declare=False)
 
     def _check(self, variant: int) -> str:
@@ -98,7 +101,7 @@ class Interface:
 
     # ------------------------------------------------------------------ which code, and what it needs
     def _write_pick(self) -> None:
-        """i64 @NAME.pick(): the first variant whose features the processor has; -1 when there is none."""
+        """i64 @NAME.pick(): the first variant whose features the processor has, or -1 if there is none."""
         b = self._own("pick", [], "i64")
         for number in range(len(self.image.variants)):
             with b.if_(b.call("i1", self._check(number), [], declare=False)):
@@ -130,7 +133,8 @@ class Interface:
 
     # ------------------------------------------------------------------ filling an instance
     def _write_bind(self) -> None:
-        """void @NAME.bind(ptr instance, i64 variant, ptr weights): entries, and records with their constants."""
+        """void @NAME.bind(ptr instance, i64 variant, ptr weights): stores the entries, and the records with their
+        constants."""
         b = self._own("bind", [("ptr", "instance"), ("i64", "variant"), ("ptr", "weights")])
         instance, variant, weights = b.params
         for number, found in enumerate(self.image.variants):
@@ -174,36 +178,40 @@ class Interface:
 
     # ------------------------------------------------------------------ the pool's life
     def _take_guard(self, b: Builder) -> None:
-        """Wait until no other thread is in the code up to `_give_guard`. Who holds it is told by process, because in a
-        forked child nobody gives back what a thread of the parent had."""
+        """Waits until no other thread runs the code between this and `_give_guard`.
+
+        The holder is identified by process id, because in a forked child no thread would release what a thread of the
+        parent held.
+        """
         own = self.services.process(b)
-        with b.repeat([i32(0)]) as turn:
-            (expected,) = turn.values
+        with b.repeat([i32(0)]) as loop:
+            (expected,) = loop.values
             words = f"cmpxchg ptr {self.guard.text}, i32 {expected.text}, i32 {own.text} acquire monotonic"
             pair = b.emit("{i32, i1}", words)
-            turn.again = b.not_(b.emit("i1", f"extractvalue {{i32, i1}} {pair.text}, 1"))
+            loop.again = b.not_(b.emit("i1", f"extractvalue {{i32, i1}} {pair.text}, 1"))
             seen = b.emit("i32", f"extractvalue {{i32, i1}} {pair.text}, 0")
-            with b.if_(turn.again):
+            with b.if_(loop.again):
                 self.services.yield_(b)
-            turn.next(b.select(b.icmp("eq", seen, own), i32(0), seen))
+            loop.next(b.select(b.icmp("eq", seen, own), i32(0), seen))
 
     def _give_guard(self, b: Builder) -> None:
         b.line(f"store atomic i32 0, ptr {self.guard.text} release, align 4")
 
     def _write_use_pool(self) -> None:
-        """void @NAME.use_pool(i64 threads, i32 more): so many instances more; workers for so many threads."""
+        """void @NAME.use_pool(i64 threads, i32 more): adds `more` instances and starts workers for `threads`
+        threads."""
         b = self._own("use_pool", [("i64", "threads"), ("i32", "more")])
         threads, more = b.params
         self._take_guard(b)
         if self.uses_pool:
             b.call("i32", "shlo_pool_prepare", [threads])
-        # Not before: a child that is forked meanwhile does not have this instance.
+        # Only now: a child that is forked earlier does not have this instance.
         b.store(b.add(b.load("i32", self.count), more), self.count)
         self._give_guard(b)
         b.ret()
 
     def _write_leave_pool(self) -> None:
-        """void @NAME.leave_pool(): an instance less; with the last one the workers end."""
+        """void @NAME.leave_pool(): removes an instance; the workers end with the last one."""
         b = self._own("leave_pool", [])
         self._take_guard(b)
         left = b.sub(b.load("i32", self.count), i32(1))
@@ -221,14 +229,15 @@ class Interface:
         return b.load(type, field(b, OPTIONS, options, index))
 
     def _options(self, b: Builder, options: V) -> list[V]:
-        """The fields of OPTIONS; the defaults where `options` is null."""
+        """Returns the fields of OPTIONS, or the defaults if `options` is null."""
         defaults = [V(t, "null" if t == "ptr" else "0") for t in OPTIONS[1:-1].split(", ")]
         return b.if_else(
             is_null(b, options), lambda: defaults, lambda: [self._option(b, options, word) for word in OPTIONS_WORDS]
         )
 
     def _leave_if_cut(self, b: Builder, nbytes: V) -> None:
-        """Return BAD_ARGUMENT where options are shorter than in the first version; 0 stands for that length."""
+        """Returns BAD_ARGUMENT if the options are shorter than in the first version. A length of 0 means that
+        version's."""
         least = b.cast("ptrtoint", b.emit("ptr", f"getelementptr {OPTIONS}, ptr null, i32 1"), "i32")
         is_cut = b.and_(b.icmp("ne", nbytes, i32(0)), b.icmp("ult", nbytes, least))
         leave_if(b, is_cut, LibraryStatus.BAD_ARGUMENT)
@@ -293,7 +302,8 @@ class Interface:
         return b.and_(b.add(nbytes, PAGE - 1), i64(-PAGE))
 
     def _allocate(self, b: Builder, place: V, arena_bytes: V) -> V:
-        """Memory of the system's for an instance and its arena, whose addresses go to `place`; a status."""
+        """Allocates an instance and its arena from the system, stores their addresses at `place` and returns a
+        status."""
         head = self.services.allocate(b, i64(self._head_bytes))
 
         def with_head() -> list[V]:
@@ -314,13 +324,14 @@ class Interface:
         return b.if_else(b.icmp("eq", nbytes, 0), lambda: [NULL], allocated)[0]
 
     def _divide(self, b: Builder, place: V, memory: V, memory_bytes: V, arena_bytes: V) -> V:
-        """The host's memory for an instance and its arena; a status."""
+        """Places an instance and its arena in the host's memory, stores their addresses at `place` and returns a
+        status."""
         b.store(memory, place)
         b.store(b.offset(memory, self.layout.nbytes), b.element(place, "ptr", 1))
         is_small = b.icmp("ult", memory_bytes, b.add(arena_bytes, self.layout.nbytes))
-        is_crooked = b.icmp("ne", b.and_(b.cast("ptrtoint", memory, "i64"), i64(ALIGN - 1)), 0)
+        is_misaligned = b.icmp("ne", b.and_(b.cast("ptrtoint", memory, "i64"), i64(ALIGN - 1)), 0)
         status = b.select(is_small, i32(LibraryStatus.NO_MEMORY), i32(LibraryStatus.OK))
-        return b.select(is_crooked, i32(LibraryStatus.BAD_POINTER), status)
+        return b.select(is_misaligned, i32(LibraryStatus.BAD_POINTER), status)
 
     def _unmap(self, b: Builder, weights: V, mapped_bytes: V) -> None:
         if self.services.has_files and self.image.weights_in_file:
@@ -367,7 +378,7 @@ class Interface:
         b.ret(status)
 
     def _grow(self, b: Builder, instance: V, need: V) -> V:
-        """A larger arena; a status."""
+        """Allocates a larger arena and returns a status."""
         if not self.services.has_memory:
             return i32(LibraryStatus.NO_MEMORY)
         owns = b.icmp("ne", instances.load(b, instance, "owns_memory"), 0)
@@ -378,7 +389,7 @@ class Interface:
             instances.store(b, instance, [("arena", arena), ("arena_bytes", need)])
         return b.select(failed, i32(LibraryStatus.NO_MEMORY), i32(LibraryStatus.OK))
 
-    # ------------------------------------------------------------------ the rest
+    # ------------------------------------------------------------------ calls, texts and setters
     def _write_call(self) -> None:
         params = [("ptr", "instance"), ("i32", "function"), ("ptr", "inputs"), ("ptr", "outputs")]
         b = self._public("call", params)
@@ -398,7 +409,7 @@ class Interface:
         b.ret(V(*self.tables.string("unknown status")))
 
     def _text(self, status: LibraryStatus) -> str:
-        """Of a status; where sizes are unknown to the library, with those that it knows."""
+        """Text of a status. If sizes are unknown to the library, it lists those that the library has code for."""
         if status == LibraryStatus.UNKNOWN_SHAPES and self.image.sized:
             return f"{status.text}: {'; '.join(map(calls_text, self.image.sized))}"
         return status.text

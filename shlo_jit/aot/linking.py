@@ -1,4 +1,4 @@
-"""Linkers: objects to shared libraries and WebAssembly modules, with whatever tool is installed."""
+"""Linking objects to shared libraries and WebAssembly modules with an installed linker."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from shlo_jit.kernels.target import Target
 
 ZIG_SYSTEMS = {"linux": "linux-gnu", "macos": "macos", "windows": "windows-gnu"}
 LIBRARY_FLAGS = (
-    *("-shared", "-nostartfiles"),  # without the compiler's start files, nothing runs when it is loaded
+    *("-shared", "-nostartfiles"),  # without the compiler's start files, nothing runs when the library is loaded
     *("-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-Bsymbolic", "-Wl,--as-needed"),
 )
 BARE = ("ld", "ld.lld", "mold")
 BARE_FLAGS = ("-shared", "-z", "noexecstack", "-z", "relro", "-Bsymbolic")
-"""Of `ld` by itself, which may not know where libc is: what is undefined is looked up in the process."""
+"""Flags of plain `ld`, which may not know where libc is: undefined symbols are looked up in the process."""
 
 WASM_FLAGS = ("--no-entry", "--stack-first", "-z", "stack-size=1048576", "--allow-undefined")
-"""With a stack that traps where it ends, and holds what our code puts there."""
+"""Flags of wasm-ld: a stack that traps on overflow and holds the stack frames of our code."""
 LARGE_BYTES = 64 << 20
-"""Objects that GNU's linker takes seconds for, and LLVM's does not."""
+"""Object size from which GNU's linker takes seconds and LLVM's does not."""
 
 Command = tuple[str, list[str]]
 """Name of a linker, and its command line."""
 
 
 def link_shared(object: Path, output: Path, name: str, target: Target, symbols: Sequence[str], linker: str = "") -> str:
-    """Link an object to a shared library (ELF, Mach-O, DLL) or WebAssembly module, with the first linker that can.
+    """Links an object to a shared library (ELF, Mach-O, DLL) or WebAssembly module, with the first linker that can.
 
-    `name`: that of the library, wherever `output` lies. `symbols`: what is seen from outside. `linker`: the command to
-    use. Returns the name of the linker. Raises ExportError.
+    `name`: name of the library, independent of `output`. `symbols`: exported symbols. `linker`: the command to use.
+    Returns the name of the linker. Raises ExportError if no linker succeeds.
     """
     failures = []
     for tool, command in _commands(object, output, name, target, symbols, linker):
@@ -92,7 +92,7 @@ def _commands(
 
 
 def _prefix(target: Target) -> str:
-    """Of the names of tools for a Linux target."""
+    """Prefix of tool names for a Linux target."""
     return f"{target.arch}-linux-{'musl' if 'musl' in target.triple else 'gnu'}"
 
 

@@ -1,5 +1,7 @@
-"""An image as one LLVM module: the programs and routines just as the JIT has them, once for each target, the interface,
-and the thread pool. What is not part of the interface is internal, so nothing of it is seen outside of the object.
+"""Translation of an image to one LLVM module: programs and routines, the interface and the thread pool.
+
+Programs and routines are the same as in the JIT, once for each target. Everything that is not part of the interface is
+internal, so the object does not export it.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ _DEFINITION = re.compile(r"^(define .*) \{$", re.MULTILINE)
 
 
 def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) -> bytes:
-    """The object code of a library, with a place holder for its weights. `threads`: with the pool. `may_miss_symbols`:
-    it can be linked without the functions it imports."""
+    """Returns the object code of a library, with a placeholder for its weights.
+
+    `threads`: whether to include the thread pool. `may_miss_symbols`: whether it can be linked without the functions it
+    imports.
+    """
     lowest = _baseline(image.variants[0].target)
     context = llvm.create_context()
     texts = [_texts(variant) for variant in image.variants]
@@ -59,22 +64,27 @@ def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) 
 
 
 def _missing_helpers(code: bytes, target: Target) -> list[str]:
-    """What an object refers to, as far as it is the compiler's own, that a linker may not have: it is only in code
-    generation that LLVM decides for it. What is found too much does no harm."""
+    """Names of compiler helper functions that an object refers to and that a linker may not have.
+
+    LLVM adds them only in code generation. Extra names in the list do no harm.
+    """
     has_libc = target.system != "none"
     wanted = [name for name in HELPERS if name.startswith("__") or not has_libc]
     return sorted(name for name in wanted if _names(code, name.encode()))
 
 
 def _names(code: bytes, name: bytes) -> bool:
-    """Whether a symbol of that name may be in an object, of any format: they end the name with a zero, say its length
-    before it, or have room for just 8 letters."""
+    """Whether a symbol of that name may be in an object, of any format. Formats end the name with a zero byte, store
+    its length before it, or have room for just 8 letters."""
     return name + b"\0" in code or bytes([len(name)]) + name in code or (len(name) == 8 and name in code)
 
 
 def _baseline(target: Target) -> Target:
-    """The least machine of an architecture: what decides whether the code for a target can run must run anywhere.
-    WebAssembly cannot ask, and has one set of features a module."""
+    """Minimum machine of an architecture.
+
+    The code that decides whether the code for a target can run must run on any machine. WebAssembly cannot test for
+    features, and has one set of features per module.
+    """
     if target.arch == "wasm32":
         return target
     return replace(resolve("x86-64" if target.is_x86 else target.arch), triple=target.triple, system=target.system)
@@ -86,7 +96,7 @@ def _texts(variant: Variant) -> list[str]:
 
 
 def _routines(variant: Variant) -> list[Routine]:
-    """Of all programs, with those they need."""
+    """Routines of all programs, including those that these routines need."""
     found: dict[str, Routine] = {}
 
     def add(routines: Iterable[Routine]) -> None:
@@ -100,7 +110,7 @@ def _routines(variant: Variant) -> list[Routine]:
 
 
 def _variant(image: Image, number: int, texts: list[str], target: Target, context: llvm.ContextRef) -> llvm.ModuleRef:
-    """Programs and routines of a target, as one module; only the entries are seen outside."""
+    """Links the programs and routines of a target into one module that exports only the entries."""
     modules = [optimize.optimize(_with_target(text, target), target, context=context) for text in texts]
     entries = [entry_symbol(image, number, function) for function in range(len(image.functions))]
     for module, entry in zip(modules, entries, strict=False):
@@ -113,13 +123,13 @@ def _variant(image: Image, number: int, texts: list[str], target: Target, contex
 
 
 def _with_target(text: str, target: Target) -> str:
-    """The text with the target noted at every function, so that functions for several targets can be in one module."""
+    """Adds the target's attributes to every function, so that functions for several targets can be in one module."""
     note = f'"target-cpu"="{target.cpu}" "target-features"="{target.features}"'
     return _DEFINITION.sub(lambda m: f"{m[1]} {note} {{", text)
 
 
 def _internalize(module: llvm.ModuleRef, kept: Iterable[str]) -> None:
-    """Make all definitions internal but those that are kept, and LLVM's own."""
+    """Makes all definitions internal except those in `kept` and LLVM's own."""
     names = set(kept)
     for value in (*module.functions, *module.global_variables):
         stays = value.is_declaration or value.name in names or value.name.startswith("llvm.")

@@ -1,8 +1,7 @@
-"""What a library asks of its system, in LLVM text: memory, the number of processors, locks, files. One class for each
-kind of system; `services(target)` chooses.
+"""Operating system services that a library uses, in LLVM text: memory, processor count, locks and files.
 
-A lock is LOCK_BYTES of the instance. Where there are threads it is a pthread mutex that checks for errors, so that a
-thread that has it already is told so instead of waiting for itself.
+There is one class for each kind of system; `services(target)` chooses. A lock is LOCK_BYTES of the instance. On systems
+with threads it is an error-checking pthread mutex: a thread that already holds it gets an error instead of a deadlock.
 """
 
 from __future__ import annotations
@@ -15,39 +14,42 @@ LOCK_BYTES = 128
 """pthread_mutex_t has 40 bytes on Linux and 64 on macOS."""
 NULL = V("ptr", "null")
 PAGE = 16 << 10
-"""A multiple of the page of every system; what is allocated has a multiple of that."""
+"""A multiple of the page size of every system. Allocations are a multiple of it."""
 HUGE_PAGE = 2 << 20
 OF_ANOTHER_SIZE = V("ptr", "inttoptr (i64 1 to ptr)")
-"""What `map_file` gives instead of a file's contents."""
+"""Result of `map_file` for a file of unexpected size."""
 
 
 class Services:
-    """A system that gives nothing: no memory but the caller's, one thread, no files."""
+    """A system without services: no memory but the caller's, one thread, no files."""
 
     has_memory = False
-    """Whether there is memory to be had."""
+    """Whether memory can be allocated."""
     has_files = False
 
     def allocate(self, b: Builder, nbytes: V) -> V:
-        """Zeroed memory, at a multiple of 4096; null when there is none. At a multiple of HUGE_PAGE from that size on,
-        as far as the system can. `nbytes` is a multiple of PAGE."""
+        """Allocates zeroed memory at a multiple of 4096; null if there is none.
+
+        From HUGE_PAGE bytes on, the address is a multiple of HUGE_PAGE if the system supports it. `nbytes` is a
+        multiple of PAGE.
+        """
         return NULL
 
     def release(self, b: Builder, memory: V, nbytes: V) -> None:
-        """Give back what `allocate(nbytes)` gave."""
+        """Releases memory of `allocate(nbytes)`."""
 
     def cpu_count(self, b: Builder) -> V:
-        """How many processors this process may use; i64."""
+        """Number of processors that this process may use; i64."""
         return i64(1)
 
     def make_lock(self, b: Builder, lock: V) -> None:
         b.store(i32(0), lock)
 
     def end_lock(self, b: Builder, lock: V) -> None:
-        """Nobody has it, nor will."""
+        """Destroys a lock that no thread holds or will take."""
 
     def take_lock(self, b: Builder, lock: V) -> V:
-        """Whether it is now the caller's (i1)."""
+        """Tries to take the lock; returns whether that succeeded (i1)."""
         pair = b.emit("{i32, i1}", f"cmpxchg ptr {lock.text}, i32 0, i32 1 acquire monotonic")
         return b.emit("i1", f"extractvalue {{i32, i1}} {pair.text}, 1")
 
@@ -55,21 +57,21 @@ class Services:
         b.line(f"store atomic i32 0, ptr {lock.text} release, align 4")
 
     def yield_(self, b: Builder) -> None:
-        """Let somebody else run, who has what we wait for."""
+        """Yields the processor to another thread, which may hold what this one waits for."""
 
     def process(self, b: Builder) -> V:
-        """A number of this process that is not 0 and that no other has; i32."""
+        """A number that identifies this process, not 0; i32."""
         return i32(1)
 
     def map_file(self, b: Builder, path: V, nbytes: V) -> V:
-        """A file of `nbytes` bytes, to be read; null when there is none, OF_ANOTHER_SIZE where it is not so long."""
+        """Maps a file of `nbytes` bytes for reading; null if there is none, OF_ANOTHER_SIZE if its size differs."""
         return NULL
 
     def unmap_file(self, b: Builder, memory: V, nbytes: V) -> None:
-        """Give back what `map_file(nbytes)` gave."""
+        """Unmaps a file that `map_file(nbytes)` returned."""
 
     def own_path(self, b: Builder, address: V) -> V:
-        """The path of the file that holds the code at an address; null where that is not known."""
+        """Path of the file that contains the code at an address; null if that is unknown."""
         return NULL
 
 
@@ -90,7 +92,7 @@ class Posix(Services):
         return b.select(failed, NULL, memory)
 
     def allocate(self, b: Builder, nbytes: V) -> V:
-        # Room to align in; pages that nobody touches are none.
+        # Allocate room for alignment; pages that are never touched take no memory.
         is_large = b.icmp("sge", nbytes, HUGE_PAGE)
         room = b.add(nbytes, b.select(is_large, i64(HUGE_PAGE), i64(0)))
         memory = self._mapped(b, room, self.anonymous, i32(-1))
@@ -98,15 +100,15 @@ class Posix(Services):
         return b.if_else(usable, lambda: [self._aligned(b, memory, nbytes)], lambda: [memory])[0]
 
     def _aligned(self, b: Builder, memory: V, nbytes: V) -> V:
-        """Memory with HUGE_PAGE bytes to spare, from the next multiple of that on; the rest is given back."""
+        """Aligns memory with HUGE_PAGE spare bytes to the next multiple of HUGE_PAGE; the rest is released."""
         start = b.cast("ptrtoint", memory, "i64")
         before = b.and_(b.sub(i64(0), start), i64(HUGE_PAGE - 1))
         aligned = b.offset(memory, before)
         with b.if_(b.icmp("ne", before, 0)):
             b.call("i32", "munmap", [memory, before])
-        behind = b.sub(i64(HUGE_PAGE), before)
-        with b.if_(b.icmp("ne", behind, 0)):
-            b.call("i32", "munmap", [b.offset(aligned, nbytes), behind])
+        after = b.sub(i64(HUGE_PAGE), before)
+        with b.if_(b.icmp("ne", after, 0)):
+            b.call("i32", "munmap", [b.offset(aligned, nbytes), after])
         if self.is_linux:
             b.call("i32", "madvise", [aligned, nbytes, i32(14)])  # MADV_HUGEPAGE
         return aligned
@@ -174,7 +176,7 @@ class Posix(Services):
 
 
 class Windows(Services):
-    """Memory only."""
+    """Windows: memory only."""
 
     has_memory = True
 
@@ -187,7 +189,7 @@ class Windows(Services):
 
 
 def services(target: Target) -> Services:
-    """Those of the target's system."""
+    """Services of the target's system."""
     if "windows" in target.triple:
         return Windows()
     if any(word in target.triple for word in ("linux", "macos", "darwin")):

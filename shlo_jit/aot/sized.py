@@ -1,10 +1,12 @@
-"""Functions with unknown dimensions. A library has the programs that they are for the shapes it was asked for, each as
-a function of its own (`image.Function`), and a sized function over them: it takes the sizes that are not known, and
-runs the program for these.
+"""Functions with unknown dimensions.
 
-Code for any size, which is told it at the call (`dims` of `codegen/abi.py`, and `@shlo_sizes` for the shapes of
-results), would be one more way to fill a sized function: `read_calls` decides that there is a program for
-each list of shapes, and `sized_calls.py` where one is found.
+A library contains a program for each list of shapes that it is exported for, each as a function of its own
+(`image.Function`). A sized function selects among them: it takes the sizes that are unknown and runs the program for
+these.
+
+Code for any size, which receives it at the call (`dims` of `codegen/abi.py`, and `@shlo_sizes` for the shapes of
+results), would be another implementation of a sized function. `read_calls` decides that there is a program for each
+list of shapes, and `sized_calls.py` where the program is found.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ Shapes = Sequence[Sequence[object]]
 
 
 Given = tuple[list[Type], dict[int, np.ndarray]]
-"""Of a call: types of all arguments, and values of those that may hold sizes and are given as arrays."""
+"""Arguments of a call: types of all of them, and values of those that may hold sizes and are given as arrays."""
 
 
 class Call(NamedTuple):
-    """What there is code for."""
+    """Key of one specialization of a sized function."""
 
     sizes: tuple[int, ...]
-    """Of all unknown dimensions of the arguments, in order."""
+    """Sizes of all unknown dimensions of the arguments, in order."""
     values: tuple[bytes, ...]
-    """Of the arguments that sizes follow from, in order."""
+    """Bytes of the arguments that determine sizes, in order."""
 
 
 class SizedPort(NamedTuple):
@@ -52,10 +54,10 @@ class SizedPort(NamedTuple):
 
     name: str
     shape: tuple[int | None, ...]
-    """None: a size that is not known."""
+    """None: an unknown size."""
     dtype: DType
     bounds: tuple[int | None, ...] | None = None
-    """The most that sizes may be, where any has such a limit."""
+    """Upper bounds of sizes, if any size has one."""
 
     @property
     def is_static(self) -> bool:
@@ -63,45 +65,47 @@ class SizedPort(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """A function of a program with unknown dimensions, and the static programs for the calls it was asked for."""
+    """A function of a program with unknown dimensions, and the static programs for the calls it is exported for."""
 
     inputs: tuple[SizedPort, ...]
     outputs: tuple[SizedPort, ...]
     by_value: tuple[int, ...]
-    """Arguments whose values sizes follow from: integers, whose shapes are known."""
+    """Arguments whose values determine sizes: integer tensors of known shapes."""
     calls: tuple[Call, ...]
     modules: tuple[Module, ...]
-    """Of each call."""
+    """Static program of each call."""
 
 
 class Sized(NamedTuple):
-    """A function that takes sizes, and runs the program for these."""
+    """A function that takes sizes and runs the program for these."""
 
     name: str
     c_name: str
     shapes_name: str
-    """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
+    """Name after the prefix of the C function that returns the shapes of results for given sizes."""
     inputs: tuple[SizedPort, ...]
     outputs: tuple[SizedPort, ...]
     by_value: tuple[int, ...]
-    """Arguments whose values select the program, too."""
+    """Arguments whose values select the program, besides the sizes."""
     calls: tuple[Call, ...]
     first: int
     """Number of the function for the first of `calls`; the others follow."""
     aliases: dict[int, int]
     overwritten: tuple[int, ...]
-    """Arguments that some program of it writes to."""
+    """Arguments that any of its programs overwrites."""
 
     @property
     def unknown(self) -> list[tuple[int, int]]:
-        """Argument and dimension of every size that it takes, in order."""
+        """Argument and dimension of every size that the function takes, in order."""
         return [(i, d) for i, port in enumerate(self.inputs) for d, n in enumerate(port.shape) if n is None]
 
 
 def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -> Unknown | None:
-    """The function `options.entry` refined for calls; None where it has no unknown dimensions. Raises StableHLOError
-    where it cannot have these shapes, or where sizes follow from what it computes; TypeError and ValueError for shapes
-    of another kind, and UnsupportedError where there should be shapes and are none."""
+    """Refines the function `options.entry` for calls; returns None if it has no unknown dimensions.
+
+    Raises StableHLOError if the function cannot have these shapes, or if sizes depend on values that it computes.
+    Raises TypeError and ValueError for invalid shapes, and UnsupportedError if shapes are required and not given.
+    """
     if shapes is None and not has_unknown(module):
         return None
     module = elementwise_calls(module, options.elementwise_code)
@@ -116,11 +120,11 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
             return None
         if shapes is None:
             _refuse_computed(found, options)
-            return None  # what else is unknown, lowering knows, or refuses
+            return None  # lowering handles or refuses other unknown types
     if shapes is None:
         first = next(i for i, a in enumerate(arguments) if is_dynamic(a))
         what = f"argument {first} (%{arguments[first].name}) is of type {type_text(arguments[first].type)}"
-        hint = "say for which shapes there shall be code: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
+        hint = "give the shapes to compile code for: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
         raise UnsupportedError(
             diagnose(f"{what}: its dimensions are not all known", function.span, hint=hint, label="unknown-dimensions")
         )
@@ -160,8 +164,11 @@ def _read_call(number: int, arguments: Sequence[Value], call: object) -> Given:
 def _refined_calls(
     module: Module, function: Op, options: CompileOptions, given: Sequence[Given]
 ) -> tuple[list[Module], tuple[int, ...]]:
-    """The programs for all calls, and the arguments whose values they are made for: those that sizes follow from, as
-    far as they are given. Raises ValueError where only some calls have such a value."""
+    """Returns the programs for all calls, and the arguments whose values the programs are specialized for.
+
+    These are the arguments that sizes depend on, if they are given. Raises ValueError if only some calls have such a
+    value.
+    """
     known: set[int] = set()
     while True:
         modules = [
@@ -192,7 +199,7 @@ def _refined_call(
 
 
 def _sizes(inputs: Sequence[SizedPort], types: Sequence[Type]) -> tuple[int, ...]:
-    """Those that are unknown in `inputs`."""
+    """Sizes of the dimensions that are unknown in `inputs`."""
     found: list[int] = []
     for port, type in zip(inputs, types, strict=True):
         assert isinstance(type, TensorType)
@@ -201,8 +208,8 @@ def _sizes(inputs: Sequence[SizedPort], types: Sequence[Type]) -> tuple[int, ...
 
 
 def _refuse_computed(module: Module, options: CompileOptions) -> None:
-    """Refuse a refined program with sizes that are still to be computed, at the first op that waits for one. Raises
-    UnsupportedError."""
+    """Raises UnsupportedError if a refined program still computes sizes, at the first op whose result has such a
+    size."""
     function = module.function(options.entry)
     if function is None or not has_unknown(module):
         return
@@ -210,14 +217,14 @@ def _refuse_computed(module: Module, options: CompileOptions) -> None:
     sizes = set(sizes_to_compute(whole))
     op = next((op for op in whole.block().ops if any(op.operands[i] in sizes for i in shape_operands(op))), None)
     if op is None:
-        return  # lowering says what is unknown, and where
-    message = f"{op.name}: its result's shape follows from values, which are not known when a library is made"
+        return  # lowering reports what is unknown, and where
+    message = f"{op.name}: its result's shape depends on values that are unknown when the library is compiled"
     hint = "give the value of {} in shapes" if (names := _names(module, options)) else ""
     raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint.format(names), label="shape-from-values"))
 
 
 def _names(module: Module, options: CompileOptions) -> str:
-    """Of the arguments whose values would make sizes known."""
+    """Names of the arguments whose values would determine the unknown sizes."""
     function = module.function(options.entry)
     assert function is not None
     arguments = function.block().arguments
@@ -226,6 +233,6 @@ def _names(module: Module, options: CompileOptions) -> str:
 
 def _port(name: str, type: Type, what: str, function: Op) -> SizedPort:
     if not isinstance(type, TensorType) or type.shape is None:
-        message = f"{what} is of type {type_text(type)}; a function of a library has tensors of known rank"
+        message = f"{what} is of type {type_text(type)}; expected a tensor of known rank in a function of a library"
         raise UnsupportedError(diagnose(message, function.span, label="not-a-tensor"))
     return SizedPort(name, type.shape, type.storage, type.bounds)

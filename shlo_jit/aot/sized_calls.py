@@ -1,11 +1,11 @@
 """The functions of a library that take sizes, in LLVM text:
 
-i64 @NAME.find.S(ptr args, ptr sizes)                 which call of sized function S there is code for; -1 for none
-i32 @NAME.sized.S(ptr args, ptr results, ptr dims, ptr arena, ptr instance)      runs that, called as a program is
+i64 @NAME.find.S(ptr args, ptr sizes)                 the call of sized function S whose code matches; -1 for none
+i32 @NAME.sized.S(ptr args, ptr results, ptr dims, ptr arena, ptr instance)      runs that code, like a program
 i32 @NAME.shapes.S(ptr args, ptr sizes, ptr shapes)   writes the shapes of its results
 i32 @NAME_f(ptr instance, ptr x, i64 x_dim0, ..., ptr y, ...)     @NAME.sized.S with a parameter for everything
-i32 @NAME_f_shapes(ptr n, i64 x_dim0, ..., ptr y_shape, ...)      @NAME.shapes.S likewise: with pointers to what selects
-                                                                  by value, and to the shapes that are not known
+i32 @NAME_f_shapes(ptr n, i64 x_dim0, ..., ptr y_shape, ...)      @NAME.shapes.S likewise: with pointers to arguments
+                                                                  that select by value, and to the unknown shapes
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NONE = i64(-1)
 
 
 class SizedCalls:
-    """Writes them."""
+    """Writes the functions that take sizes."""
 
     def __init__(self, module: ModuleText, image: Image, tables: Tables) -> None:
         self.module = module
@@ -51,7 +51,7 @@ class SizedCalls:
         return b.call("i64", self._symbol("find", number), [args, sizes], declare=False)
 
     def _write_find(self, number: int, sized: Sized) -> None:
-        """One call after the other is compared: its sizes, and the bytes of its values."""
+        """Compares each call in order: its sizes, and the bytes of its values."""
         b = self._own(self._symbol("find", number), FIND, "i64")
         args, given = b.params
         sizes = [n for call in sized.calls for n in call.sizes]
@@ -83,7 +83,7 @@ class SizedCalls:
         return f"@{name}"
 
     def _same(self, b: Builder, element: str, x: V, y: V, n: int) -> V:
-        """Whether two arrays are the same."""
+        """Whether two arrays are equal."""
         with b.loop_carry(0, n, [V("i1", "true")]) as carry:
             pair = (b.load(element, b.element(p, element, carry.index), align=1 if element == "i8" else 8)
                     for p in (x, y))  # fmt: skip
@@ -91,7 +91,7 @@ class SizedCalls:
         return carry.values[0]
 
     def _is_missing(self, b: Builder, sized: Sized, args: V, sizes: V) -> V:
-        """Whether a pointer that `find` reads at is null; `args` is read only where it is none itself."""
+        """Whether a pointer that `find` dereferences is null. `args` is only read if it is not null itself."""
         missing = is_null(b, sizes) if sized.unknown else V("i1", "false")
         selecting = [i for i, data in zip(sized.by_value, sized.calls[0].values, strict=True) if data]
         if not selecting:

@@ -1,4 +1,4 @@
-"""What the C header says of functions that take sizes."""
+"""Parts of the C header about functions that take sizes."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ COMMON = """\
 #ifndef SHLO_JIT_SIZED
 #define SHLO_JIT_SIZED
 
-/* A function that takes sizes: those of the dimensions of its inputs that are not known, in order. */
+/* A function that takes sizes: the unknown dimensions of its inputs, in order. */
 typedef struct {
   const char *name;
   int32_t input_count, output_count;
-  const shlo_port *inputs, *outputs; /* a dimension that is not known is -1 in `shape`, and `bytes` is 0 */
+  const shlo_port *inputs, *outputs; /* an unknown dimension is -1 in `shape`, and `bytes` is 0 */
   /* The function itself. The fourth argument is NULL. */
   int32_t (*run)(const void *const *inputs, void *const *outputs, const int64_t *sizes, void *, void *instance);
-  /* Writes the shape of each output, `rank` numbers, to where the pointer of that number in `shapes` says; not where it
-     is NULL. Of the inputs only those are read whose values select the code. */
+  /* Writes the shape of each output, `rank` numbers, to the array that its pointer in `shapes` points to. A pointer may
+     be NULL. Of the inputs, only those whose values select the code are read. */
   int32_t (*shapes)(const void *const *inputs, const int64_t *sizes, int64_t *const *shapes);
-  int32_t first, count; /* what there is code for: functions[first] of the library, and those behind it */
+  int32_t first, count; /* functions of the library with the code: functions[first] and those after it */
 } shlo_sized;
 
 #endif /* SHLO_JIT_SIZED */
 """
 _DESCRIBE = """\
-/* The functions that take sizes; behind the last is one without a name (NULL). */
+/* The functions that take sizes; an entry without a name (NULL) follows the last. */
 const shlo_sized *{name}_{symbol}(void);
 """
 WIDTH = 110
-"""Of lines of comments."""
+"""Maximum length of lines of comments."""
 
 
 def describe(image: Image) -> str:
-    """The declaration of the function that describes the sized ones."""
+    """Declaration of the function that describes the sized functions."""
     return _DESCRIBE.format(name=image.name, symbol=SIZED)
 
 
 def declarations(image: Image, sized: Sized) -> str:
-    """The two C functions of a sized function."""
+    """Declarations of the two C functions of a sized function."""
     name = f"{image.name}_{sized.c_name}"
     return f"{_comment(image, sized)}\n{_function(image, name, sized)}\n{_shapes(image, sized)}"
 
@@ -68,7 +68,7 @@ def _comment(image: Image, sized: Sized) -> str:
 
 
 def _place(image: Image, sized: Sized, output: int, inputs: list[str]) -> str:
-    """What the caller must know of an output's memory."""
+    """Requirements on an output's memory that the caller must meet."""
     if output in sized.aliases:
         return f" (the same pointer as {inputs[sized.aliases[output]]})"
     multiple = result_alignment(image, sized, output)
@@ -98,7 +98,7 @@ def _shapes(image: Image, sized: Sized) -> str:
         parameters += [f"{_pointer(port, True)}{parameter}"] if i in sized.by_value else []
         parameters += [f"int64_t {size}" for (argument, _), size in sizes if argument == i]
     parameters += [f"int64_t {name}[{rank}]" for name, rank in shape_names(sized)]
-    text = "/* Writes the shapes of outputs for these sizes. A pointer to a shape that is not wanted may be NULL. */"
+    text = "/* Writes the shapes of outputs for these sizes. A pointer to a shape may be NULL. */"
     return f"{text}\n{c_declaration(f'int32_t {image.name}_{sized.shapes_name}', parameters)}"
 
 

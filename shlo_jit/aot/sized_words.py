@@ -1,4 +1,4 @@
-"""What selects the program of a sized function, in words: for headers, and the text of a status."""
+"""Texts about the sizes that select the program of a sized function, for headers and the text of a status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_names(sized: Sized) -> list[str]:
 
 
 def shape_names(sized: Sized) -> list[tuple[str, int]]:
-    """Parameters for the shapes of outputs that are not known, such as `output_shape`, and their ranks."""
+    """Parameters for the unknown shapes of outputs, such as `output_shape`, and their ranks."""
     inputs, outputs = port_names(sized.inputs, sized.outputs)
     taken = {*inputs, *size_names(sized)}
     pairs = zip(outputs, sized.outputs, strict=True)
@@ -26,7 +26,7 @@ def shape_names(sized: Sized) -> list[tuple[str, int]]:
 
 
 def calls_text(sized: Sized) -> str:
-    """`main: x_dim0 = 1, 8`, or `main: (n, x_dim0) = (2, 1), (4, 8)`: what there is code for."""
+    """Lists the sizes that there is code for: `main: x_dim0 = 1, 8`, or `main: (n, x_dim0) = (2, 1), (4, 8)`."""
     inputs, _ = port_names(sized.inputs, sized.outputs)
     names = [*(inputs[i] for i in sized.by_value), *size_names(sized)]
     rows = [(*_values(sized, call.values), *map(str, call.sizes)) for call in sized.calls]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from shlo_jit.kernels.builder import ModuleText
 
 Field = tuple[str, str]
-"""LLVM's type of a value, and its text."""
+"""LLVM type of a value, and its text."""
 
 
 def text_bytes(data: bytes) -> str:
-    """An LLVM literal."""
+    """Converts bytes to an LLVM literal."""
     plain = bytes(b for b in range(32, 127) if b not in b'"\\')
     return 'c"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in data) + '"'
 
@@ -32,20 +32,20 @@ class Tables:
         return self._known[text]
 
     def string(self, text: str) -> Field:
-        """Address of a text of C."""
+        """Address of a C string."""
         data = text.encode() + b"\0"
         literal = f"[{len(data)} x i8] {text_bytes(data)}"
         return "ptr", self._define(f"private unnamed_addr constant {literal}, align 1")
 
     def array(self, element: str, values: Sequence[object]) -> Field:
-        """Address of an array; null where there is nothing in it."""
+        """Address of an array; null if it is empty."""
         if not values:
             return "ptr", "null"
         body = ", ".join(f"{element} {v}" for v in values)
         return "ptr", self._define(f"private constant [{len(values)} x {element}] [{body}], align 8")
 
     def record(self, fields: Sequence[Field]) -> Field:
-        """A structure: its type and its value."""
+        """Type and value of a structure."""
         return "{" + ", ".join(t for t, _ in fields) + "}", "{" + ", ".join(f"{t} {v}" for t, v in fields) + "}"
 
     def records(self, rows: Sequence[Sequence[Field]]) -> Field:

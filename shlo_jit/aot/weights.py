@@ -1,8 +1,8 @@
 """Constants in files: within an object, or in a file of their own.
 
-LLVM takes seconds and gigabytes for 100 MB of constants. So it is given a place holder, and the constants are written
-to the object behind its back: in ELF, the place holder's section is made to lie behind everything else in the file,
-where the constants are streamed to; in other formats the place holder is as large as they are, and overwritten.
+LLVM takes seconds and gigabytes for 100 MB of constants. So it gets a placeholder, and the constants are written to the
+object afterwards. In ELF, the placeholder's section is moved to the end of the file, where the constants are streamed.
+In other formats the placeholder is as large as the constants and is overwritten.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from shlo_jit.errors import InternalError
 from shlo_jit.kernels.builder import ModuleText
 
 FAR_BYTES = 1 << 30
-"""From so many on they are in a section of x86-64's that linkers put apart, out of the way of what must be near."""
+"""Size from which constants are in a section of x86-64 that linkers place separately, so that code and other data stay
+within reach of near addresses."""
 _HEADER = struct.Struct("<40xQ10xHHH")
-"""Of an ELF file: place of the table of sections, size of its entries, their number, that of the section of names."""
+"""Fields of an ELF header: offset of the section table, size of its entries, their number, and that of the name
+section."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB = 2
 
 Note = Callable[[int], None]
-"""Hears of bytes that were written."""
+"""Callback for the number of bytes that were written."""
 
 
 def define_placeholder(module: ModuleText, image: Image, is_elf: bool, is_x86: bool) -> None:
-    """Write the global that `write_object` will replace."""
+    """Writes the global that `write_object` will replace."""
     mark = image.weights.identity * 2
     if is_elf:
         extra = f', section "{_section_name(image, is_x86)}"'
@@ -53,7 +55,7 @@ def _section_name(image: Image, is_x86: bool) -> str:
 def write_object(
     file: BinaryIO, code: bytes, image: Image, is_elf: bool, is_x86: bool, on_bytes: Note = lambda n: None
 ) -> None:
-    """Write the object with the constants in the place holder's stead."""
+    """Writes the object with the constants in place of the placeholder."""
     if not image.weights.nbytes or image.weights_in_file:
         file.write(code)
         return
@@ -69,21 +71,21 @@ def write_object(
 
 
 def write_file(file: BinaryIO, image: Image, on_bytes: Note = lambda n: None) -> None:
-    """Write the file of weights."""
+    """Writes the file of weights."""
     file.write(weights_header(image))
     _stream(file, image.weights, on_bytes)
 
 
-PIECE = 16 << 20
-"""Bytes that are written between looks at the progress."""
+CHUNK = 16 << 20
+"""Bytes that are written between reports of progress."""
 
 
 def _stream(file: BinaryIO, weights: Weights, on_bytes: Note) -> None:
     for constant in weights.constants:
-        for at in range(0, constant.data.nbytes, PIECE):
-            piece = constant.data[at : at + PIECE]
-            file.write(piece.data)
-            on_bytes(piece.nbytes)
+        for at in range(0, constant.data.nbytes, CHUNK):
+            chunk = constant.data[at : at + CHUNK]
+            file.write(chunk.data)
+            on_bytes(chunk.nbytes)
         file.write(bytes(-constant.data.nbytes % WEIGHTS_ALIGNMENT))
 
 
@@ -91,7 +93,7 @@ def _overwritten(code: bytes, image: Image) -> bytearray:
     mark = image.weights.identity * 2
     at = code.find(mark)
     if at < 0 or code.find(mark, at + 1) >= 0:
-        raise InternalError("the place of the constants in the object cannot be told")
+        raise InternalError("cannot find the placeholder of the constants in the object")
     found = bytearray(code)
     view = np.frombuffer(found, np.uint8)
     view[at : at + len(mark)] = 0
@@ -101,7 +103,7 @@ def _overwritten(code: bytes, image: Image) -> bytearray:
 
 
 def _point_section(data: bytearray, section: str, symbol: str, offset: int, nbytes: int) -> None:
-    """Let a section of a relocatable ELF object, and its one symbol, have `nbytes` bytes from an offset in the file."""
+    """Points a section of a relocatable ELF object, and its one symbol, to `nbytes` bytes at an offset in the file."""
     rows = list(_sections(data))
     for _, row in rows:
         if row[1] == _SYMTAB:
@@ -120,13 +122,13 @@ def _point_section(data: bytearray, section: str, symbol: str, offset: int, nbyt
 
 
 def _table(data: bytes | bytearray) -> tuple[int, int, int]:
-    """Place of the table of sections, their number, and the number of the section of names."""
+    """Offset of the section table, number of sections, and number of the name section."""
     start, _, count, names = _HEADER.unpack_from(data)
     return start, count, names
 
 
 def _sections(data: bytes | bytearray) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Place and fields of every row of the table of sections."""
+    """Offset and fields of every row of the section table."""
     start, count, _ = _table(data)
     for at in range(start, start + count * _SECTION.size, _SECTION.size):
         yield at, _SECTION.unpack_from(data, at)

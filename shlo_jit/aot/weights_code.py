@@ -1,5 +1,7 @@
-"""How an instance finds the constants: those in the library, those of a file that it maps, or memory of the host's that
-has such a file's contents."""
+"""Code by which an instance finds its constants: in the library, in a file that it maps, or in memory of the host.
+
+Memory of the host has the contents of such a file.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,25 @@ LONGEST_PATH = 4096
 
 
 def weights_header(image: Image) -> bytes:
-    """What a file of weights begins with."""
+    """Header of a file of weights."""
     return WEIGHTS_HEADER.pack(WEIGHTS_MAGIC, image.weights.identity, image.weights.nbytes)
 
 
 def weights_file_name(library: str) -> str:
-    """Of the file beside a library of that name."""
+    """Name of the file of weights beside a library of that name."""
     return f"{library}.weights"
 
 
 def weights_symbol(image: Image) -> str:
-    """Of the constants in the library."""
+    """Symbol of the constants in the library."""
     return f"{image.name}.weights"
 
 
 class WeightsCode:
-    """Writes `i32 @NAME.weights.find(ptr path, ptr data, i64 nbytes, ptr found)`, which stores the address of the
-    first constant, and the number of bytes it has mapped, in `found`."""
+    """Writes `i32 @NAME.weights.find(ptr path, ptr data, i64 nbytes, ptr found)`.
+
+    The function stores the address of the first constant, and the number of bytes it has mapped, in `found`.
+    """
 
     def __init__(self, module: ModuleText, image: Image, services: Services) -> None:
         self.module = module
@@ -40,7 +44,7 @@ class WeightsCode:
         self.total = WEIGHTS_HEADER.size + image.weights.nbytes
 
     def find(self, b: Builder, path: V, data: V, nbytes: V, found: V) -> V:
-        """Call the function; a status."""
+        """Emits a call of the function and returns its status."""
         return b.call("i32", f"{self.image.name}.weights.find", [path, data, nbytes, found], declare=False)
 
     def write(self) -> None:
@@ -51,7 +55,7 @@ class WeightsCode:
         if not self.image.weights.nbytes:
             b.store(NULL, found)
         elif not self.image.weights_in_file:
-            # By way of memory: they may be further away than an instruction reaches.
+            # Load the address from memory: the constants may be further away than an instruction reaches.
             at = f"{weights_symbol(self.image)}.address"
             self.module.define_global(at, f"internal constant ptr @{weights_symbol(self.image)}, align 8")
             b.store(b.emit("ptr", f"load volatile ptr, ptr @{at}"), found)
@@ -104,24 +108,26 @@ class WeightsCode:
         return b.icmp("eq", carry.values[0], 0)
 
     def _path_beside(self, b: Builder, place: V) -> V:
-        """The path of the file of weights in the library's folder, written to `place`; just its name where the
-        library's path is not known, or too long."""
+        """Writes the path of the file of weights in the library's folder to `place`.
+
+        It is just the file's name if the library's path is unknown or too long.
+        """
         name = weights_file_name(self.image.name).encode() + b"\0"
         file = f"{self.image.name}.weights.file"
         self.module.define_global(file, f"private constant [{len(name)} x i8] {text_bytes(name)}, align 1")
         own = self.services.own_path(b, V("ptr", f"@{self.image.name}.weights.find"))
 
         def folder() -> list[V]:
-            """Copy the path; the number of bytes up to its last slash."""
-            with b.repeat([i64(0), i64(0)]) as turn:
-                index, length = turn.values
+            """Copies the path and returns the number of bytes up to its last slash."""
+            with b.repeat([i64(0), i64(0)]) as loop:
+                index, length = loop.values
                 letter = b.load("i8", b.offset(own, index))
                 b.store(letter, b.offset(place, index))
                 after = b.add(index, 1)
-                turn.next(after, b.select(b.icmp("eq", letter, V("i8", "47")), after, length))
+                loop.next(after, b.select(b.icmp("eq", letter, V("i8", "47")), after, length))
                 is_more = b.icmp("ne", letter, V("i8", "0"))
-                turn.again = b.and_(is_more, b.icmp("slt", after, LONGEST_PATH - len(name)))
-            return [b.select(is_more, i64(0), turn.values[1])]
+                loop.again = b.and_(is_more, b.icmp("slt", after, LONGEST_PATH - len(name)))
+            return [b.select(is_more, i64(0), loop.values[1])]
 
         (length,) = b.if_else(is_null(b, own), lambda: [i64(0)], folder)
         b.memcpy(b.offset(place, length), V("ptr", f"@{file}"), len(name))

@@ -1,4 +1,4 @@
-"""Words to write the functions of a library with."""
+"""Helpers to write the functions of a library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NULL = V("ptr", "null")
 
 
 def leave_if(b: Builder, condition: V, status: LibraryStatus | V) -> None:
-    """Return the status where the condition holds."""
+    """Emits a return of the status if the condition holds."""
     leave, stay = b.label("leave"), b.label("stay")
     b.branch_if(condition, leave, stay)
     b.start(leave)
@@ -24,5 +24,5 @@ def is_null(b: Builder, pointer: V) -> V:
 
 
 def field(b: Builder, structure: str, pointer: V, index: int) -> V:
-    """Address of a field of a structure of C's."""
+    """Address of a field of a C structure."""
     return b.emit("ptr", f"getelementptr inbounds {structure}, ptr {pointer.text}, i32 0, i32 {index}")

@@ -1,4 +1,4 @@
-"""Programs of StableHLO, built in Python without a framework: see `docs/builder.md`.
+"""StableHLO programs built in Python without a framework: see `docs/builder.md`.
 
     from shlo_jit import builder
 
@@ -7,9 +7,9 @@
     exe = shlo_jit.compile(f.module)
 
 The functions are XLA's operations under the documents' names, in Python's style: `docs/xla_operations.md` lists them.
-They take values, arrays (which become constants) and numbers, add operations to the function that is open, and return
-values; those that a document names say under which heading. All of them raise BuilderError, and nothing else, for
-arguments of other shapes or element types than they take: it names the argument and the caller's line.
+They take values, arrays (which become constants) and numbers, add operations to the open function, and return values.
+Docstrings name the heading in the documents. All functions raise BuilderError, and nothing else, for arguments of other
+shapes or element types than they take. The error names the argument and the caller's line.
 """
 
 from shlo_jit.builder.values import Value  # isort: skip  first: what functions return is of this class

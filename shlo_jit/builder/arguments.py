@@ -1,7 +1,7 @@
-"""Arguments as callers give them to what ops take: values of arrays and numbers, checked lists of integers, words.
+"""Conversion and checks of arguments: values from arrays and numbers, lists of integers, words.
 
-A Python number takes the element type of the tensor beside it: an integer if the type has it exactly, a float as the
-nearest number of a float type. Nothing else is converted.
+A Python number takes the element type of the other operands. An integer must be exactly representable in it; a float is
+rounded to the nearest number of a float type. There are no other implicit conversions.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class SupportsDLPack(Protocol):
 
 Number: TypeAlias = "bool | int | float | complex"
 TensorLike: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float | complex | SupportsDLPack"
-"""What functions take for a tensor; arrays, other libraries' too, become constants."""
+"""Types accepted for a tensor. Arrays, including those of other libraries, become constants."""
 WORDS = {bool: "a truth value", int: "an integer", float: "a float", complex: "a complex number"}
 
 
 # ---------------------------------------------------------------------------- tensors
 def is_number(x: object) -> TypeGuard[Number]:
-    """A number of Python's, which has no element type of its own."""
+    """Whether x is a Python number, which has no element type of its own."""
     return isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic)
 
 
 def tensor_of(x: object, argument: str, like: DType | None = None) -> Value:
-    """A value of what stands for a tensor. `like`: the element type of a number."""
+    """Converts a tensor, array or number to a value. `like`: the element type of a number."""
     if isinstance(x, Handle):
         if not isinstance(x.type, TensorType):
             raise wrong(argument, f"expected a tensor, got {shape_text(x.type)}")
@@ -56,7 +56,7 @@ def tensor_of(x: object, argument: str, like: DType | None = None) -> Value:
     if is_number(x):
         if like is None:
             hint = "write builder.constant(number, dtype), or a NumPy scalar"
-            raise wrong(argument, f"{x!r} has no element type, and no tensor beside it says one", hint=hint)
+            raise wrong(argument, f"{x!r} has no element type, and no other operand determines one", hint=hint)
         return constant_of(exact(x, like, argument), like)
     foreign = array_of(x, argument)
     if foreign is not None:
@@ -66,7 +66,7 @@ def tensor_of(x: object, argument: str, like: DType | None = None) -> Value:
 
 
 def array_of(x: object, argument: str) -> np.ndarray | None:
-    """An array of another library's; None of what is no array."""
+    """Converts an array of another library to NumPy; None if x is not an array."""
     try:
         return foreign_array(x)
     except TypeError as error:
@@ -74,7 +74,7 @@ def array_of(x: object, argument: str) -> np.ndarray | None:
 
 
 def tensors_of(xs: object, argument: str) -> list[Value]:
-    """Values of a list of tensors, of which there is at least one, or of one tensor."""
+    """Converts a non-empty list of tensors, or one tensor, to a list of values."""
     if not isinstance(xs, list | tuple):
         return [tensor_of(xs, argument)]
     if not xs:
@@ -83,16 +83,16 @@ def tensors_of(xs: object, argument: str) -> list[Value]:
 
 
 def one_or_all(given: object, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """The result of one tensor, or a tuple of those of a list."""
+    """Returns the only result if one tensor was given, or the tuple of results of a list."""
     return found if isinstance(given, list | tuple) else found[0]
 
 
 def same_elements(argument: Mapping[str, object]) -> list[Value]:
-    """Values of arguments by their names, which are of one element type; numbers take that of the others."""
+    """Converts arguments, by name, to values of one element type. Numbers take that of the others."""
     known = next((x for x in argument.values() if not is_number(x)), None)
     names = list(argument)
     if known is None:
-        raise wrong(names[0], "all arguments are numbers, so that none says an element type")
+        raise wrong(names[0], "expected at least one argument with an element type, but all are numbers")
     first = next(name for name, x in argument.items() if x is known)
     made = tensor_of(known, first)
     like = made.element_type
@@ -100,14 +100,16 @@ def same_elements(argument: Mapping[str, object]) -> list[Value]:
     for name, x in argument.items():
         y = made if name == first else tensor_of(x, name, like)
         if y.element_type != like:
-            hint = f"write .astype('{like}') behind {name}, or .astype('{y.element_type}') behind {first}"
-            raise wrong(name, f"{shape_text(y.type)} beside {shape_text(made.type)}: nothing is converted", hint=hint)
+            hint = f"write .astype('{like}') after {name}, or .astype('{y.element_type}') after {first}"
+            raise wrong(
+                name, f"{shape_text(y.type)} and {shape_text(made.type)} have different element types", hint=hint
+            )
         found.append(y)
     return found
 
 
 def exact(x: Number, dtype: DType, argument: str) -> np.ndarray:
-    """A number of Python's as an element type has it. Raises BuilderError where it has not."""
+    """Converts a Python number to an element type. Raises BuilderError if the type cannot represent it."""
     kind = dtype.kind
     allowed = {"b": bool, "i": int, "u": int, "x": int, "f": (int, float), "c": (int, float, complex)}[kind]
     if not isinstance(x, allowed) or (isinstance(x, bool) and kind != "b"):
@@ -116,12 +118,12 @@ def exact(x: Number, dtype: DType, argument: str) -> np.ndarray:
     if isinstance(x, int) and kind in "iux":
         low, high = (0, 2**63 - 1) if kind == "x" else storage_range(dtype)
         if not low <= x <= high:
-            raise wrong(argument, f"{x} is no {dtype}, which goes from {low} to {high}")
+            raise wrong(argument, f"{x} is out of the range of {dtype}, from {low} to {high}")
     with np.errstate(all="ignore"):
         try:
             made = np.asarray(x, dtype.numpy if kind != "f" else np.float64)
         except OverflowError:
-            raise wrong(argument, f"{x} is more than {dtype} has") from None
+            raise wrong(argument, f"{x} is out of the range of {dtype}") from None
         if kind == "f":
             wide, made = float(made), round_to(np.asarray(made), dtype)
             near = float(made)
@@ -133,11 +135,11 @@ def exact(x: Number, dtype: DType, argument: str) -> np.ndarray:
 
 
 def _cast(x: Number) -> str:
-    return ".astype(...) behind the tensor" if not isinstance(x, bool) else "compare the tensor"
+    return ".astype(...) after the tensor" if not isinstance(x, bool) else "compare the tensor"
 
 
 def constant_of(array: np.ndarray, dtype: DType, shape: Sequence[int] | None = None) -> Value:
-    """A constant of an array that has the element type already; with `shape`, of one element everywhere."""
+    """Constant of an array that already has the element type. With `shape`, all elements are the array's only one."""
     frame()
     extents = tuple(array.shape if shape is None else shape)
     data = np.array(array, dtype.numpy) if shape is None else np.broadcast_to(np.array(array, dtype.numpy), extents)
@@ -146,30 +148,30 @@ def constant_of(array: np.ndarray, dtype: DType, shape: Sequence[int] | None = N
 
 
 def shape_of(x: Handle) -> tuple[int | None, ...]:
-    """The extents of a tensor, None where one is unknown."""
+    """Extents of a tensor, None for an unknown one."""
     shape = x.raw.tensor.shape
     return () if shape is None else shape
 
 
 def element(x: Handle) -> DType:
-    """The element type of a tensor; of a quantized one, what its numbers are of."""
+    """Element type of a tensor; the expressed type of a quantized one."""
     dtype = x.raw.tensor.dtype
     return dtype.expressed if isinstance(dtype, QuantizedType) else dtype
 
 
 def static_shape(x: Handle, argument: str) -> tuple[int, ...]:
-    """The extents of a tensor all of which are known."""
+    """Extents of a tensor. Raises BuilderError if one is unknown."""
     t = x.raw.tensor
     if not t.is_static:
-        raise wrong(argument, f"the extents of {shape_text(t)} have to be known for this")
+        raise wrong(argument, f"expected known extents, got {shape_text(t)}")
     return t.extents
 
 
 # ---------------------------------------------------------------------------- numbers, lists, words
 def integer(x: object, argument: str) -> int:
-    """An integer that is known while the program is built."""
+    """Checks an integer that is known while the program is built."""
     if isinstance(x, Handle):
-        raise wrong(argument, "expected an integer, got a value of the program, which is not known yet")
+        raise wrong(argument, "expected an integer, got a value of the program, which is unknown while it is built")
     if isinstance(x, bool):
         raise wrong(argument, f"expected an integer, got {x!r}")
     try:
@@ -182,35 +184,35 @@ def integer(x: object, argument: str) -> int:
 
 
 def real_number(x: object, argument: str) -> float:
-    """A number that is known while the program is built."""
+    """Checks a real number that is known while the program is built."""
     if isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool):
         return float(x)
     raise wrong(argument, f"expected a number, got {x!r}")
 
 
 def text(x: object, argument: str) -> str:
-    """A text."""
+    """Checks a string."""
     if isinstance(x, str):
         return x
-    raise wrong(argument, f"expected a text, got {x!r}")
+    raise wrong(argument, f"expected a string, got {x!r}")
 
 
 def listed(xs: object, argument: str, what: str = "a list") -> Sequence[Any]:
-    """A list or a tuple."""
+    """Checks a list or a tuple."""
     if isinstance(xs, list | tuple):
         return xs
     raise wrong(argument, f"expected {what}, got {type(xs).__name__}")
 
 
 def integers(xs: object, argument: str) -> tuple[int, ...]:
-    """A list of integers; one by itself is a list of one."""
+    """Checks a list of integers. A single integer becomes a list of one."""
     if isinstance(xs, list | tuple | range) or (isinstance(xs, np.ndarray) and xs.ndim):
         return tuple(integer(x, argument) for x in xs)
     return (integer(xs, argument),)
 
 
 def extents(xs: object, argument: str) -> tuple[int, ...]:
-    """The sizes of dimensions."""
+    """Checks sizes of dimensions: integers that are not negative."""
     found = integers(xs, argument)
     if any(n < 0 for n in found):
         raise wrong(argument, f"a size is negative: {list(found)}")
@@ -218,30 +220,30 @@ def extents(xs: object, argument: str) -> tuple[int, ...]:
 
 
 def flag(x: object, argument: str) -> bool:
-    """A truth value that is known while the program is built."""
+    """Checks a truth value that is known while the program is built."""
     if isinstance(x, bool | np.bool_):
         return bool(x)
     raise wrong(argument, f"expected True or False, got {type(x).__name__ if isinstance(x, Handle) else repr(x)}")
 
 
 def axis(x: object, rank: int, argument: str) -> int:
-    """A dimension; negative ones count from the last."""
+    """Checks a dimension. Negative ones count from the last."""
     d = integer(x, argument)
     if not -rank <= d < max(rank, 0):
-        raise wrong(argument, f"there is no dimension {d} of {rank}")
+        raise wrong(argument, f"dimension {d} is out of range for rank {rank}")
     return d % rank
 
 
 def axes(xs: object, rank: int, argument: str) -> tuple[int, ...]:
-    """Dimensions, each once."""
+    """Checks a list of dimensions without repetition."""
     found = tuple(axis(x, rank, argument) for x in integers(xs, argument))
     if len(set(found)) != len(found):
-        raise wrong(argument, f"a dimension is there twice: {list(found)}")
+        raise wrong(argument, f"dimensions must not repeat: {list(found)}")
     return found
 
 
 def per_dimension(xs: object, count: int, argument: str, default: int = 1) -> tuple[int, ...]:
-    """One integer for each of the dimensions; None is the default everywhere."""
+    """Checks one integer for each dimension; None means the default everywhere."""
     if xs is None:
         return (default,) * count
     found = integers(xs, argument)
@@ -251,12 +253,12 @@ def per_dimension(xs: object, count: int, argument: str, default: int = 1) -> tu
 
 
 def unless(xs: Sequence[Any], default: Any) -> list[Any] | None:
-    """The list, or None where all of it is what it is by default, so that it need not be said."""
+    """Returns the list, or None if all its entries are the default, so that the attribute is omitted."""
     return list(xs) if any(x != default for x in xs) else None
 
 
 def pairs(xs: object, argument: str) -> list[tuple[int, int]]:
-    """A list of pairs of integers."""
+    """Checks a list of pairs of integers."""
     if not isinstance(xs, list | tuple) and not (isinstance(xs, np.ndarray) and xs.ndim):
         raise wrong(argument, f"expected pairs of integers, got {xs!r}")
     found = [integers(x, argument) for x in xs]
@@ -267,7 +269,7 @@ def pairs(xs: object, argument: str) -> list[tuple[int, int]]:
 
 
 def word(x: object, words: Any, argument: str) -> str:
-    """One of the words of a Literal, in whatever case."""
+    """Checks that x is one of the words of a Literal, ignoring case."""
     known = get_args(words)
     if isinstance(x, str) and x.upper() in known:
         return x.upper()
@@ -275,16 +277,16 @@ def word(x: object, words: Any, argument: str) -> str:
 
 
 def enum(kind: str, x: str) -> EnumAttr:
-    """A word as an attribute."""
+    """Converts a word to an attribute."""
     return EnumAttr("stablehlo", kind, x)
 
 
 def channel(handle: ChannelHandle, argument: str) -> StructAttr:
-    """The handle of a channel as an attribute."""
+    """Converts the handle of a channel to an attribute."""
     number, kind = integer(handle.handle, argument), integer(handle.type, argument)
     return struct("stablehlo.channel_handle", handle=number, type=kind)
 
 
 def struct(name: str, **given: Any) -> StructAttr:
-    """A struct as an attribute, its fields in their order, those not given with their defaults."""
+    """Makes a struct attribute with its fields in order; fields that are not given have their defaults."""
     return StructAttr(name, tuple((key, given.get(key, default)) for key, _, default in STRUCTS[name]))

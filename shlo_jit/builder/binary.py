@@ -1,8 +1,8 @@
-"""Elementwise functions of two tensors, and of three.
+"""Elementwise functions of two and of three tensors.
 
-Both are of one element type, which is the result's; a number of Python's is of the other's. They are of one shape, or
-come to one as `broadcasting.py` says; `broadcast_dimensions` are the dimensions of the tensor of the higher rank that
-those of the other are. Each raises BuilderError for others.
+Both operands and the result have one element type; a Python number takes the type of the other operand. Shapes must be
+equal or are broadcast as described in `broadcasting.py`. `broadcast_dimensions` maps each dimension of the tensor of
+lower rank to a dimension of the other. Each function raises BuilderError for other operands.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def mul(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = Non
 
 
 def div(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """lhs / rhs; of integers towards 0 (document: Div)."""
+    """lhs / rhs; integers are rounded towards 0 (document: Div)."""
     return binary("divide", lhs, rhs, broadcast_dimensions)
 
 
 def rem(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """What is left of lhs after division by rhs, with the sign of lhs (document: Rem)."""
+    """The remainder of the division of lhs by rhs, with the sign of lhs (document: Rem)."""
     return binary("remainder", lhs, rhs, broadcast_dimensions)
 
 
 def max(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """The greater one; NaN where one is; `or` of pred (document: Max)."""
+    """The greater operand; NaN if one is NaN; `or` of pred (document: Max)."""
     return binary("maximum", lhs, rhs, broadcast_dimensions)
 
 
 def min(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """The lesser one; NaN where one is; `and` of pred (document: Min)."""
+    """The lesser operand; NaN if one is NaN; `and` of pred (document: Min)."""
     return binary("minimum", lhs, rhs, broadcast_dimensions)
 
 
@@ -99,7 +99,7 @@ def shift_right_logical(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: 
 
 
 def complex(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """Complex numbers of their real and imaginary parts, f32 or f64 (document: Complex)."""
+    """Complex numbers from their real and imaginary parts, f32 or f64 (document: Complex)."""
     return binary("complex", lhs, rhs, broadcast_dimensions)
 
 
@@ -114,10 +114,12 @@ def logical_or(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimension
 
 
 def clamp(min: TensorLike, operand: TensorLike, max: TensorLike) -> Value:
-    """The operand, but `min` where it is less and `max` where it is more. The limits are of the operand's shape, or
-    scalars (document: Clamp)."""
+    """The operand, limited to `min` below and `max` above.
+
+    The limits have the operand's shape, or are scalars (document: Clamp).
+    """
     low, x, high = same_elements({"min": min, "operand": operand, "max": max})
-    if not shape_of(x) and (shape_of(low) or shape_of(high)):  # as lax.clamp: a scalar between tensors
+    if not shape_of(x) and (shape_of(low) or shape_of(high)):  # as in lax.clamp: a scalar between tensors
         low, x, high = together({"min": low, "operand": x, "max": high})
     return emit1("stablehlo.clamp", [low, x, high])
 
@@ -127,14 +129,17 @@ def select(pred: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Value
 @overload
 def select(pred: TensorLike, on_true: tuple[Any, ...], on_false: tuple[Any, ...]) -> tuple[Any, ...]: ...
 def select(pred: TensorLike, on_true: Any, on_false: Any) -> Any:
-    """Of two tensors of one shape and element type, the elements of the first where `pred` is true, of the second
-    elsewhere. `pred` is of their shape, or a scalar; either of the two may be a scalar beside the other. Of two tuples,
-    Python's or the program's, with a scalar, the one or the other, as Python's tuple (document: Select)."""
+    """Chooses between two tensors of one shape and element type.
+
+    The result has the elements of `on_true` where `pred` is true, and of `on_false` elsewhere. `pred` has their shape
+    or is a scalar, and one of the two may be a scalar. Of two tuples, Python's or the program's, a scalar `pred`
+    chooses one, which is returned as a Python tuple (document: Select).
+    """
     on_true, on_false = elements_of(on_true), elements_of(on_false)
     if isinstance(on_true, tuple) or isinstance(on_false, tuple):
         return _select_of_tuples(pred, on_true, on_false)
     if is_number(on_true) and is_number(on_false):
-        raise wrong("on_true", "both on_true and on_false are numbers, so that neither says an element type")
+        raise wrong("on_true", "expected an operand with an element type, but on_true and on_false are numbers")
     p = tensor_of(pred, "pred")
     x, y = same_elements({"on_true": on_true, "on_false": on_false})
     if shape_of(x) == shape_of(y) and shape_of(p) in ((), shape_of(x)):
@@ -150,8 +155,8 @@ def select(pred: TensorLike, on_true: Any, on_false: Any) -> Any:
 
 def _select_of_tuples(pred: TensorLike, on_true: Any, on_false: Any) -> tuple[Any, ...]:
     if not (isinstance(on_true, tuple) and isinstance(on_false, tuple) and len(on_true) == len(on_false)):
-        raise wrong("on_false", "expected two tuples of as many elements, or two tensors")
+        raise wrong("on_false", "expected two tuples of the same length, or two tensors")
     p = tensor_of(pred, "pred")
     if shape_of(p):
-        raise wrong("pred", f"between tuples a scalar decides, got {shape_text(p.type)}")
+        raise wrong("pred", f"expected a scalar to choose between tuples, got {shape_text(p.type)}")
     return tuple(select(p, x, y) for x, y in zip(on_true, on_false, strict=True))

@@ -1,7 +1,7 @@
-"""How operands of elementwise operations come to one shape: as XLA's documents say.
+"""Broadcasting of operands of elementwise operations to a common shape, as XLA's documents define it.
 
-A scalar goes with every tensor. Dimensions of extent 1 stretch, where ranks are equal. A tensor of a lower rank says by
-`broadcast_dimensions` which dimensions of the other its own are; no rank is raised otherwise.
+A scalar is compatible with every tensor. At equal ranks, dimensions of extent 1 stretch. For a tensor of lower rank,
+`broadcast_dimensions` maps its dimensions to those of the other; ranks are not raised otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Extents = Sequence[int | None]
 
 
 def unary(name: str, operand: object, argument: str = "operand", attributes: Mapping[str, Any] | None = None) -> Value:
-    """An elementwise op of one tensor; `name` with its dialect, StableHLO's without."""
+    """Emits an elementwise op of one tensor. `name`: with its dialect, except for StableHLO."""
     return emit1(_full(name), [tensor_of(operand, argument)], attributes)
 
 
@@ -34,7 +34,7 @@ def binary(
     broadcast_dimensions: Sequence[int] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Value:
-    """An elementwise op of two tensors, brought to one shape."""
+    """Emits an elementwise op of two tensors, broadcast to a common shape."""
     x, y = same_elements({"lhs": lhs, "rhs": rhs})
     if shape_of(x) != shape_of(y) and None in (*shape_of(x), *shape_of(y)):
         return _at_run_time(name, x, y, broadcast_dimensions, attributes)
@@ -45,7 +45,7 @@ def binary(
 
 
 def together(values: Mapping[str, Value]) -> list[Value]:
-    """Tensors by the names of arguments, all of one shape: scalars and extents of 1 are stretched."""
+    """Broadcasts tensors, given by argument name, to one shape: scalars and extents of 1 are stretched."""
     shapes = {name: shape_of(v) for name, v in values.items()}
     if len(set(shapes.values())) == 1:
         return list(values.values())
@@ -53,20 +53,20 @@ def together(values: Mapping[str, Value]) -> list[Value]:
     largest = next(name for name, shape in shapes.items() if len(shape) == rank)
     found = list(shapes[largest])
     for name, shape in shapes.items():
-        both = f"{shape_text(values[name].type)} beside {shape_text(values[largest].type)}"
+        both = f"{shape_text(values[name].type)} and {shape_text(values[largest].type)}"
         if len(shape) not in (0, rank):
-            hint = "broadcast_dimensions says which dimensions of the other those of the tensor of the lower rank are"
+            hint = "broadcast_dimensions maps the dimensions of the tensor of lower rank to those of the other"
             raise wrong(name, f"{both}: ranks differ, and neither is a scalar", hint=hint)
         for d, n in enumerate(shape):
             if found[d] == 1:
                 found[d] = n
             elif n not in (1, found[d]):
-                raise wrong(name, f"{both}: the extents {n} and {found[d]} of dimension {d} do not go together")
+                raise wrong(name, f"{both}: the extents {n} and {found[d]} of dimension {d} are incompatible")
     return [spread(v, found, range(rank) if shapes[name] else ()) for name, v in values.items()]
 
 
 def spread(operand: Handle, shape: Extents, dimensions: Sequence[int]) -> Value:
-    """The operand with its dimensions as those of a larger shape, repeated along the others."""
+    """Broadcasts the operand to a larger shape. `dimensions`: the dimensions of that shape that are the operand's."""
     if shape_of(operand) == tuple(shape) and list(dimensions) == list(range(len(shape))):
         return operand  # type: ignore[return-value]  handles are values
     attributes = {"broadcast_dimensions": list(dimensions)}
@@ -76,8 +76,8 @@ def spread(operand: Handle, shape: Extents, dimensions: Sequence[int]) -> Value:
 
 
 def _along(x: Value, y: Value, dimensions: tuple[int, ...]) -> tuple[Value, Value]:
-    """Two operands, that of the lower rank with its dimensions where they are said to be, and extents of 1
-    elsewhere."""
+    """Returns two operands of one rank: the lower-rank one gets extents of 1 in the dimensions that it does not
+    have."""
     low, high = (x, y) if len(shape_of(x)) <= len(shape_of(y)) else (y, x)
     rank = len(shape_of(high))
     if len(dimensions) != len(shape_of(low)):
@@ -97,18 +97,18 @@ def _along(x: Value, y: Value, dimensions: tuple[int, ...]) -> tuple[Value, Valu
 def _at_run_time(
     name: str, x: Value, y: Value, dimensions: Sequence[int] | None, attributes: Mapping[str, Any] | None
 ) -> Value:
-    """Of operands with unknown extents: whether they go together is found out when the program runs."""
+    """Emits the op for operands with unknown extents, whose compatibility is checked when the program runs."""
     ranks = len(shape_of(x)), len(shape_of(y))
     if dimensions is None and ranks[0] != ranks[1] and 0 not in ranks:
-        both = f"{shape_text(y.type)} beside {shape_text(x.type)}"
-        hint = "broadcast_dimensions says which dimensions of the other those of the tensor of the lower rank are"
+        both = f"{shape_text(y.type)} and {shape_text(x.type)}"
+        hint = "broadcast_dimensions maps the dimensions of the tensor of lower rank to those of the other"
         raise wrong("rhs", f"{both}: ranks differ, and neither is a scalar", hint=hint)
     given = dict(attributes or {})
     if dimensions is not None:
         given["broadcast_dimensions"] = list(integers(dimensions, "broadcast_dimensions"))
     full = f"chlo.broadcast_{name}"
     if full not in OPS:
-        raise wrong("lhs", f"the extents of {shape_text(x.type)} have to be known for this")
+        raise wrong("lhs", f"expected known extents, got {shape_text(x.type)}")
     return emit1(full, [x, y], given)
 
 

@@ -1,4 +1,4 @@
-"""Calls: of functions of the module, of composites, of code outside of the program."""
+"""Calls of functions of the module, of composites, and of code outside of the program."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
 Callee = Any
-"""A function that was built in this module, or one of Python, which becomes a private function of the module."""
+"""A function built in this module, or a Python function, which becomes a private function of the module."""
 
 
 def call(computation: Callee, *operands: Any) -> Any:
-    """What a function makes of these values. One of Python takes and returns trees of values, and is traced once for
-    each types of its arguments; one that was built takes values, and returns one or a tuple (document: Call)."""
+    """Calls a function with values and returns its results.
+
+    A Python function takes and returns trees of values, and is traced once for each list of argument types. A function
+    that was built takes values, and returns one or a tuple (document: Call).
+    """
     callee, values, tree = _callee(computation, operands, "computation")
     found = _call("func.call", callee, values, {"callee": SymbolRef((callee.name,))})
     return _shaped(found, tree, callee)
@@ -44,9 +47,12 @@ def composite_call(
     attributes: Mapping[str, Any] | str | None = None,
     version: int = 0,
 ) -> Any:
-    """An operation of a name, such as "foo.bar", that consists of others: `computation` is what it means, for whoever
-    does not know it. `attributes`: a dictionary, or its text as StableHLO writes it; Python's integers and floats in it
-    are i64 and f32, NumPy's of their types (document: CompositeCall)."""
+    """A named operation, such as "foo.bar", that is defined by other operations.
+
+    `computation` defines its meaning for compilers that do not know the name. `attributes`: a dictionary, or its text
+    as StableHLO writes it. Python's integers and floats in it become i64 and f32, NumPy's keep their types (document:
+    CompositeCall).
+    """
     callee, values, tree = _callee(computation, listed(operands, "operands"), "computation")
     said = {
         "name": text(name, "name"),
@@ -58,7 +64,7 @@ def composite_call(
 
 
 def fusion(operands: Sequence[Any], computation: Callee, kind: str = "Loop") -> Any:
-    """`call`: what runs together is for the compiler to decide, whatever `kind` says (document: Fusion)."""
+    """Same as `call`: the compiler decides about fusion, whatever `kind` is (document: Fusion)."""
     return call(computation, *listed(operands, "operands"))
 
 
@@ -70,12 +76,13 @@ def custom_call(
     has_side_effect: bool = False,
     api_version: int | None = None,
 ) -> Any:
-    """A call of code outside of the program, by name (`shlo_jit.register_custom_call`, or `custom_calls=` of
-    `compile`).
+    """A call of code outside of the program, by name.
 
-    shape: of the result; a list for several, which come as a tuple. backend_config: a text, or a dictionary of
-    attributes, as handlers of XLA's FFI take them (api_version 4). Raises BuilderError for what is no shape (document:
-    CustomCall).
+    See `shlo_jit.register_custom_call`, and `custom_calls=` of `compile`.
+
+    shape: the result's shape; a list for several results, which are returned as a tuple. backend_config: a string, or a
+    dictionary of attributes for handlers of XLA's FFI (api_version 4). Raises BuilderError if `shape` is not a shape
+    (document: CustomCall).
     """
     if not text(call_target_name, "call_target_name"):
         raise wrong("call_target_name", "the name is empty")
@@ -99,21 +106,20 @@ def custom_call(
 
 # ---------------------------------------------------------------------------- functions
 class Traced(NamedTuple):
-    """A function of Python as one of the module."""
+    """A Python function that was traced to a function of the module."""
 
     given: Callee
-    """Kept, for its identity is what it is found by."""
+    """The Python function, kept alive because its identity is the key."""
     callee: FunctionBuilder
     results: Tree
 
 
 def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[FunctionBuilder, list[Value], Tree]:
-    """The function, the values it is called with, and the structure of what it returns (an empty one of a function that
-    was built)."""
+    """Returns the function, its operands, and the structure of its results (empty for a function that was built)."""
     opened = frame()
     if isinstance(given, FunctionBuilder):
         if given.symbols is not opened.symbols:
-            raise wrong(argument, f"function {given.name} is of another module")
+            raise wrong(argument, f"function {given.name} belongs to another module")
         expected = given.argument_types
         if len(operands) != len(expected):
             raise wrong("operands", f"function {given.name} takes {len(expected)} arguments, got {len(operands)}")
@@ -129,7 +135,7 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
     if key in known:
         found = known[key]
         if found is None:
-            raise wrong(argument, "the function calls itself, and those of a program do not", hint="see builder.while_")
+            raise wrong(argument, "the function calls itself; programs cannot be recursive", hint="see builder.while_")
         return found.callee, values, found.results
     results: list[Tree] = []
 
@@ -138,7 +144,7 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
         results.append(shape)
         return found
 
-    known[key] = None  # while it is traced
+    known[key] = None  # while the function is traced
     try:
         name = getattr(given, "__name__", "").strip("<>") or "computation"
         callee = PrivateFunction(name, [v.type for v in values], body)
@@ -150,7 +156,7 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
 
 
 def _identity(function: Any) -> Hashable:
-    """What is the same for one function only, as long as there is it; a method is a new object whenever it is named."""
+    """Returns a key of the function while it is alive. A bound method is a new object at each access."""
     if isinstance(function, MethodType):
         return id(function.__self__), function.__func__
     return id(function)
@@ -168,14 +174,14 @@ def _shaped(found: tuple[Value, ...], tree: Tree, callee: FunctionBuilder) -> An
 
 # ---------------------------------------------------------------------------- attributes
 def _attributes(given: Mapping[str, Any] | str | None, argument: str) -> DictAttr | None:
-    """A dictionary of attributes, of Python's values or of its text."""
+    """Converts a dictionary of attributes, given as Python values or as text."""
     if given is None:
         return None
     if isinstance(given, str):
         try:
             found = attribute_of_text(given)
         except StableHLOError as error:
-            raise wrong(argument, f"no dictionary of attributes: {error.diagnostics[0].message}") from None
+            raise wrong(argument, f"expected a dictionary of attributes: {error.diagnostics[0].message}") from None
         if not isinstance(found, DictAttr):
             raise wrong(argument, f"expected a dictionary of attributes, got {given!r}")
         return found
@@ -185,7 +191,7 @@ def _attributes(given: Mapping[str, Any] | str | None, argument: str) -> DictAtt
 
 
 def attribute(x: Any, argument: str) -> Any:
-    """A value of Python as an attribute; attributes stay as they are."""
+    """Converts a Python value to an attribute. Attributes are returned as they are."""
     if isinstance(x, bool | str | Dense | DictAttr | IntegerAttr | FloatAttr):
         return x
     if type(x) is int:
@@ -203,4 +209,4 @@ def attribute(x: Any, argument: str) -> Any:
         return tuple(attribute(part, argument) for part in x)
     if isinstance(x, Mapping):
         return _attributes(x, argument)
-    raise wrong(argument, f"expected numbers, texts, arrays, lists or dictionaries, got {type(x).__name__}")
+    raise wrong(argument, f"expected numbers, strings, arrays, lists or dictionaries, got {type(x).__name__}")

@@ -1,6 +1,6 @@
-"""Collective operations: what several processes that run one program do together.
+"""Collective operations among the processes that run one program.
 
-`replica_groups`: lists of the numbers of processes that belong together; an empty list is all of them in one group.
+`replica_groups`: lists of the numbers of processes that form a group; an empty list means one group of all processes.
 `channel_id`: a number or a ChannelHandle, for operations among partitions. `use_global_device_ids`: the numbers are
 replica_id * partitions + partition_id. `layout`: only None; tensors have no layout here.
 """
@@ -78,8 +78,10 @@ def all_gather(
     layout: None = None,
     use_global_device_ids: bool = False,
 ) -> Value | tuple[Value, ...]:
-    """The operands of all processes of a group, one behind the other along a dimension. `shard_count`: how many
-    processes a group has (document: AllGather)."""
+    """Concatenates the operands of all processes of a group along a dimension.
+
+    `shard_count`: number of processes of a group (document: AllGather).
+    """
     _no_layout(layout, "layout")
     operand = elements_of(operand)
     xs = tensors_of(operand, "operand")
@@ -118,14 +120,16 @@ def all_reduce(
     shape_with_layout: None = None,
     use_global_device_ids: bool = False,
 ) -> Value | tuple[Value, ...]:
-    """The operands of all processes of a group made one, element by element, by a function of two scalars (document:
-    AllReduce)."""
+    """Reduces the operands of all processes of a group element by element.
+
+    `computation`: a function of two scalars (document: AllReduce).
+    """
     _no_layout(shape_with_layout, "shape_with_layout")
     operand = elements_of(operand)
     xs = tensors_of(operand, "operand")
     attributes = _among(_groups(replica_groups), channel_id, use_global_device_ids)
     dtype = element(xs[0])
-    if any(element(x) != dtype for x in xs):  # one function computes on one element type
+    if any(element(x) != dtype for x in xs):  # one function has one element type
         found = [all_reduce(x, computation, replica_groups, channel_id, None, use_global_device_ids) for x in xs]
         return tuple(v for v in found if not isinstance(v, tuple))
     body = scalar_region("computation", computation, [dtype] * 2, [dtype])
@@ -138,7 +142,7 @@ def cross_replica_sum(operand: TensorLike, replica_groups: Groups = ...) -> Valu
 @overload
 def cross_replica_sum(operand: Sequence[TensorLike], replica_groups: Groups = ...) -> tuple[Value, ...]: ...
 def cross_replica_sum(operand: Tensors, replica_groups: Groups = ()) -> Value | tuple[Value, ...]:
-    """`all_reduce` by addition (document: CrossReplicaSum)."""
+    """Performs `all_reduce` by addition (document: CrossReplicaSum)."""
     return all_reduce(operand, add, replica_groups)
 
 
@@ -174,8 +178,11 @@ def reduce_scatter(
     layout: None = None,
     use_global_device_ids: bool = False,
 ) -> Value | tuple[Value, ...]:
-    """As `all_reduce`, but each process has one of `shard_count` parts of the result, by its place in the group; of
-    several tensors each by itself (document: ReduceScatter)."""
+    """Performs `all_reduce`, and leaves each process one of `shard_count` parts of the result.
+
+    A process gets the part of its position in the group. Several tensors are reduced separately (document:
+    ReduceScatter).
+    """
     _no_layout(layout, "layout")
     operand = elements_of(operand)
     among = replica_groups, channel_id, use_global_device_ids
@@ -218,8 +225,10 @@ def all_to_all(
     layout: None = None,
     channel_id: Channel = None,
 ) -> Value:
-    """The operand cut into `split_count` parts along a dimension, part i for process i of the group; what each gets,
-    one behind the other along another dimension (document: AllToAll)."""
+    """Splits the operand into `split_count` parts along a dimension and sends part i to process i of the group.
+
+    Each process concatenates the parts that it receives along another dimension (document: AllToAll).
+    """
     _no_layout(layout, "layout")
     x = tensor_of(operand, "operand")
     count, rank = integer(split_count, "split_count"), len(shape_of(x))
@@ -242,9 +251,12 @@ def ragged_all_to_all(
     replica_groups: Groups = (),
     channel_id: Channel = None,
 ) -> Value:
-    """Rows of the input to the other processes: `send_sizes[i]` of them, from `input_offsets[i]` on, go to process i of
-    the group, into its output at `output_offsets[i]`; `recv_sizes[i]` come from there. Returns the output with what has
-    come (document: RaggedAllToAll)."""
+    """Sends rows of the input to the other processes.
+
+    `send_sizes[i]` rows, from `input_offsets[i]` on, go to process i of the group and are stored in its output at
+    `output_offsets[i]`. `recv_sizes[i]` rows come from process i. Returns the output with the received rows (document:
+    RaggedAllToAll).
+    """
     config: dict[str, Any] = {"replica_groups": matrix(_groups(replica_groups))}
     if channel_id is not None:
         config["channel_id"] = IntegerAttr(integer(_handle(channel_id).handle, "channel_id"))
@@ -262,7 +274,7 @@ def ragged_all_to_all(
 
 
 def collective_broadcast(operand: TensorLike, replica_groups: Groups = (), channel_id: Channel = None) -> Value:
-    """The operand of the first process of a group, in all of them; zeros in processes that are in no group (document:
+    """Copies the operand of the first process of a group to all of them; processes in no group get zeros (document:
     CollectiveBroadcast)."""
     attributes = _among(_groups(replica_groups), channel_id)
     operands = [tensor_of(operand, "operand")]
@@ -272,8 +284,10 @@ def collective_broadcast(operand: TensorLike, replica_groups: Groups = (), chann
 def collective_permute(
     operand: TensorLike, source_target_pairs: Groups, channel_id: Channel = None, inplace: bool = False
 ) -> Value:
-    """The operand of the source of a pair, in its target; zeros in processes that are no target. `inplace` changes
-    nothing here: memory is the compiler's business (document: CollectivePermute)."""
+    """Sends the operand of the source of each pair to its target; processes that are no target get zeros.
+
+    `inplace` has no effect: the compiler plans memory (document: CollectivePermute).
+    """
     flag(inplace, "inplace")
     attributes = {"source_target_pairs": pairs(source_target_pairs, "source_target_pairs")}
     if channel_id is not None:
@@ -283,31 +297,33 @@ def collective_permute(
 
 
 def replica_id() -> Value:
-    """The number of the replica that runs, a scalar of u32 (document: ReplicaId)."""
+    """The number of the running replica, a scalar of u32 (document: ReplicaId)."""
     return emit1("stablehlo.replica_id")
 
 
 def partition_id(shape: ShapeLike = "u32[]") -> Value:
-    """The number of the partition that runs, a scalar of u32, which is the only `shape` (document: PartitionID)."""
+    """The number of the running partition, a scalar of u32, which is the only `shape` allowed (document:
+    PartitionID)."""
     found = emit1("stablehlo.partition_id")
     if type_of(shape) != found.type:
-        raise wrong("shape", f"the number is {shape_text(found.type)}, not {shape_text(type_of(shape))}")
+        raise wrong("shape", f"expected {shape_text(found.type)}, got {shape_text(type_of(shape))}")
     return found
 
 
 # ---------------------------------------------------------------------------- in two parts
 def all_gather_start(operand: TensorLike, *arguments: Any, **named: Any) -> Value:
-    """The future of `all_gather`, for `all_gather_done` (document: AllGather)."""
+    """Starts `all_gather` and returns the future for `all_gather_done` (document: AllGather)."""
     return async_start([tensor_of(operand, "operand")], lambda x: all_gather(x, *arguments, **named))
 
 
 def all_reduce_start(operand: TensorLike, *arguments: Any, **named: Any) -> Value:
-    """The future of `all_reduce`, for `all_reduce_done` (document: AllReduce)."""
+    """Starts `all_reduce` and returns the future for `all_reduce_done` (document: AllReduce)."""
     return async_start([tensor_of(operand, "operand")], lambda x: all_reduce(x, *arguments, **named))
 
 
 def collective_permute_start(operand: TensorLike, *arguments: Any, **named: Any) -> Value:
-    """The future of `collective_permute`, for `collective_permute_done` (document: CollectivePermute)."""
+    """Starts `collective_permute` and returns the future for `collective_permute_done` (document:
+    CollectivePermute)."""
     return async_start([tensor_of(operand, "operand")], lambda x: collective_permute(x, *arguments, **named))
 
 
@@ -317,12 +333,15 @@ all_gather_done = all_reduce_done = collective_permute_done = async_done
 # ---------------------------------------------------------------------------- arguments
 def _no_layout(layout: object, argument: str) -> None:
     if layout is not None:
-        raise wrong(argument, "tensors have no layout here: leave it out")
+        raise wrong(argument, "layouts are not supported: omit it")
 
 
 def _groups(replica_groups: Groups, count: int | None = None, several: bool = False) -> list[tuple[int, ...]]:
-    """Groups of processes. An empty list is one group of all, where it is known how many there are: `count`, which is
-    how many each group has then. `several`: whether a number stands for all partitions of a replica."""
+    """Checks groups of processes.
+
+    An empty list becomes one group of all processes if `count`, the size of each group, is known. `several`: whether a
+    number means all partitions of a replica.
+    """
     rows = listed(replica_groups, "replica_groups", "lists of numbers of processes")
     if any(not isinstance(row, list | tuple | range | np.ndarray) for row in rows):
         raise wrong("replica_groups", f"expected a list of the numbers of processes for each group, got {rows!r}")
@@ -335,7 +354,7 @@ def _groups(replica_groups: Groups, count: int | None = None, several: bool = Fa
 
 
 def _among(groups: list[tuple[int, ...]], channel_id: Channel, use_global_device_ids: bool = False) -> dict[str, Any]:
-    """The attributes that all collective ops have."""
+    """Attributes that all collective ops have."""
     found: dict[str, Any] = {"replica_groups": matrix(groups)}
     if channel_id is not None:
         found["channel_handle"] = _channel(channel_id)

@@ -1,7 +1,7 @@
-"""Comparisons of two tensors, element by element, to pred.
+"""Elementwise comparisons of two tensors; the results are pred.
 
-The operands are of one element type, and of one shape as those of `binary.py` are. Floats compare as IEEE 754 says; the
-functions whose names end in `total_order` put them in the order
+The operands have one element type, and are broadcast like those of `binary.py`. Floats compare as in IEEE 754. The
+functions whose names end in `total_order` use the order
 -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN.
 """
 
@@ -27,8 +27,10 @@ def compare(
     compare_type: CompareType | None = None,
     broadcast_dimensions: Dimensions = None,
 ) -> Value:
-    """Whether lhs and rhs are EQ, NE, GE, GT, LE or LT. `compare_type`: FLOAT, TOTALORDER, SIGNED or UNSIGNED, by
-    default what the elements are (document: Compare)."""
+    """Compares lhs and rhs: EQ, NE, GE, GT, LE or LT.
+
+    `compare_type`: FLOAT, TOTALORDER, SIGNED or UNSIGNED, by default that of the elements (document: Compare).
+    """
     x, y = same_elements({"lhs": lhs, "rhs": rhs})
     direction = word(comparison_direction, Direction, "comparison_direction")
     if compare_type is None:
@@ -43,7 +45,7 @@ def compare(
 
 
 def _total_order(lhs: TensorLike, rhs: TensorLike, direction: Direction, dimensions: Dimensions) -> Value:
-    """A comparison of floats in their total order, of others in the one they have."""
+    """Compares floats in their total order, and other elements in their usual order."""
     x, y = same_elements({"lhs": lhs, "rhs": rhs})
     kind: CompareType | None = "TOTALORDER" if element(x).kind == "f" else None
     return compare(x, y, direction, kind, dimensions)
@@ -60,7 +62,7 @@ def ne(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None
 
 
 def ge(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """Whether lhs is greater or equal to rhs (document: Ge)."""
+    """Whether lhs is greater than or equal to rhs (document: Ge)."""
     return compare(lhs, rhs, "GE", None, broadcast_dimensions)
 
 
@@ -70,7 +72,7 @@ def gt(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None
 
 
 def le(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """Whether lhs is less or equal to rhs (document: Le)."""
+    """Whether lhs is less than or equal to rhs (document: Le)."""
     return compare(lhs, rhs, "LE", None, broadcast_dimensions)
 
 
@@ -90,7 +92,7 @@ def ne_total_order(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimen
 
 
 def ge_total_order(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """Whether lhs is greater or equal to rhs in the total order (document: GeTotalOrder)."""
+    """Whether lhs is greater than or equal to rhs in the total order (document: GeTotalOrder)."""
     return _total_order(lhs, rhs, "GE", broadcast_dimensions)
 
 
@@ -100,7 +102,7 @@ def gt_total_order(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimen
 
 
 def le_total_order(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
-    """Whether lhs is less or equal to rhs in the total order (document: LeTotalOrder)."""
+    """Whether lhs is less than or equal to rhs in the total order (document: LeTotalOrder)."""
     return _total_order(lhs, rhs, "LE", broadcast_dimensions)
 
 

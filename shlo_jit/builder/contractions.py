@@ -1,4 +1,4 @@
-"""Products: dot, dot_general, those with scales or with rows in groups, and Python's @."""
+"""Contractions: dot, dot_general, scaled and ragged products, and Python's @."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
 PrecisionConfig = Precision | Sequence[Precision] | None
-"""How exact products have to be: one word, or one for each operand."""
+"""Precision of products: one word, or one for each operand."""
 Record = Mapping[str, Any]
 FIELDS = {
     "lhs_batching_dimensions": "dimension_numbers", "rhs_batching_dimensions": "dimension_numbers",
     "lhs_contracting_dimensions": "dimension_numbers", "rhs_contracting_dimensions": "dimension_numbers",
     "dot_dimension_numbers": "dimension_numbers", "ragged_dot_dimension_numbers": "dimension_numbers",
 }  # fmt: skip
-"""Where callers say what the op has as fields."""
+"""Fields of the op, mapped to the arguments that callers give them by."""
 
 
 def precisions(precision_config: PrecisionConfig) -> tuple[EnumAttr, ...] | None:
-    """The attribute of a precision."""
+    """Converts a precision to an attribute."""
     if precision_config is None:
         return None
     one = isinstance(precision_config, str)
@@ -53,12 +53,12 @@ def precisions(precision_config: PrecisionConfig) -> tuple[EnumAttr, ...] | None
 
 
 def preferred(preferred_element_type: DTypeLike | None) -> DType | None:
-    """The element type of a product, where one is asked for."""
+    """Element type of a product, if one is requested."""
     return None if preferred_element_type is None else element_of(preferred_element_type, "preferred_element_type")
 
 
 def factors(lhs: TensorLike, rhs: TensorLike, wanted: DType | None) -> tuple[Value, Value]:
-    """Both operands; they are of one element type, unless that of the result is said."""
+    """Converts both operands to values of one element type, unless the result's type is given."""
     if wanted is None:
         x, y = same_elements({"lhs": lhs, "rhs": rhs})
         return x, y
@@ -72,8 +72,10 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
     """The product of vectors and matrices: sums over the last dimension of lhs and the first of rhs.
-    `precision_config`: DEFAULT, HIGH or HIGHEST; `preferred_element_type`: the result's elements, by default the
-    operands' (document: Dot)."""
+
+    `precision_config`: DEFAULT, HIGH or HIGHEST. `preferred_element_type`: the result's element type, by default the
+    operands' (document: Dot).
+    """
     wanted = preferred(preferred_element_type)
     x, y = factors(lhs, rhs, wanted)
     for name, v in (("lhs", x), ("rhs", y)):
@@ -92,8 +94,10 @@ def dot_general(
     precision_config: PrecisionConfig = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
-    """Sums of products over the contracting dimensions, for every index of the batch dimensions. The result has the
-    batch dimensions, what is left of lhs, and what is left of rhs (document: DotGeneral)."""
+    """Sums of products over the contracting dimensions, for every index of the batch dimensions.
+
+    The result has the batch dimensions, the remaining dimensions of lhs, and those of rhs (document: DotGeneral).
+    """
     wanted = preferred(preferred_element_type)
     x, y = factors(lhs, rhs, wanted)
     numbers = record_of(dimension_numbers, DotDimensionNumbers, "dimension_numbers")
@@ -135,9 +139,11 @@ def ragged_dot(
     precision_config: PrecisionConfig = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
-    """Products of groups of rows with a matrix each: f32[m,k], f32[g,k,n] and s32[g] to f32[m,n], by default. Rows
-    beyond the last group are 0. Other `dimension_numbers` cut into groups a dimension that is summed over, or a batch
-    dimension (document: RaggedDot)."""
+    """Multiplies each group of rows by a matrix of its own: f32[m,k], f32[g,k,n] and s32[g] to f32[m,n], by default.
+
+    Rows beyond the last group are 0. Other `dimension_numbers` divide a contracting or a batch dimension into groups
+    (document: RaggedDot).
+    """
     wanted = preferred(preferred_element_type)
     x, y = factors(lhs, rhs, wanted)
     default = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
@@ -164,9 +170,12 @@ def scaled_dot(
     precision_config: PrecisionConfig = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
-    """`dot_general` of operands that are multiplied by scales first. A scale is of its operand's rank; each extent of
-    it divides the operand's, and one scale goes with a block of that many elements. Operands and scales are converted
-    to the element type of the result before, by default f32 (document: ScaledDot)."""
+    """`dot_general` of operands that are multiplied by scales first.
+
+    A scale has its operand's rank. Each of its extents divides the operand's, and one scale applies to a block of
+    elements. Operands and scales are first converted to the element type of the result, by default f32 (document:
+    ScaledDot).
+    """
     wanted = preferred(preferred_element_type) or element_of("f32")
     x = _scaled(tensor_of(lhs, "lhs"), tensor_of(lhs_scale, "lhs_scale"), "lhs_scale", wanted)
     y = _scaled(tensor_of(rhs, "rhs"), tensor_of(rhs_scale, "rhs_scale"), "rhs_scale", wanted)
@@ -175,7 +184,7 @@ def scaled_dot(
 
 
 def _scaled(operand: Value, scale: Value, argument: str, wanted: DType) -> Value:
-    """The operand with every block of elements multiplied by its scale."""
+    """Multiplies every block of elements of the operand by its scale."""
     shape, blocks = static_shape(operand, argument), static_shape(scale, argument)
     x, s = (convert_element_type(v, wanted) for v in (operand, scale))
     if not blocks:
@@ -190,12 +199,14 @@ def _scaled(operand: Value, scale: Value, argument: str, wanted: DType) -> Value
 
 
 def matmul(lhs: TensorLike, rhs: TensorLike) -> Value:
-    """NumPy's product of matrices: of the last two dimensions, for every index of those before, of which one that is
-    missing or of extent 1 is repeated; a vector is a row on the left and a column on the right."""
+    """NumPy's matrix product: of the last two dimensions, broadcast over the dimensions before them.
+
+    A vector is a row on the left and a column on the right.
+    """
     x, y = same_elements({"lhs": lhs, "rhs": rhs})
     a, b = static_shape(x, "lhs"), static_shape(y, "rhs")
     if not a or not b:
-        raise wrong("lhs" if not a else "rhs", "a scalar has no product of matrices", hint="write *")
+        raise wrong("lhs" if not a else "rhs", "expected a vector or a matrix, got a scalar", hint="write *")
     if len(a) <= 2 and len(b) <= 2:
         return dot(x, y)
     if len(b) == 1:
@@ -214,5 +225,5 @@ def _batch(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     wide = [(1,) * (rank - len(s)) + s for s in (a, b)]
     for m, n in zip(*wide, strict=True):
         if m != n and 1 not in (m, n):
-            raise wrong("rhs", f"the batches {list(a)} and {list(b)} do not go together")
+            raise wrong("rhs", f"the batch dimensions {list(a)} and {list(b)} are incompatible")
     return tuple(n if m == 1 else m for m, n in zip(*wide, strict=True))

@@ -1,4 +1,4 @@
-"""Control flow: branches, loops, calls of functions; barriers, tokens and what runs asynchronously.
+"""Control flow: branches, loops and function calls; barriers, tokens and asynchronous operations.
 
 Operands and results of branches and loops are trees of values (`trees.py`): a value, or tuples, lists, dictionaries and
 dataclasses of them.
@@ -40,14 +40,14 @@ def conditional(
     branch_index: TensorLike, branch_computations: Sequence[Computation], branch_operands: Sequence[Any]
 ) -> Any: ...
 def conditional(*given: Any, **named: Any) -> Any:
-    """One of several functions, called with its operand; the others are not.
+    """Calls one of several functions with its operand.
 
     conditional(predicate, true_operand, true_computation, false_operand, false_computation): by a scalar of pred.
-    conditional(branch_index, branch_computations, branch_operands): by a scalar of s32; one that is out of range means
-    the last function.
+    conditional(branch_index, branch_computations, branch_operands): by a scalar of s32; an index that is out of range
+    selects the last function.
 
-    Operands are trees of values, handed over as they are; a function whose operand is None or () takes nothing. All of
-    them return trees of one structure with values of one type, which is what is returned (document: Conditional).
+    Operands are trees of values, passed unchanged; a function whose operand is None or () takes nothing. All functions
+    return trees of one structure with values of one type; the result is such a tree (document: Conditional).
     """
     for names in (BY_PREDICATE, BY_INDEX):
         arguments = dict(zip(names, given, strict=False)) | named
@@ -100,12 +100,12 @@ def _branches(name: str, selector: Value, computations: Sequence[tuple[str, Any]
 
 
 def _check_types(first: Region, other: Region, argument: str, tree: Tree) -> None:
-    """Both return values of the same types."""
+    """Checks that both regions return values of the same types."""
     pairs = zip(first.block.terminator.operands, other.block.terminator.operands, paths(tree), strict=True)
     for a, b, path in pairs:
         if a.type != b.type:
             what = f"the function returns {shape_text(b.type)}{' at ' + path if path else ''}"
-            raise wrong(argument, f"{what}, and the first one {shape_text(a.type)}")
+            raise wrong(argument, f"{what}, but the first one returns {shape_text(a.type)}")
 
 
 def _scalar(x: object, t: TensorType, argument: str) -> Value:
@@ -116,14 +116,14 @@ def _scalar(x: object, t: TensorType, argument: str) -> Value:
 
 
 def values_of(x: Any, argument: str, like: Sequence[Type] | None = None) -> tuple[list[Value], Tree]:
-    """The values of a tree, and what it is without them. Arrays become constants; so do numbers, where `like` says of
-    which types the values are."""
+    """Returns the values of a tree, and its structure. Arrays become constants, and so do numbers if `like` gives the
+    types."""
     leaves, tree = flatten(x)
     return _values(leaves, tree, argument, like), tree
 
 
 def _values_as(tree: Tree, x: Any, argument: str, other: str, like: Sequence[Type] | None = None) -> list[Value]:
-    """The values of what a function returns, which has to be a tree like that of something else."""
+    """Values of a function's result, which must be a tree like that of something else."""
     leaves = flatten_as(tree, x)
     if leaves is None:
         raise wrong(argument, f"the function returns another structure than {other}")
@@ -143,8 +143,10 @@ def _values(leaves: Sequence[Any], tree: Tree, argument: str, like: Sequence[Typ
 
 # ---------------------------------------------------------------------------- loops
 def while_(condition: Computation, body: Computation, init: Any) -> Any:
-    """A tree of values, replaced by what `body` makes of it for as long as `condition` of it, a scalar of pred, is
-    true. `body` returns a tree of the structure and types of `init` (document: While)."""
+    """Repeats `body` on a tree of values while `condition` of it, a scalar of pred, is true.
+
+    `body` returns a tree of the structure and types of `init` (document: While).
+    """
     holds, step = callable_of(condition, "condition", 1), callable_of(body, "body", 1)
     values, tree = values_of(init, "init")
     types = [v.type for v in values]
@@ -153,7 +155,7 @@ def while_(condition: Computation, body: Computation, init: Any) -> Any:
         return [_scalar(holds(unflatten(tree, state)), tensor((), I1), "condition")]
 
     def body_region(*state: Value) -> list[Value]:
-        found = _values_as(tree, step(unflatten(tree, state)), "body", "it is given", types)
+        found = _values_as(tree, step(unflatten(tree, state)), "body", "its argument", types)
         for v, t, path in zip(found, types, paths(tree), strict=True):
             if v.type != t:
                 where = f" at {path}" if path else ""
@@ -166,25 +168,25 @@ def while_(condition: Computation, body: Computation, init: Any) -> Any:
 
 # ---------------------------------------------------------------------------- order
 def optimization_barrier(operand: Any) -> Any:
-    """A tree of values as it is, all of which are there before anything that uses one (document:
+    """Returns a tree of values unchanged; all of them are computed before any op that uses one (document:
     OptimizationBarrier)."""
     values, tree = values_of(operand, "operand")
     return unflatten(tree, emit("stablehlo.optimization_barrier", values))
 
 
 def create_token() -> Value:
-    """A token that nothing has to happen before."""
+    """A token without predecessors."""
     return emit1("stablehlo.create_token")
 
 
 def after_all(tokens: Sequence[Value] = ()) -> Value:
-    """A token that is there when all of these are (document: AfterAll)."""
+    """A token that follows all of these (document: AfterAll)."""
     found = [token_of(t, f"tokens[{i}]") for i, t in enumerate(listed(tokens, "tokens", "a list of tokens"))]
     return emit1("stablehlo.after_all", found, names={"inputs": "tokens"})
 
 
 def token_of(x: object, argument: str) -> Value:
-    """A token."""
+    """Checks a token."""
     if not isinstance(x, Handle) or not isinstance(x.type, TokenType):
         what = shape_text(x.type) if isinstance(x, Handle) else type(x).__name__
         raise wrong(argument, f"expected a token, got {what}")
@@ -192,7 +194,7 @@ def token_of(x: object, argument: str) -> Value:
 
 
 def add_dependency(operand: Any, token: Value) -> Any:
-    """A tree of values as it is, which is there after a token is (document: AddDependency)."""
+    """Returns a tree of values unchanged, which depends on a token (document: AddDependency)."""
     values, tree = values_of(operand, "operand")
     found = emit("stablehlo.optimization_barrier", [*values, token_of(token, "token")])
     return unflatten(tree, found[:-1])
@@ -200,8 +202,8 @@ def add_dependency(operand: Any, token: Value) -> Any:
 
 # ---------------------------------------------------------------------------- asynchronously
 def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> Value:
-    """The future of what a function of one collective operation, or slice, makes of these values, to be asked by
-    `async_done` (document: AsyncStart)."""
+    """Starts a function of one collective operation, or slice, on these values and returns a future for `async_done`
+    (document: AsyncStart)."""
     given = operands if isinstance(operands, list | tuple) else [operands]
     f = callable_of(computation, "computation", len(given))
     values = [
@@ -212,12 +214,12 @@ def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> V
 
 
 def async_update(future: Value) -> Value:
-    """The same future: there is nothing to be done for it meanwhile (document: AsyncUpdate)."""
+    """Returns the same future; the update has no effect (document: AsyncUpdate)."""
     return _future(future)
 
 
 def async_done(future: Value) -> Any:
-    """What a future has become: a value, or a tuple of several (document: AsyncDone)."""
+    """Result of a future: a value, or a tuple of several (document: AsyncDone)."""
     found = emit("stablehlo.async_done", [_future(future)])
     return found[0] if len(found) == 1 else found
 

@@ -1,4 +1,4 @@
-"""Convolutions, with as much said as each function asks for."""
+"""Convolutions, in the general form and in the shorter forms of the documents."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def conv_general_dilated(
     preferred_element_type: DTypeLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> Value:
-    """A convolution: sums of products of a kernel with every place of a window over the input.
+    """A convolution: sums of products of a kernel with every position of a window over the input.
 
-    lhs: the input; rhs: the kernel, of the same rank and element type. Strides, dilations and `window_reversal` have
-    an entry for each spatial dimension, by default 1 and False; `padding`: SAME, VALID, or pairs, which may be
-    negative. dimension_numbers: which dimension is what, by default (batch, features, spatial...), and (output
-    features, input features, spatial...) of the kernel. precision_config: DEFAULT, HIGH or HIGHEST.
-    preferred_element_type: the result's elements, by default the operands' (document: ConvGeneralDilated).
+    lhs: the input; rhs: the kernel, of the same rank and element type. Strides, dilations and `window_reversal` have an
+    entry for each spatial dimension, by default 1 and False. `padding`: SAME, VALID, or pairs, which may be negative.
+    dimension_numbers: the role of each dimension, by default (batch, features, spatial...), and (output features, input
+    features, spatial...) for the kernel. precision_config: DEFAULT, HIGH or HIGHEST. preferred_element_type: the
+    result's element type, by default the operands' (document: ConvGeneralDilated).
     """
     wanted = preferred(preferred_element_type)
     x, w = factors(lhs, rhs, wanted)
@@ -57,7 +57,7 @@ def conv_general_dilated(
     window = [shape_of(w)[d] for d in dims.kernel_spatial_dimensions]
     extents = [shape_of(x)[d] for d in dims.input_spatial_dimensions]
     if None in window:
-        raise wrong("rhs", f"the extents of {shape_text(w.type)} have to be known for this")
+        raise wrong("rhs", f"expected known extents, got {shape_text(w.type)}")
     known = [n for n in window if n is not None]
     attributes: dict[str, Any] = {
         "dimension_numbers": dims,
@@ -102,8 +102,7 @@ def conv_with_general_padding(
     precision_config: PrecisionConfig = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
-    """`conv` with what is added before and after in numbers; the dilations are the older document's (documents:
-    ConvWithGeneralPadding)."""
+    """`conv` with explicit padding; the dilations are the older document's (documents: ConvWithGeneralPadding)."""
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, None,
         feature_group_count, batch_group_count, precision_config, preferred_element_type,
@@ -139,7 +138,7 @@ def conv_general(
     precision_config: PrecisionConfig = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Value:
-    """`conv` with dimension numbers, and padding in numbers (document: ConvGeneral)."""
+    """`conv` with dimension numbers and explicit padding (document: ConvGeneral)."""
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, None, None, dimension_numbers,
         feature_group_count, batch_group_count, precision_config, preferred_element_type,

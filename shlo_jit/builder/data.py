@@ -1,4 +1,4 @@
-"""Functions that make tensors of nothing, and that move, repeat and convert what is in one."""
+"""Functions that create tensors, and that move, repeat and convert the contents of a tensor."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
 
-# ---------------------------------------------------------------------------- of nothing
+# ---------------------------------------------------------------------------- creation
 def constant(literal: Any, dtype: DTypeLike | None = None) -> Value:
-    """A tensor that is known while the program is built: of an array, a number or nested lists of them. `dtype`: its
-    element type, which numbers of Python's need (document: Constant)."""
+    """A constant tensor from an array, a number or nested lists of numbers.
+
+    `dtype`: its element type, which Python numbers need (document: Constant).
+    """
     if isinstance(literal, Handle):
-        raise wrong("literal", "the value is of the program, and no literal")
+        raise wrong("literal", "expected a literal, got a value of the program")
     if dtype is None:
         if is_number(literal) or isinstance(literal, list | tuple):
-            raise wrong("dtype", "numbers and lists of them have no element type: say one", hint="constant(2.5, 'f32')")
+            raise wrong("dtype", "numbers and lists of them need an element type", hint="constant(2.5, 'f32')")
         return tensor_of(literal, "literal")
     element = element_of(dtype)
     if is_number(literal):
@@ -54,11 +56,11 @@ def constant(literal: Any, dtype: DTypeLike | None = None) -> Value:
 
 
 _FITS = {"b": "b", "i": "iuV", "u": "iuV", "x": "iu", "f": "iufV", "c": "iufcV"}
-"""Kinds of NumPy's that a literal may have, by the kind of the element type."""
+"""Kinds of NumPy that a literal may have, by the kind of the element type."""
 
 
 def _cast(literal: Any, element: DType) -> np.ndarray:
-    """An array or nested lists as an array of an element type, whose numbers it has as `exact` has one."""
+    """Converts an array or nested lists to an element type, with the rules of `exact`."""
     try:
         found = None if isinstance(literal, list | tuple | np.ndarray) else array_of(literal, "literal")
         given = np.asarray(literal) if found is None else found
@@ -67,9 +69,11 @@ def _cast(literal: Any, element: DType) -> np.ndarray:
         with np.errstate(all="ignore"):
             cast = given.astype(element.numpy)
     except (TypeError, ValueError, OverflowError) as error:
-        raise wrong("literal", f"no array of {element} can be made of it: {error}") from None
+        raise wrong("literal", f"cannot convert it to an array of {element}: {error}") from None
     if given.dtype.kind not in _FITS[element.kind] and given.size:
-        raise wrong("literal", f"{given.dtype} does not become {element} by itself", hint="convert the array first")
+        raise wrong(
+            "literal", f"{given.dtype} is not converted to {element} implicitly", hint="convert the array first"
+        )
     if given.dtype.kind in "iu" and not _same_integers(given, cast, element):
         raise wrong("literal", f"some of the integers are not exact in {element}")
     if element.kind == "f" and given.dtype.kind == "f":
@@ -80,14 +84,15 @@ def _cast(literal: Any, element: DType) -> np.ndarray:
 
 
 def _same_integers(given: np.ndarray, cast: np.ndarray, element: DType) -> bool:
-    """Compared as Python's numbers where NumPy would round the one or the other."""
+    """Whether both arrays have the same integers. They are compared as Python numbers if NumPy would round one of
+    them."""
     if element.kind == "f":
         return bool((cast.astype(np.float64).astype(object) == given.astype(object)).all())
     return element.kind == "c" or np.array_equal(cast, given)
 
 
 def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike | None = None) -> Value:
-    """A tensor that is `value` everywhere, of a shape such as "f32[2,3]", or of extents and a dtype."""
+    """A tensor with all elements `value`, of a shape such as "f32[2,3]", or of extents and a dtype."""
     if isinstance(shape, list | tuple):
         if dtype is None and is_number(value):
             raise wrong("dtype", "expected an element type beside extents", hint="full((2, 3), 0, 'f32')")
@@ -99,13 +104,13 @@ def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike |
         return constant_of(exact(value, element, "value"), element, t.extents)
     filled = tensor_of(value, "value")
     if filled.element_type != element:
-        raise wrong("value", f"{shape_text(filled.type)} in {shape_text(t)}: nothing is converted")
+        raise wrong("value", f"{shape_text(filled.type)} and {shape_text(t)} have different element types")
     return broadcast(filled, t.extents)
 
 
 def iota(shape: ShapeLike, iota_dimension: int = 0) -> Value:
-    """A tensor of that shape, of integers, floats or complex numbers, whose elements are 0, 1, 2 ... along a dimension
-    (document: Iota)."""
+    """A tensor of integers, floats or complex numbers whose elements are 0, 1, 2 ... along a dimension (document:
+    Iota)."""
     t = static_type(shape)
     d = axis(iota_dimension, t.rank, "iota_dimension")
     return emit1("stablehlo.iota", (), {"iota_dimension": d}, results=[t], names={"result": "shape"})
@@ -119,8 +124,11 @@ def _element(t: TensorType) -> DType:
 
 # ---------------------------------------------------------------------------- conversions
 def convert_element_type(operand: TensorLike, new_element_type: DTypeLike) -> Value:
-    """The nearest numbers of another element type: floats are cut off to integers, which saturate; of complex numbers
-    the real part is taken; everything but 0 is true (document: ConvertElementType)."""
+    """Converts elements to the nearest numbers of another element type.
+
+    Floats are truncated to integers, which saturate. The real part of complex numbers is used. Everything but 0 is true
+    (document: ConvertElementType).
+    """
     x = tensor_of(operand, "operand")
     element = element_of(new_element_type, "new_element_type")
     if x.element_type == element:
@@ -129,8 +137,11 @@ def convert_element_type(operand: TensorLike, new_element_type: DTypeLike) -> Va
 
 
 def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Value:
-    """The same bits as another element type. Where its elements are smaller, the result has one more dimension, for the
-    parts; where they are larger, the last dimension of the operand is that (document: BitcastConvertType)."""
+    """Reinterprets the bits as another element type.
+
+    If its elements are smaller, the result has one more dimension, for the parts. If they are larger, the last
+    dimension of the operand is consumed by them (document: BitcastConvertType).
+    """
     x = tensor_of(operand, "operand")
     element = element_of(new_element_type, "new_element_type")
     shape, before, after = list(shape_of(x)), x.element_type.bits, element.bits
@@ -138,7 +149,7 @@ def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Va
         shape.append(before // after)
     elif before < after:
         if not shape or shape[-1] != after // before:
-            what = f"the last dimension of {shape_text(x.type)} has to be {after // before}, the parts of one {element}"
+            what = f"the last dimension of {shape_text(x.type)} must be {after // before}, the parts of one {element}"
             raise wrong("operand", what)
         shape.pop()
     types = [tensor(tuple(shape), element)]
@@ -146,8 +157,10 @@ def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Va
 
 
 def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int) -> Value:
-    """Floats rounded to a format with so many bits, and back (document: ReducePrecision; the older one has the two
-    numbers the other way round)."""
+    """Rounds floats to a format with these numbers of bits, and back.
+
+    The older document has the two numbers in the opposite order (document: ReducePrecision).
+    """
     bits = {
         "exponent_bits": integer(exponent_bits, "exponent_bits"),
         "mantissa_bits": integer(mantissa_bits, "mantissa_bits"),
@@ -160,15 +173,18 @@ def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int
 
 # ---------------------------------------------------------------------------- repeating
 def broadcast(operand: TensorLike, broadcast_sizes: Sequence[int]) -> Value:
-    """Copies of the operand along new dimensions of these sizes, in front of its own (document: Broadcast)."""
+    """Copies of the operand along new leading dimensions of these sizes (document: Broadcast)."""
     x = tensor_of(operand, "operand")
     sizes = extents(broadcast_sizes, "broadcast_sizes")
     return spread(x, (*sizes, *shape_of(x)), range(len(sizes), len(sizes) + len(shape_of(x))))
 
 
 def broadcast_in_dim(operand: TensorLike, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> Value:
-    """The operand repeated to a shape. `broadcast_dimensions` are the dimensions of that which the operand's are; each
-    of the operand's is of that extent, or of 1 (document: BroadcastInDim)."""
+    """Broadcasts the operand to a shape.
+
+    `broadcast_dimensions` maps each dimension of the operand to one of the result; each extent of the operand is that
+    of the result's dimension, or 1 (document: BroadcastInDim).
+    """
     x = tensor_of(operand, "operand")
     sizes = extents(out_dim_size, "out_dim_size")
     where = integers(broadcast_dimensions, "broadcast_dimensions")
@@ -180,9 +196,11 @@ def broadcast_in_dim(operand: TensorLike, out_dim_size: Sequence[int], broadcast
 
 # ---------------------------------------------------------------------------- moving
 def reshape(operand: TensorLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Value:
-    """The elements in another shape, in row-major order. One of the sizes may be -1, which is what is left.
-    `dimensions`: the order in which the operand's dimensions are gone through, as the older document has it
-    (documents: Reshape)."""
+    """The elements in another shape, in row-major order.
+
+    One of the sizes may be -1, which is inferred. `dimensions`: the order in which the operand's dimensions are
+    traversed, as in the older document (documents: Reshape).
+    """
     x = tensor_of(operand, "operand")
     if dimensions is not None:
         x = transpose(x, axes(dimensions, len(shape_of(x)), "dimensions"))
@@ -192,25 +210,26 @@ def reshape(operand: TensorLike, new_sizes: Sequence[int], dimensions: Sequence[
     if sizes.count(-1) == 1:
         rest = math.prod(n for n in sizes if n != -1)
         if not rest or count % rest:
-            raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
+            raise wrong("new_sizes", f"cannot reshape the {count} elements of {shape_text(x.type)} to {sizes}")
         sizes[sizes.index(-1)] = count // rest
     if tuple(sizes) == before:
         return x
     if any(n < 0 for n in sizes) or math.prod(sizes) != count:
-        raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
+        raise wrong("new_sizes", f"cannot reshape the {count} elements of {shape_text(x.type)} to {sizes}")
     return emit1("stablehlo.reshape", [x], results=[tensor(tuple(sizes), x.raw.tensor.dtype)])
 
 
 def reshape_explicit(shape: ShapeLike, operand: TensorLike) -> Value:
-    """`reshape` to the extents of a shape, whose element type is the operand's (document: Reshape (explicit))."""
+    """`reshape` to the extents of a shape, which must have the operand's element type (document: Reshape
+    (explicit))."""
     t, x = static_type(shape), tensor_of(operand, "operand")
     if t.dtype != x.raw.tensor.dtype:
-        raise wrong("shape", f"{shape_text(t)} of {shape_text(x.type)}: nothing is converted")
+        raise wrong("shape", f"{shape_text(t)} and {shape_text(x.type)} have different element types")
     return reshape(x, t.extents)
 
 
 def collapse(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The operand with dimensions that follow each other made one, in row-major order (document: Collapse)."""
+    """Collapses consecutive dimensions of the operand into one, in row-major order (document: Collapse)."""
     x = tensor_of(operand, "operand")
     shape = static_shape(x, "operand")
     where = axes(dimensions, len(shape), "dimensions")
@@ -223,8 +242,10 @@ def collapse(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 
 
 def transpose(operand: TensorLike, permutation: Sequence[int] | None = None) -> Value:
-    """The operand with its dimensions in another order: dimension i of the result is `permutation[i]` of the operand;
-    by default the last is first (document: Transpose)."""
+    """Permutes the dimensions of the operand: dimension i of the result is `permutation[i]` of the operand.
+
+    By default the order is reversed (document: Transpose).
+    """
     x = tensor_of(operand, "operand")
     rank = len(shape_of(x))
     if permutation is None:
@@ -237,13 +258,13 @@ def transpose(operand: TensorLike, permutation: Sequence[int] | None = None) -> 
 
 
 def rev(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The operand with its elements in reverse along some dimensions (document: Rev)."""
+    """Reverses the elements of the operand along some dimensions (document: Rev)."""
     x = tensor_of(operand, "operand")
     return emit1("stablehlo.reverse", [x], {"dimensions": list(axes(dimensions, len(shape_of(x)), "dimensions"))})
 
 
 def concatenate(operands: Sequence[TensorLike], dimension: int) -> Value:
-    """The operands one after the other along a dimension; their other extents are equal (document: ConcatInDim
+    """Concatenates the operands along a dimension; their other extents are equal (document: ConcatInDim
     (Concatenate))."""
     if not listed(operands, "operands", "a list of tensors"):
         raise wrong("operands", "expected a list of at least one tensor")
@@ -253,7 +274,7 @@ def concatenate(operands: Sequence[TensorLike], dimension: int) -> Value:
 
 
 concat_in_dim = concatenate
-"""Under XlaBuilder's name."""
+"""XlaBuilder's name of `concatenate`."""
 
 
 def pad(
@@ -261,8 +282,11 @@ def pad(
     padding_value: TensorLike,
     padding_config: Sequence[PaddingConfigDimension | Sequence[int] | dict[str, int]],
 ) -> Value:
-    """The operand with a scalar around it and between its elements: for each dimension a `PaddingConfigDimension`, or
-    (low, high, interior). Negative edges take elements away (document: Pad)."""
+    """Pads the operand with a scalar around it and between its elements.
+
+    `padding_config`: for each dimension a `PaddingConfigDimension`, or (low, high, interior). Negative edges remove
+    elements (document: Pad).
+    """
     x, value = same_elements({"operand": operand, "padding_value": padding_value})
     amounts = [_padding(entry) for entry in listed(padding_config, "padding_config", "an entry for each dimension")]
     if len(amounts) != len(shape_of(x)):
@@ -294,7 +318,7 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Value:
-    """The part of the operand from `start_indices` to before `limit_indices`, every `strides`-th element (document:
+    """The part of the operand from `start_indices` up to `limit_indices` (exclusive), with steps `strides` (document:
     Slice)."""
     x = tensor_of(operand, "operand")
     attributes = {"start_indices": list(integers(start_indices, "start_indices"))}
@@ -304,8 +328,10 @@ def slice(
 
 
 def dynamic_slice(operand: TensorLike, start_indices: Sequence[TensorLike], slice_sizes: Sequence[int]) -> Value:
-    """The part of the operand of these sizes that begins at scalars of the program, which are clamped so that it lies
-    within (document: DynamicSlice)."""
+    """A part of the operand of these sizes, whose start is given by scalars of the program.
+
+    The start is clamped so that the part is within the operand (document: DynamicSlice).
+    """
     x = tensor_of(operand, "operand")
     starts = scalars(start_indices, "start_indices")
     attributes = {"slice_sizes": list(integers(slice_sizes, "slice_sizes"))}
@@ -313,14 +339,16 @@ def dynamic_slice(operand: TensorLike, start_indices: Sequence[TensorLike], slic
 
 
 def dynamic_update_slice(operand: TensorLike, update: TensorLike, start_indices: Sequence[TensorLike]) -> Value:
-    """The operand with a part, which begins at scalars of the program, replaced by `update`; the scalars are clamped so
-    that it lies within (document: DynamicUpdateSlice)."""
+    """The operand with a part, whose start is given by scalars of the program, replaced by `update`.
+
+    The start is clamped so that the part is within the operand (document: DynamicUpdateSlice).
+    """
     x, y = same_elements({"operand": operand, "update": update})
     return emit1("stablehlo.dynamic_update_slice", [x, y, *scalars(start_indices, "start_indices")])
 
 
 def scalars(given: object, argument: str) -> list[Value]:
-    """Scalar integers of one type, of a list of values and numbers, or of a vector."""
+    """Converts a list of values and numbers, or a vector, to scalar integers of one type."""
     if isinstance(given, Handle | np.ndarray):
         vector = tensor_of(given, argument)
         if len(shape_of(vector)) != 1:

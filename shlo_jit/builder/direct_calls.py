@@ -1,4 +1,4 @@
-"""Calls of a function under `jit`, written out as Python for arguments of one kind: of a tree with certain arrays.
+"""Calls of a function under `jit`, generated as Python code for one kind of arguments: a tree with certain arrays.
 
     def call(*args, **named):
         if not named and len(args) == 2 and type(t1 := args[1]) is k0 and (*t1,) == k1:
@@ -7,7 +7,7 @@
                 return {k4: found}
         return otherwise(*args, **named)
 
-Names with a k are constants. `run` is the executable, whose machine code looks at the arrays itself.
+Names with a k are constants. `run` is the executable, whose machine code checks the arrays.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shlo_jit.builder.trees import DICTIONARIES, NONE, Tree
 
 Call = Callable[..., Any]
 OTHER = object()
-"""What `run` returns of arrays that are not those of the program."""
+"""Result of `run` for arrays that do not match the program."""
 
 
 def result_maker(results: Tree, leaves: int) -> Call:
-    """What makes the tree of what an executable returns, which has so many results."""
+    """Returns a function that builds the tree of results from the executable's return value with `leaves` results."""
     source = _Source()
     return source.function(f"lambda found: {source.tree(results, leaves)}")
 
@@ -32,9 +32,12 @@ def result_maker(results: Tree, leaves: int) -> Call:
 def direct_call(
     executable: Any, arguments: Tree, static: Mapping[int, Any], results: Tree, leaves: int, otherwise: Call
 ) -> Call:
-    """A call. `arguments`: the tuple of those that are not `static`, and the dictionary of those by name; static ones,
-    which are given by place, have to be the very objects. `otherwise` takes arguments of other kinds, and all of an
-    executable that has no way of its own from Python to machine code."""
+    """Generates a call.
+
+    `arguments`: the tuple of the positional arguments that are not `static`, and the dictionary of those by name.
+    Static arguments are positional and are compared by identity. `otherwise` takes arguments of other kinds, and all
+    arguments of an executable that has no direct call from Python to machine code.
+    """
     if not hasattr(executable, "before"):
         return otherwise
     assert arguments is not None
@@ -66,30 +69,31 @@ def direct_call(
 
 
 def _is_as_returned(results: Tree, leaves: int) -> bool:
-    """Whether an executable returns the tree itself: an array, or a tuple of several."""
+    """Whether an executable returns the tree unchanged: an array, or a tuple of several."""
     return results is None or (results == (tuple, None, (None,) * leaves) and leaves > 1)
 
 
 class _Source:
-    """Python that is written, and the constants that it names."""
+    """Generated Python code and the constants that it refers to."""
 
     def __init__(self, **names: Any) -> None:
         self._names = names
 
     def constant(self, value: Any) -> str:
-        """A name for it."""
+        """Returns a name for a constant."""
         name = f"k{len(self._names)}"
         self._names[name] = value
         return name
 
     def function(self, expression: str, statements: str = "") -> Call:
-        """What an expression is, after statements. The code counts as this package's where places are looked for."""
+        """Compiles an expression after statements and returns its value. Its frames count as this package's in
+        locations."""
         name = f"{PACKAGE}<direct call>"
         exec(compile(statements, name, "exec"), self._names)
         return eval(compile(expression, name, "eval"), self._names)
 
     def take(self, tree: Tree, place: str, conditions: list[str], arrays: list[str]) -> None:
-        """Conditions under which what stands at a place is such a tree, and where its leaves are."""
+        """Appends the conditions for a place to hold such a tree, and the places of its leaves."""
         if tree is None:
             arrays.append(place)
             return
@@ -111,7 +115,7 @@ class _Source:
             self.take(child, part, conditions, arrays)
 
     def tree(self, tree: Tree, leaves: int) -> str:
-        """An expression that makes the tree of `found`, what an executable returns."""
+        """Expression that builds the result tree from `found`, the executable's return value."""
         if _is_as_returned(tree, leaves):
             return "found"
         return self._made(tree, iter(["found"] if leaves == 1 else [f"found[{i}]" for i in range(leaves)]))

@@ -1,7 +1,7 @@
-"""Python's `/`, `//`, `%` and `divmod` of tensors, which are other operations than XLA's Div and Rem.
+"""Python's `/`, `//`, `%` and `divmod` of tensors, which differ from XLA's Div and Rem.
 
-`//` is the greatest integer that is not above the quotient, and `%` what is left, of the sign of the divisor: of floats
-as NumPy computes them, to the sign of zeros. Of integers, a division by 0 is what that of `div` is.
+`//` is the greatest integer that is not above the quotient, and `%` the remainder, with the sign of the divisor. Floats
+are computed as in NumPy, including the sign of zeros. An integer division by 0 gives the result of `div`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def divmod_of(lhs: TensorLike, rhs: TensorLike) -> tuple[Value, Value]:
 def _numbers(lhs: TensorLike, rhs: TensorLike, name: str) -> tuple[Value, Value]:
     x, y = same_elements({"lhs": lhs, "rhs": rhs})
     if x.element_type.kind not in "iuf":
-        raise wrong("lhs", f"{name} is of integers and floats, not of {x.element_type}")
+        raise wrong("lhs", f"{name}: expected integers or floats, got {x.element_type}")
     return x, y
 
 
 def _rest(x: Value, y: Value) -> tuple[Value, Value]:
-    """What Rem leaves, of the sign of x, and whether that is not the sign of y."""
+    """Returns the remainder of Rem, with the sign of x, and whether the sign must change to that of y."""
     zero = 0 if x.element_type.kind == "i" else 0.0
     rest = rem(x, y)
     return rest, and_(ne(rest, zero), ne(lt(rest, zero), lt(y, zero)))
@@ -73,7 +73,8 @@ def _quotient(x: Value, y: Value, rest: Value, is_other_sign: Value) -> Value:
     one_less = convert_element_type(is_other_sign, x.element_type)
     if x.element_type.kind == "i":
         return sub(div(x, y), one_less)
-    # x - rest is divisible by y: its quotient is an integer but for rounding, where that of x may be rounded up to one
+    # x - rest is divisible by y: its quotient is an integer except for rounding. The quotient of x may be rounded up to
+    # one.
     ratio, near = div(x, y), sub(div(sub(x, rest), y), one_less)
     low = floor(near)
     whole = select(gt(sub(near, low), 0.5), add(low, 1.0), low)

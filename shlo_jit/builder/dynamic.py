@@ -1,4 +1,4 @@
-"""Extents that are known when the program runs only."""
+"""Extents that are known only when the program runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def get_dimension_size(operand: TensorLike, dimension: int) -> Value:
 
 
 def set_dimension_size(operand: TensorLike, val: TensorLike, dimension: int) -> Value:
-    """The operand with only so many elements along a dimension, a scalar of s32 that the program computes; its old
-    extent becomes the bound of the new one, and what lies beyond is not looked at by what follows (document:
-    SetDimensionSize)."""
+    """Limits a dimension of the operand to a size, a scalar of s32 that the program computes.
+
+    The old extent becomes the bound of the new one, and following ops ignore the elements beyond the size (document:
+    SetDimensionSize).
+    """
     x = tensor_of(operand, "operand")
     d = axis(dimension, len(shape_of(x)), "dimension")
     return emit1(
@@ -39,8 +41,11 @@ def dynamic_reshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> Value:
-    """The elements in another shape, whose extents are scalars of the program. `new_size_bounds`: the most that each
-    can be; `dims_are_dynamic`: which of them may be less (document: DynamicReshape)."""
+    """The elements in another shape, whose extents are scalars of the program.
+
+    `new_size_bounds`: upper bound of each extent. `dims_are_dynamic`: which extents may be less than the bound
+    (document: DynamicReshape).
+    """
     x = tensor_of(operand, "operand")
     sizes = scalars(dim_sizes, "dim_sizes")
     bounds = extents(new_size_bounds, "new_size_bounds")

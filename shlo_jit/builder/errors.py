@@ -1,4 +1,4 @@
-"""The one exception that building raises."""
+"""The only exception that the builder raises."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from shlo_jit.errors import Diagnostic, StableHLOError, diagnose
 
 
 class BuilderError(StableHLOError):
-    """What a function of the builder was asked for cannot be. The message has the caller's file and line, the function
-    and, in `argument`, the name of the argument that is wrong (several with commas between, empty where none is)."""
+    """Raised for arguments that a function of the builder cannot accept.
+
+    The message has the caller's file and line and the function. `argument` has the name of the wrong argument: several
+    are separated by commas, and it is empty if there is none.
+    """
 
     family = "builder"
 
@@ -19,7 +22,7 @@ class BuilderError(StableHLOError):
 
 
 def wrong(argument: str, message: str, *, hint: str = "", place: Place | None = None) -> BuilderError:
-    """The error of an argument, at the caller's line."""
+    """Makes the error of an argument, at the caller's line."""
     place = place or caller()
     said = f"{place.function}: {argument}: {message}" if argument else f"{place.function}: {message}"
     found = diagnose(said, place.span, op=place.function, label="argument", hint=hint)

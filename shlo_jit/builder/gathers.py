@@ -1,4 +1,4 @@
-"""Gather and scatter: many slices of a tensor, at indices that are a tensor."""
+"""Gather and scatter: many slices of a tensor, at indices that are in a tensor."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ def gather(
     slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> Value:
-    """Slices of the operand, of `slice_sizes`, that begin at the index vectors in `start_indices`, which lie along its
-    dimension `index_vector_dim`; `start_index_map` says which dimensions of the operand they are of, and the others
-    begin at 0. Indices are clamped so that slices lie within. Dimensions of a slice that are collapsed go away, the
-    others are the `offset_dims` of the result (document: Gather)."""
+    """Slices of the operand, of `slice_sizes`, that begin at the index vectors in `start_indices`.
+
+    Index vectors are along dimension `index_vector_dim`. `start_index_map` maps their elements to dimensions of the
+    operand; slices begin at 0 in the others. Indices are clamped so that slices are within the operand. Collapsed
+    dimensions of a slice are removed, the others are the `offset_dims` of the result (document: Gather).
+    """
     numbers = record_of(dimension_numbers, GatherDimensionNumbers, "dimension_numbers")
     attributes = {
         "dimension_numbers": _struct("stablehlo.gather", numbers),
@@ -80,13 +82,15 @@ def scatter(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> Value | tuple[Value, ...]:
-    """The operand with slices of it changed: a function of the element that is there and the one in `updates` says what
-    comes there. Index vectors in `scatter_indices` say where slices begin; those that do not lie within change nothing.
-    Of N operands (and updates) the function takes N elements of the first and N of the second kind, and returns N
-    (document: Scatter)."""
+    """Updates slices of the operand.
+
+    `update_computation` computes a new element from the present one and the one in `updates`. Slices begin at the index
+    vectors in `scatter_indices`; slices that are not within the operand change nothing. For N operands (and updates)
+    the function takes N present elements and N updates, and returns N (document: Scatter).
+    """
     xs, ys = tensors_of(operands, "operands"), tensors_of(updates, "updates")
     if len(xs) != len(ys):
-        raise wrong("updates", f"expected as many as operands, of which there are {len(xs)}, got {len(ys)}")
+        raise wrong("updates", f"expected {len(xs)}, one for each operand, got {len(ys)}")
     numbers = record_of(dimension_numbers, ScatterDimensionNumbers, "dimension_numbers")
     elements = [element(x) for x in xs]
     body = scalar_region("update_computation", update_computation, elements * 2, elements)

@@ -1,5 +1,4 @@
-"""What the documents have from HLO, below XlaBuilder: mostly operations that mean nothing here beyond their
-operands."""
+"""Operations of the documents that come from HLO, below XlaBuilder. Most have no effect here."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def parameter(parameter_number: int, shape: ShapeLike, name: str = "") -> Value:
-    """One more argument of the function that is open; they are added in the order of their numbers, 0 first (document:
+    """Adds an argument to the open function. Arguments are added in the order of their numbers, from 0 (document:
     Parameter)."""
     function = frame().function
     if function is None:
-        raise wrong("", "arguments are a function's; a region has those it is called with")
+        raise wrong("", "expected a function to be open: a region has the arguments it is called with")
     number = integer(parameter_number, "parameter_number")
     if number != len(function.args):
         raise wrong("parameter_number", f"the next argument is number {len(function.args)}, not {number}")
@@ -29,13 +28,13 @@ def parameter(parameter_number: int, shape: ShapeLike, name: str = "") -> Value:
 
 
 def bitcast(operand: TensorLike, shape: ShapeLike) -> Value:
-    """The same bits, in row-major order, as a shape of as many (document: Bitcast)."""
+    """Reinterprets the bits, in row-major order, as a shape with as many bits (document: Bitcast)."""
     x, t = tensor_of(operand, "operand"), static_type(shape)
     before, after = x.element_type, t.storage
     count = static_shape(x, "operand")
     total = before.bits * x.size
     if total != after.bits * t.size:
-        raise wrong("shape", f"{shape_text(t)} has not as many bits as {shape_text(x.type)}")
+        raise wrong("shape", f"{shape_text(t)} and {shape_text(x.type)} have different numbers of bits")
     if before == after:
         return reshape(x, t.extents)
     if before.bits < after.bits:
@@ -47,7 +46,7 @@ def bitcast(operand: TensorLike, shape: ShapeLike) -> Value:
 
 
 def copy(operand: Any) -> Any:
-    """The operand: values do not change, and where they lie is for the compiler to decide (document: Copy)."""
+    """Returns the operand: values do not change, and the compiler plans memory (document: Copy)."""
     values_of(operand, "operand")
     return operand
 
@@ -56,6 +55,6 @@ copy_start = copy_done = copy
 
 
 def domain(operand: Any, entry: Any = None, exit: Any = None) -> Any:
-    """The operand: what is said of both sides of a domain is for passes of XLA (document: Domain)."""
+    """Returns the operand: domains only matter to passes of XLA (document: Domain)."""
     values_of(operand, "operand")
     return operand

@@ -1,7 +1,7 @@
-"""Transfers: from and to the host (`exe.infeed`, `exe.outfeed`, `exe.channel`), and from one process to another.
+"""Transfers to and from the host (`exe.infeed`, `exe.outfeed`, `exe.channel`), and from one process to another.
 
-Those of one function follow each other in the order they are written: each takes the token of the one before. Functions
-whose names end in `with_token` or `with_tokens` take a token and return one besides, for other orders.
+Transfers of one function are ordered as they are written: each takes the token of the previous one. Functions whose
+names end in `with_token` or `with_tokens` take a token and return another one, for other orders.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE = 1, 2, 3
 
 # ---------------------------------------------------------------------------- streams
 def infeed(shape: ShapeLike, config: str = "") -> Any:
-    """The next item of the host's stream, of that shape; of a tuple's, a tuple of values (document: Infeed)."""
+    """Reads the next item, of that shape, from the host's stream; a tuple of values for a tuple shape (document:
+    Infeed)."""
     data, token = infeed_with_token(_token(), shape, config)
     frame().token = token
     return data
 
 
 def infeed_with_token(token: Value, shape: ShapeLike, config: str = "") -> tuple[Any, Value]:
-    """`infeed` after a token; what it read, and a token. An empty tuple reads nothing."""
+    """Performs `infeed` after a token; returns the data and a token. An empty tuple reads nothing."""
     types, several = _types(shape)
     if not types:
         return (), token_of(token, "token")
@@ -43,17 +44,19 @@ def infeed_with_token(token: Value, shape: ShapeLike, config: str = "") -> tuple
 
 
 def outfeed(operand: Any, shape_with_layout: ShapeLike | None = None, outfeed_config: str = "") -> None:
-    """A tree of values to the host's other stream, one item. `shape_with_layout`: of a single one, its shape, which it
-    has anyway (document: Outfeed)."""
+    """Writes a tree of values as one item to the host's stream.
+
+    `shape_with_layout`: if given, the shape of the operand, which must be a single value (document: Outfeed).
+    """
     if shape_with_layout is not None:
         types, _ = _types(shape_with_layout, "shape_with_layout")
         if types != [v.type for v in values_of(operand, "operand")[0]]:
-            raise wrong("shape_with_layout", "the operand is of another shape")
+            raise wrong("shape_with_layout", "the operand has another shape")
     frame().token = outfeed_with_token(operand, _token(), outfeed_config)
 
 
 def outfeed_with_token(operand: Any, token: Value, outfeed_config: str = "") -> Value:
-    """`outfeed` after a token; a token."""
+    """Performs `outfeed` after a token; returns a token."""
     values, _ = values_of(operand, "operand")
     attributes = {"outfeed_config": text(outfeed_config, "outfeed_config")}
     operands = [*values, token_of(token, "token")]
@@ -62,9 +65,11 @@ def outfeed_with_token(operand: Any, token: Value, outfeed_config: str = "") -> 
 
 # ---------------------------------------------------------------------------- channels
 def send(operand: Any, handle: int | ChannelHandle, source_target_pairs: Pairs = None) -> Value:
-    """A tree of values to whoever receives from that channel: the process that is the target of this one in
-    `source_target_pairs`, or the host, where the handle's type is DEVICE_TO_HOST (2). Returns the token of the
-    transfer, for `send_done` (document: Send)."""
+    """Sends a tree of values on a channel.
+
+    The receiver is the target of this process in `source_target_pairs`, or the host if the handle's type is
+    DEVICE_TO_HOST (2). Returns the token of the transfer, for `send_done` (document: Send).
+    """
     frame().token = token = send_with_tokens(operand, _token(), handle, source_target_pairs)
     return token
 
@@ -72,7 +77,7 @@ def send(operand: Any, handle: int | ChannelHandle, source_target_pairs: Pairs =
 def send_with_tokens(
     operand: Any, token: Value, handle: int | ChannelHandle, source_target_pairs: Pairs = None
 ) -> Value:
-    """`send` after a token; a token."""
+    """Performs `send` after a token; returns a token."""
     values, _ = values_of(operand, "operand")
     operands = [*values, token_of(token, "token")]
     names = {"inputs": "operand", "channel_handle": "handle", "is_host_transfer": "handle"}
@@ -80,18 +85,21 @@ def send_with_tokens(
 
 
 def send_to_host(operand: Any, handle: int) -> Value:
-    """`send` to the host, which takes it by `exe.channel(handle).get()` (document: SendToHost)."""
+    """Performs `send` to the host, which receives it by `exe.channel(handle).get()` (document: SendToHost)."""
     return send(operand, ChannelHandle(handle, DEVICE_TO_HOST))
 
 
 def send_done(token: Value) -> Value:
-    """The token of a `send`: it is there when the data has gone (document: SendDone)."""
+    """Token of a completed `send` (document: SendDone)."""
     return token_of(token, "token")
 
 
 def recv(shape: ShapeLike, handle: int | ChannelHandle, source_target_pairs: Pairs = None) -> Any:
-    """What is sent to that channel, of that shape: by the process whose target this one is in `source_target_pairs`,
-    or by the host, where the handle's type is HOST_TO_DEVICE (3) (document: Recv)."""
+    """Receives values of a shape on a channel.
+
+    The sender is the process whose target is this one in `source_target_pairs`, or the host if the handle's type is
+    HOST_TO_DEVICE (3) (document: Recv).
+    """
     data, token = recv_with_tokens(_token(), shape, handle, source_target_pairs)
     frame().token = token
     return data
@@ -100,7 +108,7 @@ def recv(shape: ShapeLike, handle: int | ChannelHandle, source_target_pairs: Pai
 def recv_with_tokens(
     token: Value, shape: ShapeLike, handle: int | ChannelHandle, source_target_pairs: Pairs = None
 ) -> tuple[Any, Value]:
-    """`recv` after a token; what has come, and a token."""
+    """Performs `recv` after a token; returns the data and a token."""
     types, several = _types(shape)
     attributes = _transfer(handle, HOST_TO_DEVICE, source_target_pairs)
     names = {"channel_handle": "handle", "is_host_transfer": "handle"}
@@ -109,13 +117,13 @@ def recv_with_tokens(
 
 
 def recv_to_host(shape: ShapeLike, handle: int) -> Any:
-    """`recv` from the host, which gives it by `exe.channel(handle).put(x)`; the document calls it so (document:
+    """Performs `recv` from the host, which sends by `exe.channel(handle).put(x)`. The name is the document's (document:
     RecvToHost)."""
     return recv(shape, ChannelHandle(handle, HOST_TO_DEVICE))
 
 
 def recv_done(data: Any) -> Any:
-    """What `recv` returned: it is there when it has come (document: RecvDone)."""
+    """Data of a completed `recv` (document: RecvDone)."""
     values_of(data, "data")
     return data
 
@@ -130,7 +138,7 @@ def _token() -> Value:
 
 
 def _types(shape: ShapeLike, argument: str = "shape") -> tuple[list[Type], bool]:
-    """The types of the values of an item, and whether it is a tuple."""
+    """Types of the values of an item, and whether it is a tuple."""
     t = type_of(shape, argument)
     return (list(t.types), True) if isinstance(t, TupleType) else ([t], False)
 

@@ -1,4 +1,4 @@
-"""`x[...]`: what an index says, in slices."""
+"""`x[...]`: translation of an index to slices."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
 
-_NO_MASKS = "builder.select takes elements by truth values: how many are true is not known while a program is built"
+_NO_MASKS = "use builder.select for masks: the number of true elements is unknown while a program is built"
 
 
 class _Cut(NamedTuple):
-    """Along one dimension: where a slice begins and ends, its step, and whether the elements are in reverse."""
+    """Slice along one dimension: start, limit, step, and whether the elements are reversed."""
 
     start: int
     limit: int
@@ -35,7 +35,7 @@ class _Cut(NamedTuple):
 
 
 def part(x: Value, index: Sequence[Any]) -> Value:
-    """The part of a tensor that an index says."""
+    """The part of a tensor that an index selects."""
     shape = static_shape(x, "index")
     entries = _for_each(index, len(shape), shape_text(x.type))
     cuts, dynamic, kept = [], {}, []
@@ -65,7 +65,7 @@ def _check_dynamic(entry: Handle) -> None:
 
 
 def _taken(x: Value, cuts: list[_Cut], dynamic: dict[int, Any], shape: tuple[int, ...]) -> Value:
-    """Slices that are known first, so that what is taken at run time is small."""
+    """Takes the static slices first, so that the dynamic slice is small."""
     if any((c.start, c.limit, c.step) != (0, n, 1) for c, n in zip(cuts, shape, strict=True)):
         x = data.slice(x, [c.start for c in cuts], [c.limit for c in cuts], [c.step for c in cuts])
     reverse = [d for d, c in enumerate(cuts) if c.reverse]
@@ -81,11 +81,11 @@ def _taken(x: Value, cuts: list[_Cut], dynamic: dict[int, Any], shape: tuple[int
 
 
 def _for_each(index: Sequence[Any], rank: int, text: str) -> list[Any]:
-    """An entry for each dimension, and None for new ones."""
+    """Expands an index to an entry for each dimension, and None for new dimensions."""
     given = sum(entry is not None and entry is not ... for entry in index)
     dots = sum(isinstance(entry, EllipsisType) for entry in index)
     if dots > 1:
-        raise wrong("index", "... is there twice")
+        raise wrong("index", "'...' must not repeat")
     if given > rank:
         raise wrong("index", f"{given} indices of {text}")
     rest: list[Any] = [slice(None)] * (rank - given)
@@ -96,20 +96,20 @@ def _for_each(index: Sequence[Any], rank: int, text: str) -> list[Any]:
 
 
 def _cut(entry: Any, n: int, d: int) -> _Cut:
-    """Of an integer or a slice along a dimension of `n` elements."""
+    """Slice of an integer or a slice object along a dimension of `n` elements."""
     if not isinstance(entry, slice):
         if isinstance(entry, bool | np.bool_) or (isinstance(entry, np.ndarray) and entry.dtype == bool):
-            raise wrong("index", "truth values are no index", hint=_NO_MASKS)
+            raise wrong("index", "expected an index, got a truth value", hint=_NO_MASKS)
         try:
             i = operator.index(entry)
         except TypeError:
             what = f"expected integers, slices, ..., None or scalars of the program, got {type(entry).__name__}"
             raise wrong("index", what, hint="builder.gather takes arrays of indices") from None
         if not -n <= i < n:
-            raise wrong("index", f"there is no element {i} of {n} along dimension {d}")
+            raise wrong("index", f"index {i} is out of range for dimension {d} of size {n}")
         return _Cut(i % n, i % n + 1, 1, False, 1)
     if any(isinstance(v, Handle) for v in (entry.start, entry.stop, entry.step)):
-        raise wrong("index", "the size of a slice has to be known", hint="builder.dynamic_slice takes starts and sizes")
+        raise wrong("index", "expected a slice of known size", hint="builder.dynamic_slice takes starts and sizes")
     try:
         found = range(*entry.indices(n))
     except (TypeError, ValueError) as error:

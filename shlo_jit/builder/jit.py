@@ -1,4 +1,4 @@
-"""Functions of arrays, compiled: `jit`.
+"""`jit`: compilation of functions of arrays.
 
     @shlo_jit.jit
     def layer(x, params):
@@ -6,8 +6,8 @@
 
     layer(x, {"w": w, "b": b})["y"]
 
-A function is traced, called once with values in the place of arrays, for each structure of its arguments with these
-shapes, dtypes and static arguments; calls after that find the executable.
+A function is traced, that is called once with values instead of arrays, for each combination of argument structure,
+shapes, dtypes and static arguments. Later calls look up the executable.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ Key = tuple[Hashable, ...]
 
 
 class Code(NamedTuple):
-    """For arguments of one kind."""
+    """Compiled code for one kind of arguments."""
 
     executable: Any
     result: Callable[..., Any]
-    """Makes what the function returns of what the executable does."""
+    """Builds the function's result from the executable's."""
 
 
 class Jitted:
-    """A function that is compiled for the arguments it is called with. Threads may share it. To type checkers calls
-    take and return anything: the function itself has values where its callers have arrays.
+    """A function that is compiled for the arguments it is called with. Threads may share it.
 
-    Kinds of arguments that came first are tried first, by code that is written for each (`direct_calls.py`); others
-    are looked up."""
+    To type checkers calls take and return anything: the function itself has values where its callers have arrays. The
+    first kinds of arguments are tried first, by code generated for each (`direct_calls.py`); others are looked up.
+    """
 
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **named: Any) -> Any:
-            """What the function returns, as NumPy arrays."""
+            """Returns the function's result with NumPy arrays."""
 
     else:
         __slots__ = ("__call__", "__dict__", "__weakref__")
@@ -68,7 +68,7 @@ class Jitted:
         static_argnames: frozenset[str],
         options: dict[str, Any],
     ) -> None:
-        """`options`: of `shlo_jit.compile`."""
+        """`options`: those of `shlo_jit.compile`."""
         functools.update_wrapper(self, f)
         self._f = f
         self._options = options
@@ -81,26 +81,28 @@ class Jitted:
         return self if instance is None else Method(self, instance)
 
     def _call(self, /, *args: Any, **named: Any) -> Any:
-        """A call with arguments that are not tried first."""
+        """Handles a call whose arguments match none of the code that is tried first."""
         if self._by_shapes and not named:
             try:
                 code = self._by_shapes.get(tuple([(type(a), a.shape, a.dtype) for a in args]))
-            except (AttributeError, TypeError, BuilderError):  # of what is no array, or a value
+            except (AttributeError, TypeError, BuilderError):  # raised for values, and for objects that are no arrays
                 code = None
             if code is not None:
                 return code.result(code.executable(*args))
         leaves, tree, static = self._leaves(args, named)
         if not all([type(leaf) is np.ndarray for leaf in leaves]):
             if any(isinstance(leaf, Handle) for leaf in leaves):
-                return self._f(*args, **named)  # another function is being traced: this is a part of it
+                return self._f(*args, **named)  # another function is being traced: this call is a part of it
             leaves = [_array(leaf, path) for leaf, path in zip(leaves, self._paths(tree), strict=True)]
         key = (tree, static, *[(a.shape, a.dtype) for a in leaves])
         code = self._kinds.get(key) or self._compiled(key, args, named)
         return code.result(code.executable(*leaves))
 
     def _compiled(self, key: Key, args: tuple[Any, ...], named: dict[str, Any]) -> Code:
-        """The code for arguments, made once whichever threads ask for it. (Each key has a lock of its own: a function
-        that is being traced may call others that are.)"""
+        """Returns the code for arguments, compiled once even if several threads ask for it.
+
+        Each key has a lock of its own, because a function that is being traced may call others that are traced.
+        """
         with self._locks.setdefault(key, threading.RLock()):
             code = self._kinds.get(key)
             if code is None:
@@ -112,7 +114,7 @@ class Jitted:
         return code
 
     def _shorten(self, code: Code, args: tuple[Any, ...], named: dict[str, Any], results: Tree, count: int) -> None:
-        """Let calls like this one find their code without taking the tree apart in Python."""
+        """Generates a direct call for arguments like these, which does not flatten the tree in Python."""
         with self._lock:
             if self._tried_first == tuning.TRIED_FIRST:
                 if not named and not self._nums and all(type(a) is np.ndarray for a in args):
@@ -124,30 +126,35 @@ class Jitted:
                 self.__call__ = direct_call(code.executable, arguments, static, results, count, self.__call__)
 
     def lower(self, *args: Any, **named: Any) -> Module:
-        """The program for arguments like these; in the place of an array its shape will do ("f32[2,3]", "f32[?,3]").
-        Raises BuilderError where the function cannot be traced."""
+        """Returns the program for arguments like these.
+
+        A shape may replace an array ("f32[2,3]", "f32[?,3]"). Raises BuilderError if the function cannot be traced.
+        """
         return self._trace(args, named)[0]
 
     def compile(self, *args: Any, **named: Any) -> Any:
-        """The Executable of `lower`. It takes the leaves of the arguments that are not static, one after the other, and
-        returns the leaves of the result. Raises what `shlo_jit.compile` raises."""
+        """Returns the Executable of `lower`.
+
+        It takes the leaves of the arguments that are not static as positional arguments, and returns the leaves of the
+        result. Raises the errors of `shlo_jit.compile`.
+        """
         return compile(self.lower(*args, **named), **self._options)
 
     @property
     def signatures(self) -> int:
-        """For how many kinds of arguments there is code."""
+        """Number of kinds of arguments that have code."""
         return len(self._kinds)
 
     def clear_cache(self) -> None:
-        """Forget all code, which is kept otherwise for as long as the function is."""
+        """Drops all code, which is otherwise kept as long as the function."""
         with self._lock:
             self._kinds: dict[Key, Code] = {}
             self._by_shapes: dict[Key, Code] = {}
-            """Those for arrays, one and all."""
+            """Code for kinds of arguments whose leaves are all arrays."""
             self._locks: dict[Key, threading.RLock] = {}
-            """Of those that are being compiled."""
+            """Locks of the keys that are being compiled."""
             self._tried_first = 0
-            """How many kinds of arguments are tried before others are looked up."""
+            """Number of kinds of arguments that are tried before a lookup."""
             self.__call__ = self._call
 
     def __copy__(self) -> Jitted:
@@ -157,7 +164,7 @@ class Jitted:
         return self
 
     def __reduce__(self) -> str:
-        """By its name in its module, as functions are pickled."""
+        """Pickles by name in the module, like a function."""
         return getattr(self, "__qualname__", self._name)
 
     def __repr__(self) -> str:
@@ -169,7 +176,7 @@ class Jitted:
         return getattr(self._f, "__name__", "function")
 
     def _leaves(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], Tree, Key]:
-        """The leaves of the arguments that are not static, the structure of these, and the static ones."""
+        """Returns the leaves of the arguments that are not static, their structure, and the static arguments."""
         if not self._nums and not self._names:
             leaves, tree = flatten((args, named))
             return leaves, tree, ()
@@ -181,7 +188,7 @@ class Jitted:
         return leaves, tree, static
 
     def _paths(self, tree: Tree) -> list[str]:
-        """What the leaves of the arguments are called: `x`, `params['w']`."""
+        """Names of the leaves of the arguments: `x`, `params['w']`."""
         assert tree is not None
         _, _, (positional, named) = tree
         parameters = [n for i, n in enumerate(self._signature.parameters) if i not in self._nums]
@@ -193,8 +200,7 @@ class Jitted:
         return found
 
     def _trace(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Module, Tree, int]:
-        """The program for arguments like these, what the function returns without its leaves, and how many these
-        are."""
+        """Returns the program for arguments like these, the structure of the result, and its number of leaves."""
         leaves, tree, _ = self._leaves(args, named)
         where = self._paths(tree)
         types = [_type(leaf, path) for leaf, path in zip(leaves, where, strict=True)]
@@ -240,15 +246,15 @@ def jit(
     static_argnames: str | Iterable[str] = (),
     **options: Any,
 ) -> Any:
-    """The function, traced and compiled for each kind of arguments that it is called with; also a decorator.
+    """Returns the function, traced and compiled for each kind of arguments that it is called with; also a decorator.
 
-    Arguments and results are trees (tuples, lists, dictionaries, dataclasses, None) of arrays and numbers; a number of
-    Python's is an argument of NumPy's element type for it (i64, f64, complex<f64>, i1), and results are NumPy's arrays.
-    static_argnums, static_argnames: arguments that the function is given as they are, by place or name; they have to be
-    hashable, and every other one is traced anew. options: of `shlo_jit.compile`, such as `threads`.
+    Arguments and results are trees (tuples, lists, dictionaries, dataclasses, None) of arrays and numbers. A Python
+    number is an argument of NumPy's element type for it (i64, f64, complex<f64>, i1). Results are NumPy arrays.
+    static_argnums, static_argnames: arguments that the function receives unchanged, by position or name. They must be
+    hashable, and each new value is traced again. options: those of `shlo_jit.compile`, such as `threads`.
 
-    Raises BuilderError, with the line of the function, where it cannot be traced, and what `shlo_jit.compile` and the
-    call of an Executable raise.
+    Raises BuilderError, with the line of the function, if it cannot be traced, and the errors of `shlo_jit.compile` and
+    of the call of an Executable.
     """
     nums = integers(static_argnums, "static_argnums")
     names = frozenset({static_argnames} if isinstance(static_argnames, str) else static_argnames)
@@ -276,14 +282,14 @@ class Method(functools.partial):
 def _signature_of(f: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(f)
-    except ValueError:  # a built-in function that does not say what it takes
+    except ValueError:  # a built-in function without a signature
         return inspect.signature(lambda *args, **named: None)
 
 
 def _static(
     signature: inspect.Signature, nums: tuple[int, ...], names: frozenset[str]
 ) -> tuple[frozenset[int], frozenset[str]]:
-    """Which arguments are static, by place and by name: each that may come in both ways in both."""
+    """Returns the static arguments by position and by name. Arguments that can be passed both ways are in both."""
     known = list(signature.parameters)
     kinds = {p.kind for p in signature.parameters.values()}
     for name in names - set(known):
@@ -298,16 +304,16 @@ def _static(
 
 
 def _static_key(x: Any, argument: str) -> Hashable:
-    """What a static argument is found by. Raises BuilderError for what has no hash."""
+    """Returns the cache key of a static argument. Raises BuilderError if it is not hashable."""
     try:
         hash(x)
     except TypeError:
-        raise wrong(argument, f"static arguments have to be hashable, and {type(x).__name__} is not") from None
+        raise wrong(argument, f"expected a hashable static argument, got {type(x).__name__}") from None
     return _with_types(x)
 
 
 def _with_types(x: Any) -> Hashable:
-    """So that 1, 1.0 and True are not the same, nor 0.0 and -0.0, in tuples neither."""
+    """Adds types to a key, so that 1, 1.0 and True differ, and 0.0 and -0.0, also within tuples."""
     if isinstance(x, tuple):
         return type(x), tuple(map(_with_types, x))
     return type(x), repr(x) if isinstance(x, float | complex) else x
@@ -315,24 +321,24 @@ def _with_types(x: Any) -> Hashable:
 
 # ---------------------------------------------------------------------------- leaves
 def _array(leaf: Any, path: str) -> Any:
-    """A leaf of the arguments as an array."""
+    """Converts a leaf of the arguments to an array."""
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf
     found = np.asarray(leaf) if is_number(leaf) else array_of(leaf, path)
     if found is not None:
         return found
     what = "expected arrays, numbers, or trees of them"
-    raise wrong(path, f"{what}, got {type(leaf).__name__}", hint="static_argnames is for what is no array")
+    raise wrong(path, f"{what}, got {type(leaf).__name__}", hint="use static_argnames for arguments that are no arrays")
 
 
 def _type(leaf: Any, path: str) -> Type:
-    """The type that is traced in the place of a leaf."""
+    """The type that is traced for a leaf."""
     is_shape = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not hasattr(leaf, "__array__")
     return type_of(leaf if is_shape or isinstance(leaf, str | Type) else _array(leaf, path), path)
 
 
 def _names(where: Sequence[str]) -> list[str]:
-    """Of arguments: their paths in letters that a program's names have, each once."""
+    """Unique names of arguments: their paths, reduced to the letters that names of a program can have."""
     found: list[str] = []
     for path in where:
         name = wanted = re.sub(r"^(?=\d|$)", "arg_", re.sub(r"\W+", "_", path).strip("_"))
@@ -344,7 +350,7 @@ def _names(where: Sequence[str]) -> list[str]:
 
 
 def _leaves_of(results: Any) -> tuple[list[Any], Tree]:
-    """Of what a function returns, where tuples of the program are Python's."""
+    """Leaves and structure of a function's result; tuples of the program become Python's."""
     leaves, tree = flatten(results)
     elements = [elements_of(leaf) for leaf in leaves]
     if all(a is b for a, b in zip(leaves, elements, strict=True)):

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 
 def cholesky(a: TensorLike, lower: bool = False) -> Value:
-    """The triangular factor of symmetric (Hermitian) positive definite matrices, which are the last two dimensions of
-    floats or complex numbers: l with a = l @ l.T if `lower`, u with a = u.T @ u otherwise. Only that triangle of a is
-    read, and that of the result is defined (document: Cholesky)."""
+    """The triangular factor of symmetric (Hermitian) positive definite matrices of floats or complex numbers.
+
+    The matrices are the last two dimensions. The result is l with a = l @ l.T if `lower`, u with a = u.T @ u otherwise.
+    Only that triangle of a is read, and only that triangle of the result is defined (document: Cholesky).
+    """
     return emit1("stablehlo.cholesky", [tensor_of(a, "a")], {"lower": flag(lower, "lower")})
 
 
@@ -28,9 +30,11 @@ def triangular_solve(
     unit_diagonal: bool,
     transpose_a: Transpose = "NO_TRANSPOSE",
 ) -> Value:
-    """x with op(a) @ x = b if `left_side`, with x @ op(a) = b otherwise, for every matrix of the last two dimensions.
-    Of a only the `lower` or upper triangle is read, and not its diagonal if that is said to be 1. `transpose_a`:
-    NO_TRANSPOSE, TRANSPOSE or ADJOINT, what op is (document: TriangularSolve)."""
+    """Solves op(a) @ x = b if `left_side`, x @ op(a) = b otherwise, for every matrix of the last two dimensions.
+
+    Only the `lower` or the upper triangle of a is read, and its diagonal is not read if `unit_diagonal`. `transpose_a`:
+    the op, NO_TRANSPOSE, TRANSPOSE or ADJOINT (document: TriangularSolve).
+    """
     x, y = same_elements({"a": a, "b": b})
     attributes = {
         "left_side": flag(left_side, "left_side"),
@@ -42,8 +46,11 @@ def triangular_solve(
 
 
 def fft(operand: TensorLike, fft_type: FftType, fft_length: Sequence[int]) -> Value:
-    """The Fourier transform of the last one to three dimensions. `fft_type`: FFT or IFFT of complex numbers, RFFT of
-    floats to complex numbers, IRFFT back. `fft_length`: the lengths of these dimensions in time (document: Fft)."""
+    """The Fourier transform of the last one to three dimensions.
+
+    `fft_type`: FFT or IFFT of complex numbers, RFFT of floats to complex numbers, IRFFT back. `fft_length`: the lengths
+    of these dimensions in the time domain (document: Fft).
+    """
     attributes = {
         "fft_type": enum("fft_type", word(fft_type, FftType, "fft_type")),
         "fft_length": list(integers(fft_length, "fft_length")),

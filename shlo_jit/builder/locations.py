@@ -1,6 +1,6 @@
-"""Where the program that is built was written: the line of Python outside of this package that called it.
+"""Source locations of operations: the line of Python outside of this package that called the builder.
 
-An op has it twice: as the source that errors, profiles and plans quote, and as `loc(...)` in the text.
+An op stores it twice: as the source that errors, profiles and plans quote, and as `loc(...)` in the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shlo_jit.errors import Source, Span
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 Position = tuple[int | None, int | None, int | None, int | None]
-"""Of code: first line, last line, first column, last column."""
+"""Position of code: first line, last line, first column, last column."""
 OPERATORS = {
     "__add__": "+", "__radd__": "+", "__sub__": "-", "__rsub__": "-", "__mul__": "*", "__rmul__": "*",
     "__truediv__": "/", "__rtruediv__": "/", "__floordiv__": "//", "__rfloordiv__": "//", "__mod__": "%",
@@ -29,11 +29,11 @@ OPERATORS = {
     "__round__": "round", "__array_function__": "value", "_unknown": "value",
     "__len__": "len", "_call": "call", "make_tuple": "tuple", "__iter__": "iter",
 }  # fmt: skip
-"""Methods that Python calls, and what their callers wrote."""
+"""Methods that Python calls for operators, and the operators as their callers wrote them."""
 
 
 class PythonSource(Source):
-    """A file of Python. Where its text is not to be had, offsets are numbers of lines."""
+    """A Python file. If its text is unavailable, offsets are line numbers."""
 
     def __init__(self, name: str):
         super().__init__("".join(linecache.getlines(name)), name)
@@ -46,7 +46,7 @@ class PythonSource(Source):
         return super().line_text(line) if self.text else ""
 
     def offset(self, line: int, column: int) -> int:
-        """Of a 1-based line and a 0-based column, which counts bytes as Python's compiler does."""
+        """Offset of a 1-based line and a 0-based column, which counts bytes as Python's compiler does."""
         if not self.text:
             return line
         self.line_column(0)
@@ -59,7 +59,7 @@ class PythonSource(Source):
 
 @dataclass(frozen=True)
 class Place:
-    """What the caller wrote, and which function of ours it called."""
+    """The caller's code, and the function of this package that it called."""
 
     source: PythonSource
     start: int
@@ -72,14 +72,14 @@ class Place:
 
     @cached_property
     def text(self) -> str:
-        """As a location of MLIR."""
+        """The place as an MLIR location."""
         line, column = self.source.line_column(self.start)
         name = self.source.name.replace("\\", "\\\\").replace('"', '\\"')
         return f'loc("{name}":{line}:{column})'
 
 
 def caller() -> Place:
-    """The innermost line of Python that is not this package's."""
+    """The innermost line of Python that is not in this package."""
     frame: FrameType = sys._getframe(1)
     inside = frame.f_code
     while frame.f_back is not None and _is_ours(frame.f_code):
@@ -89,7 +89,7 @@ def caller() -> Place:
 
 
 def place_of(function: object) -> Place | None:
-    """Where a Python function begins."""
+    """Location of the start of a Python function."""
     code = getattr(function, "__code__", None)
     return None if code is None else _place(code, -1, code.co_firstlineno, "function")
 
@@ -111,7 +111,7 @@ def _place(code: CodeType, instruction: int, line: int, function: str) -> Place:
         at = source.offset(line, 0)
         text = source.line_text(line)
         return Place(source, at + len(text) - len(text.lstrip()), at + max(len(text), 1), function)
-    if last != first:  # a call over several lines: its first line
+    if last != first:  # a call over several lines: use its first line
         end = len(source.line_text(first).encode())
     return Place(source, source.offset(first, start), source.offset(first, end), function)
 

@@ -1,4 +1,4 @@
-"""Modules and functions that are built.
+"""Modules and functions under construction.
 
 with builder.module("model") as m:
     with builder.function("main", x="f32[2,3]", n="s32[]") as f:
@@ -32,10 +32,10 @@ _module: ContextVar[Symbols | None] = ContextVar("shlo_jit.builder.module", defa
 
 
 class ModuleBuilder:
-    """A module that functions are built in, while its `with` is open. `module` is the program afterwards."""
+    """A module in which functions are built while its `with` is open. `module` is the program afterwards."""
 
     def __init__(self, name: str = "") -> None:
-        """`name`: of the module; it may have none."""
+        """`name`: name of the module; may be empty."""
         self._name = _checked_name(name, empty=True)
         self.place = caller()
         self._symbols = Symbols()
@@ -50,13 +50,13 @@ class ModuleBuilder:
         assert self._before is not None
         _module.reset(self._before)
         if kind is None:
-            self._module = made_module(self._symbols, self.place, self._name)
+            self._module = finished_module(self._symbols, self.place, self._name)
 
     @property
     def module(self) -> Module:
         """The program, a Module like a parsed one. Raises BuilderError while the `with` is open."""
         if self._module is None:
-            raise wrong("", "the module is there when its `with` has ended")
+            raise wrong("", "the module is only available after its `with` block")
         return self._module
 
     def __str__(self) -> str:
@@ -64,15 +64,19 @@ class ModuleBuilder:
 
 
 class FunctionBuilder:
-    """A function that operations are added to, while its `with` is open. Its arguments are attributes (`f.x`), or
-    unpacked (`x, y = f`); `f.returns(...)` ends it."""
+    """A function to which operations are added while its `with` is open.
+
+    Its arguments are attributes (`f.x`), or unpacked (`x, y = f`). `f.returns(...)` ends it.
+    """
 
     def __init__(self, name: str = "main", /, *shapes: ShapeLike, **arguments: ShapeLike) -> None:
-        """`shapes`: of arguments without names; `arguments`: shapes by name. Raises BuilderError for a shape that is
-        none, and a name that another function of the module has."""
+        """`shapes`: shapes of unnamed arguments. `arguments`: shapes by name.
+
+        Raises BuilderError for an invalid shape, and for a name that another function of the module has.
+        """
         symbols, own = _symbols()
         if _checked_name(name) in symbols.names:
-            raise wrong("name", f"the module has a function {name} already")
+            raise wrong("name", f"the module already has a function {name}")
         self._begin(symbols, own, name)
         for i, shape in enumerate(shapes):
             self.add_argument(f"arg{i}", type_of(shape, f"shapes[{i}]"))
@@ -81,7 +85,7 @@ class FunctionBuilder:
         symbols.names.add(name)
 
     def _begin(self, symbols: Symbols, own: bool, name: str) -> None:
-        """`own`: whether the module is this function's alone."""
+        """`own`: whether the module contains only this function."""
         self.name = name
         self.place = caller()
         self._symbols, self._own = symbols, own
@@ -92,10 +96,10 @@ class FunctionBuilder:
         self._op: Op | None = None
 
     def add_argument(self, name: str, type: Type) -> Value:
-        """One more argument, behind the others; `builder.parameter` adds such."""
+        """Adds an argument after the others; used by `builder.parameter`."""
         _checked_name(name)
         if name in self._by_name:
-            raise wrong("name", f"the function has an argument {name} already")
+            raise wrong("name", f"the function already has an argument {name}")
         block = self._frame.block
         raw = core.Value(type, block, len(block.arguments), name)
         block.arguments.append(raw)
@@ -105,14 +109,14 @@ class FunctionBuilder:
     # ------------------------------------------------------------------------ arguments
     @property
     def args(self) -> tuple[Value, ...]:
-        """The arguments, in their order."""
+        """The arguments in order."""
         return tuple(self._by_name.values())
 
     def __iter__(self) -> Iterator[Value]:
         return iter(self.args)
 
     def __getitem__(self, name: str) -> Value:
-        """An argument whose name is an attribute of functions, too: `f["name"]`."""
+        """Returns an argument by name, also if functions have an attribute of that name: `f["name"]`."""
         return FunctionBuilder.__getattr__(self, name)
 
     def __getattr__(self, name: str) -> Value:
@@ -127,7 +131,7 @@ class FunctionBuilder:
     # ------------------------------------------------------------------------ building
     def __enter__(self) -> FunctionBuilder:
         if self._op is not None or self._opened is not None:
-            raise wrong("", f"function {self.name} has been built already")
+            raise wrong("", f"function {self.name} is already built")
         self._opened = inside(self._frame)
         self._opened.__enter__()
         return self
@@ -143,12 +147,14 @@ class FunctionBuilder:
         self._symbols.functions.append(self._op)
 
     def returns(self, /, *results: Value, **named: Value) -> None:
-        """End the function with these results, which may have names. Arrays become constants; a function may return
-        nothing."""
+        """Ends the function with these results, which may have names.
+
+        Arrays become constants. A function may have no results.
+        """
         if open_frame() is not self._frame:
-            raise wrong("", f"function {self.name} is not the one that is open")
+            raise wrong("", f"function {self.name} is not the open one")
         if self._op is not None:
-            raise wrong("", f"function {self.name} has returned already")
+            raise wrong("", f"function {self.name} already has results")
         found = [_result(x, f"results[{i}]") for i, x in enumerate(results)]
         found += [_result(x, name) for name, x in named.items()]
         place = caller()
@@ -170,7 +176,7 @@ class FunctionBuilder:
     # ------------------------------------------------------------------------ afterwards
     @property
     def op(self) -> Op:
-        """The function as the module has it. Raises BuilderError before it has returned."""
+        """The function as an op of the module. Raises BuilderError before `returns`."""
         if self._op is None:
             raise wrong("", f"function {self.name} has not returned yet")
         return self._op
@@ -182,17 +188,19 @@ class FunctionBuilder:
 
     @property
     def symbols(self) -> Symbols:
-        """The module that it is built in."""
+        """The module in which it is built."""
         return self._symbols
 
     @property
     def module(self) -> Module:
-        """The program: this function, and those that were built inside of it. Raises BuilderError for a function within
-        `with builder.module()`, whose module has it."""
+        """The program: this function, and those that were built inside of it.
+
+        Raises BuilderError for a function within `with builder.module()`: use that module's `module`.
+        """
         if not self._own:
-            raise wrong("", f"function {self.name} is part of a module: ask that for its .module")
+            raise wrong("", f"function {self.name} is part of a module: use that module's .module")
         assert self.op is not None
-        return made_module(self._symbols, self.place, "")
+        return finished_module(self._symbols, self.place, "")
 
     def __repr__(self) -> str:
         return f"<function {self.name}({', '.join(shape_text(t) for t in self.argument_types)})>"
@@ -203,7 +211,7 @@ function = FunctionBuilder
 
 
 class PrivateFunction(FunctionBuilder):
-    """A private function of the module that is being built: what a function of Python adds and returns."""
+    """A private function of the module that is being built, traced from a Python function."""
 
     def __init__(self, name: str, types: Sequence[Type], body: Callable[..., Sequence[object]]) -> None:
         """`body` is called with values of these types."""
@@ -216,8 +224,8 @@ class PrivateFunction(FunctionBuilder):
         self.op.attributes["sym_visibility"] = "private"
 
 
-def made_module(symbols: Symbols, place: Place, name: str) -> Module:
-    """The module of the functions that are done. Raises BuilderError where it is no valid program."""
+def finished_module(symbols: Symbols, place: Place, name: str) -> Module:
+    """Returns the module of the finished functions. Raises BuilderError if the program is not valid."""
     attributes = {"sym_name": name} if name else {}
     body = Block([], list(symbols.functions))
     op = Op("builtin.module", [], [], attributes, [Region([body])], place.source, place.start, place.end)
@@ -229,7 +237,7 @@ def made_module(symbols: Symbols, place: Place, name: str) -> Module:
 
 
 def _symbols() -> tuple[Symbols, bool]:
-    """The module that a new function is part of, and whether it is the function's own."""
+    """Returns the module that a new function belongs to, and whether it contains only that function."""
     found = _module.get()
     if found is not None:
         return found, False

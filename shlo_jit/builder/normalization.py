@@ -1,5 +1,8 @@
-"""Normalization over batches. `feature_index`: the dimension of the operand along which scale, offset, mean and
-variance lie, each a vector; all other dimensions are the batch. All are floats of one element type."""
+"""Batch normalization.
+
+`feature_index`: the dimension of the operand that scale, offset, mean and variance, each a vector, are along. All other
+dimensions are the batch. All are floats of one element type.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ if TYPE_CHECKING:
 def batch_norm_training(
     operand: TensorLike, scale: TensorLike, offset: TensorLike, epsilon: float, feature_index: int
 ) -> tuple[Value, Value, Value]:
-    """The operand normalized by its own mean and variance, scaled and moved; the mean; the variance (document:
-    BatchNormTraining)."""
+    """Returns the operand normalized by its mean and variance, scaled and shifted; the mean; and the variance
+    (document: BatchNormTraining)."""
     values = same_elements({"operand": operand, "scale": scale, "offset": offset})
     output, mean, variance = emit(
         "stablehlo.batch_norm_training", values, _attributes(values[0], epsilon, feature_index)
@@ -33,7 +36,8 @@ def batch_norm_inference(
     epsilon: float,
     feature_index: int,
 ) -> Value:
-    """The operand normalized by a mean and variance that are given, scaled and moved (document: BatchNormInference)."""
+    """Returns the operand normalized by a given mean and variance, scaled and shifted (document:
+    BatchNormInference)."""
     given = {"operand": operand, "scale": scale, "offset": offset, "mean": mean, "variance": variance}
     values = same_elements(given)
     return emit1("stablehlo.batch_norm_inference", values, _attributes(values[0], epsilon, feature_index))
@@ -48,8 +52,8 @@ def batch_norm_grad(
     epsilon: float,
     feature_index: int,
 ) -> tuple[Value, Value, Value]:
-    """The gradients of `batch_norm_training` by its operand, scale and offset, of those of its output (document:
-    BatchNormGrad)."""
+    """Returns the gradients of `batch_norm_training` with respect to operand, scale and offset, for the gradient of its
+    output (document: BatchNormGrad)."""
     given = {"operand": operand, "scale": scale, "batch_mean": batch_mean, "batch_var": batch_var}
     values = same_elements({**given, "grad_output": grad_output})
     names = {"mean": "batch_mean", "variance": "batch_var"}

@@ -1,4 +1,4 @@
-"""The operations of XLA's documents, and the arrays that their examples are about: see `operations.py`."""
+"""The operations of XLA's documents, and the sample arrays of their examples: see `operations.py`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ BOTH = (TODAY, OLDER)
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that a document names."""
+    """An operation of the documents."""
 
     name: str
-    """As the document writes it."""
+    """Name in the document."""
     function: str
-    """Of `shlo_jit.builder`."""
+    """Name of the function of `shlo_jit.builder`."""
     example: str
-    """An expression of `b`, the builder, and of samples."""
+    """Expression of `b`, the builder, and of samples."""
     documents: tuple[str, ...] = BOTH
     host: bool = False
-    """Whether the example takes more than a call: somebody at the other end, or one more argument."""
+    """Whether the example needs more than a call: a peer or host that communicates with it, or another argument."""
     note: str = ""
-    """What the table says besides."""
+    """Remark in the table."""
 
 
 def _counting(dtype: type, *shape: int) -> np.ndarray:
@@ -49,7 +49,7 @@ SAMPLES: dict[str, np.ndarray] = {
     "kernel": _counting(np.float32, 4, 3, 3, 3),
     "key": np.array([7, 2**64 - 3], np.uint64),
 }
-"""Arrays that examples are about, by the names they have there."""
+"""Sample arrays by their names in examples."""
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("Abs", "abs", "b.abs(x)"),
@@ -175,10 +175,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "CustomCall",
         "custom_call",
         "b.custom_call('mhlo.erf', [x], 'f32[2,3]')",
-        note="to a function of the host's, or what is known by that name",
+        note="to a function of the host, or to a known target",
     ),
     Operation("Div", "div", "b.div(i, j)"),
-    Operation("Domain", "domain", "b.domain(x)", documents=(TODAY,), note="says something to passes of XLA only"),
+    Operation("Domain", "domain", "b.domain(x)", documents=(TODAY,), note="only matters to passes of XLA"),
     Operation("Dot", "dot", "b.dot(x, w)"),
     Operation("DotGeneral", "dot_general", "b.dot_general(t, t, b.DotDimensionNumbers((2,), (2,), (0,), (0,)))"),
     Operation(
@@ -202,7 +202,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "ge_total_order",
         "b.ge_total_order(x, -y)",
         documents=(OLDER,),
-        note="today's document has GtTotalOrder in its place",
+        note="replaced by GtTotalOrder in today's document",
     ),
     Operation("GtTotalOrder", "gt_total_order", "b.gt_total_order(x, -y)"),
     Operation("LeTotalOrder", "le_total_order", "b.le_total_order(x, -y)"),
@@ -217,7 +217,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "fusion",
         "b.fusion([x, y], lambda k, l: k * l + k)",
         documents=(TODAY,),
-        note="what runs together is the compiler's business",
+        note="the compiler decides about fusion",
     ),
     Operation(
         "Gather",
@@ -298,7 +298,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "rng_get_and_update_state",
         "b.rng_get_and_update_state(key, 5)",
         documents=(TODAY,),
-        note="the state is handed on as a value",
+        note="the state is passed as a value",
     ),
     Operation("RngNormal", "rng_normal", "b.rng_normal(1.0, 2.0, 'f32[1000]')"),
     Operation("RngUniform", "rng_uniform", "b.rng_uniform(1.0, 2.0, 'f32[1000]')"),

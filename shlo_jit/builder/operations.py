@@ -1,11 +1,11 @@
-"""XLA's operations: every one that the documents have, the function that builds it, and an example.
+"""XLA's operations: every one of the documents, with the function that builds it and an example.
 
-python -m shlo_jit.builder.operations                           prints how many each document has, and the table
+python -m shlo_jit.builder.operations                           prints the counts for each document, and the table
 python -m shlo_jit.builder.operations docs/xla_operations.md    writes the table between the markers of a file
-python -m shlo_jit.builder.operations Clamp                     shows an example: its program, and what it returns
+python -m shlo_jit.builder.operations Clamp                     shows an example: its program and results
 
-Two editions of XLA's "Operation semantics" are meant: that of 2026 (`today`), and an older one, from before every
-elementwise operation had a heading of its own (`older`). What an example becomes is read from its program.
+There are two editions of XLA's "Operation semantics": that of 2026 (`today`), and an older one, from before every
+elementwise operation had a heading of its own (`older`). The ops that an example becomes are read from its program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shlo_jit.ir.core import Module, walk
 
 BEGIN, END = "<!-- operations: begin -->", "<!-- operations: end -->"
 UNCOUNTED = {"func.func", "func.return", "stablehlo.return", "stablehlo.constant"}
-"""Ops that are in many programs, and say nothing of one."""
+"""Ops that are in many programs and not characteristic of an example."""
 
 
 class Example(NamedTuple):
@@ -41,7 +41,8 @@ class Example(NamedTuple):
 
 
 def example(operation: Operation, space: Any = b) -> Example:
-    """The function of an example's text, with `b` as its `b`. Its arguments are the samples that the text names."""
+    """Makes a function of an example's text, with `space` as its `b`. Its arguments are the samples that the text
+    names."""
     tree = ast.parse(operation.example, mode="eval")
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names = tuple(name for name in SAMPLES if name in used)
@@ -57,18 +58,18 @@ def module_of(operation: Operation) -> Module:
 
 
 def becomes(operation: Operation) -> list[str]:
-    """The ops of an example's program, each once, in their order."""
+    """The distinct ops of an example's program in order."""
     names = dict.fromkeys(op.name for op in walk(module_of(operation).body))
     return [name for name in names if name not in UNCOUNTED] or [name for name in names if name == "stablehlo.constant"]
 
 
 def counts() -> dict[str, int]:
-    """How many operations each document has."""
+    """Number of operations of each document."""
     return {document: sum(document in op.documents for op in OPERATIONS) for document in (TODAY, OLDER)}
 
 
 def summary() -> str:
-    """The counts in words."""
+    """The counts as a sentence."""
     found = counts()
     only = sum(op.documents == (OLDER,) for op in OPERATIONS)
     return (
@@ -91,14 +92,14 @@ def markdown() -> str:
 
 
 def _shown(array: np.ndarray) -> str:
-    """An array in a cell of the table."""
+    """An array as a cell of the table."""
     if array.size > 12:
         return f"np.arange({array.size}).reshape{array.shape} % 7, {array.dtype}"
     return f"{array.tolist()}, {array.dtype}"
 
 
 def written_into(text: str) -> str:
-    """A file's text with the table between its markers. Raises ValueError when it has none."""
+    """Replaces the table between the markers of a text. Raises ValueError if there are no markers."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
@@ -107,7 +108,7 @@ def written_into(text: str) -> str:
 
 
 def shown(name: str) -> str:
-    """An operation's documentation, its example, the program of that, and what it returns where it can run here."""
+    """Documentation of an operation, its example, the example's program, and its results if it can run here."""
     op = next((op for op in OPERATIONS if name in (op.name, op.function)), None)
     if op is None:
         raise SystemExit(f"there is no operation {name}")
@@ -119,7 +120,7 @@ def shown(name: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the table, write it into the file named, or show the operation named."""
+    """Prints the table, writes it into the named file, or shows the named operation."""
     if not arguments:
         print(markdown())
     elif Path(arguments[0]).suffix == ".md":

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def rng_uniform(a: TensorLike, b: TensorLike, shape: ShapeLike) -> Value:
-    """Numbers of that shape, pred, integers or floats, each of [a, b) as likely as any other; other ones with every
-    call (document: RngUniform)."""
+    """Uniformly distributed numbers in [a, b), of that shape: pred, integers or floats. They differ with every call
+    (document: RngUniform)."""
     return _rng("UNIFORM", {"a": a, "b": b}, shape)
 
 
 def rng_normal(mu: TensorLike, sigma: TensorLike, shape: ShapeLike) -> Value:
-    """Floats of that shape, normally distributed around `mu`, with standard deviation `sigma`; other ones with every
+    """Normally distributed floats of that shape, with mean `mu` and standard deviation `sigma`. They differ with every
     call (document: RngNormal)."""
     return _rng("NORMAL", {"mu": mu, "sigma": sigma}, shape)
 
@@ -45,8 +45,11 @@ def _rng(distribution: str, parameters: dict[str, TensorLike], shape: ShapeLike)
 
 
 def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: TensorLike, shape: ShapeLike) -> tuple[Value, Value]:
-    """The next state, and random bits of that shape, of integers or floats. `algorithm`: THREE_FRY, whose state is
-    u64[2], PHILOX, u64[2] or u64[3], or DEFAULT. The same state gives the same bits (document: RngBitGenerator)."""
+    """Returns the next state, and random bits of that shape, as integers or floats.
+
+    `algorithm`: THREE_FRY with a state of u64[2], PHILOX with u64[2] or u64[3], or DEFAULT. The same state gives the
+    same bits (document: RngBitGenerator).
+    """
     state, t = tensor_of(initial_state, "initial_state"), static_type(shape)
     attributes = {"rng_algorithm": enum("rng_algorithm", word(algorithm, RandomAlgorithm, "algorithm"))}
     names = {"rng_algorithm": "algorithm", "output": "shape"}
@@ -55,8 +58,11 @@ def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: TensorLike, sha
 
 
 def rng_get_and_update_state(state: TensorLike, delta: int = 1) -> tuple[Value, Value]:
-    """A state, u64[2], and the next one: a number of 128 bits, the low half first, and `delta` more. A program has no
-    variables, so that the next state is handed on as a value (document: RngGetAndUpdateState)."""
+    """Returns a state, u64[2], and the next one.
+
+    The state is a number of 128 bits, the low half first; the next one is greater by `delta`. A program has no
+    variables, so the state is passed as a value (document: RngGetAndUpdateState).
+    """
     x = tensor_of(state, "state")
     if x.type != tensor((2,), UI64):
         raise wrong("state", f"expected u64[2], got {shape_text(x.type)}")

@@ -1,6 +1,6 @@
 """Dimension numbers and other records that functions of the builder take, under the documents' names.
 
-A dictionary with the same fields will do in their place: `dimension_numbers={"offset_dims": (1,), ...}`.
+A dictionary with the same fields is accepted instead: `dimension_numbers={"offset_dims": (1,), ...}`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = Sequence[int]
 
 @dataclass(frozen=True)
 class DotDimensionNumbers:
-    """Of `dot_general`: dimensions that are summed over, and those that both operands go along together."""
+    """Dimension numbers of `dot_general`: contracting dimensions and batch dimensions."""
 
     lhs_contracting_dimensions: Ints = ()
     rhs_contracting_dimensions: Ints = ()
@@ -34,8 +34,11 @@ class DotDimensionNumbers:
 
 @dataclass(frozen=True)
 class RaggedDotDimensionNumbers:
-    """Of `ragged_dot`: those of a product, the dimension of lhs that `group_sizes` cut, and that of rhs which has a
-    matrix a group (none where the ragged dimension is summed over, or a batch dimension)."""
+    """Dimension numbers of `ragged_dot`.
+
+    They contain those of a product, the dimension of lhs that `group_sizes` divide, and the dimension of rhs with one
+    matrix per group (none if the ragged dimension is a contracting or a batch dimension).
+    """
 
     dot_dimension_numbers: DotDimensionNumbers
     lhs_ragged_dimensions: Ints
@@ -44,7 +47,7 @@ class RaggedDotDimensionNumbers:
 
 @dataclass(frozen=True)
 class ConvolutionDimensionNumbers:
-    """Of convolutions: which dimension is what."""
+    """Dimension numbers of convolutions: the role of each dimension."""
 
     input_batch_dimension: int
     input_feature_dimension: int
@@ -58,13 +61,13 @@ class ConvolutionDimensionNumbers:
 
     @staticmethod
     def default(rank: int) -> ConvolutionDimensionNumbers:
-        """XlaBuilder's: batch, features, spatial; of the kernel output features, input features, spatial."""
+        """XlaBuilder's default: batch, features, spatial; for the kernel output features, input features, spatial."""
         spatial = tuple(range(2, rank))
         return ConvolutionDimensionNumbers(0, 1, spatial, 1, 0, spatial, 0, 1, spatial)
 
     @staticmethod
     def of_labels(lhs: str, rhs: str, out: str) -> ConvolutionDimensionNumbers:
-        """Of labels as JAX writes them: `("NHWC", "HWIO", "NHWC")`; spatial dimensions in the order of rhs."""
+        """Parses labels as JAX writes them: `("NHWC", "HWIO", "NHWC")`. Spatial dimensions have the order of rhs."""
         spatial = [c for c in rhs if c not in "IO"]
         n, c = lhs.index("N"), lhs.index("C")
         i, o = rhs.index("I"), rhs.index("O")
@@ -74,7 +77,7 @@ class ConvolutionDimensionNumbers:
 
 @dataclass(frozen=True)
 class GatherDimensionNumbers:
-    """Of `gather`."""
+    """Dimension numbers of `gather`."""
 
     offset_dims: Ints = ()
     collapsed_slice_dims: Ints = ()
@@ -86,7 +89,7 @@ class GatherDimensionNumbers:
 
 @dataclass(frozen=True)
 class ScatterDimensionNumbers:
-    """Of `scatter`."""
+    """Dimension numbers of `scatter`."""
 
     update_window_dims: Ints = ()
     inserted_window_dims: Ints = ()
@@ -98,7 +101,7 @@ class ScatterDimensionNumbers:
 
 @dataclass(frozen=True)
 class PaddingConfigDimension:
-    """Of `pad`, along one dimension: what is added before and after (or taken away), and between elements."""
+    """Padding along one dimension: what `pad` adds before and after (or removes), and between elements."""
 
     edge_padding_low: int = 0
     edge_padding_high: int = 0
@@ -107,8 +110,10 @@ class PaddingConfigDimension:
 
 @dataclass(frozen=True)
 class ChannelHandle:
-    """Which transfers belong together. `type`: 1 from device to device, 2 device to host, 3 host to device; 0, what the
-    operation is by itself."""
+    """Identifies transfers that belong together.
+
+    `type`: 1 from device to device, 2 device to host, 3 host to device; 0 for the operation's own type.
+    """
 
     handle: int
     type: int = 0
@@ -116,7 +121,7 @@ class ChannelHandle:
 
 @dataclass(frozen=True)
 class ResultAccuracy:
-    """How exact an elementary function has to be: a mode, or tolerances with the mode TOLERANCE."""
+    """Required accuracy of an elementary function: a mode, or tolerances with the mode TOLERANCE."""
 
     mode: AccuracyMode = "DEFAULT"
     atol: float = 0.0
@@ -128,7 +133,7 @@ R = TypeVar("R")
 
 
 def record_of(given: Any, kind: type[R], argument: str) -> R:
-    """A record, of itself or of a dictionary of its fields."""
+    """Returns a record, which is given as such or as a dictionary of its fields."""
     if isinstance(given, kind):
         return given
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Reductions: of dimensions, of windows; functions that are applied to every element."""
+"""Reductions of dimensions and of windows; functions that are applied to every element."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def reduce(
 def reduce(
     operands: Tensors, init_values: Tensors, computation: Computation, dimensions_to_reduce: Sequence[int]
 ) -> Value | tuple[Value, ...]:
-    """All elements along some dimensions made one by a function, beginning with a scalar.
+    """Reduces all elements along some dimensions by a function, starting with a scalar.
 
-    operands: a tensor, or N of one shape. init_values: as many scalars of their element types, which should change
-    nothing. computation: of N scalars so far and N elements to N scalars (one by itself where N is 1); in which order
-    it is applied is not said. dimensions_to_reduce: those that go away. Returns a tensor, or a tuple of N (document:
-    Reduce).
+    operands: a tensor, or N of one shape. init_values: as many scalars of their element types, which should be neutral.
+    computation: maps N accumulated scalars and N elements to N scalars (one scalar if N is 1); the order of its
+    application is unspecified. dimensions_to_reduce: the dimensions that are removed. Returns a tensor, or a tuple of N
+    (document: Reduce).
     """
     xs, starts = _with_starts(operands, init_values)
     elements = [element(s) for s in starts]
@@ -98,9 +98,11 @@ def reduce_window(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> Value | tuple[Value, ...]:
-    """The elements of each place of a window made one by a function; operands, init_values and computation as of
-    `reduce`. The other arguments have a number for each dimension, by default 1; `padding`: SAME, VALID or pairs; what
-    is added counts as the init value (document: ReduceWindow)."""
+    """Reduces the elements of each window position by a function.
+
+    Operands, init_values and computation are those of `reduce`. The other arguments have a number for each dimension,
+    by default 1. `padding`: SAME, VALID or pairs; padding has the init value (document: ReduceWindow).
+    """
     xs, starts = _with_starts(operands, init_values)
     rank = len(shape_of(xs[0]))
     window = per_dimension(window_dimensions, rank, "window_dimensions")
@@ -131,9 +133,12 @@ def select_and_scatter(
     init_value: TensorLike,
     scatter: Computation,
 ) -> Value:
-    """Of every place of a window over the operand, one element is chosen by `select` (whether the first of two scalars
-    stays); the element of `source` for that place goes to where it was, by `scatter`, into a tensor of the operand's
-    shape that is `init_value` everywhere (document: SelectAndScatter)."""
+    """Selects one element of every window position over the operand and scatters `source` to these elements.
+
+    `select` chooses (whether the first of two scalars stays). The element of `source` for a position is added by
+    `scatter` at the chosen element, to a tensor of the operand's shape that is initialized with `init_value` (document:
+    SelectAndScatter).
+    """
     x, y, start = same_elements({"operand": operand, "source": source, "init_value": init_value})
     rank = len(shape_of(x))
     window = per_dimension(window_dimensions, rank, "window_dimensions")
@@ -156,9 +161,11 @@ def map(
     dimensions: Sequence[int] | None = None,
     static_operands: Sequence[Value] = (),
 ) -> Value:
-    """A function of N scalars applied to the elements of N tensors of one shape, to a tensor of what it returns.
-    `dimensions`: all of them in order, which is the default. `static_operands` are handed to the function behind the
-    scalars, as they are (document: Map)."""
+    """Applies a function of N scalars to the elements of N tensors of one shape.
+
+    `dimensions`: all of them in order, which is the default. `static_operands` are passed to the function unchanged,
+    after the scalars (document: Map).
+    """
     xs = tensors_of(operands, "operands")
     body = map_region("computation", computation, [element(x) for x in xs], listed(static_operands, "static_operands"))
     rank = len(shape_of(xs[0])) if xs else 0
@@ -167,9 +174,9 @@ def map(
     return emit1("stablehlo.map", xs, {"dimensions": list(where)}, regions=[body], names=names)
 
 
-# ---------------------------------------------------------------------------- by one op
+# ---------------------------------------------------------------------------- with a single op
 def reduce_sum(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The sum along some dimensions, in the element type of the operand; of nothing it is 0."""
+    """The sum along some dimensions, in the element type of the operand; 0 for no elements."""
     return _reduced("add", binary.add, operand, dimensions)
 
 
@@ -179,39 +186,39 @@ def reduce_prod(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 
 
 def reduce_max(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The greatest element along some dimensions; NaN where one is."""
+    """The greatest element along some dimensions; NaN if one is NaN."""
     return _reduced("maximum", binary.max, operand, dimensions)
 
 
 def reduce_min(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The least element along some dimensions; NaN where one is."""
+    """The least element along some dimensions; NaN if one is NaN."""
     return _reduced("minimum", binary.min, operand, dimensions)
 
 
 def reduce_and(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """Whether all are true along some dimensions; of integers, bit by bit."""
+    """Whether all elements along some dimensions are true; bitwise for integers."""
     return _reduced("and", binary.and_, operand, dimensions)
 
 
 def reduce_or(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """Whether one is true along some dimensions; of integers, bit by bit."""
+    """Whether any element along some dimensions is true; bitwise for integers."""
     return _reduced("or", binary.or_, operand, dimensions)
 
 
 def reduce_xor(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """Whether an odd number is true along some dimensions; of integers, bit by bit."""
+    """Whether an odd number of elements along some dimensions is true; bitwise for integers."""
     return _reduced("xor", binary.xor, operand, dimensions)
 
 
 def _reduced(name: str, computation: Computation, operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """A reduction by an op that has a neutral element, which its record knows."""
+    """A reduction by an op with a neutral element, which its record defines."""
     x = tensor_of(operand, "operand")
     where = axes(dimensions, len(shape_of(x)), "dimensions")
     neutral = OPS[f"stablehlo.{name}"].neutral_on(x.element_type)
-    if name == "add" and 0 in [shape_of(x)[d] for d in where]:  # what adds nothing to floats is -0.0
+    if name == "add" and 0 in [shape_of(x)[d] for d in where]:  # the neutral element of float addition is -0.0
         neutral = 0
     if neutral is None:
-        raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
+        raise wrong("operand", f"{name} of {x.element_type} has no initial value")
     start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)
     found = reduce(x, start, computation, where)
     assert not isinstance(found, tuple)
@@ -220,17 +227,17 @@ def _reduced(name: str, computation: Computation, operand: TensorLike, dimension
 
 # ---------------------------------------------------------------------------- arguments and results
 def _with_starts(operands: Tensors, init_values: Tensors) -> tuple[list[Value], list[Value]]:
-    """Tensors and the scalars they begin with; numbers take the tensors' element types."""
+    """Returns tensors and their initial scalars. Numbers take the tensors' element types."""
     xs = tensors_of(operands, "operands")
     given = list(init_values) if isinstance(init_values, list | tuple) else [init_values]
     if len(given) != len(xs):
-        raise wrong("init_values", f"expected as many as operands, of which there are {len(xs)}, got {len(given)}")
+        raise wrong("init_values", f"expected {len(xs)}, one for each operand, got {len(given)}")
     return xs, [_start(s, x, f"init_values[{i}]") for i, (s, x) in enumerate(zip(given, xs, strict=True))]
 
 
 def _start(given: object, x: Value, argument: str) -> Value:
     start = tensor_of(given, argument, element(x))
     if shape_of(start) != () or element(start) != element(x):
-        what = f"expected a scalar of {element(x)}, as the operand {shape_text(x.type)} has it"
+        what = f"expected a scalar of {element(x)}, the element type of the operand {shape_text(x.type)}"
         raise wrong(argument, f"{what}, got {shape_text(start.type)}")
     return start

@@ -1,7 +1,7 @@
-"""Where ops go: the functions and regions that are open, and `emit`, by which everything here adds an op.
+"""Insertion points: the open functions and regions, and `emit`, through which the package adds every op.
 
-`emit` knows nothing of any op: attributes, result types and rules are those of the op's record, and what a record
-refuses is an error of the caller's arguments.
+`emit` knows nothing about individual ops. Attributes, result types and rules come from the op's record, and violations
+of a record are errors of the caller's arguments.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 class Symbols:
-    """Of a module that is being built: the names of its functions, the functions that are done, and its locations."""
+    """Symbols of a module under construction: names of its functions, the finished functions, and its locations."""
 
     def __init__(self) -> None:
         self.functions: list[Op] = []
         self.names: set[str] = set()
         self.locations: dict[str, str] = {}
         self.computations: dict[Any, Any] = {}
-        """Private functions that were made of Python's, by these and the types of their arguments; None of those that
-        are being traced."""
+        """Private functions traced from Python functions, by these and the types of their arguments. None while one is
+        being traced."""
         self._known: dict[str, OpaqueAttr] = {}
 
     def location(self, place: Place) -> OpaqueAttr:
-        """The alias of a place."""
+        """Alias of a place."""
         text = place.text
         found = self._known.get(text)
         if found is None:
@@ -53,7 +53,7 @@ class Symbols:
         return found
 
     def free_name(self, wanted: str) -> str:
-        """A name that no function has yet, taken."""
+        """Returns an unused function name and reserves it."""
         name, number = wanted, 0
         while name in self.names:
             number += 1
@@ -69,16 +69,16 @@ class Frame:
         self.symbols = symbols
         self.block = block
         self.parent = parent
-        """The frame around a region; None of a function."""
+        """The frame around a region; None for a function."""
         self.name = name
         self.is_open = True
         self.function: FunctionBuilder | None = None
-        """Whose frame it is; None of a region."""
+        """The function of the frame; None for a region."""
         self.token: Value | None = None
-        """Of the last transfer to or from the host, which the next one follows."""
+        """Token of the last transfer to or from the host, which the next one follows."""
 
     def sees(self, other: Frame) -> bool:
-        """Whether the values of another frame may be used in this one."""
+        """Whether the values of another frame are visible in this one."""
         frame: Frame | None = self
         while frame is not None:
             if frame is other:
@@ -88,7 +88,7 @@ class Frame:
 
 
 class Handle:
-    """A value of the program that is built; all of them are of the class Value, which adds operators."""
+    """A value of the program under construction. All of them have the class Value, which adds operators."""
 
     __slots__ = ("frame", "raw")
 
@@ -104,38 +104,38 @@ class Handle:
 
 _current: ContextVar[Frame | None] = ContextVar("shlo_jit.builder", default=None)
 _wrap: list[Callable[[core.Value, Frame], Value]] = []
-"""The class Value, once it is there: it stands above the functions that its operators call."""
+"""The class Value, once it is defined: it depends on the functions that its operators call."""
 
 
 def bind(wrap: Callable[[core.Value, Frame], Value]) -> None:
-    """Say what the values are that functions return."""
+    """Sets the class of the values that functions return."""
     _wrap.append(wrap)
 
 
 def value(raw: core.Value, frame: Frame) -> Value:
-    """A value of the IR as callers have it."""
+    """Wraps a value of the IR for callers."""
     return _wrap[0](raw, frame)
 
 
 def open_frame() -> Frame | None:
-    """The function or region that is open, if any."""
+    """The open function or region, if any."""
     return _current.get()
 
 
 def frame() -> Frame:
-    """The function or region that is open. Raises BuilderError where none is."""
+    """The open function or region. Raises BuilderError if there is none."""
     found = _current.get()
     if found is None:
         hint = "use it inside of `with builder.function(...)` or of a function under @shlo_jit.jit"
-        raise wrong("", "no function is open that the operation could be part of", hint=hint)
+        raise wrong("", "expected an open function to add the operation to", hint=hint)
     if not found.is_open:
-        raise wrong("", f"{found.name} has returned already: nothing can be added to it")
+        raise wrong("", f"cannot add an operation to {found.name} after its results")
     return found
 
 
 @contextmanager
 def inside(opened: Frame) -> Iterator[Frame]:
-    """Ops go into a frame, which is closed at the end."""
+    """Adds ops to a frame, which is closed at the end."""
     before = _current.set(opened)
     try:
         yield opened
@@ -145,13 +145,13 @@ def inside(opened: Frame) -> Iterator[Frame]:
 
 
 def check_visible(handle: Handle, argument: str) -> None:
-    """Raise BuilderError for a value that is not to be seen from where ops go now."""
+    """Raises BuilderError for a value that is not visible at the insertion point."""
     if frame().sees(handle.frame):
         return
     if handle.frame.parent is not None:
-        what = f"the value is of {handle.frame.name}, which has ended; return it from there"
+        what = f"the value belongs to {handle.frame.name}, which has ended; return it from there"
     else:
-        what = f"the value is of another function, {handle.frame.name}; hand it over as an argument"
+        what = f"the value belongs to another function, {handle.frame.name}; pass it as an argument"
     raise wrong(argument, what)
 
 
@@ -167,16 +167,18 @@ def emit(
     names: Mapping[str, str] | None = None,
     check: Callable[[Op], None] | None = None,
 ) -> tuple[Value, ...]:
-    """Add an op, and return its results. Attributes that are None, or truth values as they are by default, are left
-    out; Python's numbers, texts and lists become what the op's record asks for. `results`: types, where operands and
-    attributes leave them open; `elements`: the element type, where they leave only that open. `names`: what callers
-    know an operand, attribute or field by, where that is another name than the op's. `check`: raises Violation where
-    more has to hold than the record says."""
+    """Adds an op and returns its results.
+
+    Attributes that are None, or truth values with their default, are omitted. Python numbers, strings and lists are
+    converted to the kinds in the op's record. `results`: types, if operands and attributes do not determine them.
+    `elements`: the element type, if only that is undetermined. `names`: the caller's name of an operand, attribute or
+    field, if it differs from the op's. `check`: raises Violation for further requirements beyond the record's.
+    """
     opened, place, record = frame(), caller(), OPS[name]
     for i, handle in enumerate(operands):
         if handle.frame is not opened:
             check_visible(handle, _operand_name(record, i, len(operands), names or {}))
-    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _has_to_be_said(record, k, v)}
+    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _is_needed(record, k, v)}
     stated = None if results is None else list(results)
     raws = [handle.raw for handle in operands]
     types = stated if stated is not None else placeholders(record, raws)
@@ -197,8 +199,8 @@ def emit(
     return tuple(value(r, opened) for r in op.results)
 
 
-def _has_to_be_said(record: OpDef, name: str, value: Any) -> bool:
-    """Whether an attribute is there, and not what it is by default."""
+def _is_needed(record: OpDef, name: str, value: Any) -> bool:
+    """Whether an attribute is given and not its default."""
     spec = record.attributes.get(name)
     return value is not None and (spec is None or spec.required or type(value) is not bool or value != spec.default)
 
@@ -206,12 +208,12 @@ def _has_to_be_said(record: OpDef, name: str, value: Any) -> bool:
 def emit1(
     name: str, operands: Sequence[Handle] = (), attributes: Mapping[str, Any] | None = None, **more: Any
 ) -> Value:
-    """As `emit`, of an op with one result."""
+    """Adds an op with one result, like `emit`."""
     return emit(name, operands, attributes, **more)[0]
 
 
 def _refuse(violation: Violation, record: OpDef, count: int, names: Mapping[str, str], place: Place) -> NoReturn:
-    """Raise what a record says of an op as an error of the function that the caller called."""
+    """Raises a violation of a record as an error of the function that the caller called."""
     rule = record.constraints.get(violation.label, "")
     argument = _blamed(violation, rule, record, count, names)
     message = f"{place.function}: {argument}: " if argument else f"{place.function}: "
@@ -224,7 +226,7 @@ def _refuse(violation: Violation, record: OpDef, count: int, names: Mapping[str,
 
 
 def _blamed(violation: Violation, rule: str, record: OpDef, count: int, names: Mapping[str, str]) -> str:
-    """The arguments that a violation is about: attributes that its message or its rule names, or else operands."""
+    """Names the arguments that a violation is about: attributes in its message or its rule, or else operands."""
     found = re.search(r"operand #(\d+)", violation.message)
     if found is not None:
         return _operand_name(record, int(found[1]), count, names)
@@ -240,7 +242,7 @@ def _blamed(violation: Violation, rule: str, record: OpDef, count: int, names: M
 
 
 def _operand_name(record: OpDef, index: int, count: int, names: Mapping[str, str]) -> str:
-    """What callers call an operand."""
+    """The caller's name of an operand."""
     declared = record.operands
     each = count - sum(name[-1] not in "*?" for name in declared)
     variadic = sum(name[-1] in "*?" for name in declared)
@@ -251,8 +253,10 @@ def _operand_name(record: OpDef, index: int, count: int, names: Mapping[str, str
 
 # ---------------------------------------------------------------------------- regions
 def region(name: str, types: Sequence[Type], body: Callable[..., Sequence[Handle]]) -> Region:
-    """A region with arguments of these types: what `body`, called with them, adds; it returns what the region does.
-    `name` is what messages call it."""
+    """Builds a region with arguments of these types.
+
+    `body`, called with them, adds ops and returns the region's results. Messages use `name`.
+    """
     around = frame()
     arguments = [core.Value(t, name=f"arg{i}") for i, t in enumerate(types)]
     block = Block(arguments)

@@ -1,4 +1,4 @@
-"""Shapes as callers write them: `f32[2,3]` as XLA prints them, StableHLO's types, or anything with a shape and a dtype.
+"""Shapes as callers write them: `f32[2,3]` as XLA prints them, StableHLO's types, or objects with a shape and a dtype.
 
 type_of("f32[2,3]")  type_of("pred[]")  type_of("s32[?,<=8]")  type_of("(f32[2], token[])")
 type_of("tensor<2x3xf32>")  type_of(np.zeros((2, 3), np.float32))
@@ -19,9 +19,9 @@ from shlo_jit.ops.type_algebra import type_text, with_bounds
 from shlo_jit.text.types import type_of_text
 
 ShapeLike: TypeAlias = "str | Type | np.ndarray | np.generic | Any"
-"""A text, a type of StableHLO, or an object with `shape` and `dtype`."""
+"""A string, a type of StableHLO, or an object with `shape` and `dtype`."""
 DTypeLike: TypeAlias = "str | DType | np.dtype | type"
-"""A name of XLA's, StableHLO's or NumPy's, or NumPy's own."""
+"""A name of XLA, StableHLO or NumPy, or a NumPy dtype."""
 XLA_NAMES = {
     "pred": "i1", "bool": "i1", "bfloat16": "bf16", "c64": "complex<f32>", "c128": "complex<f64>",
     **{f"s{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)}, **{f"u{n}": f"ui{n}" for n in (2, 4, 8, 16, 32, 64)},
@@ -31,7 +31,7 @@ _SHAPE = re.compile(r"\s*([A-Za-z]\w*(?:<f\d+>)?)\s*\[\s*([^\[\]]*?)\s*\](?:\{[\
 
 
 def element_of(dtype: object, argument: str = "dtype") -> DType:
-    """The element type that a name or a dtype of NumPy's means."""
+    """Element type of a name or a NumPy dtype."""
     if isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, str):
@@ -42,13 +42,13 @@ def element_of(dtype: object, argument: str = "dtype") -> DType:
         if not isinstance(dtype, str | np.dtype | type):  # NumPy takes None for f64, and anything that has a dtype
             raise TypeError
         return by_numpy()[np.dtype(dtype)]  # type: ignore[call-overload]  whatever it is, it says so
-    except (TypeError, KeyError, ValueError, SyntaxError):  # the last ones of NumPy's reading of a text
+    except (TypeError, KeyError, ValueError, SyntaxError):  # NumPy raises the last two for a string
         hint = "such as 'f32', 's32' (or 'i32'), 'pred', 'bf16', or NumPy's"
         raise wrong(argument, f"expected an element type, got {dtype!r}", hint=hint) from None
 
 
 def type_of(shape: object, argument: str = "shape") -> Type:
-    """The type that a shape means."""
+    """Type of a shape."""
     if isinstance(shape, Type):
         return shape
     if isinstance(shape, str):
@@ -60,7 +60,7 @@ def type_of(shape: object, argument: str = "shape") -> Type:
 
 
 def tensor_type(shape: object, argument: str = "shape") -> TensorType:
-    """The type of a tensor that a shape means."""
+    """Type of a tensor's shape."""
     found = type_of(shape, argument)
     if not isinstance(found, TensorType):
         raise wrong(argument, f"expected the shape of a tensor, got {shape_text(found)}")
@@ -68,10 +68,10 @@ def tensor_type(shape: object, argument: str = "shape") -> TensorType:
 
 
 def static_type(shape: object, argument: str = "shape") -> TensorType:
-    """The type of a tensor all of whose extents are known."""
+    """Type of a tensor's shape, with known extents."""
     found = tensor_type(shape, argument)
     if not found.is_static:
-        raise wrong(argument, f"the extents of {shape_text(found)} have to be known for this")
+        raise wrong(argument, f"expected known extents, got {shape_text(found)}")
     return found
 
 
@@ -95,7 +95,7 @@ def _type_of_text(text: str, argument: str) -> Type:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas outside of brackets."""
+    """Splits a text at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([{<") - (c in ")]}>" and text[i - 1] != "=")
@@ -107,7 +107,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _extent(part: str, text: str, argument: str) -> tuple[int | None, int | None]:
-    """A size and a bound: of `3`, `?` or `<=8`."""
+    """Size and bound of `3`, `?` or `<=8`."""
     part = part.strip()
     if part.isdecimal():
         return int(part), None
@@ -119,7 +119,7 @@ def _extent(part: str, text: str, argument: str) -> tuple[int | None, int | None
 
 
 def shape_text(t: Type) -> str:
-    """`f32[2,3]`, for messages."""
+    """Formats a type as `f32[2,3]`, for messages."""
     if isinstance(t, TensorType) and t.shape is not None:
         bounds = t.bounds or (None,) * len(t.shape)
         sizes = [

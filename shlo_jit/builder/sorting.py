@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def ascending(first: Value, second: Value, *_: Value) -> Value:
-    """The comparator that sorts by the first operand, the least first; floats in their total order."""
+    """Comparator that sorts by the first operand in ascending order; floats in their total order."""
     return lt_total_order(first, second)
 
 
@@ -46,11 +46,10 @@ def sort(
 def sort(
     operands: Tensors, comparator: Computation | None = None, dimension: int = -1, is_stable: bool = False
 ) -> Value | tuple[Value, ...]:
-    """The elements in order along a dimension, by default the last. Of several operands of one shape those at one
-    place stay together.
+    """Sorts the elements along a dimension, by default the last. Several operands of one shape are permuted together.
 
-    comparator: of two elements of each operand, (a0, b0, a1, b1, ...), whether a comes before b; by default whether a0
-    is less than b0. is_stable: elements neither of which comes before the other stay in their order (document: Sort).
+    comparator: for two elements of each operand, (a0, b0, a1, b1, ...), whether a comes before b; by default whether a0
+    is less than b0. is_stable: equivalent elements keep their order (document: Sort).
     """
     xs = tensors_of(operands, "operands")
     attributes: dict[str, Any] = {
@@ -64,8 +63,10 @@ def sort(
 
 
 def top_k(operand: TensorLike, k: int, largest: bool = True) -> tuple[Value, Value]:
-    """The k largest (or smallest) elements of the last dimension, in order, and their indices as s32; of equal ones
-    that with the lesser index is first (document: TopK)."""
+    """The k largest (or smallest) elements of the last dimension, in order, and their indices as s32.
+
+    Of equal elements the one with the lesser index is first (document: TopK).
+    """
     x = tensor_of(operand, "operand")
     count = integer(k, "k")
     if flag(largest, "largest"):
@@ -73,7 +74,7 @@ def top_k(operand: TensorLike, k: int, largest: bool = True) -> tuple[Value, Val
         return values, indices
     shape = static_shape(x, "operand")
     if not shape or not 0 <= count <= shape[-1]:
-        raise wrong("k", f"there are no {count} elements in the last dimension of {shape_text(x.type)}")
+        raise wrong("k", f"the last dimension of {shape_text(x.type)} has fewer than {count} elements")
     places = data.iota(tensor(shape, I32), len(shape) - 1)
     found = sort([x, places], ascending, -1, is_stable=True)
     limit = (*shape[:-1], count)

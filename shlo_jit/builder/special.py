@@ -1,4 +1,4 @@
-"""Elementwise functions that the documents do not have, and StableHLO or CHLO has; and `op`, for any other operation.
+"""Elementwise functions of StableHLO and CHLO that the documents do not have; and `op`, for any other operation.
 
 Each takes a tensor (or two of one shape and element type) of floats, and returns one of that shape and element type.
 """
@@ -88,7 +88,7 @@ def lgamma(operand: TensorLike) -> Value:
 
 
 def next_after(lhs: TensorLike, rhs: TensorLike) -> Value:
-    """The float beside lhs in the direction of rhs."""
+    """The next representable float after lhs in the direction of rhs."""
     return binary("chlo.next_after", lhs, rhs)
 
 
@@ -103,7 +103,7 @@ def sinh(operand: TensorLike) -> Value:
 
 
 def square(operand: TensorLike) -> Value:
-    """x * x; of integers too."""
+    """x * x; also for integers."""
     return unary("chlo.square", operand)
 
 
@@ -118,11 +118,12 @@ def op(
     attributes: Mapping[str, Any] | None = None,
     shapes: Sequence[ShapeLike] | None = None,
 ) -> tuple[Value, ...]:
-    """Any operation of StableHLO or CHLO without a region, by its full name ("stablehlo.einsum"), and its results.
+    """Adds any operation of StableHLO or CHLO without a region, by its full name, and returns its results.
 
-    attributes: under StableHLO's names; numbers, truth values, texts and lists become what the operation's record asks
-    for, others what they do in `composite_call`. shapes: of the results, where operands and attributes leave them open.
-    Raises BuilderError for a name that is none, and for what the specification does not allow.
+    name: such as "stablehlo.einsum". attributes: under StableHLO's names. Numbers, truth values, strings and lists are
+    converted as the operation's record requires; others as in `composite_call`. shapes: types of the results, if
+    operands and attributes do not determine them. Raises BuilderError for an unknown name, and for violations of the
+    specification.
     """
     if name not in OPS:
         raise wrong("name", f"there is no operation {name!r}", hint=hint_for(str(name)))

@@ -11,14 +11,14 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 Tree = tuple[Any, ...] | None
-"""What a tree is without its leaves; hashable. A leaf is None."""
+"""Structure of a tree without its leaves; hashable. A leaf is None."""
 NONE: Tree = (type(None), None, ())
 DICTIONARIES = (dict, OrderedDict)
 
 
 def flatten(x: Any) -> tuple[list[Any], Tree]:
-    """The leaves of a tree in their order, and what it is without them. Dictionaries are gone through in the order of
-    their keys, as they stand."""
+    """Returns the leaves of a tree in order, and its structure. Dictionaries are traversed in the order of their
+    keys."""
     leaves: list[Any] = []
     return leaves, _flatten(x, leaves)
 
@@ -41,8 +41,10 @@ def _flatten(x: Any, leaves: list[Any]) -> Tree:
 
 
 def flatten_as(tree: Tree, x: Any) -> list[Any] | None:
-    """The leaves of a tree of this structure, in its order: dictionaries may have their keys in another one. None of a
-    tree of another structure."""
+    """Returns the leaves of a tree of this structure, in its order; None for a tree of another structure.
+
+    Dictionaries may have their keys in another order.
+    """
     leaves, found = flatten(x)
     if found == tree:
         return leaves
@@ -53,7 +55,7 @@ def flatten_as(tree: Tree, x: Any) -> list[Any] | None:
 
 
 def _without_order(tree: Tree) -> Any:
-    """A tree without the order of its dictionaries' keys."""
+    """Structure of a tree without the order of its dictionaries' keys."""
     if tree is None:
         return None
     kind, names, children = tree
@@ -62,7 +64,7 @@ def _without_order(tree: Tree) -> Any:
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """The tree with these leaves."""
+    """Returns the tree with these leaves."""
     return _unflatten(tree, iter(leaves))
 
 
@@ -81,7 +83,7 @@ def _unflatten(tree: Tree, leaves: Iterator[Any]) -> Any:
 
 
 def paths(tree: Tree, start: str = "") -> list[str]:
-    """What the leaves are called, for messages: `['w'][0]`, `.bias`."""
+    """Names of the leaves for messages: `['w'][0]`, `.bias`."""
     if tree is None:
         return [start]
     kind, names, children = tree

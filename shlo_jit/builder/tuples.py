@@ -1,4 +1,5 @@
-"""Tuples of the program, which are one value; functions of this package return Python's own for several results."""
+"""Tuples of the program, which are a single value. Functions of this package return Python tuples for several
+results."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_tuple(elements: Sequence[Value]) -> Value:
-    """One value of several of any types (document: Tuple)."""
+    """Combines several values of any types into one (document: Tuple)."""
     for i, x in enumerate(listed(elements, "elements", "a list of values")):
         if not isinstance(x, Handle):
             raise wrong(f"elements[{i}]", f"expected a value of the program, got {type(x).__name__}")
@@ -24,7 +25,7 @@ def make_tuple(elements: Sequence[Value]) -> Value:
 
 
 def elements_of(x: Any) -> Any:
-    """The elements of a tuple of the program, as Python's tuple; anything else as it is."""
+    """Returns the elements of a tuple of the program as a Python tuple; anything else unchanged."""
     if not isinstance(x, Handle) or not isinstance(x.type, TupleType):
         return x
     return tuple(get_tuple_element(x, i) for i in range(len(x.type.types)))  # type: ignore[arg-type]  a value
@@ -37,5 +38,5 @@ def get_tuple_element(tuple_data: Value, index: int) -> Value:
         raise wrong("tuple_data", f"expected a tuple of the program, got {what}")
     n = integer(index, "index")
     if not 0 <= n < len(tuple_data.type.types):
-        raise wrong("index", f"there is no element {n} of {len(tuple_data.type.types)}")
+        raise wrong("index", f"index {n} is out of range for a tuple of {len(tuple_data.type.types)}")
     return emit1("stablehlo.get_tuple_element", [tuple_data], {"index": n})

@@ -1,9 +1,9 @@
-"""Values of a program that is being built, with Python's operators and some of NumPy's methods.
+"""Values of a program under construction, with Python's operators and some of NumPy's methods.
 
     y = (x @ w + b.reshape((1, 4))).astype("bf16")      z = x[1:, ::2, i]      m = (x > 0).sum(0)
 
-Operators are the functions of this package, and refuse what those refuse: element types are never converted by
-themselves. `==` and the other comparisons are element by element; a value has no truth value.
+Operators are the functions of this package, and raise their errors: element types are never converted implicitly. `==`
+and the other comparisons are elementwise; a value has no truth value.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ Axes = int | Sequence[int] | None
 
 
 class Value(Handle):
-    """A tensor (or tuple, or token) of the program. It is made by functions of the builder only."""
+    """A tensor (or tuple, or token) of the program. Only functions of the builder create values."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that NumPy's arrays leave operators to this class
+    __array_ufunc__ = None  # so that NumPy arrays leave operators to this class
 
-    # ------------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------------ properties
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The extents; None where one is not known."""
+        """The extents; None for an unknown one."""
         return shape_of(self._tensor("shape"))
 
     @property
     def ndim(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return int(np.prod(self._static(), dtype=np.int64))
 
     @property
     def dtype(self) -> np.dtype:
-        """The element type as NumPy has it; ml_dtypes' where NumPy has none."""
+        """The element type as a NumPy dtype; that of ml_dtypes if NumPy has none."""
         return self.element_type.numpy
 
     @property
     def element_type(self) -> DType:
-        """The element type as StableHLO has it; of quantized tensors that of the numbers they stand for."""
+        """The element type in StableHLO; the expressed type of quantized tensors."""
         return element(self._tensor("element_type"))
 
     def _tensor(self, what: str) -> Value:
@@ -69,29 +69,29 @@ class Value(Handle):
 
     def _static(self) -> tuple[int, ...]:
         if None in self.shape:
-            raise wrong("", f"the extents of {shape_text(self.type)} have to be known for this")
+            raise wrong("", f"expected known extents, got {shape_text(self.type)}")
         return tuple(n for n in self.shape if n is not None)
 
     def __repr__(self) -> str:
         return f"<value {shape_text(self.type)}>"
 
-    # ------------------------------------------------------------------------ what it is not
+    # ------------------------------------------------------------------------ unsupported protocols
     def __bool__(self) -> NoReturn:
         hint = (
             "builder.select, conditional or while_ decide when the program runs; for and, or, not, max, min write "
             "& | ~, builder.max, builder.min"
         )
-        raise wrong("", "whether a value of the program is true is not known while it is built", hint=hint)
+        raise wrong("", "the truth of a value is unknown while the program is built", hint=hint)
 
     def __array_function__(self, function: Any, *_: object) -> NoReturn:
-        what = f"numpy.{function.__name__} computes arrays, and this is a value of a program that is built"
+        what = f"numpy.{function.__name__} expects arrays, got a value of a program under construction"
         raise wrong("", what, hint="values have methods and operators; see the functions of shlo_jit.builder")
 
     def _unknown(self, *_: object) -> NoReturn:
-        raise wrong("", "a value of the program is not known while it is built")
+        raise wrong("", "a value of the program is unknown while it is built")
 
     __float__ = __int__ = __index__ = __complex__ = _unknown
-    if not TYPE_CHECKING:  # to type checkers, what has __array__ is an array
+    if not TYPE_CHECKING:  # type checkers treat an object with __array__ as an array
         __array__ = _unknown
     __hash__ = object.__hash__
 
@@ -219,16 +219,18 @@ class Value(Handle):
 
     # ------------------------------------------------------------------------ parts
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Value:
-        """Of a tensor the part that integers, slices with steps, `...`, None and scalars of the program say, each index
-        of an integer taking its dimension away. Integers that are known have to be within; those of the program are
-        clamped, as those of `dynamic_slice`. Of a tuple its element."""
+        """Returns a part of a tensor, or an element of a tuple.
+
+        An index has integers, slices with steps, `...`, None and scalars of the program; each integer index removes its
+        dimension. Known integers must be in range; those of the program are clamped, as in `dynamic_slice`.
+        """
         if isinstance(self.type, TupleType):
             return get_tuple_element(self, index)  # type: ignore[arg-type]  which says what is wrong
         return indexing.part(self._tensor("elements"), index if isinstance(index, tuple) else (index,))
 
     def __setitem__(self, index: object, value: object) -> NoReturn:
         hint = "builder.dynamic_update_slice and scatter return a tensor with other elements"
-        raise wrong("", "values of the program do not change", hint=hint)
+        raise wrong("", "values of the program are immutable", hint=hint)
 
     def __len__(self) -> int:
         shape = self.shape
@@ -245,11 +247,11 @@ class Value(Handle):
         return data.convert_element_type(self, dtype)
 
     def reshape(self, *sizes: int | Sequence[int]) -> Value:
-        """The elements in another shape, in row-major order; one of the sizes may be -1."""
+        """The elements in another shape, in row-major order. One of the sizes may be -1."""
         return data.reshape(self, _listed(sizes))
 
     def transpose(self, *permutation: int | Sequence[int]) -> Value:
-        """The dimensions in another order, by default in reverse."""
+        """Permutes the dimensions, by default in reverse."""
         return data.transpose(self, _listed(permutation) if permutation else None)
 
     @property
@@ -258,7 +260,7 @@ class Value(Handle):
         return data.transpose(self)
 
     def broadcast_to(self, shape: Sequence[int]) -> Value:
-        """Copies of the tensor in a larger shape, whose last dimensions are its own; extents of 1 stretch."""
+        """Copies of the tensor in a larger shape, whose last dimensions are the tensor's; extents of 1 stretch."""
         sizes = extents(shape, "shape")
         if len(sizes) < self.ndim:
             raise wrong("shape", f"{shape_text(self.type)} has more dimensions than {list(sizes)}")
@@ -274,20 +276,24 @@ class Value(Handle):
         return self._kept(reductions.reduce_prod(self, self._axes(axis)), axis, keepdims)
 
     def max(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The greatest element along some dimensions, by default of all; NaN where one is."""
+        """The greatest element along some dimensions, by default of all; NaN if one is NaN."""
         return self._kept(reductions.reduce_max(self, self._axes(axis)), axis, keepdims)
 
     def min(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The least element along some dimensions, by default of all; NaN where one is."""
+        """The least element along some dimensions, by default of all; NaN if one is NaN."""
         return self._kept(reductions.reduce_min(self, self._axes(axis)), axis, keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The mean of floats along some dimensions, by default of all elements; of those of less than 32 bits it is
-        computed in f32, and converted back."""
+        """The mean of floats along some dimensions, by default of all elements.
+
+        For floats of fewer than 32 bits it is computed in f32, and converted back.
+        """
         where = self._axes(axis)
         if self.element_type.kind not in "fc":
             raise wrong(
-                "", f"the mean of {self.element_type} is none of {self.element_type}", hint="write .astype('f32')"
+                "",
+                f"the mean of {self.element_type} cannot be represented in {self.element_type}",
+                hint="write .astype('f32')",
             )
         count = int(np.prod([self._static()[d] for d in where], dtype=np.int64))
         x = self.astype("f32") if self.element_type.bits < 32 else self
@@ -299,12 +305,12 @@ class Value(Handle):
         return self._kept(reductions.reduce_and(self._truths("all"), self._axes(axis)), axis, keepdims)
 
     def any(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """Whether an element of a tensor of pred is true, along some dimensions."""
+        """Whether any element of a tensor of pred is true, along some dimensions."""
         return self._kept(reductions.reduce_or(self._truths("any"), self._axes(axis)), axis, keepdims)
 
     def _truths(self, what: str) -> Value:
         if self.element_type.kind != "b":
-            raise wrong("", f"{what} is of pred, not of {self.element_type}", hint=f"write (x != 0).{what}()")
+            raise wrong("", f"{what}: expected pred, got {self.element_type}", hint=f"write (x != 0).{what}()")
         return self
 
     def _axes(self, axis: Axes) -> tuple[int, ...]:
@@ -318,7 +324,7 @@ class Value(Handle):
 
 
 def _listed(given: tuple[Any, ...]) -> Sequence[int]:
-    """Of `f(2, 3)` as of `f((2, 3))`."""
+    """Accepts both `f(2, 3)` and `f((2, 3))`."""
     return given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
 
 

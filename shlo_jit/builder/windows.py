@@ -1,4 +1,4 @@
-"""Windows that move over tensors: paddings, by name or in numbers."""
+"""Windows that move over tensors: padding by name or as numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import Padding
 
 PaddingLike = Padding | Sequence[Sequence[int]]
-"""SAME, VALID, or for each dimension what is added before and after."""
+"""SAME, VALID, or for each dimension the padding before and after."""
 
 
 def padding_of(
@@ -20,8 +20,11 @@ def padding_of(
     base_dilations: Sequence[int],
     window_dilations: Sequence[int],
 ) -> list[tuple[int, int]]:
-    """What is added before and after each dimension. SAME: so much that as many windows begin as there are elements, by
-    the strides; VALID: nothing."""
+    """Padding before and after each dimension.
+
+    SAME pads so that the number of windows is the (dilated) extent divided by the stride, rounded up. VALID does not
+    pad.
+    """
     if not isinstance(padding, str):
         found = pairs(padding, "padding")
         if len(found) != len(window):
@@ -34,7 +37,7 @@ def padding_of(
 
 def _same(extent: int | None, window: int, stride: int, base_dilation: int, window_dilation: int) -> tuple[int, int]:
     if extent is None:
-        raise wrong("padding", "SAME needs extents that are known")
+        raise wrong("padding", "SAME requires known extents")
     size = (extent - 1) * base_dilation + 1 if extent else 0
     reach = (window - 1) * window_dilation + 1
     total = max((-(-size // stride) - 1) * stride + reach - size, 0) if stride > 0 else 0

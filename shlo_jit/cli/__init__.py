@@ -1,10 +1,9 @@
-"""The command `shlo-jit`: run, check, profile, show, verify and export programs, look into exported libraries, look
-after the object cache.
+"""The command `shlo-jit`: run, check, profile, show, verify and export programs, inspect libraries, manage the cache.
 
-Exit status: 0 all is well, 1 the program is refused or failed, 2 the command was given something it cannot use (a
-missing file, a wrong shape). Mistakes of either kind are a line on stderr, never a traceback.
+Exit status: 0 success, 1 the program is refused or failed, 2 the command cannot use its arguments (a missing file, a
+wrong shape). Errors of either kind are a line on stderr, never a traceback.
 
-What the commands need is imported inside them, so that `--help` and mistakes are quick.
+Modules that the commands need are imported inside them, so that `--help` and errors are quick.
 """
 
 from shlo_jit.cli.command import app, main

@@ -1,4 +1,4 @@
-"""Inputs of programs from files or made up, and results to files."""
+"""Inputs of programs from files or random numbers, and results to files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load(path: Path) -> np.ndarray:
-    """The array of a file; what is none ends the command."""
+    """Reads the array of a file; ends the command if it has none."""
     import zipfile
 
     import numpy as np
@@ -30,7 +30,7 @@ def load(path: Path) -> np.ndarray:
     except (ValueError, EOFError, zipfile.BadZipFile):
         mistakes.fail(f"cannot read {path}: not a .npy file of numbers")
     if not isinstance(found, np.ndarray):
-        mistakes.fail(f"cannot read {path}: one array a file, as numpy.save writes it")
+        mistakes.fail(f"cannot read {path}: expected one array per file, as numpy.save writes it")
     return found
 
 
@@ -40,8 +40,11 @@ def with_shapes(
     shapes: Sequence[str],
     takes_inputs: bool = False,
 ) -> list[Signature]:
-    """The inputs with the shapes of those given, and of the others with unknown dimensions these, in order. Too few or
-    too many end the command. `takes_inputs`: the command has an option for files of inputs."""
+    """Returns the signatures of the inputs.
+
+    They are those of the given arrays, and `shapes`, in order, for others with unknown dimensions. Ends the command if
+    there are too few or too many shapes. `takes_inputs`: whether the command has an option for files of inputs.
+    """
     from shlo_jit.ir.types import DTYPES
     from shlo_jit.runtime.front import Signature
     from shlo_jit.runtime.given_shapes import type_given
@@ -65,7 +68,7 @@ def with_shapes(
             shape = wanted.extents
         found.append(Signature(name, tuple(n for n in shape if n is not None), dtype))
     if left:
-        mistakes.fail(f"--shape {left[0]}: there are not so many inputs with unknown dimensions")
+        mistakes.fail(f"--shape {left[0]}: the program has fewer inputs with unknown dimensions")
     return found
 
 
@@ -77,7 +80,7 @@ def element_name(dtype: np.dtype) -> str:
 
 
 def arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bool, seed: int) -> list[np.ndarray]:
-    """The inputs given, and made-up ones for the rest if that was asked for."""
+    """Returns the given inputs, and random ones for the rest if requested."""
     import numpy as np
 
     from shlo_jit.reference.made_up import made_up
@@ -93,14 +96,16 @@ def arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bo
 
 
 def as_saved(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What was in a file, of the type that is wanted: numpy.save knows no bfloat16 and the like, and such arrays come
-    back as raw bytes."""
+    """Restores the element type of an array from a file.
+
+    numpy.save does not support bfloat16 and similar types, and such arrays are read as raw bytes.
+    """
     is_raw = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
     return array.view(dtype) if is_raw else array
 
 
 def save(folder: Path, results: Sequence[np.ndarray], *, quiet: bool = False) -> None:
-    """Write results as output0.npy and so on."""
+    """Writes results as output0.npy and so on."""
     import numpy as np
 
     try:

@@ -1,4 +1,4 @@
-"""The command itself, its own options, and the commands verify, refine, ops, cache."""
+"""The command itself, its own options, and the commands verify, refine, ops and cache."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def info() -> None:
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
     if found.unfinished:
-        table.add_row("unfinished files", f"{found.unfinished:,}, of processes that are writing, or died meanwhile")
+        table.add_row("unfinished files", f"{found.unfinished:,}, of processes that are writing, or ended early")
     table.add_row("size", f"{report.size(found.nbytes)} of {report.size(found.limit)}")
     report.make_console().print(table)
 

@@ -1,4 +1,4 @@
-"""Results held against others: those of the reference interpreter, or arrays in files."""
+"""Comparison of results with those of the reference interpreter, or with arrays in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERPRETED, EXPECTED = "interpreted", "expected"
 
 
 class Against(NamedTuple):
-    """What results are held against, as the options of the command say."""
+    """Expected results according to the options of the command."""
 
     interpreter: bool
     files: list[Path]
@@ -40,7 +40,7 @@ class Against(NamedTuple):
         return Tolerance(self.rtol or 0.0, self.atol or 0.0)
 
     def check(self) -> None:
-        """End the command where the options make no sense together."""
+        """Ends the command if the options contradict each other."""
         if self.interpreter and self.files:
             mistakes.fail("--check and --expected: give one of them")
         if not self.is_asked and self.tolerance is not None:
@@ -48,12 +48,12 @@ class Against(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Results, and what they should be."""
+    """Results and their expected values."""
 
     got: Sequence[np.ndarray]
     want: Sequence[np.ndarray]
     origin: str
-    """What one of `want` is called."""
+    """Name of an element of `want` in messages."""
 
     def differences(self, tolerance: Tolerance | None) -> list[Difference]:
         from shlo_jit.reference.compare import difference
@@ -64,12 +64,12 @@ class Comparison(NamedTuple):
 def with_interpreter(
     module: Module, entry: str, arguments: Sequence[np.ndarray], got: Sequence[np.ndarray]
 ) -> Comparison:
-    """With what the program means."""
+    """Compares results with those of the reference interpreter."""
     return Comparison(got, interpret(static(module, entry, arguments), entry, arguments), INTERPRETED)
 
 
 def with_files(files: Sequence[Path], got: Sequence[np.ndarray]) -> Comparison:
-    """With arrays in files, one for each result. Too few or too many end the command, and those of another type."""
+    """Compares results with arrays in files, one for each result. Ends the command if their number or types differ."""
     if len(files) != len(got):
         mistakes.fail(f"--expected: the program has {len(got)} result(s), got {len(files)} file(s)")
     want = [arrays.as_saved(arrays.load(path), g.dtype) for path, g in zip(files, got, strict=True)]
@@ -80,7 +80,7 @@ def with_files(files: Sequence[Path], got: Sequence[np.ndarray]) -> Comparison:
 
 
 def static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Module:
-    """The program for these arguments, as far as its shapes follow from them."""
+    """Refines a program for these arguments, as far as shapes depend on them."""
     from shlo_jit import api
     from shlo_jit.ir.unknown import has_unknown
 
@@ -88,13 +88,13 @@ def static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Modul
 
 
 def interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What the program means, by the reference interpreter. A call whose meaning nobody knows ends the command."""
+    """Results of the reference interpreter. Ends the command at a custom call without a definition."""
     from shlo_jit.passes.context import Context
     from shlo_jit.passes.frontend.first_platform import first_platform
     from shlo_jit.reference.flattened import evaluate_flattened
 
     function = module.function(entry)
-    assert function is not None  # it was compiled
+    assert function is not None  # the program was compiled
     with progress("interpreting"):
         return evaluate_flattened(first_platform(function, Context(module)), *arguments, module=module)
 
@@ -107,7 +107,7 @@ def draws_numbers(module: Module) -> bool:
 
 
 def as_json(found: Difference, comparison: Comparison, number: int) -> dict[str, Any]:
-    """What a result's difference is, for JSON; numbers that are none there are words."""
+    """Difference of a result for JSON. Numbers that JSON does not have are strings."""
     from shlo_jit.reference.compare import Tolerance
 
     bound: Any = found.bound

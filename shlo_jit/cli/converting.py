@@ -1,4 +1,4 @@
-"""The command `convert`: a program as text, or as a portable artifact."""
+"""The command `convert`: writes a program as text or as a portable artifact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shlo_jit.cli import mistakes, programs
 from shlo_jit.cli.options import Example, File
 
 TEXT = ".mlir"
-"""What the names of texts end in; anything else is an artifact's."""
+"""File suffix of texts; any other suffix means an artifact."""
 
 
 def convert(

@@ -1,4 +1,4 @@
-"""`--shapes` of export: a call that there shall be code for, such as `1x16xf32,16x4xf32`."""
+"""`--shapes` of export: types of a call to generate code for, such as `1x16xf32,16x4xf32`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def read(module: Module, entries: Sequence[str], texts: Sequence[str]) -> dict[str, list[Shapes]]:
-    """Calls by function, as `api.export` takes them. What cannot be one ends the command."""
+    """Parses calls, by function, as `api.export` takes them. Ends the command for an invalid one."""
     found: dict[str, list[Shapes]] = {}
     for text in texts:
         name, _, types = text.rpartition(":")
         if not name and len(entries) > 1:
             mistakes.fail(f"--shapes {text}: several functions are exported: write NAME:{text}")
         entry = (name or entries[0]).removeprefix("@")
-        arguments = _arguments(module, entry)  # where there is no such function, api.export says so
+        arguments = _arguments(module, entry)  # api.export reports a missing function
         call = types.split(",") if arguments is None else _call(text, types.split(","), arguments)
         found.setdefault(entry, []).append(call)
     return found
 
 
 def _arguments(module: Module, entry: str) -> Sequence[Value] | None:
-    """Those that callers pass; None where there is no such function."""
+    """Arguments that callers pass; None if there is no such function."""
     from shlo_jit.ir.core import is_declaration
     from shlo_jit.passes.context import Context
     from shlo_jit.passes.frontend.first_platform import first_platform
@@ -41,7 +41,7 @@ def _arguments(module: Module, entry: str) -> Sequence[Value] | None:
 
 
 def _call(text: str, types: Sequence[str], arguments: Sequence[Value]) -> Shapes:
-    """The shapes of all arguments, of which types are given for all, or for those with unknown dimensions."""
+    """Returns the shapes of all arguments. `types` are given for all, or only for those with unknown dimensions."""
     from shlo_jit.ir.unknown import is_dynamic
 
     unknown = [i for i, argument in enumerate(arguments) if is_dynamic(argument)]
@@ -58,7 +58,7 @@ def _call(text: str, types: Sequence[str], arguments: Sequence[Value]) -> Shapes
 
 
 def _value(text: str, type: str, numbers: str) -> np.ndarray:
-    """`2xi32=8x4`: an array of integers."""
+    """Parses `2xi32=8x4`: an array of integers."""
     import numpy as np
 
     from shlo_jit.errors import ParseError

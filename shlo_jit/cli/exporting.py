@@ -1,4 +1,4 @@
-"""The commands about libraries: export, inspect."""
+"""The commands for libraries: export and inspect."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def export(
         mistakes.as_json(as_json),
         mistakes.refusals(source_name),
         mistakes.writable(output),
-        steps("lowering") as tell,
+        steps("lowering") as on_step,
     ):
         exported = api.export(
             module,
@@ -99,7 +99,7 @@ def export(
             linker=linker,
             shapes=calls,
             fold_scales=fold_scales,
-            progress=tell,
+            progress=on_step,
         )
         seconds = time.perf_counter() - start
         found = inspection.inspect(exported.library)

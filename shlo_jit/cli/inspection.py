@@ -1,4 +1,4 @@
-"""What can be said of an exported library and this machine."""
+"""Facts about an exported library, also in relation to this machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from shlo_jit.runtime.library_symbols import Needs, needs
 from shlo_jit.schedule.scratch import ScratchBytes
 
 THREADS = (1, 2, 4, 8, 16)
-"""Numbers of threads of which the memory of an instance is told."""
+"""Numbers of threads for which the memory of an instance is listed."""
 
 
 class Fit(NamedTuple):
-    """How a target's code goes with this machine."""
+    """Whether a target's code runs on this machine."""
 
     is_native: bool
-    """Whether it is for such a machine at all."""
+    """Whether the target is for this architecture and system."""
     missing: tuple[str, ...]
     """Features that this processor lacks."""
 
@@ -36,30 +36,30 @@ class Fit(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """A library, looked into."""
+    """Facts about a library."""
 
     file: LibraryFile
     needs: Needs | None
-    """None where the format is not read."""
+    """None if the file format is not supported."""
     fits: tuple[Fit, ...]
-    """Of each target."""
+    """Fit of each target."""
     memory: Mapping[int, int]
-    """Threads -> bytes of an instance, of the most that a target asks for."""
+    """Maps a number of threads to the bytes of an instance: the maximum over the targets."""
 
     @property
     def sized(self) -> Sequence[Mapping[str, Any]]:
-        """The functions that take sizes; older libraries say nothing of them, and have none."""
+        """The functions that take sizes. Libraries of older versions do not list any."""
         return self.file.metadata.get("sized", ())
 
     @property
     def system_symbols(self) -> list[str]:
-        """What is needed beside custom calls and LAPACK."""
+        """Required symbols besides custom calls and LAPACK."""
         metadata = self.file.metadata
         own = {*metadata["custom_calls"].values(), *(f"{name}_" for name in metadata["lapack"])}
         return [s for s in self.needs.symbols if s.rpartition(".")[2] not in own] if self.needs is not None else []
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the metadata, and what was found out."""
+        """The metadata and the facts, for JSON."""
         metadata = dict(self.file.metadata)
         targets = [
             {**target, "is_native": fit.is_native, "missing": list(fit.missing)}
@@ -84,7 +84,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(path: Path) -> Inspection:
-    """Look into a library. Raises LibraryError for a file that is none, and OSError."""
+    """Reads a library's facts. Raises LibraryError for a file that is no library, and OSError."""
     file = read_library(path)
     return Inspection(file, needs(path), tuple(map(_fit, file.metadata["targets"])), _memory(file.metadata))
 
@@ -95,7 +95,7 @@ def _port(row: Sequence[Any]) -> dict[str, Any]:
 
 
 def _sized(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A function that takes sizes; `first` is the number of the function for the first of its calls."""
+    """A function that takes sizes. `first`: the number of the function for the first of its calls."""
     ports = {
         side: [{"name": name, "dtype": dtype, "shape": shape} for name, shape, dtype, _ in row[side]]
         for side in ("inputs", "outputs")
@@ -105,7 +105,7 @@ def _sized(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[Any]:
-    """The values that select the code for a call, one for each of `by_value`: numbers, or lists of them."""
+    """Values that select the code for a call, one for each of `by_value`: numbers, or lists of them."""
     ports = [sized["inputs"][i] for i in sized["by_value"]]
     return [
         np.frombuffer(bytes.fromhex(data), DTYPES[dtype].numpy).astype(np.int64).reshape(shape).tolist()

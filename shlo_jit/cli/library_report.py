@@ -1,4 +1,4 @@
-"""What `export` and `inspect` print of a library."""
+"""Output of `export` and `inspect` about a library."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def print_exported(console: Console, exported: Exported, found: Inspection, seconds: float) -> None:
-    """The files written, and what they are."""
+    """Prints the files written, with their contents."""
     rows = make_table("file", "size", "what it is")
     rows.add_row(str(exported.library), _file_size(exported.library), _what(found))
     if exported.header is not None:
         rows.add_row(str(exported.header), _file_size(exported.header), "C header")
     if exported.weights is not None:
-        rows.add_row(str(exported.weights), _file_size(exported.weights), "weights, which belong beside the library")
+        rows.add_row(str(exported.weights), _file_size(exported.weights), "weights, to be kept beside the library")
     console.print(rows, markup=False)
     _print_functions(console, found)
     _print_targets(console, found)
@@ -31,7 +31,7 @@ def print_exported(console: Console, exported: Exported, found: Inspection, seco
 
 
 def print_inspection(console: Console, found: Inspection) -> None:
-    """All there is to know of a library."""
+    """Prints all facts about a library."""
     metadata = found.file.metadata
     weights = metadata["weights"]
     where = f"in {weights['file']}" if weights["file"] else "in the library"
@@ -77,12 +77,12 @@ def _print_functions(console: Console, found: Inspection) -> None:
 
 
 def _sides(function: Mapping[str, Any]) -> list[str]:
-    """Inputs and outputs."""
+    """Formats inputs and outputs."""
     return [", ".join(map(_port, function[side])) or "none" for side in ("inputs", "outputs")]
 
 
 def _values(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
-    """Of the inputs whose values select the code, those of a call: `n = 8`."""
+    """Values of the inputs that select the code for a call: `n = 8`."""
     ports = [sized["inputs"][i] for i in sized["by_value"]]
     return [f"{port[0]} = {numbers}" for port, numbers in zip(ports, values_of(sized, call), strict=True)]
 
@@ -90,7 +90,7 @@ def _values(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
 def _print_targets(console: Console, found: Inspection) -> None:
     console.print()
     targets = found.file.metadata["targets"]
-    has_several = len(targets) > 1 and any(t.get("weights_bytes") for t in targets)  # older libraries do not say it
+    has_several = len(targets) > 1 and any(t.get("weights_bytes") for t in targets)  # not recorded by older versions
     rows = make_table("target", "for", "here", *(["weights"] if has_several else []))
     for target, fit in zip(targets, found.fits, strict=True):
         rows.add_row(target["name"], target["triple"], str(fit), *([_weights(target)] if has_several else []))
@@ -98,12 +98,12 @@ def _print_targets(console: Console, found: Inspection) -> None:
 
 
 def _weights(target: Mapping[str, Any]) -> str:
-    """What a target's code reads, and how much of it no other target's does."""
-    return f"{size(target['weights_bytes'])} ({size(target['own_weights_bytes'])} for it alone)"
+    """Formats the size of the weights that a target's code reads, and of those that only it reads."""
+    return f"{size(target['weights_bytes'])} ({size(target['own_weights_bytes'])} for this target alone)"
 
 
 def _features(found: Inspection) -> list[tuple[str, str]]:
-    """What processors have to have, a row for each target: they are too many for a column of the table."""
+    """Required processor features, a row for each target: they are too many for a column of the table."""
     targets = found.file.metadata["targets"]
     names = ["features" if len(targets) == 1 else f"features of {target['name']}" for target in targets]
     return [
@@ -112,7 +112,7 @@ def _features(found: Inspection) -> list[tuple[str, str]]:
 
 
 def _needs(found: Inspection) -> list[tuple[str, str]]:
-    """What a host provides, a row each."""
+    """Rows of what the host must provide."""
     metadata = found.file.metadata
     rows = []
     if found.needs is not None:
@@ -135,7 +135,7 @@ def _libraries(found: Inspection) -> str:
 
 
 def _memory(memory: Mapping[int, int]) -> str:
-    """Bytes by threads; once where they are the same."""
+    """Bytes for each number of threads; only once if they are all equal."""
     if len(set(memory.values())) == 1:
         return f"{size(next(iter(memory.values())))} for any number of threads"
     one, *others = memory.items()
@@ -143,7 +143,7 @@ def _memory(memory: Mapping[int, int]) -> str:
 
 
 def _port(row: Sequence[Any]) -> str:
-    name, shape, dtype, *_ = row  # of a sized function's, bounds are behind
+    name, shape, dtype, *_ = row  # sized functions have bounds as a further entry
     extents = ", ".join("?" if n is None else str(n) for n in shape)
     return f"{f'{name}: ' if name and not name.isdigit() else ''}{dtype}[{extents}]"
 

@@ -1,4 +1,4 @@
-"""How the command `shlo-jit` ends when something is wrong: a line, or diagnostics, and an exit status."""
+"""Error exits of the command `shlo-jit`: a line, or diagnostics, and an exit status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, InternalErr
 from shlo_jit.log import log
 
 INVALID, USAGE = 1, 2
-"""Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
+"""Exit statuses. INVALID: the program is refused, fails or differs. USAGE: the command cannot use its arguments."""
 
 
 DEBUG_HINT = "\n  hint: `shlo-jit --debug COMMAND ...` prints the traceback"
@@ -30,7 +30,7 @@ def is_debug() -> bool:
 
 
 class Failure(typer.Exit):
-    """The end of a command that has said on stderr what is wrong. `errors`: the same for tools."""
+    """Exit of a command that has printed its errors to stderr. `errors`: the same errors for tools."""
 
     def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
         super().__init__(status)
@@ -38,14 +38,14 @@ class Failure(typer.Exit):
 
 
 def fail(message: str, status: int = USAGE) -> NoReturn:
-    """A line; by default, of the user's mistake."""
+    """Prints a line and exits, by default for a mistake of the user."""
     typer.echo(printable(f"shlo-jit: error: {message}"), err=True)
     raise Failure(status, [{"message": message}])
 
 
 @contextlib.contextmanager
 def as_json(wanted: bool) -> Iterator[None]:
-    """Print what ends the command as JSON too, where results would have been."""
+    """Also prints the errors that end the command as JSON, in place of results."""
     try:
         yield
     except Failure as failure:
@@ -56,9 +56,11 @@ def as_json(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusals(name: str = "") -> Iterator[None]:
-    """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
-    fit, what stops a program, and a missing linker, with a line; a defect of ours with what to do, and with --debug its
-    traceback."""
+    """Ends the command for exceptions of the compiler and of programs.
+
+    A refused program ends it with diagnostics. Invalid arguments, options and variables, failures of a program, and a
+    missing linker end it with a line. An internal error ends it with advice, and with --debug its traceback.
+    """
     try:
         yield
     except StableHLOError as error:
@@ -71,12 +73,12 @@ def refusals(name: str = "") -> Iterator[None]:
         log().debug("shlo_jit failed", exc_info=error.__cause__ or error)
         fail(f"{error}{'' if is_debug() else DEBUG_HINT}", INVALID)
     except (ExecutionError, ExportError, MemoryError) as error:
-        text = str(error).partition("\n\n")[0]  # behind it, another process's traceback
+        text = str(error).partition("\n\n")[0]  # another process's traceback follows
         fail(text or "not enough memory", INVALID)
 
 
 def named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """With the name of what was read from stdin or a pipe."""
+    """Sets the name of what was read from stdin or a pipe."""
     return [dataclasses.replace(d, file=name) if d.file == "<bytes>" else d for d in findings]
 
 
@@ -93,12 +95,12 @@ def writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        folder = os.path.dirname(error.filename or os.fspath(path))  # files are written beside their places first
+        folder = os.path.dirname(error.filename or os.fspath(path))  # files are first written beside their final paths
         fail(f"cannot write to {folder or '.'}: {error.strerror or error}")
 
 
 def print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
-    """With the place in the text, the rule and what to do; in colour on a terminal."""
+    """Prints diagnostics with their source line, rule and hint; in color on a terminal."""
     if not stream.isatty():
         for d in findings:
             print(d, file=stream)

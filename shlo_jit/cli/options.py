@@ -15,7 +15,7 @@ from shlo_jit.suggest import did_you_mean
 
 
 def word(*words: str) -> Callable[[Any], str]:
-    """The parser of an option that takes one of some words; its message suggests the nearest."""
+    """Returns a parser for an option that takes one of some words. Its message suggests the nearest word."""
 
     def parse(value: Any) -> str:
         if value not in words:
@@ -28,7 +28,7 @@ def word(*words: str) -> Callable[[Any], str]:
 
 
 class Commands(TyperGroup):
-    """Suggests the nearest command for one that is not known."""
+    """A command group that suggests the nearest command for an unknown one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
@@ -38,12 +38,12 @@ class Commands(TyperGroup):
 
 
 class SeveralInputs(TyperCommand):
-    """Takes `--input a.npy b.npy` for `--input a.npy --input b.npy`, and so `--expected`."""
+    """Accepts `--input a.npy b.npy` for `--input a.npy --input b.npy`, and likewise `--expected`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         spread: list[str] = []
         option = ""
-        """That the arguments before may belong to."""
+        """The option that preceding arguments may belong to."""
         for arg in args:
             if option and arg.endswith(".npy") and spread[-1] != option:
                 spread.append(option)
@@ -103,7 +103,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result, or the e
 
 
 class DynamicCode(enum.StrEnum):
-    """Which code is compiled for a program with unknown dimensions."""
+    """Strategy of compilation for unknown dimensions."""
 
     SPECIALIZE = "specialize"
     SYMBOLIC = "symbolic"

@@ -1,4 +1,4 @@
-"""The command that runs single passes: pass."""
+"""The command `pass`, which runs single passes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_passes(
 
 
 def _known() -> dict[str, str]:
-    """Name -> what it does, in the order in which they run."""
+    """Maps each pass's name to its description, in the order in which they run."""
     from shlo_jit.passes import PASSES
     from shlo_jit.passes.frontend.inline import inline
 
@@ -69,7 +69,8 @@ def _known() -> dict[str, str]:
 
 
 def _summary(run: object) -> str:
-    """The first sentence of the docstring of a pass's file, which is named after it, without that name."""
+    """Returns the first sentence of the docstring of a pass's file, without the name of the pass, which it starts
+    with."""
     text = (inspect.getmodule(run).__doc__ or "").partition("\n\n")[0]  # type: ignore[union-attr]
     return " ".join(text.split()).partition(". ")[0].rstrip(".")
 
@@ -106,7 +107,7 @@ def _through(module: Module, entry: str, names: list[str]) -> Module:
 
 @contextlib.contextmanager
 def _failing(name: str) -> Iterator[None]:
-    """What goes wrong in a pass, and is no refusal, may be so because of what was not run before it."""
+    """Reports an unexpected exception of a pass as an InternalError: earlier passes may not have run."""
     from shlo_jit.errors import InternalError, StableHLOError
 
     try:
@@ -119,7 +120,7 @@ def _failing(name: str) -> Iterator[None]:
 
 
 def _with_functions(module: Module, functions: list[Op]) -> Module:
-    """A program of these functions, and what else is in the module."""
+    """A program of these functions and the other ops of the module."""
     from shlo_jit.ir.core import Block, Module, Op, Region
 
     others = [op for op in module.body.ops if op.name not in ("func.func", "builtin.module")]
@@ -128,7 +129,7 @@ def _with_functions(module: Module, functions: list[Op]) -> Module:
 
 
 def _check(module: Module) -> None:
-    """End the command where a program is not valid. Its ops are from other places than its text says."""
+    """Ends the command if a program is not valid. Ops may have other locations than in the program's text."""
     import sys
 
     from shlo_jit.verify.verifier import verify_module

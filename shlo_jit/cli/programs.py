@@ -1,4 +1,4 @@
-"""Programs that commands are given: found, parsed, compiled or loaded."""
+"""Programs of the command's arguments: finds, parses, compiles and loads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
-    """What to compile, and its name for people."""
+    """Returns what to compile, and its name for messages."""
     if (file is None) == (not example):
         mistakes.fail("give a FILE, or --example NAME")
     if example:
@@ -44,10 +44,10 @@ def source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
 
 
 def check_exists(file: Path) -> None:
-    """End the command where there is no such file."""
+    """Ends the command if the file does not exist."""
     if file.is_dir():
         is_saved_model = (file / "saved_model.pb").is_file()
-        hint = "; this is a TensorFlow SavedModel: docs/tensorflow.md shows the way" if is_saved_model else ""
+        hint = "; this is a TensorFlow SavedModel: see docs/tensorflow.md" if is_saved_model else ""
         mistakes.fail(f"cannot read {file}: it is a folder{hint}")
     if not file.exists():
         from shlo_jit.suggest import closest
@@ -61,7 +61,7 @@ def check_exists(file: Path) -> None:
 
 
 def is_library(given: Path | bytes) -> bool:
-    """Whether a file is machine code."""
+    """Whether a file contains machine code."""
     from shlo_jit.foreign_files import LIBRARIES
 
     if isinstance(given, bytes):
@@ -85,10 +85,11 @@ def compile(
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
     fold_scales: bool = False,
 ) -> tuple[Executable | DynamicExecutable, float]:
-    """The program, and how long it took to compile. One for several processes ends the command."""
+    """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
+    processes."""
     made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales)
     if isinstance(made, Several):
-        mistakes.fail("the program runs in several processes: only the command `run` takes it")
+        mistakes.fail("the program runs in several processes: only the command `run` supports it")
     return made, seconds
 
 
@@ -101,7 +102,7 @@ def compile_any(
     grid: Grid,
     fold_scales: bool = False,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
-    """The program, maybe for several processes, and how long it took to compile."""
+    """Compiles a program, possibly for several processes, and returns it with the compile time in seconds."""
     from shlo_jit import api
     from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -123,7 +124,7 @@ def compile_any(
 
 
 def for_shapes(made: Executable | DynamicExecutable | Several, shapes: Given) -> tuple[Runnable | Several, float]:
-    """The code for shapes, or arrays, and how long it took to compile besides."""
+    """Returns the code for shapes or arrays, and the additional compile time in seconds."""
     from shlo_jit.runtime.executable import Executable
 
     if isinstance(made, Executable | Several):
@@ -135,15 +136,15 @@ def for_shapes(made: Executable | DynamicExecutable | Several, shapes: Given) ->
 
 
 def text_of(made: Executable | DynamicExecutable, stage: str, shapes: Given) -> str:
-    """The program for these shapes at a stage."""
+    """Text of the program for these shapes at a stage."""
     from shlo_jit.runtime.executable import Executable
 
     return made.text(stage) if isinstance(made, Executable) else made.text(stage, shapes)
 
 
 def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> Module:
-    """The static program for these shapes of its inputs with unknown dimensions; the program itself where all are
-    known."""
+    """Refines a program for these shapes of its inputs with unknown dimensions. A static program is returned
+    unchanged."""
     from shlo_jit import api
     from shlo_jit.cli.arrays import with_shapes
     from shlo_jit.ir.unknown import has_unknown
@@ -158,7 +159,7 @@ def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> 
 
 
 def load(library: Path, entry: str | None, threads: int | None) -> tuple[Executable | DynamicExecutable, float]:
-    """A function of an exported library, and how long it took to load."""
+    """Loads a function of an exported library; returns it with the load time in seconds."""
     from shlo_jit import api
 
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a command shows on a terminal while it takes long."""
+"""Progress display of a command on a terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 from collections.abc import Callable, Iterator
 
 PROGRESS_AFTER = 0.3
-"""Seconds after which waiting is worth a word."""
+"""Seconds after which progress is displayed."""
 
-Tell = Callable[[str, int, int], None]
-"""Takes what is being done, and of how many bytes how many are written (0 of 0 where that says nothing)."""
+OnStep = Callable[[str, int, int], None]
+"""Callback for progress: the activity, the bytes written and the total bytes (0 of 0 if unknown)."""
 
 
 @contextlib.contextmanager
-def steps(first: str) -> Iterator[Tell]:
-    """A spinner with the time and what is being done, which begins with `first`, and a bar while bytes are written."""
+def steps(first: str) -> Iterator[OnStep]:
+    """Displays a spinner with the time and the activity, initially `first`, and a bar while bytes are written."""
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
@@ -28,14 +28,14 @@ def steps(first: str) -> Iterator[Tell]:
     shown = Progress(*waiting, console=Console(stderr=True), transient=True)
     task = shown.add_task(first, total=None)
 
-    def tell(what: str, done: int, total: int) -> None:
+    def on_step(what: str, done: int, total: int) -> None:
         shown.columns = (*waiting, *bytes_written) if total else waiting
         shown.update(task, description=what, completed=done, total=total or None)
 
     timer = threading.Timer(PROGRESS_AFTER, shown.start)
     timer.start()
     try:
-        yield tell
+        yield on_step
     finally:
         timer.cancel()
         timer.join()
@@ -44,6 +44,6 @@ def steps(first: str) -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """A spinner with the time, on a terminal, once it takes long."""
+    """Displays a spinner with the time on a terminal, after PROGRESS_AFTER seconds."""
     with steps(what):
         yield

@@ -1,4 +1,4 @@
-"""The command that makes a failing program smaller: reduce."""
+"""The command `reduce`, which makes a failing program smaller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reduce(
     test: Annotated[
         str,
         typer.Option(
-            metavar="CMD", help="Command that ends with status 0 if the program fails; {} stands for its file."
+            metavar="CMD", help="Command that ends with status 0 if the program fails; {} is replaced by its file."
         ),
     ] = "",
     crash: Annotated[bool, typer.Option("--crash", help="Keep what ends in an InternalError or in a signal.")] = False,
@@ -99,7 +99,7 @@ def _failing(
 
     if test:
         if PLACE not in test:
-            mistakes.fail("--test: the command has no {}, which the file's name is put for")
+            mistakes.fail("--test: expected {} in the command, which is replaced by the file's name")
         yield Command(test, folder, time_out)
         return
     made = ReadyMade(kind, entry, seed, folder, time_out, jobs)
@@ -113,16 +113,16 @@ def _reduce(module: Module, name: str, entry: str, fails: Command | ReadyMade, j
     from shlo_jit.shrink.failing import ReadyMade
     from shlo_jit.shrink.search import Search
 
-    with steps("trying the program as it is") as tell:
+    with steps("trying the original program") as on_step:
         if isinstance(fails, ReadyMade):
             fails.signature = fails.signature_of(str(module))
-            why = "" if fails.signature else "does not fail in that way"
+            why = "" if fails.signature else "does not fail as required"
         else:
             why = _why_not(fails, fails.status(str(module)))
         if why:
             typer.echo(f"{name}: {why}", err=True)
             raise typer.Exit(mistakes.INVALID)
-        search = Search(module, entry, fails, jobs, _telling(tell), fails.stop)
+        search = Search(module, entry, fails, jobs, _reporting(on_step), fails.stop)
         try:
             search.run()
         except KeyboardInterrupt:
@@ -132,22 +132,22 @@ def _reduce(module: Module, name: str, entry: str, fails: Command | ReadyMade, j
 
 
 def _why_not(command: Command, status: int | None) -> str:
-    """Why a program does not count as one that fails; empty where it does."""
+    """Reason why a program does not count as failing; empty if it fails."""
     if status is None:
-        return f"does not fail in that way: the command took longer than {command.time_out:g} s (--time-out)"
-    return f"does not fail in that way: the command ended with status {status}" if status else ""
+        return f"does not fail as required: the command took longer than {command.time_out:g} s (--time-out)"
+    return f"does not fail as required: the command ended with status {status}" if status else ""
 
 
-def _telling(tell: Callable[[str, int, int], None]) -> Callable[[Progress], None]:
-    def hear(progress: Progress) -> None:
+def _reporting(on_step: Callable[[str, int, int], None]) -> Callable[[Progress], None]:
+    def on_progress(progress: Progress) -> None:
         left = f"{progress.size.ops:,} of {progress.first.ops:,} ops left"
-        tell(f"{left}, {progress.tried:,} programs tried; fewer {progress.what}", 0, 0)
+        on_step(f"{left}, {progress.tried:,} programs tried; fewer {progress.what}", 0, 0)
 
-    return hear
+    return on_progress
 
 
 def _print_summary(signature: str, first: Size, size: Size, tried: int) -> None:
-    """On stderr: the program may go to stdout."""
+    """Prints a summary to stderr, because the program may go to stdout."""
     from rich.console import Console
 
     rows = report.make_table("", "before", "after")

@@ -1,4 +1,4 @@
-"""What commands print: tables of a program, its inputs and results, how far these are off, and its profile."""
+"""Tables that commands print: a program, its inputs and results, differences of results, and its profile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def make_console() -> Console:
-    """On a terminal as wide as that, else wide enough for no table to be cut, and no spaces at the end of lines."""
+    """Console as wide as the terminal. Without a terminal it is wide enough for all tables, and strips trailing
+    spaces."""
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -40,14 +41,14 @@ def make_console() -> Console:
 
 
 def make_narrow_console() -> Console:
-    """For tables of words, which are wrapped: where there is no terminal, to 80 columns."""
+    """Console for tables of text, which are wrapped: to 80 columns if there is no terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 80, highlight=False)
 
 
 def make_table(*columns: str) -> Any:
-    """Without columns: rows of two, a word and what it is."""
+    """Makes a table. Without columns, rows are pairs of a word and its description."""
     from rich import box
     from rich.table import Table
 
@@ -90,7 +91,7 @@ def print_program(
 def print_library(
     console: Console, name: str, executable: Runnable, load_seconds: float, times: Sequence[float]
 ) -> None:
-    """Of a library that was run: `inspect` prints what there is to know of it."""
+    """Prints times of a library that was run; `inspect` prints the rest."""
     arena, constants, outputs = executable.memory
     rows = make_table()
     rows.add_column(style="dim")
@@ -138,7 +139,8 @@ def print_results(console: Console, results: Sequence[np.ndarray]) -> None:
 
 
 def print_differences(console: Console, differences: Sequence[Difference], results: Comparison) -> None:
-    """Of results from those expected, a line each, and below the table where each differs most."""
+    """Prints a line for each result with its difference from the expected one, and below the table the largest
+    differences."""
     from shlo_jit.reference.compare import Tolerance
 
     if not differences:

@@ -1,4 +1,4 @@
-"""The commands that call a program: run, profile."""
+"""The commands that call a program: run and profile."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.trace import Trace
 
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
-"""How long, and how often at most, `run` goes on calling the program for its best time."""
+"""Maximum time and number of further calls by which `run` determines the best time."""
 PROFILE_SECONDS = 1.0
-"""How long `profile` goes on calling the program."""
+"""Seconds for which `profile` calls the program repeatedly."""
 
 
 RTOL = "Allowed difference, relative to the expected value.  [default: by the element type]"
 
 
 class Ready(NamedTuple):
-    """A program that can be called, and what with."""
+    """A program that can be called, and its arguments."""
 
     name: str
-    """For people."""
+    """Name for messages."""
     source: Path | bytes
     executable: Code | Several
     seconds: float
-    """How long it took to compile or load."""
+    """Seconds to compile or load it."""
     arguments: list[np.ndarray]
 
 
@@ -85,7 +85,7 @@ def _ready(
     entry: str,
     make: Make,
 ) -> Iterator[Ready]:
-    """A program made of its source by `make`, with its arguments. What goes wrong ends the command, in the body too."""
+    """Makes a program from its source by `make`, with its arguments. Errors, also in the body, end the command."""
     source, name = programs.source(file, example)
     given = [arrays.load(path) for path in inputs or []]
     with mistakes.refusals(name):
@@ -158,7 +158,7 @@ def run(
         def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
             if isinstance(source, Path) and programs.is_library(source):
                 if grid.processes is not None:
-                    mistakes.fail("--processes: a library's functions are for one process")
+                    mistakes.fail("--processes: functions of a library run in one process")
                 return programs.load(source, entry or None, threads)
             return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales)
 
@@ -167,7 +167,7 @@ def run(
                 lambda: _ready(file, example, inputs, shapes, random, seed, entry or "main", make),
                 [p.name for p in inputs or []],
                 output_dir if grid.prints else None,
-                repeat or (1 if grid.is_mpi else None),  # all must make as many calls
+                repeat or (1 if grid.is_mpi else None),  # all processes must make the same number of calls
                 trace,
                 against,
                 entry or "main",
@@ -188,9 +188,9 @@ def _run_and_print(
     with prepare() as ready:
         is_library = isinstance(ready.source, Path) and programs.is_library(ready.source)
         if is_library and against.interpreter:
-            mistakes.fail("--check: a library has no program to interpret; give what is --expected")
+            mistakes.fail("--check: a library has no program to interpret; use --expected")
         if isinstance(ready.executable, Several) and against.interpreter:
-            mistakes.fail("--check: the interpreter runs programs of one process; give what is --expected")
+            mistakes.fail("--check: the interpreter runs programs of one process; use --expected")
         results, times = _run(ready.executable, ready.arguments, repeat)
         traced = None if trace is None else _trace(ready, trace)
         module = None if is_library else programs.parse(ready.source)
@@ -212,15 +212,15 @@ def _run_and_print(
 
 
 class Ran(NamedTuple):
-    """A program that was run, and what came of it."""
+    """A program that was run, and its results."""
 
     ready: Ready
     module: Module | None
-    """None of a library."""
+    """None for a library."""
     results: tuple[Any, ...]
     times: list[float]
     origins: list[str]
-    """Where each input is from."""
+    """Origin of each input."""
     compared: Comparison | None
     differences: list[Difference]
 
@@ -237,7 +237,7 @@ def _print(ran: Ran, console: Console) -> None:
     if ran.compared is not None:
         report.print_differences(console, ran.differences, ran.compared)
         if ran.module is not None and draws_numbers(ran.module) and not all(d.is_close for d in ran.differences):
-            console.print("rng draws numbers of its own in every implementation, the interpreter too")
+            console.print("rng draws different numbers in every implementation, including the interpreter")
 
 
 def _print_json(ran: Ran) -> None:
@@ -284,7 +284,7 @@ def profile(
 ) -> None:
     """Print how long each step of a program takes.
 
-    Steps have the numbers of `show --stage plan`; `show --stage schedule` gives the reasons for the way each runs.
+    Steps have the numbers of `show --stage plan`; `show --stage schedule` gives the reasons for its strategy.
 
     The page of --html compares each step with what this machine can do. The limits of the machine are measured in
     less than a second, and kept in the object cache.
@@ -295,7 +295,7 @@ def profile(
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
-        assert not isinstance(executable, Several)  # `make` refuses those
+        assert not isinstance(executable, Several)  # `make` refuses programs of several processes
         measured, times = profiled(executable, ready.arguments, repeat, PROFILE_SECONDS)
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
     if html is not None:
@@ -305,8 +305,8 @@ def profile(
 def profiled(
     executable: Code, arguments: Sequence[Any], repeat: int | None, seconds: float
 ) -> tuple[Profile, list[float]]:
-    """A profile of `repeat` calls, or of as many as take so long, and their times."""
-    executable(*arguments)  # sizes that follow from data are known afterwards
+    """Profiles `repeat` calls, or as many as take `seconds`; returns the profile and their times."""
+    executable(*arguments)  # sizes that depend on data are known after this call
     with progress("compiling again, with a clock"):
         measured = executable.profile()
     with measured, progress("running"):
@@ -331,14 +331,14 @@ def _write_page(path: Path, name: str, executable: Code, measured: Profile, time
 def _run(
     executable: Code | Several, arguments: Sequence[Any], repeat: int | None
 ) -> tuple[tuple[Any, ...], list[float]]:
-    """Results of the last call, and the times of all."""
+    """Results of the last call, and the times of all calls."""
     with progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)
         return results if isinstance(results, tuple) else (results,), times
 
 
 def _trace(ready: Ready, path: Path) -> Trace:
-    """Trace one call, after another to warm up."""
+    """Traces one call, after a warm-up call."""
     with mistakes.writable(path):
         with progress("compiling again, with a clock"):
             traced = ready.executable.trace(path)
@@ -350,8 +350,10 @@ def _trace(ready: Ready, path: Path) -> Trace:
 
 
 def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:
-    """What the last of `repeat` calls returns, and the seconds of each. Without `repeat` there is one call, and more as
-    long as all of them take no more than `seconds`."""
+    """Returns the result of the last of `repeat` calls, and the seconds of each.
+
+    Without `repeat` there is one call, and more while their total is at most `seconds`.
+    """
     times: list[float] = []
     end = time.perf_counter() + seconds
     while True:

@@ -1,7 +1,7 @@
-"""Programs that run in several processes, for the command: called with arrays, as other programs.
+"""Programs that run in several processes, callable with arrays like other programs.
 
-A program on global arrays takes and gives those. Of any other, each input and result has one more dimension, the first,
-which goes along the processes by their numbers.
+A program on global arrays takes and returns global arrays. For any other program, each input and result has an
+additional first dimension, along the processes in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MPI = "mpi"
 
 
 class Grid(NamedTuple):
-    """What the command was told about processes."""
+    """The options about processes."""
 
     processes: int | None = None
     transport: str | None = None
@@ -31,14 +31,14 @@ class Grid(NamedTuple):
 
     @property
     def prints(self) -> bool:
-        """Whether this process does: of those that mpiexec has started, the first."""
+        """Whether this process prints: under mpiexec only the first does."""
         from shlo_jit.runtime.transport.world import world
 
         return not self.is_mpi or world().rank == 0
 
 
 def grid_of(processes: int | None, transport: str | None) -> Grid:
-    """Where nothing is said, a command that mpiexec has started runs by MPI."""
+    """Returns the grid. Without options, a command that mpiexec has started uses MPI."""
     if transport is None:
         from shlo_jit.runtime.transport.world import started_by_mpi
 
@@ -49,7 +49,7 @@ def grid_of(processes: int | None, transport: str | None) -> Grid:
 
 @contextlib.contextmanager
 def quiet_unless(prints: bool) -> Iterator[None]:
-    """Keep what this process would print to itself."""
+    """Suppresses output of this process."""
     if prints:
         yield
         return

@@ -1,4 +1,4 @@
-"""The command that prints or draws a program at a stage of its compilation: show."""
+"""The command `show`, which prints or draws a program at a stage of its compilation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.front import Signature
 
 PICTURES = {"graph": ("svg", "html", "dot"), "memory": ("svg", "html")}
-"""Stages that can be drawn, and how."""
+"""Stages that can be drawn, and their formats."""
 TEXT = "text"
 Parts: TypeAlias = "list[tuple[str, list[PlannedFunction]]]"
-"""What labels of a part's steps begin with, and its functions."""
+"""For each part, the prefix of its steps' labels, and its functions."""
 PROFILE_SECONDS = 0.5
-"""How long a program is called for the colours of a graph."""
+"""Seconds for which a program is called to color a graph."""
 
 
 def show(
@@ -88,7 +88,7 @@ def show(
     """Print a program at a stage of its compilation, or draw it.
 
     The stage graph is a picture: a box for each step of the plan, with its ops, shapes and bytes, and a line for each
-    value from the step that makes it to the steps that read it. The stage memory may be a picture too: bytes against
+    value from the step that writes it to the steps that read it. The stage memory may be a picture too: bytes against
     steps, with a rectangle for each value in the arena. An html page shows long programs in sections that open, and
     needs no other files. For a program that runs in several processes, --rank chooses the process.
 
@@ -127,14 +127,14 @@ def show(
 
 
 def _format(stage: str, form: str, output: Path | None) -> str:
-    """How a stage is shown; what there is not ends the command."""
-    ways = (() if stage == "graph" else (TEXT,)) + PICTURES.get(stage, ())
+    """Format of a stage. Ends the command if the stage does not have it."""
+    forms = (() if stage == "graph" else (TEXT,)) + PICTURES.get(stage, ())
     suffix = output.suffix.removeprefix(".").lower() if output is not None else ""
-    if stage in PICTURES and not form and suffix not in ("", "txt", *ways):
-        mistakes.fail(f"--output {output}: the stage {stage} is written as {', '.join(ways)}")
-    wanted = form or (suffix if suffix in ways else ways[0])
-    if wanted not in ways:
-        mistakes.fail(f"--format {wanted}: the stage {stage} is shown as {', '.join(ways)}")
+    if stage in PICTURES and not form and suffix not in ("", "txt", *forms):
+        mistakes.fail(f"--output {output}: the stage {stage} is written as {', '.join(forms)}")
+    wanted = form or (suffix if suffix in forms else forms[0])
+    if wanted not in forms:
+        mistakes.fail(f"--format {wanted}: the stage {stage} is shown as {', '.join(forms)}")
     return wanted
 
 
@@ -168,7 +168,7 @@ def _draw(
     only: tuple[int, int] | None,
 ) -> str:
     executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
-    assert not isinstance(executable, Several)  # they are shown by rank
+    assert not isinstance(executable, Several)  # those are shown by rank
     times = None if seed is None else _times(executable, expected, seed)
     with progress("planning"):
         parts: Parts = executable.planned()  # type: ignore[union-attr]
@@ -185,7 +185,7 @@ def _of_rank(
     profile: bool,
     only: tuple[int, int] | None,
 ) -> str:
-    """The program of a process, as text or drawn. A rank that there is none of is a ValueError."""
+    """Shows the program of a process, as text or drawn. Raises ValueError if there is no such rank."""
     if profile:
         mistakes.fail("--profile: the program runs in several processes; `run --trace` shows when their steps run")
     if how == TEXT:
@@ -226,14 +226,14 @@ def _regions(parts: Parts, times: Mapping[str, StepShare] | None) -> list[Region
 
 
 def _totals(costs: Mapping[str, float]) -> str:
-    """What a call moves and computes."""
+    """Data that a call moves, and operations that it computes, as text."""
     from shlo_jit.pictures.drawing import bytes_text, count_text
 
     return f"{count_text(costs['flops'])} flops, {bytes_text(costs['bytes accessed'])} read and written"
 
 
 def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[str, StepShare]:
-    """The times of the steps, by label."""
+    """Measures the times of the steps, by label."""
     from shlo_jit.cli.running import profiled
     from shlo_jit.pictures.steps import shares_of
 

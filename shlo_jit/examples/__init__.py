@@ -1,4 +1,4 @@
-"""Example programs that come with the package: `shlo-jit run --example mlp --random`."""
+"""Example programs of the package: `shlo-jit run --example mlp --random`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Of all examples."""
+    """Names of all examples."""
     return sorted(path.stem for path in FOLDER.glob("*.mlir"))
 
 
 def path(name: str) -> Path:
-    """The file of an example. Raises ValueError for a name there is none of."""
+    """The file of an example. Raises ValueError for an unknown name."""
     if name not in names():
         hint = did_you_mean(name, names()) or f"examples are {', '.join(names())}"
         raise ValueError(f"no example {name!r}; {hint}")
@@ -23,6 +23,6 @@ def path(name: str) -> Path:
 
 
 def summary(name: str) -> str:
-    """What an example is, in a line: its first comment."""
+    """One-line description of an example: its first comment."""
     with path(name).open(encoding="utf-8") as file:
         return file.readline().removeprefix("//").strip()

@@ -8,13 +8,13 @@
 //         def inside(s):
 //             i, zr, zi, n = s
 //             return (i < 200) & jnp.any(zr * zr + zi * zi < 4)
-//         def turn(s):
+//         def step(s):
 //             i, zr, zi, n = s
 //             small = zr * zr + zi * zi < 4
 //             zr, zi = jnp.where(small, zr * zr - zi * zi + cr, zr), jnp.where(small, 2 * zr * zi + ci, zi)
 //             return i + 1, zr, zi, n + small.astype(jnp.int32)
-//         turns, _, _, n = lax.while_loop(inside, turn, (0, cr * 0, ci * 0, jnp.zeros(cr.shape, jnp.int32)))
-//         return n, turns
+//         iterations, _, _, n = lax.while_loop(inside, step, (0, cr * 0, ci * 0, jnp.zeros(cr.shape, jnp.int32)))
+//         return n, iterations
 
 module @jit_mandelbrot attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main() -> (tensor<256x384xi32> {jax.result_info = "result[0]"}, tensor<i32> {jax.result_info = "result[1]"}) {

@@ -1,5 +1,5 @@
-"""Pictures of programs: what runs after what, where values live, how near steps are to the machine's limits.
+"""Pictures of programs: the graph of steps, the lifetimes of values in memory, and a roofline chart.
 
-A file for each picture. They are made of elements (`xml.etree`), never of pasted text, and need nothing from elsewhere:
-no network, no libraries, no fonts; scripts only add tooltips and highlights.
+Each picture is one file. Pictures are built of elements (`xml.etree`), never of pasted text, and have no external
+references: no network, no libraries, no fonts. Scripts only add tooltips and highlights.
 """

@@ -1,4 +1,4 @@
-"""SVG drawings: shapes are added to a drawing, whose classes say what colours they have, in light and dark."""
+"""SVG drawings: shapes whose classes determine their colors, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DARK = {
     "heat5": "#713a24", "value": "#27456f", "scratch": "#44335f", "mark": "#ff7b72",
 }  # fmt: skip
 HEATS = (0.005, 0.02, 0.05, 0.12, 0.25)
-"""Shares of the time from which something has the colour of the class `heat1`, `heat2`, ..."""
+"""Minimum share of the time for an element to have the color of the class `heat1`, `heat2`, ..."""
 
 _RULES = """
 svg { font-family: %s; }
@@ -67,7 +67,7 @@ class Drawing:
         self._open = [self.root]
 
     def add(self, tag: str, kind: str = "", text: str = "", **attributes: object) -> ET.Element:
-        """An element of the class `kind`; of attributes, `_` stands for `-`."""
+        """Adds an element of the class `kind`; in names of attributes, `_` is replaced by `-`."""
         given = {"class": kind, **{name.replace("_", "-"): _plain(value) for name, value in attributes.items()}}
         made = ET.SubElement(self._open[-1], tag, {name: value for name, value in given.items() if value})
         made.text = clean(text) or None
@@ -75,7 +75,7 @@ class Drawing:
 
     @contextmanager
     def group(self, tip: str = "", **attributes: object) -> Iterator[None]:
-        """What is drawn inside belongs together; `tip` is shown under the pointer."""
+        """Groups everything drawn inside; `tip` is the tooltip."""
         self._open.append(self.add("g", **attributes))  # type: ignore[arg-type]
         if tip:
             self.add("title", text=tip)
@@ -89,7 +89,7 @@ class Drawing:
         self.add("text", kind, text, x=x, y=y)
 
     def clipped_text(self, x: float, y: float, width: float, height: float, text: str, kind: str) -> None:
-        """A line of text at the top of a rectangle, of which nothing is outside."""
+        """Draws a line of text at the top of a rectangle, clipped to it."""
         window = self.add("svg", x=x, y=y, width=width, height=height)
         made = ET.SubElement(window, "text", {"class": kind, "x": "4", "y": "12"})
         made.text = clean(text)
@@ -101,18 +101,18 @@ class Drawing:
         self.add("path", kind, d=points)
 
     def arrow(self, x: float, y: float, *, left: bool = False) -> None:
-        """A tip that ends there: downwards, or to the left."""
+        """Draws an arrowhead that ends there, pointing down or to the left."""
         x, y = round(x, 1), round(y, 1)
         corners = "l7 -4v8z" if left else "l-4 -7h8z"
         self.add("path", "tip", d=f"M{_plain(x)} {_plain(y)}{corners}")
 
     def moved(self, other: Drawing, x: float, y: float) -> None:
-        """Another drawing in this one, at that place."""
+        """Draws another drawing in this one, at an offset."""
         other.root.set("transform", f"translate({_plain(x)} {_plain(y)})")
         self._open[-1].append(other.root)
 
     def svg(self, width: float, height: float, *, label: str, alone: bool = False) -> ET.Element:
-        """The whole; `label`: for those who do not see it; `alone`: a file of its own, with colours and a ground."""
+        """The SVG element. `label`: its accessible name. `alone`: a standalone file, with colors and a background."""
         size = {"width": _plain(width), "height": _plain(height), "viewBox": f"0 0 {_plain(width)} {_plain(height)}"}
         made = ET.Element("svg", {"role": "img", "aria-label": clean(label), **size})
         if alone:
@@ -125,21 +125,21 @@ class Drawing:
 
 
 def _plain(value: object) -> str:
-    """Numbers with one digit behind the point at most."""
+    """Formats a value; numbers have at most one decimal."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 _UNFIT = re.compile("[^\\t\\n\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-"""Characters that XML has no way to say."""
+"""Characters that XML cannot represent."""
 
 
 def clean(text: str) -> str:
-    """A text that may be in a file of XML: names of a program may have any characters."""
+    """Replaces characters that XML cannot represent: names of a program may have any characters."""
     return _UNFIT.sub("\ufffd", text)
 
 
 def written(svg: ET.Element) -> str:
-    """A file's text."""
+    """Text of an SVG file."""
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(svg, encoding="unicode") + "\n"
 
 
@@ -147,13 +147,13 @@ _WIDE, _NARROW = frozenset("mwMW%@—←→…"), frozenset("ijlI.,:;|!'()[]{} "
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """Pixels that a text takes at most, in the fonts of `FONT`."""
+    """Upper bound of a text's width in pixels, in the fonts of `FONT`."""
     ems = sum(0.98 if c in _WIDE else 0.4 if c in _NARROW else 0.7 if c.isupper() else 0.635 for c in text)
     return ems * size
 
 
 def shortened(text: str, width: float, size: float = 12) -> str:
-    """As much of a text as goes into so many pixels."""
+    """Shortens a text to a width in pixels."""
     if text_width(text, size) <= width:
         return text
     while text and text_width(f"{text}…", size) > width:
@@ -162,7 +162,7 @@ def shortened(text: str, width: float, size: float = 12) -> str:
 
 
 def wrapped(text: str, width: float, size: float = 12, most: int = 3) -> list[str]:
-    """A text in lines of so many pixels; the last of `most` lines is shortened."""
+    """Wraps a text to lines of a width in pixels; the last of `most` lines is shortened."""
     lines: list[str] = []
     line = ""
     words = text.split(" ")
@@ -179,7 +179,7 @@ def wrapped(text: str, width: float, size: float = 12, most: int = 3) -> list[st
 
 
 def heat(share: float | None) -> str:
-    """The class of what takes that much of the time; none where it is little, or was not measured."""
+    """Class for a share of the time; empty if it is small or was not measured."""
     level = sum((share or 0.0) >= least for least in HEATS)
     return f"heat{level}" if level else ""
 
@@ -201,7 +201,7 @@ def time_text(microseconds: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """`1.2 M`."""
+    """Formats a count: `1.2 M`."""
     for unit in ("", " k", " M", " G"):
         if count < 1000:
             return f"{count:.3g}{unit}"

@@ -1,7 +1,8 @@
-"""The steps of a program as a graph: a step a box, in the order in which they run, values as lines beside them; loops
-and branches are boxes around the steps inside.
+"""The steps of a program as a graph.
 
-Long programs are drawn in sections: in a page each can be opened and closed, in a picture alone a section is one box.
+Each step is a box, in execution order. Values are lines beside the boxes; loops and branches are boxes around their
+steps. Long programs are drawn in sections: on a page each can be expanded, in a standalone picture a section is one
+box.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from shlo_jit.pictures.page import element, page, table
 from shlo_jit.pictures.steps import Node, Region
 
 WIDTH, LINE, PAD, GAP = 470, 17, 9, 16
-"""Pixels: of a step, of a line of its text, within its box, between boxes."""
+"""Pixels: width of a step, height of a line of its text, padding of its box, gap between boxes."""
 LINES = 4
-"""Lines that each text of a step takes at most."""
+"""Maximum lines of each text of a step."""
 LANE = 11
-"""Pixels between lines that go past steps."""
+"""Pixels between lines that pass steps."""
 SECTION = 40
 """Steps of a section: about two screens."""
 WHOLE = 160
-"""Steps up to which a picture alone shows each."""
+"""Maximum steps of a standalone picture that shows every step."""
 
 
 class Section(NamedTuple):
-    """Some steps that follow each other."""
+    """Consecutive steps."""
 
     title: str
     nodes: list[Node]
 
     @property
     def name(self) -> str:
-        """In links."""
+        """Name for links."""
         return "steps-" + "".join(c if c.isalnum() else "-" for c in f"{self.title}-{self.nodes[0].label}")
 
     @property
@@ -45,7 +46,7 @@ class Section(NamedTuple):
 
     @property
     def counted(self) -> str:
-        """`30 steps: 20 loop, 10 dot_general`, with those inside control flow."""
+        """`30 steps: 20 loop, 10 dot_general`, including those inside control flow."""
         found = Counter(n.title for node in self.nodes for n in _with_inner(node))
         kinds = ", ".join(f"{n} {title}" for title, n in found.most_common(5)) + (", ..." if len(found) > 5 else "")
         return f"{found.total()} step{'s' if found.total() > 1 else ''}: {kinds}"
@@ -63,7 +64,7 @@ def _with_inner(node: Node) -> Iterator[Node]:
 
 
 def sections_of(regions: Sequence[Region]) -> list[Section]:
-    """Of long regions several; those of regions inside that are too long for a box follow the section they are in."""
+    """Sections of the regions. Long regions have several; long inner regions follow the section that contains them."""
     found = []
     for region in regions:
         nodes = region.nodes
@@ -89,7 +90,7 @@ class Drawn(NamedTuple):
 
 
 def draw_nodes(nodes: Sequence[Node]) -> Drawn:
-    """Steps below each other, with lines beside them for values that are not read by the next one."""
+    """Draws steps below each other, with lines beside them for values that are not read by the next step."""
     out, boxes, y = Drawing(), [_draw_node(node) for node in nodes], 0.0
     place: dict[Node, tuple[float, float]] = {}
     width = max((box.width for box in boxes), default=0.0)
@@ -112,7 +113,7 @@ def _tip(source: Node, reader: Node) -> str:
 
 
 def _draw_lanes(lines: Drawing, nodes: Sequence[Node], place: dict[Node, tuple[float, float]], width: float) -> int:
-    """A lane for each step whose values are read further down; how many lie beside each other."""
+    """Draws a lane for each step whose values are read further down; returns the number of lanes side by side."""
     number = {node: i for i, node in enumerate(nodes)}
     readers: dict[Node, list[Node]] = {}
     for node in nodes:
@@ -120,7 +121,7 @@ def _draw_lanes(lines: Drawing, nodes: Sequence[Node], place: dict[Node, tuple[f
             if source in number and number[node] > number[source] + 1:
                 readers.setdefault(source, []).append(node)
     ends: list[int] = []
-    """Of each lane, the step at which it is free again."""
+    """For each lane, the step at which it is free again."""
     for source in sorted(readers, key=lambda n: number[n]):
         start, last = number[source], number[readers[source][-1]]
         lane = next((k for k, end in enumerate(ends) if end <= start), len(ends))
@@ -139,7 +140,7 @@ def _draw_lanes(lines: Drawing, nodes: Sequence[Node], place: dict[Node, tuple[f
 
 
 def _draw_node(node: Node) -> Drawn:
-    """A step's box."""
+    """Draws a step's box."""
     out, words = Drawing(), _lines(node)
     inner = [_draw_region(region) for region in node.regions]
     width = max([WIDTH, *(r.width + 2 * PAD for r in inner)])
@@ -168,17 +169,17 @@ def _words(node: Node) -> list[str]:
 
 
 def _lines(node: Node) -> list[str]:
-    """The texts of a step's box, in lines that fit."""
+    """The texts of a step's box, wrapped to its width."""
     title, *texts = _words(node)
     return [title, *(line for text in texts for line in wrapped(text, WIDTH - 2 * PAD - 8, 11, LINES))]
 
 
 def _draw_region(region: Region) -> Drawn:
-    """A box with the steps of a region, or how many there are."""
+    """Draws a box with the steps of a region, or with their number."""
     out = Drawing()
     if _is_long(region):
         inner = Drawn(Drawing(), WIDTH, LINE)
-        inner.drawing.text(0, 12, f"{len(region.nodes)} steps, in sections of their own", "dim s11")
+        inner.drawing.text(0, 12, f"{len(region.nodes)} steps, in separate sections", "dim s11")
     elif region.nodes:
         inner = draw_nodes(region.nodes)
     else:
@@ -193,7 +194,7 @@ def _draw_region(region: Region) -> Drawn:
 
 # ---------------------------------------------------------------------- files
 def graph_svg(name: str, regions: Sequence[Region], only: tuple[int, int] | None = None) -> str:
-    """A picture alone. `only`: these of the entry's steps, each by itself."""
+    """A standalone picture. `only`: a range of the entry's steps, each drawn individually."""
     regions = _only(regions, only)
     sections = sections_of(regions)
     is_whole = only is not None or sum(len(s.nodes) for s in sections) <= WHOLE
@@ -230,7 +231,7 @@ def graph_svg(name: str, regions: Sequence[Region], only: tuple[int, int] | None
 
 
 def _draw_scale(out: Drawing, x: float, y: float) -> None:
-    """What the colours stand for."""
+    """Draws the legend of the colors."""
     out.text(x, y + 10, "share of the time, at least:", "dim s11")
     x += 150
     for level, least in enumerate(HEATS, 1):
@@ -260,7 +261,7 @@ def _draw_summary(section: Section) -> Drawn:
 
 
 def graph_html(name: str, about: str, regions: Sequence[Region]) -> str:
-    """A page of sections, the first and those that take long opened."""
+    """A page of sections. The first one and those that take long are expanded."""
     sections = sections_of(regions)
     body = [_legend(regions), *_notes(regions)]
     if len(sections) > 1:
@@ -279,7 +280,7 @@ function show() {
 addEventListener("hashchange", show);
 show();
 """
-"""A link to a section opens it."""
+"""Script that expands a section when a link to it is followed."""
 
 
 def _section(section: Section, *, is_open: bool) -> ET.Element:
@@ -298,7 +299,7 @@ def _section(section: Section, *, is_open: bool) -> ET.Element:
 
 
 def _figures(section: Section) -> ET.Element:
-    """What each step that the section draws moves, computes and takes."""
+    """Table of the bytes, operations and time of each step that the section draws."""
     rows = [
         (
             n.label,
@@ -317,7 +318,7 @@ def _figures(section: Section) -> ET.Element:
 
 
 def _drawn_in(node: Node) -> Iterator[Node]:
-    """A step and those inside it, but for those in sections of their own."""
+    """A step and its inner steps, except for those in separate sections."""
     yield node
     for region in node.regions:
         if not _is_long(region):
@@ -326,7 +327,7 @@ def _drawn_in(node: Node) -> Iterator[Node]:
 
 
 def _strip(sections: Sequence[Section]) -> ET.Element:
-    """All steps beside each other, coloured as their boxes, with links to their sections."""
+    """All steps side by side, colored like their boxes, with links to their sections."""
     measured = any(s.share is not None for s in sections)
     ticks = []
     for section in sections:
@@ -355,7 +356,7 @@ def _legend(regions: Sequence[Region]) -> ET.Element:
 
 
 def _notes(regions: Sequence[Region]) -> Iterator[ET.Element]:
-    """What colours stand for where times were measured, and what is not drawn."""
+    """Legend of the colors if times were measured, and a note on steps that are not drawn."""
     if any(n.share is not None for region in regions for n in region.all_nodes()):
         scale = element("p", "legend", children=[element("span", text="share of the time, at least:")])
         for level, least in enumerate(HEATS, 1):
@@ -369,7 +370,7 @@ def _notes(regions: Sequence[Region]) -> Iterator[ET.Element]:
 
 
 def views_of(regions: Sequence[Region]) -> int:
-    """Steps that are not drawn."""
+    """Number of steps that are not drawn."""
     inner = [r for region in regions for node in region.all_nodes() for r in node.regions]
     return sum(region.views for region in (*regions, *inner))
 
@@ -381,7 +382,7 @@ def _not_drawn(views: int) -> str:
 
 # ---------------------------------------------------------------------- Graphviz
 def graph_dot(name: str, regions: Sequence[Region], only: tuple[int, int] | None = None) -> str:
-    """For Graphviz: clusters are functions, loops and branches. `only`: as of `graph_svg`."""
+    """Text for Graphviz: clusters are functions, loops and branches. `only`: as in `graph_svg`."""
     regions = _only(regions, only)
     lines = [f"digraph {_quoted(name)} {{", "  node [shape=box, style=rounded];"]
     for region in regions:

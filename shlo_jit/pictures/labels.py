@@ -1,4 +1,4 @@
-"""Places for labels beside points of a chart, where they cover neither points nor other labels."""
+"""Placement of labels beside points of a chart, so that they cover neither points nor other labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Box(NamedTuple):
     bottom: float
 
     def overlap(self, other: Box) -> float:
-        """Pixels that both cover."""
+        """Area in pixels that both cover."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.bottom, other.bottom) - max(self.top, other.top)
         return width * height if width > 0 and height > 0 else 0.0
@@ -34,13 +34,13 @@ class Circle(NamedTuple):
         return Box(self.x - self.radius, self.y - self.radius, self.x + self.radius, self.y + self.radius)
 
     def covers(self, box: Box) -> bool:
-        """Whether some of the box is in the circle."""
+        """Whether the circle and the box overlap."""
         near_x, near_y = min(max(self.x, box.left), box.right), min(max(self.y, box.top), box.bottom)
         return math.hypot(near_x - self.x, near_y - self.y) < self.radius
 
 
 class Place(NamedTuple):
-    """Where a label begins, on its base line, and a line from there to its point where it is not beside it."""
+    """Start of a label's base line, and a leader line to its point if the label is not next to it."""
 
     x: float
     y: float
@@ -48,13 +48,13 @@ class Place(NamedTuple):
 
 
 GAPS = (3, 16, 32, 52, 76)
-"""Pixels between a point and its label that are tried; from the second on, a line joins them."""
+"""Candidate distances in pixels between a point and its label; from the second on, a leader line joins them."""
 DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225)
-"""Degrees, clockwise from the right."""
+"""Candidate directions in degrees, clockwise from the right."""
 
 
 class Labels:
-    """The room for labels in a plane."""
+    """Free space for labels in a plane."""
 
     def __init__(self, plane: Box, circles: Sequence[Circle], taken: Sequence[Box]) -> None:
         self.plane = plane
@@ -62,7 +62,7 @@ class Labels:
         self.taken = [*taken]
 
     def place(self, circle: Circle, text: str, size: float) -> Place:
-        """The nearest free place for the label of a circle; the one that covers least where none is free."""
+        """The nearest free place for the label of a circle; if none is free, the one that covers least."""
         width, height = text_width(text, size), size + 2
         best = min(self._candidates(circle, width, height), key=lambda row: row[0])
         _, box, line = best
@@ -78,7 +78,7 @@ class Labels:
                 across, down = math.cos(math.radians(angle)), math.sin(math.radians(angle))
                 away = circle.radius + gap
                 x, y = circle.x + away * across, circle.y + away * down
-                left = x - width / 2 * (1 - across)  # right of the place, left of it, or around it
+                left = x - width / 2 * (1 - across)  # right of the place, left of it, or centered on it
                 top = y - height / 2 * (1 - down)
                 box = Box(left, top, left + width, top + height)
                 start = circle.x + circle.radius * across, circle.y + circle.radius * down
@@ -86,7 +86,7 @@ class Labels:
                 number += 1
 
     def _covered(self, box: Box) -> float:
-        """How bad a place is: pixels of others that the label would cover, or that are outside of the plane."""
+        """Penalty of a place: pixels of other labels that it would cover, or that are outside of the plane."""
         area = (box.right - box.left) * (box.bottom - box.top)
         outside = area - box.overlap(self.plane)
         circles = sum(max(box.overlap(c.box), 1.0) for c in self.circles if c.covers(box))

@@ -1,4 +1,4 @@
-"""The memory plan as a picture: bytes of the arena against time, a rectangle for all that lives in it."""
+"""The memory plan as a picture: bytes of the arena over time, with a rectangle for each allocation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shlo_jit.pictures.page import element, page, table
 from shlo_jit.sizes import hint_of
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1040, 460, 84, 54, 40
-"""Pixels: of the plane, and around it."""
+"""Pixels: size of the plane, and margins around it."""
 LEAST = 0.3
-"""Height in pixels below which a rectangle is not drawn."""
+"""Minimum height in pixels of a rectangle to be drawn."""
 LARGEST = 40
-"""Rows of the table."""
+"""Maximum rows of the table."""
 
 
 class Life(NamedTuple):
-    """Bytes that something has for some time."""
+    """A range of bytes allocated for some time."""
 
     what: str
     kind: str
@@ -35,11 +35,11 @@ class Life(NamedTuple):
     first: int
     last: int
     steps: str
-    """When, as in the printed plan."""
+    """Lifetime, as in the printed plan."""
 
 
 def lives_of(function: PlannedFunction) -> list[Life]:
-    """What lies in the arena, the largest first."""
+    """Allocations in the arena, the largest first."""
     memory, names, labels = function.memory, Names(function.core), labels_of(function.plan)
     clock = _clock(function, labels)
     held: dict[int, list[Value]] = {}
@@ -66,7 +66,7 @@ def _life(what: str, kind: str, s: Storage, clock: dict[int, str]) -> Life:
 
 
 def _clock(function: PlannedFunction, labels: dict[int, str]) -> dict[int, str]:
-    """Moment -> label of the innermost step that runs."""
+    """Maps a moment to the label of the innermost step that runs."""
     clock: dict[int, str] = {}
     for step in all_steps(function.plan):
         begin, end = function.memory.times[id(step)]
@@ -88,7 +88,7 @@ def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
     title = f"@{function.name}: {_summary(function)}"
     out.text(LEFT, 24, title, "ink s13 bold")
     if not lives:
-        out.text(LEFT, 44, "nothing is in the arena", "dim s12")
+        out.text(LEFT, 44, "the arena is empty", "dim s12")
         return out, LEFT + WIDTH + 20, TOP + 10
     total = max([hint_of(function.memory.arena_bytes), *(life.offset + life.nbytes for life in lives), 1])
     clock = _clock(function, labels_of(function.plan))
@@ -131,7 +131,7 @@ def _axes(out: Drawing, clock: dict[int, str], begin: int, end: int, total: int)
 
 
 def memory_svg(name: str, functions: Sequence[PlannedFunction]) -> str:
-    """A picture alone, of all functions below each other."""
+    """A standalone picture of all functions below each other."""
     *callees, entry = functions
     out, y, width = Drawing(), 36.0, 0.0
     out.text(16, 26, shortened(name, WIDTH, 16), "ink s16 bold")
@@ -143,7 +143,7 @@ def memory_svg(name: str, functions: Sequence[PlannedFunction]) -> str:
 
 
 def memory_html(name: str, about: str, programs: Sequence[Sequence[PlannedFunction]]) -> str:
-    """A page of the pictures, with a table of what is largest."""
+    """A page of the pictures, with a table of the largest allocations."""
     body: list[ET.Element] = []
     for *callees, entry in programs:
         for function in (entry, *callees):

@@ -1,4 +1,4 @@
-"""Pages of HTML around pictures, of elements like these: one file that needs no other."""
+"""HTML pages around pictures, built of elements too: one file without external references."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def table(
     tips: Sequence[str] = (),
     kind: str = "",
 ) -> ET.Element:
-    """A table of words. `ids`: of its rows; `tips`: what they show under the pointer; `kind`: `words` where the last
-    column is a text of several lines."""
+    """A table of texts. `ids`: of its rows; `tips`: their tooltips; `kind`: `words` if the last column has multi-line
+    text."""
     made = element("table", kind)
     made.append(element("thead", children=[element("tr", children=[element("th", text=head) for head in heads])]))
     body = element("tbody")
@@ -72,7 +72,7 @@ def table(
 
 
 def page(title: str, about: str, body: Iterable[ET.Element], script: str = "") -> str:
-    """The text of a page. Whoever has no script sees everything but highlights."""
+    """The text of a page. Without scripts everything but highlights is visible."""
     head = element("head", children=[
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),

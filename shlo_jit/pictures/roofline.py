@@ -1,7 +1,7 @@
-"""Where the time of a program goes, on a page: steps under the roofs of the machine, and a table of them beside.
+"""A page with a roofline chart of a program's steps, and a table of them beside it.
 
-A step is as far to the right as it computes much for each byte that it moves, and as high as it is fast. It can be no
-higher than the roofs: what memory or the caches bring at most, on the slope, and what registers compute, on the level.
+The x axis is the arithmetic intensity of a step, the y axis its speed. The roofs bound the speed: the sloping ones are
+the bandwidths of memory and of the caches, the level ones the peak rates of the element types.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from shlo_jit.runtime.limits import Limits
 from shlo_jit.runtime.profile import StepTime
 
 WIDTH, HEIGHT, LEFT, TOP = 540, 420, 58, 34
-"""Pixels: of the plane, and around it."""
+"""Pixels: size of the plane, and margins around it."""
 LISTED = 200
-"""Rows of the table: of longer programs those that take most."""
+"""Maximum rows of the table; longer programs list the steps that take most time."""
 MEMORY = "memory"
 NAMED = 0.08
-"""Share of the time from which a point has its label beside it."""
+"""Minimum share of the time for a point to have a label."""
 KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "gradient": "product",
          "line_tiles": "product",
          "loop": "loop", "interchanged": "loop", "row": "row", "reduce": "row"}  # fmt: skip
@@ -34,15 +34,15 @@ class Point(NamedTuple):
 
     step: StepTime
     row: str
-    """Of the table: its id."""
+    """Id of its row in the table."""
     intensity: float
-    """Operations a byte."""
+    """Operations per byte."""
     speed: float
-    """10^9 operations a second."""
+    """10^9 operations per second."""
 
 
 class Plane(NamedTuple):
-    """Both axes are logarithmic: powers of ten."""
+    """The plane of the chart. Both axes are logarithmic, and their bounds are powers of ten."""
 
     left: float
     right: float
@@ -57,7 +57,7 @@ class Plane(NamedTuple):
 
 
 def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limits) -> str:
-    """The page. `limits`: with as many threads as the steps were run with."""
+    """The page. `limits`: measured with as many threads as the steps were run with."""
     counted = [s for s in steps if s.share]
     shown = sorted(counted, key=lambda s: -s.share)[:LISTED]
     rows = {id(s): f"step-{i}" for i, s in enumerate(shown)}
@@ -75,8 +75,8 @@ def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limi
             element("div", "rows", children=[_table(shown, rows, limits)]),
         ]),
         element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}; a step that is not in "
-                "the plane has no known number of operations, or moves nothing. Operations are the flops and the "
-                "transcendentals of cost_analysis, bytes its bytes accessed: what a step moves at least. A step that "
+                "the chart has no known number of operations, or moves nothing. Operations are the flops and the "
+                "transcendentals of cost_analysis, bytes its bytes accessed: the minimum a step moves. A step that "
                 "finds them in the caches may be above the roof of memory."),
     ]  # fmt: skip
     return page(name, about, body, _LIGHT_ROWS)
@@ -100,13 +100,13 @@ def _roofs_text(limits: Limits) -> str:
 
 
 def _used(steps: Sequence[StepTime], limits: Limits) -> Limits:
-    """Without the element types that no kernel has in its name."""
+    """The limits without the element types that no kernel has in its name."""
     names = " ".join(name for s in steps for name in s.kernels)
     return limits._replace(peaks={kind: r for kind, r in limits.peaks.items() if kind == "f32" or f"_{kind}" in names})
 
 
 def _peaks(limits: Limits) -> dict[str, float]:
-    """Without those that are as high as that of f32, which comes first."""
+    """Peak rates, without those that equal that of f32, which comes first."""
     rates = {kind: rate for kind, rate in limits.peaks.items() if kind == "f32" or rate != limits.peaks["f32"]}
     return dict(sorted(rates.items(), key=lambda row: row[0] != "f32"))
 
@@ -140,7 +140,8 @@ def _radius(s: StepTime) -> float:
 
 
 def _name_points(out: Drawing, plane: Plane, points: Sequence[Point], limits: Limits) -> None:
-    """The steps that take much, beside their points where nothing else is, or further away with a line to the point."""
+    """Labels the steps that take much time: next to their points if there is room, else further away with a leader
+    line."""
     circles = [Circle(plane.x(p.intensity), plane.y(p.speed), _radius(p.step)) for p in points]
     room = Labels(Box(LEFT, TOP, LEFT + WIDTH, TOP + HEIGHT), circles, _boxes_of_roofs(plane, limits))
     for point, circle in zip(points, circles, strict=True):
@@ -153,7 +154,7 @@ def _name_points(out: Drawing, plane: Plane, points: Sequence[Point], limits: Li
 
 
 def _boxes_of_roofs(plane: Plane, limits: Limits) -> list[Box]:
-    """What the names of roofs cover; sloping ones in pieces."""
+    """Boxes that the names of roofs cover; sloping ones are split into several."""
     found = []
     for kind, rate in _peaks(limits).items():
         width, y = text_width(_name_of_peak(kind, rate), 11), plane.y(rate / 1e9)
@@ -168,7 +169,7 @@ def _boxes_of_roofs(plane: Plane, limits: Limits) -> list[Box]:
 
 
 def _plane(points: Sequence[Point], limits: Limits) -> Plane:
-    """Whole powers of ten around all points and where roofs bend."""
+    """The plane from whole powers of ten around all points and the corners of the roofs."""
     top = max(limits.peaks.values()) / 1e9
     slowest = min(rate for _, rate in limits.reads) / 1e9
     across = [p.intensity for p in points] + [0.1, 1.5 * top / slowest]
@@ -191,7 +192,7 @@ def _axes(out: Drawing, plane: Plane) -> None:
 
 
 def _roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
-    """The level of each element type, and the slope of each size up to the highest level."""
+    """Draws the level of each element type, and the slope of each memory level up to the highest level."""
     peaks = _peaks(limits)
     top = max(peaks.values()) / 1e9
     for rate in peaks.values():
@@ -204,7 +205,7 @@ def _roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
 
 
 def _name_roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
-    """Along their lines, over the points."""
+    """Writes the names along the roofs, over the points."""
     for kind, rate in _peaks(limits).items():
         text = _name_of_peak(kind, rate)
         out.text(LEFT + WIDTH - 4, plane.y(rate / 1e9) - 5, text, "dim s11 end halo")
@@ -223,14 +224,14 @@ def _name_of_slope(where: str, bandwidth: float) -> str:
 
 
 def _slope_at(plane: Plane, bandwidth: float) -> tuple[float, float, float]:
-    """Where the name of a slope begins, and its angle in degrees."""
+    """Start of the name of a slope, and its angle in degrees."""
     at = 1.3 * _start(plane, bandwidth)
     across, up = plane.x(10 * at) - plane.x(at), plane.y(10 * at * bandwidth) - plane.y(at * bandwidth)
     return plane.x(at), plane.y(at * bandwidth) - 6, math.degrees(math.atan2(up, across))
 
 
 def _slopes(limits: Limits) -> dict[str, float]:
-    """What is read from -> 10^9 bytes a second."""
+    """Maps the memory that is read to 10^9 bytes per second."""
     largest = max(size for size, _ in limits.reads)
     return {
         MEMORY if size == largest else f"caches ({bytes_text(size)})": rate / 1e9
@@ -239,7 +240,7 @@ def _slopes(limits: Limits) -> dict[str, float]:
 
 
 def _start(plane: Plane, bandwidth: float) -> float:
-    """Where a slope enters the plane."""
+    """Point where a slope enters the plane."""
     return max(10.0**plane.left, 10.0**plane.low / bandwidth)
 
 
@@ -267,8 +268,10 @@ def _figure(number: float | None) -> str:
 
 
 def _of_roof(s: StepTime, limits: Limits) -> str:
-    """How much of what is possible a step reaches, if elements are f32: its bytes come from the caches where they have
-    room for them."""
+    """Share of the attainable speed that a step reaches, if its elements are f32.
+
+    Its bytes come from the smallest cache that holds them.
+    """
     if not s.gigabytes_per_second:
         return ""
     bandwidth = limits.reading(1e3 * s.gigabytes_per_second * s.median_us) / 1e9

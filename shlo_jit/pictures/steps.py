@@ -1,4 +1,4 @@
-"""What there is to draw of a program: its steps, what goes from one to another, what each moves and takes."""
+"""Data of pictures of a program: its steps, the values between them, and the bytes, operations and time of each."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from shlo_jit.runtime.profile import StepTime
 from shlo_jit.sizes import hint_of
 
 SHOWN_OPS = 8
-"""Kinds of ops of a step that are named."""
+"""Maximum kinds of ops that are named for a step."""
 REGIONS = {"while": ("condition", "body"), "if": ("true", "false")}
-"""What regions are called, by the title of the step; those of others are numbered."""
+"""Names of regions by the title of the step; those of other steps are numbered."""
 
 
 class StepShare(NamedTuple):
     """The time of a step."""
 
     share: float
-    """Of the time of all steps."""
+    """Share of the time of all steps."""
     total_us: float
     """Microseconds of all its runs in a call of the program, on average."""
     runs: float
-    """How often it runs in a call, on average."""
+    """Number of runs in a call, on average."""
     median_us: float
-    """Of one run."""
+    """Median of one run in microseconds."""
 
 
 def shares_of(steps: Sequence[StepTime], calls: int) -> dict[str, StepShare]:
-    """What a profile of so many calls says, by label; of parts of a step, nothing."""
+    """Times of a profile of so many calls by label, without those of parts of a step."""
     return {
         s.label: StepShare(s.share, s.total_us / calls, s.calls / calls, s.median_us)
-        for s in reversed(steps)  # the step itself comes before its parts
+        for s in reversed(steps)  # a step precedes its parts
     }
 
 
@@ -50,38 +50,38 @@ class Node:
     label: str
     title: str
     kind: str
-    """product, loop, row, control or other: what colour it has."""
+    """Class of its color: product, loop, row, control or other."""
     ops: str
     reads: list[str]
-    """Where its operands are from: labels of steps, names of arguments and constants."""
+    """Origins of its operands: labels of steps, names of arguments and constants."""
     writes: list[str]
-    """Names, types and bytes."""
+    """Names, types and bytes of its results."""
     details: list[str]
-    """For whoever points at it."""
+    """Lines of the tooltip."""
     share: float | None = None
-    """Of the time, where that was measured."""
+    """Share of the time, if it was measured."""
     time: str = ""
-    """How long all its runs in a call of the program take, and their share."""
+    """Time of all its runs in a call of the program, and its share."""
     nbytes: int = 0
     operations: int | None = None
     regions: list[Region] = field(default_factory=list)
     sources: list[Node] = field(default_factory=list)
-    """The nodes of the same region that it reads values of."""
+    """The nodes of the same region whose values it reads."""
     values: dict[str, str] = field(default_factory=dict)
-    """Label of a source -> what comes from there."""
+    """Maps the label of a source to the values that come from there."""
 
 
 @dataclass(eq=False)
 class Region:
-    """The steps of a block, but for views."""
+    """The steps of a block, without views."""
 
     title: str
     nodes: list[Node]
     views: int = 0
-    """Steps that only rename memory: they run no code, and are not drawn."""
+    """Number of steps that only rename memory: they run no code, and are not drawn."""
 
     def all_nodes(self) -> Iterator[Node]:
-        """Those inside control flow too."""
+        """All nodes, including those inside control flow."""
         for node in self.nodes:
             yield node
             for region in node.regions:
@@ -91,7 +91,7 @@ class Region:
 def regions_of(
     functions: Sequence[PlannedFunction], prefix: str = "", times: Mapping[str, StepShare] | None = None
 ) -> list[Region]:
-    """The entry function's steps, and those of functions that are called. `times`: by label."""
+    """Regions of the entry function and of the functions that are called. `times`: by label."""
     *callees, entry = functions
     costs = {prefix + c.label: c for c in program_costs(functions)}
     found = []
@@ -119,7 +119,7 @@ class _Maker:
         views: dict[Value, Value] = {}
         nodes: list[Node] = []
         for step in block.steps:
-            if isinstance(step, ViewStep):  # no step of its own
+            if isinstance(step, ViewStep):  # views are not drawn
                 views[step.op.result] = step.op.operands[0]
                 continue
             node = self.node(step)
@@ -137,7 +137,7 @@ class _Maker:
     def join(
         self, node: Node, reads: Sequence[Value], writers: Mapping[Value, Node], views: Mapping[Value, Value]
     ) -> None:
-        """Say what a node reads, and of whom."""
+        """Records the values that a node reads, and the nodes that write them."""
         for value in dict.fromkeys(reads):
             origin = value
             while origin in views:
@@ -194,7 +194,7 @@ class _Maker:
 
 
 def _results(step: Step) -> Sequence[Value]:
-    """What control flow gives, which no step inside writes by that name."""
+    """Results of control flow, which no step inside writes under that name."""
     return [r for r in step.op.results if r not in step.writes] if isinstance(step, ControlStep) else []
 
 

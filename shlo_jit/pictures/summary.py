@@ -1,4 +1,4 @@
-"""What a notebook shows of an executable or a module: a small table, in the notebook's own colours."""
+"""Notebook display of an executable or a module: a small table, in the notebook's own colors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import InProcess
 
 MOST = 12
-"""Inputs, results and functions that are listed."""
+"""Maximum inputs, results and functions that are listed."""
 ENDS = ("func.func", "func.return", "stablehlo.return", "builtin.module")
 
 
 def executable_html(exe: InProcess) -> str:
-    """Its inputs and results, threads and memory; nothing is compiled for that."""
+    """Table of inputs, results, threads and memory; does not compile anything."""
     rows = _ports("input", exe.inputs) + _ports("result", exe.outputs)
     about: Any = exe
     rows.append(("threads", str(about.threads)))
@@ -31,13 +31,13 @@ def executable_html(exe: InProcess) -> str:
         arena, constants, outputs = about.memory
         said = f"arena {bytes_text(arena)}, constants {bytes_text(constants)}, results {bytes_text(outputs)}"
         rows.append(("memory", said))
-    except ValueError:  # it depends on shapes that are not known yet
+    except ValueError:  # it depends on unknown shapes
         pass
     return _table(type(exe).__name__, rows)
 
 
 def distributed_html(exe: DistributedExecutable) -> str:
-    """Its inputs and results, of each process unless they are global arrays, and the processes."""
+    """Table of inputs and results (of each process unless they are global arrays), and of the processes."""
     of = "" if exe.is_global else " of each process"
     grid = f"{exe.num_replicas} x {exe.num_partitions} (replicas x partitions), by {exe.transport}"
     rows = [*_ports("input", exe.inputs), *_ports("result", exe.outputs), ("processes", grid)]
@@ -51,7 +51,7 @@ def _ports(word: str, ports: Iterable[Any]) -> list[tuple[str, str]]:
 
 
 def module_html(module: Module) -> str:
-    """Its functions with their types, and how many ops there are of each kind."""
+    """Table of the functions with their types, and the number of ops of each kind."""
     functions = [*module.functions()]
     rows = []
     for function in functions[:MOST]:
@@ -77,7 +77,7 @@ def _type_text(type: Type) -> str:
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Left-aligned, wherever the notebook would align it."""
+    """Table that is left-aligned, also if the notebook aligns differently."""
     made = element("table")
     made.append(element("caption", text=title, style="text-align: left; font-weight: 600"))
     for word, text in rows:

@@ -1,1 +1,1 @@
-"""Programs that something goes wrong with, made smaller as long as it still does (delta debugging on the IR)."""
+"""Reduction of failing programs to smaller ones that still fail (delta debugging on the IR)."""

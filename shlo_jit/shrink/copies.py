@@ -1,4 +1,4 @@
-"""Copies of modules that edits may change in place, and what is left of one once nobody needs some of it."""
+"""Copies of modules that edits may change in place, and removal of unused parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shlo_jit.passes.rewriter import rebuilt
 
 @deeply
 def copied(module: Module) -> Module:
-    """The same program in ops of its own, without places in a text."""
+    """Returns the same program with new ops, without locations in a text."""
     values: dict[Value, Value] = {}
     return Module(_copied_op(module.op, values), locations=module.locations)
 
@@ -46,13 +46,13 @@ def entry_of(module: Module, entry: str) -> Op:
 
 
 def ops_of(module: Module) -> list[Op]:
-    """Every op that could go, in the order of the text: an op before those inside it."""
+    """Every op that can be removed, in the order of the text: an op precedes those inside it."""
     kept = ("func.func", "builtin.module", "func.return", "stablehlo.return")
     return [op for op in walk(module.body) if op.name not in kept]
 
 
 def replace(module: Module, values: Mapping[Value, Value]) -> None:
-    """Let ops read other values, those that these were replaced by in turn included."""
+    """Replaces operands of ops. A replacement may be replaced in turn."""
     for op in walk(module.body):
         for i, operand in enumerate(op.operands):
             seen = operand
@@ -62,24 +62,26 @@ def replace(module: Module, values: Mapping[Value, Value]) -> None:
 
 
 def zeros(type: TensorType) -> Op:
-    """A constant."""
+    """A constant of zeros."""
     return splat(type, np.zeros((), type.storage.numpy))
 
 
 def splat(type: TensorType, value: np.ndarray) -> Op:
-    """A constant whose elements are all one."""
+    """A constant with equal elements."""
     array = np.broadcast_to(value, type.extents)
     return Op("stablehlo.constant", [], [type], {"value": Dense(type, array)})
 
 
 def has_zeros(type: Type) -> bool:
-    """Whether there is a constant of a type."""
+    """Whether a type has a constant of zeros."""
     return isinstance(type, TensorType) and type.is_fixed and type.storage is type.dtype
 
 
 def clean(module: Module, entry: str) -> None:
-    """Drop ops that nobody reads and that have no effect, arguments of the entry that nobody reads, and functions that
-    nobody calls; and let functions have the types that their bodies have."""
+    """Removes unused ops without effects, unused arguments of the entry, and uncalled functions.
+
+    It also updates the types of functions to those of their bodies.
+    """
     for function in [*module.functions()]:
         if not is_declaration(function):
             _drop_dead(function.block())
@@ -95,7 +97,7 @@ def _drop_dead(block: Block) -> None:
 
 
 def _sweep(block: Block, kept: set[Op], read: set[Value]) -> None:
-    """Last to first: what is read by an op that stays, stays."""
+    """Removes dead ops from last to first: values read by an op that is kept are live."""
     ops: list[Op] = []
     for op in reversed(block.ops):
         if op is not block.ops[-1] and op not in kept and not any(result in read for result in op.results):
@@ -130,7 +132,7 @@ def _drop_uncalled(module: Module, entry: str) -> None:
 
 
 def _named(function: Op) -> set[str]:
-    """Symbols that a function's ops name."""
+    """Symbols that a function's ops refer to."""
     if is_declaration(function):
         return set()
     return {ref.name for op in walk(function.block()) for ref in _references([*op.attributes.values()])}

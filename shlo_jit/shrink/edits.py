@@ -1,7 +1,7 @@
-"""Ways to make a module smaller. An edit changes a copy in place; what comes of it need not be a valid program, nor
-smaller: whoever applies it looks.
+"""Edits that make a module smaller.
 
-Ops and values are named by numbers, their places in `ops_of(module)`, so that an edit is the same for every copy.
+An edit changes a copy in place. The result need not be a valid program, nor smaller: the search checks that. Ops and
+values are identified by numbers, their positions in `ops_of(module)`, so that an edit is the same for every copy.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from shlo_jit.shrink.copies import copied, entry_of, has_zeros, ops_of, replace,
 
 
 class Edit(NamedTuple):
-    """One thing to try."""
+    """One candidate change."""
 
     what: str
-    """For people."""
+    """Description for messages."""
     apply: Callable[[Module], None]
     grain: int = 1
-    """How many things go at once."""
+    """Number of things that are removed together."""
 
 
 class NotApplicable(Exception):
-    """An edit that the program has no place for."""
+    """Raised for an edit that does not apply to the program."""
 
 
 Edits = Callable[[Module, str], Iterator[Edit]]
-"""Of a module and its entry: what to try, what gains most first."""
+"""Function from a module and its entry to candidate edits, those that gain most first."""
 
 
 def chunks(numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -46,9 +46,9 @@ def chunks(numbers: Sequence[int]) -> Iterator[list[int]]:
         size = 0 if size == 1 else (size + 1) // 2
 
 
-# ---------------------------------------------------------------------- what says nothing
+# ---------------------------------------------------------------------- attributes without effect
 def without_extras(module: Module, entry: str) -> Iterator[Edit]:
-    """Attributes that ops do not know by themselves: shardings, names of layers, locations."""
+    """Removes attributes that ops do not define: shardings, names of layers, locations."""
 
     def apply(module: Module) -> None:
         for op in walk(module.body):
@@ -60,12 +60,12 @@ def without_extras(module: Module, entry: str) -> Iterator[Edit]:
                 op.attributes.pop(name, None)
         module.op.attributes = {k: v for k, v in module.op.attributes.items() if k == "sym_name"}
 
-    yield Edit("attributes that say nothing", apply)
+    yield Edit("attributes without effect", apply)
 
 
 # ---------------------------------------------------------------------- results
 def earlier_ends(module: Module, entry: str) -> Iterator[Edit]:
-    """Return what an op in the middle gives, and nothing else."""
+    """Returns the results of an op in the middle, and nothing else."""
     ops = entry_of(module, entry).block().ops[:-1]
     numbers = [i for i, op in enumerate(ops) if op.results and all(isinstance(r.type, TensorType) for r in op.results)]
     for number in _bisected(numbers):
@@ -74,7 +74,7 @@ def earlier_ends(module: Module, entry: str) -> Iterator[Edit]:
             block = entry_of(module, entry).block()
             block.terminator.operands = [*block.ops[number].results]
 
-        yield Edit("ops behind one", apply)
+        yield Edit("ops after one", apply)
 
 
 def _bisected(numbers: Sequence[int], most: int = 31) -> list[int]:
@@ -90,7 +90,7 @@ def _bisected(numbers: Sequence[int], most: int = 31) -> list[int]:
 
 
 def fewer_results(module: Module, entry: str) -> Iterator[Edit]:
-    """Some results of the entry go."""
+    """Removes some results of the entry."""
     count = len(entry_of(module, entry).block().terminator.operands)
     for chunk in chunks(range(count)):
         if len(chunk) < count:
@@ -104,7 +104,7 @@ def fewer_results(module: Module, entry: str) -> Iterator[Edit]:
 
 # ---------------------------------------------------------------------- ops
 def fewer_ops(module: Module, entry: str) -> Iterator[Edit]:
-    """Some ops go. Instead of what they give, others read arguments, what the ops read themselves, or zeros."""
+    """Removes some ops. Their results are replaced by new arguments, by operands of the ops, or by zeros."""
     for chunk in chunks(range(len(ops_of(module)))):
         for instead in (_arguments, _operands, _zeros):
 
@@ -126,7 +126,7 @@ def fewer_ops(module: Module, entry: str) -> Iterator[Edit]:
 
 
 def _arguments(op: Op, block: Block) -> dict[Value, Value]:
-    """New arguments of the entry, where the op is in no region."""
+    """New arguments of the entry, if the op is in no region."""
     if op not in block.ops or not all(isinstance(r.type, TensorType) for r in op.results):
         return {}
     made = [Value(r.type, block, len(block.arguments) + i) for i, r in enumerate(op.results)]
@@ -147,20 +147,20 @@ def _operands(op: Op, block: Block) -> dict[Value, Value]:
 
 
 def _zeros(op: Op, block: Block) -> dict[Value, Value]:
-    """Constants in the place of the op."""
+    """Constants in place of the op's results."""
     if op.name == "stablehlo.constant" or not op.results or not all(has_zeros(r.type) for r in op.results):
         return {}
-    home = next((b for b in (block, *_blocks(block)) if op in b.ops), None)
-    if home is None:  # in another function
+    owner = next((b for b in (block, *_blocks(block)) if op in b.ops), None)
+    if owner is None:  # in another function
         return {}
     made = [zeros(r.tensor) for r in op.results]
-    at = home.ops.index(op)
-    home.ops[at:at] = made
+    at = owner.ops.index(op)
+    owner.ops[at:at] = made
     return {r: new.result for r, new in zip(op.results, made, strict=True)}
 
 
 def _blocks(block: Block) -> Iterator[Block]:
-    """Within a block."""
+    """All blocks within a block."""
     for op in walk(block):
         for region in op.regions:
             yield from region.blocks
@@ -168,7 +168,7 @@ def _blocks(block: Block) -> Iterator[Block]:
 
 # ---------------------------------------------------------------------- control flow and functions
 def without_control_flow(module: Module, entry: str) -> Iterator[Edit]:
-    """A branch, one turn of a loop, or the body of a function in the place of the op that runs it."""
+    """Replaces an op with regions or a call by a branch, one iteration of a loop, or the body of the function."""
     for number, op in enumerate(ops_of(module)):
         for region in _spliceable(op, module):
 
@@ -200,9 +200,9 @@ def _splice(module: Module, op: Op, region: int) -> None:
     else:
         alone = copied(Module(Op("builtin.module", [], [], {}, [Region([Block([], [callee])])])))
         body = next(alone.functions()).block()
-    home = next(b for b in _all_blocks(module) if op in b.ops)
-    at = home.ops.index(op)
-    home.ops[at : at + 1] = body.ops[:-1]
+    owner = next(b for b in _all_blocks(module) if op in b.ops)
+    at = owner.ops.index(op)
+    owner.ops[at : at + 1] = body.ops[:-1]
     values = dict(zip(body.arguments, op.operands, strict=True)) if body.arguments else {}
     replace(module, values | dict(zip(op.results, body.terminator.operands, strict=True)))
 
@@ -214,7 +214,7 @@ def _all_blocks(module: Module) -> Iterator[Block]:
 
 
 def fewer_states(module: Module, entry: str) -> Iterator[Edit]:
-    """A loop carries less: some of its states are what they began as."""
+    """Removes states of a loop, which are replaced by their initial values."""
     for number, op in enumerate(ops_of(module)):
         for chunk in chunks(range(len(op.operands))) if op.name == "stablehlo.while" else ():
 
@@ -244,7 +244,7 @@ def _drop_states(module: Module, loop: Op, gone: Sequence[int]) -> None:
 
 
 def without_surroundings(module: Module, entry: str) -> Iterator[Edit]:
-    """An op of a region or of another function alone, on new arguments of the entry."""
+    """Keeps only one op of a region or of another function, on new arguments of the entry."""
     top = set(entry_of(module, entry).block().ops)
     for number, op in enumerate(ops_of(module)):
         tensors = all(isinstance(v.type, TensorType) for v in (*op.operands, *op.results))
@@ -262,11 +262,11 @@ def without_surroundings(module: Module, entry: str) -> Iterator[Edit]:
 
 # ---------------------------------------------------------------------- shapes
 EXTENTS = {"limit_indices", "slice_sizes", "window_dimensions", "fft_length", "edge_padding_high", "broadcast_sizes"}
-"""Attributes that have extents in them."""
+"""Attributes that contain extents."""
 
 
 def smaller_extents(module: Module, entry: str) -> Iterator[Edit]:
-    """An extent is another number wherever it occurs, and in a second try its multiples are too."""
+    """Replaces an extent by another number wherever it occurs, and in a second try also its multiples."""
     seen = {n for t in types_of(module) for n in (t.shape or ()) if n is not None and n > 1}
     for extent in sorted(seen, reverse=True):
         wanted = dict.fromkeys((1, 2, 3, extent // 8, extent // 2, extent - 1))
@@ -280,7 +280,7 @@ def smaller_extents(module: Module, entry: str) -> Iterator[Edit]:
 
 
 def types_of(module: Module) -> Iterator[TensorType]:
-    """Of all tensors that ops give or blocks take."""
+    """Types of all tensors that are results of ops or arguments of blocks."""
     for op in walk(module.body):
         values = [*op.results, *(a for r in op.regions for b in r.blocks for a in b.arguments)]
         yield from (v.type for v in values if isinstance(v.type, TensorType))
@@ -313,7 +313,7 @@ def _resized(attribute: Any, resized: Callable[[int], int]) -> Any:
 
 
 def _cut(constant: Dense, type: TensorType) -> Dense:
-    """A constant's first elements along each dimension."""
+    """The first elements of a constant along each dimension."""
     if constant.is_splat:
         return Dense(type, np.broadcast_to(constant.array.reshape(-1)[:1].reshape(()), type.extents))
     cut = constant.array[tuple(map(slice, type.extents))]
@@ -324,7 +324,7 @@ def _cut(constant: Dense, type: TensorType) -> Dense:
 
 # ---------------------------------------------------------------------- constants
 def plain_constants(module: Module, entry: str) -> Iterator[Edit]:
-    """Constants have one value for all elements: their first."""
+    """Replaces all elements of a constant by the first one."""
     ops = ops_of(module)
     varied = [i for i, op in enumerate(ops) if op.name == "stablehlo.constant" and not op.constant.is_splat]
     for chunk in chunks([i for i in varied if ops[i].constant.array.size and has_zeros(ops[i].result.type)]):
@@ -349,4 +349,4 @@ EDITS: tuple[Edits, ...] = (
     plain_constants,
     smaller_extents,
 )
-"""In the order in which they are tried, again and again until none helps."""
+"""Edits in the order in which they are tried, repeatedly until none helps."""

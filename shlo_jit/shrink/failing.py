@@ -1,4 +1,4 @@
-"""Whether a program fails: by a command of the user's, or in ways that we know, each in a process of its own."""
+"""Tests whether a program fails: by a command of the user, or by a known symptom, each in a separate process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from queue import SimpleQueue
 from typing import Any
 
 PLACE = "{}"
-"""In a command, what a file's name is put for."""
+"""Placeholder of the file's name in a command."""
 
 
 class Command:
-    """A command that ends with status 0 for what fails in the way that is looked for."""
+    """A command that exits with status 0 if the program fails as required."""
 
     def __init__(self, command: str, folder: Path, time_out: float) -> None:
-        """`folder`: for files, which are there for as long as the command runs. One that takes longer than `time_out`
-        seconds is ended, and says no."""
+        """`folder`: for files, which exist while the command runs.
+
+        A command that takes longer than `time_out` seconds is killed and counts as not failing.
+        """
         self.command, self.folder, self.time_out = command, folder, time_out
         self._running: set[subprocess.Popen[Any]] = set()
 
@@ -32,7 +34,7 @@ class Command:
         return self.status(text) == 0
 
     def status(self, text: str) -> int | None:
-        """That of the command for a program; None of one that took too long."""
+        """Exit status of the command for a program; None if it took too long."""
         with _file(text, self.folder) as path:
             line = self.command.replace(PLACE, shlex.quote(str(path)))
             quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
@@ -47,20 +49,20 @@ class Command:
                     self._running.discard(process)
 
     def stop(self) -> None:
-        """End the commands that run: what they say is not waited for."""
+        """Kills the running commands without waiting for their results."""
         for process in [*self._running]:
             _end(process)
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
-    """With all that it has started."""
+    """Kills a process and its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def _file(text: str, folder: Path) -> Iterator[Path]:
-    """A file with a program, for the length of the `with`."""
+    """Writes a program to a file that exists within the `with`."""
     descriptor, name = tempfile.mkstemp(".mlir", "program-", folder)
     path = Path(name)
     try:
@@ -72,25 +74,27 @@ def _file(text: str, folder: Path) -> Iterator[Path]:
 
 
 class ReadyMade:
-    """Compiles and calls programs in processes that are forked for each, by `server.py`: one that dies takes nothing
-    along. What counts is that a program fails in the way that the first one did."""
+    """Compiles and calls programs in processes that are forked by `server.py`: a crash affects no other program.
+
+    A program counts as failing if it fails in the same way as the first one.
+    """
 
     def __init__(self, kind: str, entry: str, seed: int, folder: Path, time_out: float, jobs: int) -> None:
-        """`kind`: `crash` or `wrong`; `seed`: of made-up arguments. As many threads as `jobs` may ask at once."""
+        """`kind`: `crash` or `wrong`. `seed`: of random arguments. Up to `jobs` threads may call it simultaneously."""
         self.folder = folder
         self.signature = ""
-        """What the program that is to be made smaller does."""
+        """Failure of the original program."""
         self._servers: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         self._all: list[subprocess.Popen[str]] = []
         line = [sys.executable, "-m", "shlo_jit.shrink.server", kind, entry, str(seed), str(time_out)]
-        environment: dict[str, Any] = {**os.environ, "TMPDIR": str(folder)}  # where failing programs are kept
+        environment: dict[str, Any] = {**os.environ, "TMPDIR": str(folder)}  # folder of kept failing programs
         for _ in range(jobs):
             pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
             self._all.append(subprocess.Popen(line, start_new_session=True, text=True, env=environment, **pipes))
             self._servers.put(self._all[-1])
 
     def signature_of(self, text: str) -> str:
-        """How a program fails; empty where it does not."""
+        """Identifies how a program fails; empty if it does not."""
         server = self._servers.get()
         try:
             with _file(text, self.folder) as path:
@@ -105,12 +109,12 @@ class ReadyMade:
         return self.signature_of(text) == self.signature
 
     def stop(self) -> None:
-        """End the processes at once."""
+        """Kills the processes immediately."""
         for server in self._all:
             _end(server)
 
     def close(self) -> None:
-        """End the processes, when they have said what they were asked."""
+        """Ends the processes after they have answered."""
         for server in self._all:
             assert server.stdin is not None and server.stdout is not None
             server.stdin.close()

@@ -1,4 +1,4 @@
-"""The search: edits are tried in one order, and the first that still fails is kept, however many are tried at once."""
+"""The search: edits are tried in a fixed order, and the first that still fails is kept, independent of parallelism."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from shlo_jit.shrink.edits import EDITS, Edit, NotApplicable, types_of
 from shlo_jit.verify.verifier import verify_module
 
 Fails = Callable[[str], bool]
-"""Whether a program, a text, still fails. It is called by several threads."""
+"""Whether a program, given as text, still fails. Several threads call it."""
 
 
 class Size(NamedTuple):
-    """How large a program is. The order is what a smaller program is: fewer ops, then fewer results, ..."""
+    """Size of a program, in lexicographic order: fewer ops, then fewer results, ..."""
 
     ops: int
     results: int
     states: int
     """Values that loops carry."""
     varied: int
-    """Elements of constants that are not all the same."""
+    """Elements of constants that are not all equal."""
     elements: int
-    """Of all values together."""
+    """Elements of all values together."""
     extras: int
-    """Attributes."""
+    """Number of attributes."""
 
 
 class Progress(NamedTuple):
-    """Where the search is."""
+    """State of the search."""
 
     what: str
-    """That is being tried to be without."""
+    """Kind of things that the search tries to remove."""
     tried: int
-    """Programs that were run."""
+    """Number of programs that were run."""
     size: Size
     first: Size
 
@@ -61,7 +61,7 @@ def size_of(module: Module, entry: str) -> Size:
 
 
 class Search:
-    """Makes a module smaller. What it finds depends on the module and on what fails, not on `jobs`."""
+    """Makes a module smaller. The result depends on the module and on `fails`, but not on `jobs`."""
 
     def __init__(
         self,
@@ -69,27 +69,32 @@ class Search:
         entry: str,
         fails: Fails,
         jobs: int = 1,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`fails` must be so of the module; `tell` hears how it goes, in this thread; `stop` ends the runs of `fails`
-        that are under way, when the search is interrupted."""
-        self.entry, self.fails, self.jobs, self.tell, self.stop = entry, fails, jobs, tell, stop
+        """`fails` must hold for the module.
+
+        `on_progress` receives the progress, in this thread. `stop` ends running calls of `fails` when the search is
+        interrupted.
+        """
+        self.entry, self.fails, self.jobs, self.on_progress, self.stop = entry, fails, jobs, on_progress, stop
         self.module = module
         self.size = self.first = size_of(module, entry)
         self.tried = 0
         self._seen = {_digest(str(module))}
-        """Programs that do not fail, by digest: none is run twice."""
+        """Digests of programs that do not fail: none is run twice."""
 
     def run(self) -> Module:
-        """The smallest module that still fails, as far as edits go; that is `module` then, and the best so far when
-        this is interrupted."""
+        """Returns the smallest module that still fails and that edits can reach.
+
+        `module` is set to it, and to the best so far if the search is interrupted.
+        """
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 self._search(pool)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                self.stop()  # or the pool waits for them
+                self.stop()  # otherwise the pool waits for them
                 raise
         return self.module
 
@@ -99,18 +104,18 @@ class Search:
             before = self.size
             for edits in EDITS:
                 grain: int | None = 1 << 60
-                while grain is not None:  # where many at once were too many before, they still are
+                while grain is not None:  # chunks that were too large before still are
                     left = (edit for edit in edits(self.module, self.entry) if edit.grain <= grain)
                     grain = self._improved(left, pool)
 
     def _improved(self, edits: Iterator[Edit], pool: ThreadPoolExecutor) -> int | None:
-        """Make the first edit that helps; its grain. None where there is no such edit."""
+        """Applies the first edit that helps and returns its grain; None if there is no such edit."""
         candidates = self._candidates(edits)
         waiting: list[tuple[Edit, Module, Size, bytes, Future[bool]]] = []
 
         def start(count: int) -> None:
             for edit, module, size, text in islice(candidates, count):
-                self.tell(Progress(edit.what, self.tried, self.size, self.first))
+                self.on_progress(Progress(edit.what, self.tried, self.size, self.first))
                 waiting.append((edit, module, size, _digest(text), pool.submit(self.fails, text)))
 
         start(self.jobs)
@@ -118,7 +123,7 @@ class Search:
             edit, module, size, digest, future = waiting.pop(0)
             self.tried += 1
             if future.result():
-                for *_, other in waiting:  # they are of the program before; what they say is of no use
+                for *_, other in waiting:  # they edit the previous program, so their results are useless
                     other.cancel()
                 self.module, self.size = module, size
                 return edit.grain
@@ -146,7 +151,7 @@ def _digest(text: str) -> bytes:
 
 @paused_collector()
 def edited(module: Module, entry: str, edit: Edit) -> Module | None:
-    """A copy with an edit made; None where there is no place for it."""
+    """Applies an edit to a copy; None if it does not apply."""
     made = copied(module)
     try:
         edit.apply(made)
@@ -158,5 +163,5 @@ def edited(module: Module, entry: str, edit: Edit) -> Module | None:
 
 @deeply
 def is_valid(module: Module) -> bool:
-    """Custom calls may be anything."""
+    """Whether a module is valid. Custom calls are not checked."""
     return not verify_module(module, is_registered=lambda target: True)

@@ -1,7 +1,7 @@
-"""A process that says how programs fail: `python -m shlo_jit.shrink.server crash|wrong ENTRY SEED SECONDS`.
+"""A process that reports how programs fail: `python -m shlo_jit.shrink.server crash|wrong ENTRY SEED SECONDS`.
 
-Of each file named on a line of stdin it prints a line of JSON: a text, empty where nothing is wrong. Each program has a
-process of its own, forked from this one, which has imported everything and compiles nothing.
+For each file named on a line of stdin it prints a line of JSON: a string, empty if there is no failure. Each program
+runs in a process forked from this one, which has imported everything and compiles nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shlo_jit.reference.made_up import made_up
 
 
 def crash(path: str, entry: str, seed: int) -> str:
-    """Which function of ours an InternalError is from. What ends the process, in a call too, is seen from outside."""
+    """Function of the compiler that an InternalError was raised in. The parent detects crashes of the process."""
     try:
         exe: Any = api.compile(path, entry, cache=False)
     except InternalError as error:
@@ -39,7 +39,7 @@ def crash(path: str, entry: str, seed: int) -> str:
 
 
 def _origin(error: BaseException) -> str:
-    """The innermost of our functions, and what was raised there."""
+    """The innermost function of the compiler, and the exception that was raised there."""
     while error.__cause__ is not None:
         error = error.__cause__
     ours = [f for f in traceback.extract_tb(error.__traceback__) if f"{os.sep}shlo_jit{os.sep}" in f.filename]
@@ -48,13 +48,13 @@ def _origin(error: BaseException) -> str:
 
 
 def wrong(path: str, entry: str, seed: int) -> str:
-    """Whether a result differs from the reference interpreter's by more than roundings do."""
+    """Whether a result differs from the reference interpreter's by more than rounding."""
     module = api.parse(path)
     exe: Any = api.compile(module, entry, cache=False)
     arguments = _arguments(exe, seed)
     got = exe(*arguments)
     function = module.function(entry)
-    assert function is not None  # it was compiled
+    assert function is not None  # the program was compiled
     want = evaluate_flattened(function, *arguments, module=module)
     pairs = zip(got if isinstance(got, tuple) else (got,), want, strict=True)
     return "" if all(difference(g, w).is_close for g, w in pairs) else "a result differs"
@@ -68,9 +68,9 @@ def _arguments(exe: Any, seed: int) -> list[np.ndarray]:
 TESTS: dict[str, Callable[[str, str, int], str]] = {"crash": crash, "wrong": wrong}
 
 
-def said_of(test: Callable[[], str], seconds: float) -> str:
-    """What a test says in a process of its own, or which signal ended it; nothing of one that raises, or takes longer
-    than that."""
+def outcome_of(test: Callable[[], str], seconds: float) -> str:
+    """Result of a test in a separate process, or the signal that ended it; empty if it raises or exceeds the time
+    limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -88,7 +88,7 @@ def said_of(test: Callable[[], str], seconds: float) -> str:
 
 
 def _run(test: Callable[[], str], writing: int) -> None:
-    """In the child: what it prints is not for the pipes of this process."""
+    """Runs the test in the child, whose output must not go to the pipes of this process."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
@@ -100,7 +100,7 @@ def _run(test: Callable[[], str], writing: int) -> None:
 
 
 STAGES = "passes fuse.fuse schedule.schedule schedule.products memory.planner lower.program codegen.optimize".split()
-"""Modules that are imported when a program is compiled: once here, rather than in every child."""
+"""Modules that are imported to compile a program: once here, rather than in every child."""
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def main() -> None:
         import_module(f"shlo_jit.{name}")
     test, entry, seed, seconds = TESTS[sys.argv[1]], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     for line in sys.stdin:
-        print(json.dumps(said_of(partial(test, line.rstrip("\n"), entry, seed), seconds)), flush=True)
+        print(json.dumps(outcome_of(partial(test, line.rstrip("\n"), entry, seed), seconds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tests of exported libraries need: programs of every kind of step, and C programs built around libraries."""
+"""Helpers for tests of exported libraries: programs with every kind of step, and C programs that use libraries."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 
 def dense(*shape: int, seed: int = 0) -> str:
-    """The literal of normally distributed f32."""
+    """A literal of normally distributed f32."""
     return '"0x' + np.random.default_rng(seed).standard_normal(shape, np.float32).tobytes().hex().upper() + '"'
 
 
@@ -82,14 +82,14 @@ func.func @main(%x: {t}) -> (tensor<{n}xf32>, {t}) {{
 
 
 def exported(text: str | Path, folder: Path, ending: str = ".so", **options) -> Path:
-    """A library `model`, with its header."""
+    """Exports a library `model`, with its header."""
     path = folder / f"model{ending}"
     shlo_jit.export(text, path, header=folder / "model.h", **options)
     return path
 
 
 def run(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a command prints. A failure fails the test, with what was printed."""
+    """Output of a command. A failure fails the test, with the output."""
     env = {**os.environ, **environment}
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=300, env=env)
     assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
@@ -97,13 +97,13 @@ def run(command: Sequence[str | Path], **environment: str) -> subprocess.Complet
 
 
 def build(source: Path, output: Path, *extra: str | Path, compiler: str = "cc") -> Path:
-    """Compile a C or C++ program without a warning."""
+    """Compiles a C or C++ program without a warning."""
     run([compiler, *STRICT, f"-I{output.parent}", source, "-o", output, *extra])
     return output
 
 
 class Host:
-    """The program `host.c`, which calls libraries it does not know."""
+    """The program `host.c`, which calls libraries that it was not compiled for."""
 
     def __init__(self, folder: Path, header: Path, compiler: str = "cc", *flags: str) -> None:
         self.folder = folder
@@ -122,7 +122,7 @@ class Host:
         under: Sequence[str] = (),
         **environment: str,
     ) -> list[np.ndarray]:
-        """The results. `outputs`: signatures. `under`: a command to run the host with."""
+        """Runs the host. `outputs`: signatures. `under`: a command to run the host with."""
         files = []
         for i, array in enumerate(arrays):
             files.append(self.folder / f"in{i}")
@@ -141,7 +141,7 @@ def same(x: object, y: object) -> bool:
 
 
 def inputs(executable: shlo_jit.runtime.executable.Executable, seed: int = 0) -> list[np.ndarray]:
-    """Made-up arguments: normally distributed floats, small integers."""
+    """Random arguments: normally distributed floats, small integers."""
     generator = np.random.default_rng(seed)
     made = []
     for signature in executable.inputs:

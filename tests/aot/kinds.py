@@ -1,5 +1,7 @@
-"""A small program for every kind of kernel, to be run where no framework is: their results on this machine are what
-those elsewhere are held against."""
+"""A small program for every kind of kernel, to be run without a framework.
+
+Results on other machines are compared with those of this machine.
+"""
 
 from __future__ import annotations
 
@@ -233,6 +235,7 @@ func.func @main(%i: tensor<i32>, %x: tensor<40xf32>) -> tensor<40xf32> {
   return %0 : tensor<40xf32>
 }""",
 }
-"""By name."""
+"""Programs by name."""
 TOLERANCE = {"f2": 2e-3, "bfloat16": 2e-2, "f4": 2e-5, "f8": 1e-12}
-"""Of the largest result: lanes choose the order of sums, and fewer machines have a fused multiply-add."""
+"""Tolerances relative to the largest result: lanes determine the order of sums, and not all machines have a fused
+multiply-add."""

@@ -1,5 +1,7 @@
-"""Libraries for other machines, run where an emulator or an engine for them is there: every kind of kernel, a network
-of convolutions and a transformer, against what this machine computes."""
+"""Libraries for other machines, run by an emulator or an engine if it is installed.
+
+Every kind of kernel, a convolutional network and a transformer are compared with results of this machine.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,22 @@ from shlo_jit import examples
 from shlo_jit.codegen.library_format import LibraryStatus
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.mlir"
-"""A network of convolutions."""
+"""A convolutional network."""
 
 
 class Machine(NamedTuple):
-    """A target, and what runs its libraries."""
+    """A target, and the means to run its libraries."""
 
     target: str
     compiler: str
-    """For the host; empty where Node is that."""
+    """C compiler of the host; empty if Node is the host."""
     command: tuple[str, ...] = ()
-    """What the host is started with."""
+    """Command that runs the host."""
     flags: tuple[str, ...] = ()
 
     @property
     def missing(self) -> str:
-        """A tool that is not here."""
+        """A required tool that is not installed."""
         tools = (self.compiler or "node", *self.command[:1], *(() if self.compiler else ("wasm-ld",)))
         return next((tool for tool in tools if not shutil.which(tool)), "")
 
@@ -64,7 +66,7 @@ def module(texts: dict[str, str]) -> str:
 
 
 class Library:
-    """A library with several functions, and the way to call them on its machine."""
+    """A library with several functions, and the command to call them on its machine."""
 
     def __init__(self, machine: Machine, source: str | Path, entries: list[str], folder: Path) -> None:
         self.machine = machine
@@ -148,7 +150,8 @@ def test_kinds(kind: str, kinds: Library) -> None:
     ],
 )
 def test_processors_without_features(cpu: str, target: str, status: int, tmp_path: Path) -> None:
-    """A library says so, or picks code that the processor can run; the emulator stops at instructions that it cannot."""
+    """A library reports missing features, or picks code that the processor can run; the emulator traps unsupported
+    instructions."""
     shlo_jit.export(KINDS["dot"], tmp_path / "model.so", header=tmp_path / "model.h", target=target)
     host = build(HOST, tmp_path / "host", f'-DSHLO_HEADER="{tmp_path / "model.h"}"', "-ldl")
     here = compiled(KINDS["dot"])

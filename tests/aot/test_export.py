@@ -63,7 +63,7 @@ def test_weights(weights: str, ending: str, tmp_path: Path) -> None:
 def test_threads(threads: bool, tmp_path: Path) -> None:
     path = exported(chain(320), tmp_path, threads=threads)
     compiled = shlo_jit.compile(chain(320), threads=1)
-    time.sleep(0.1)  # a thread that has been joined may be there for a moment
+    time.sleep(0.1)  # a joined thread may still be listed for a moment
     before = len(os.listdir("/proc/self/task"))
     for count in (1, 3):
         loaded = shlo_jit.load(path, threads=count)
@@ -98,7 +98,7 @@ def test_several_functions(tmp_path: Path) -> None:
     assert shlo_jit.load(path, entry="create")(x, x).tolist() == [9, 16]
     header = (tmp_path / "model.h").read_text()
     assert "model_double(" in header
-    assert "model_create_(" in header  # `create` is the interface's own
+    assert "model_create_(" in header  # `create` is a function of the interface
     with pytest.raises(shlo_jit.LibraryError, match=r"@main.*@double, @create"):
         shlo_jit.load(path)
 
@@ -257,7 +257,7 @@ int main(void) {
 
 @needs_cc
 def test_generic_interface(tmp_path: Path) -> None:
-    """A host that knows nothing of the program, with the system's memory and with its own."""
+    """A host that does not know the program, with the system's memory and with its own."""
     path = exported(chain(160), tmp_path)
     host, compiled = Host(tmp_path, tmp_path / "model.h"), shlo_jit.compile(chain(160))
     arguments = inputs(compiled)
@@ -269,7 +269,7 @@ def test_generic_interface(tmp_path: Path) -> None:
 @needs_cc
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
 def test_no_leak_and_no_wrong_access(tmp_path: Path) -> None:
-    path = exported(chain(96), tmp_path, target="x86-64-v3")  # valgrind knows no AVX-512
+    path = exported(chain(96), tmp_path, target="x86-64-v3")  # valgrind does not support AVX-512
     host, compiled = Host(tmp_path, tmp_path / "model.h"), shlo_jit.compile(chain(96), target="x86-64-v3")
     arguments = inputs(compiled)
     valgrind = ["valgrind", "-q", "--leak-check=full", "--error-exitcode=9"]
@@ -279,7 +279,8 @@ def test_no_leak_and_no_wrong_access(tmp_path: Path) -> None:
 
 @needs_cc
 def test_loading_and_unloading(tmp_path: Path) -> None:
-    """A thousand times: neither threads nor memory stay behind (the host would run out of them)."""
+    """Loads and unloads a thousand times: threads and memory are released (otherwise the host would run out of
+    them)."""
     path = exported(chain(160), tmp_path, weights="file")
     compiled = shlo_jit.compile(chain(160))
     host = Host(tmp_path, tmp_path / "model.h")
@@ -323,7 +324,7 @@ long __wrap_{0}(long a, long b, long c, long d, long e, long f) {{
 
 @needs_cc
 def test_a_call_allocates_nothing(tmp_path: Path) -> None:
-    """Neither memory nor threads, from the first call on."""
+    """Calls allocate neither memory nor threads, from the first one on."""
     library = exported(chain(320), tmp_path, ".a")
     wrappers = "".join(WRAPPER.format(name) for name in ALLOCATING)
     (tmp_path / "main.c").write_text(COUNTING_HOST.format(wrappers=wrappers))
@@ -345,7 +346,7 @@ def test_symbols_and_needs(tmp_path: Path) -> None:
     dynamic = run(["readelf", "-d", path]).stdout
     needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
     assert set(needed) <= {"libc.so.6", "libm.so.6"}
-    assert "INIT" not in dynamic  # nothing runs when it is loaded
+    assert "INIT" not in dynamic  # nothing runs when the library is loaded
     assert "TEXTREL" not in dynamic
 
 
@@ -358,7 +359,7 @@ def test_stripped_library_still_loads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("ld") is None, reason="no linker")
 def test_bare_object_needs_nothing(tmp_path: Path) -> None:
-    """For a host without a system: `ld` resolves everything without any library."""
+    """A host without an operating system: `ld` resolves everything without any library."""
     path = exported(AFFINE, tmp_path, ".o", target="x86_64-none:x86-64-v2")
     run(["ld", "-shared", "--no-undefined", path, "-o", tmp_path / "bare.so"])
 

@@ -1,4 +1,4 @@
-"""Libraries in their hosts: threads, forks, calls within calls, and loading again and again."""
+"""Libraries in their hosts: threads, forks, nested calls, and repeated loading."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_threads_share_an_instance(tmp_path: Path) -> None:
 
 
 def test_fork(tmp_path: Path) -> None:
-    """A child has the instance, and gets workers of its own."""
+    """A child has the instance, and starts its own workers."""
     loaded = shlo_jit.load(exported(chain(320), tmp_path), threads=3)
     want = loaded(*inputs(loaded))
     child = os.fork()
@@ -120,7 +120,7 @@ def test_exported_again_over_a_loaded_library(ending: str, tmp_path: Path) -> No
 
 
 def test_replaced_while_it_is_loaded(tmp_path: Path) -> None:
-    """Code is not called as another file said that it is to be."""
+    """Code is never called with the interface of another file."""
     file = read_library(exported(SQUARE, tmp_path))
     exported(SQUARE.replace("4xf32", "400xf32"), tmp_path)
     with pytest.raises(shlo_jit.LibraryError, match="metadata"):
@@ -128,7 +128,7 @@ def test_replaced_while_it_is_loaded(tmp_path: Path) -> None:
 
 
 def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
-    """Nothing stays behind: no mappings, no open files, no threads."""
+    """Mappings, open files and threads are released."""
     path = exported(SQUARE, tmp_path)
     x = np.arange(4, dtype=np.float32)
 
@@ -145,7 +145,7 @@ def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [".so", ".o"])
 def test_collected_with_a_cycle(ending: str, tmp_path: Path) -> None:
-    """An instance ends before its library is closed, in whatever order Python finds them to be garbage."""
+    """An instance ends before its library is closed, independent of the order of garbage collection."""
     path = exported(SQUARE, tmp_path, ending)
     for _ in range(20):
         cycle: list[object] = [shlo_jit.load(path)]

@@ -1,4 +1,4 @@
-"""Names of programs, whatever they are, as names of C."""
+"""Arbitrary names of programs as names of C."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<i32>) -> (tensor<4xf32>, tensor<i3
 
 
 def calling(*targets: str) -> str:
-    """A program of custom calls, in a row."""
+    """A program with a sequence of custom calls."""
     calls = [
         f'  %{i + 1} = stablehlo.custom_call @"{t}"(%{i}) : (tensor<4xf32>) -> tensor<4xf32>\n'
         for i, t in enumerate(targets)
@@ -39,7 +39,7 @@ def calling(*targets: str) -> str:
 
 
 def check_header(folder: Path) -> None:
-    """Compile it as C and C++, of every age, with all warnings."""
+    """Compiles it as C and C++, in all versions of the languages, with all warnings."""
     for command, standard in COMPILERS:
         if shutil.which(command):
             source = folder / ("main.c" if command == "cc" else "main.cc")
@@ -69,7 +69,7 @@ def test_words_that_would_end_a_comment(name: str, tmp_path: Path) -> None:
 
 @needs_cc
 def test_custom_calls_with_names_that_are_taken(tmp_path: Path) -> None:
-    """C's own functions, those that libraries call or consist of, types and macros of the header."""
+    """C's own functions, functions that libraries call or contain, types and macros of the header."""
     targets = ["mmap", "malloc", "main", "exp", "memset", "pthread_create", "shlo_parallel", "shlo_options", "SHLO_OK",
                "linux", "int", "model_create", "model_main", "my.op", "my op"]  # fmt: skip
     text = calling(*targets)

@@ -1,4 +1,4 @@
-"""What is refused: files that cannot be loaded, and options of an export."""
+"""Refusals: files that cannot be loaded, and options of an export."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [".so", ".o"])
 def test_damaged_files(ending: str, tmp_path: Path) -> None:
-    """What is cut off or changed anywhere but in the code itself is refused, and nothing else is raised."""
+    """Files that are truncated, or changed anywhere but in the code, raise LibraryError and nothing else."""
     path, random = exported(AFFINE, tmp_path, ending), np.random.default_rng(1)
     data = path.read_bytes()
     refused = 0
@@ -65,7 +65,7 @@ def _libc() -> str:
 
 
 def test_another_processor(tmp_path: Path) -> None:
-    """A library for a processor that this one is not is refused by itself, and by name."""
+    """A library for another processor refuses to run, and the error names the missing features."""
     path = exported(AFFINE, tmp_path, target="x86-64-v2+sse4a+xop+fma4+tbm")
     with pytest.raises(shlo_jit.LibraryError, match=r"features.*x86-64-v2\+"):
         shlo_jit.load(path)
@@ -76,7 +76,7 @@ def test_another_processor(tmp_path: Path) -> None:
     ("options", "error", "message"),
     [
         ({"path": "model.xyz"}, shlo_jit.ExportError, "expected a file that ends in one of"),
-        ({"path": "model.dll"}, shlo_jit.ExportError, r"has libraries that end in \.so"),
+        ({"path": "model.dll"}, shlo_jit.ExportError, r"name ends in \.so"),
         ({"path": 3}, TypeError, "path: "),
         ({"weights": "nowhere"}, ValueError, "weights: .*'embedded'.*'file'"),
         ({"threads": 2}, TypeError, "threads: "),
@@ -89,8 +89,8 @@ def test_another_processor(tmp_path: Path) -> None:
         ({"custom_calls": "my_op"}, TypeError, "custom_calls: .*names"),
         ({"donate": [9]}, ValueError, "argument 9"),
         ({"linker": 1}, TypeError, "linker: "),
-        ({"header": "./model.so"}, shlo_jit.ExportError, "twice"),
-        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "twice"),
+        ({"header": "./model.so"}, shlo_jit.ExportError, "coincide"),
+        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "coincide"),
         ({"path": "no/such/folder/model.so"}, FileNotFoundError, "no/such/folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Functions with unknown dimensions: libraries with code for several shapes of them."""
+"""Functions with unknown dimensions: libraries with code for several shapes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_same_bits_as_compiled(ending: str, weights: str, tmp_path: Path) -> Non
         assert same(loaded(rows(n)), compiled(rows(n)))
     assert (loaded.inputs, loaded.outputs) == (compiled.inputs, compiled.outputs)
     assert repr(loaded) == repr(compiled)
-    # The matrix and the zero that the reduction of no rows may leave, each once for all shapes.
+    # The matrix, and the zero of a reduction that may have no rows, are stored once for all shapes.
     assert read_library(path).metadata["weights"]["bytes"] - 160 * 160 * 4 in (0, 64)
 
 
@@ -178,7 +178,7 @@ def test_several_functions(tmp_path: Path) -> None:
     assert shlo_jit.load(path)(x[0]).tolist() == [1, 1, 1, 1]
     assert same(shlo_jit.load(path, "net")(rows(3)), shlo_jit.compile(NETWORK)(rows(3)))
     header = (tmp_path / "model.h").read_text()
-    assert "model_sized_(" in header and "model_sized_shapes(" in header  # `sized` is the interface's own
+    assert "model_sized_(" in header and "model_sized_shapes(" in header  # `sized` is a function of the interface
     assert "const shlo_sized *model_sized(void);" in header
     assert "/* model: 3 functions, compiled by" in header
 
@@ -186,7 +186,7 @@ def test_several_functions(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- in C
 @needs_cc
 def test_names_that_are_taken(tmp_path: Path) -> None:
-    """By sizes, by shapes, by the second function of a sized one, and by the interface."""
+    """Names taken by sizes, by shapes, by the second function of a sized one, and by the interface."""
     t = "tensor<?xf32>"
     arguments = f"%output_shape: {t}, %output: {t}, %output_dim0: {t}, %int: {t}, %instance: {t}"
     text = "\n".join(
@@ -313,7 +313,7 @@ int main(void) {
 
 
 def test_values_alone(tmp_path: Path) -> None:
-    """No dimension of an argument is unknown, and one has no elements."""
+    """No dimension of an argument is unknown, and one argument has no elements."""
     text = """
     func.func @main(%n: tensor<2xi64>, %m: tensor<i8>) -> (tensor<?x?xi32>, tensor<?xi32>) {
       %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<2xi64>) -> tensor<?x?xi32>
@@ -355,7 +355,7 @@ def test_bare_metal_needs_no_library(target: str, tmp_path: Path) -> None:
 
 @needs_cc
 def test_generic_host(tmp_path: Path) -> None:
-    """What calls functions by number needs to know nothing of sizes."""
+    """A host that calls functions by number needs no knowledge of sizes."""
     path = exported(NETWORK, tmp_path, weights="file", shapes=CALLS)
     host, compiled = Host(tmp_path, tmp_path / "model.h"), shlo_jit.compile(NETWORK)
     for number, n in enumerate(SIZES):
@@ -365,7 +365,7 @@ def test_generic_host(tmp_path: Path) -> None:
 
 
 def test_sizes_that_are_no_sizes(tmp_path: Path) -> None:
-    """Whatever numbers a host passes, the answer is a status."""
+    """For any numbers that a host passes, the result is a status."""
     library = ctypes.CDLL(str(exported(ADD, tmp_path, shapes=ADD_CALLS)))
     instance = ctypes.c_void_p()
     assert library.model_create(ctypes.byref(instance), None) == 0
@@ -436,7 +436,7 @@ def test_results_in_the_memory_of_arguments_for_some_shapes_only(tmp_path: Path)
 
 # ---------------------------------------------------------------------- older libraries
 def test_libraries_that_say_nothing_of_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those were that were made before there were sized functions: they load, and are looked into."""
+    """Libraries written before sized functions existed can be loaded and inspected."""
     made = description.metadata
     monkeypatch.setattr(description, "metadata", lambda image: {k: v for k, v in made(image).items() if k != "sized"})
     path = exported(SQUARE, tmp_path)

@@ -1,4 +1,4 @@
-"""The benchmark harness: agreement, timing, the cases, processes, and what is written."""
+"""The benchmark harness: agreement, timing, cases, processes, and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployed models: what is written of a graph agrees, what is counted, processes, and tables."""
+"""Deployed models: agreement of the written forms, counts of work, processes, and tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 def expected(graph: Graph) -> list[np.ndarray]:
-    """By JAX, in f32."""
+    """Results of JAX, in f32."""
     weights = {v.name: array(v) for v in graph.weights}
     return listed(jax.jit(jax_writer.function(graph))(weights, *(array(v) for v in graph.inputs)))
 
@@ -69,7 +69,7 @@ def test_shapes_are_those_of_jax(model: Model) -> None:
 
 
 def test_results_depend_on_every_input(model: Model) -> None:
-    """A model whose results were all the same number would agree with anything."""
+    """A model with constant results would agree with anything."""
     for y in expected(model.graph(is_small=True)):
         assert np.isfinite(y).all() and (y.size == 1 or y.std() > 1e-3 * np.abs(y).max())
 
@@ -115,7 +115,7 @@ def test_an_array_is_the_same_every_time() -> None:
 
 @pytest.mark.parametrize("name,count", [("int8 MLP batch 64", 2), ("int8 feed-forward 128 rows", 1)])
 def test_quantized_activations_stay_within_seven_bits(name: str, count: int) -> None:
-    """Those that are clipped in one form only would not be the same numbers."""
+    """Activations that are clipped in only one form would differ."""
     graph = named(name).graph()
     graph.outputs = [v.operands[0] for v in graph.values if v.op == "quantized"]
     assert len(graph.outputs) == count and all(y.max() < 127 * sequences.FINE for y in expected(graph))
@@ -295,7 +295,7 @@ def test_pictures_are_drawn() -> None:
 
 
 def test_what_others_use_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idle ticks count, waiting for disks included, and nothing that was before."""
+    """Idle ticks count, including waiting for disks; ticks before the measurement do not."""
     ticks = iter([(1000, 5000), (1050, 5200)])
     monkeypatch.setattr(machine, "_times", lambda: next(ticks))
     monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)

@@ -1,4 +1,4 @@
-"""The guard over LLVM text: what is written, and what counts as a difference."""
+"""The guard over LLVM text: written files, and what counts as a difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with `old`, `same` and `new`: texts of a program, of the same again, and of another of its name."""
+    """A folder with `old`, `same` and `new`: texts of a program, of the same again, and of another with its name."""
     monkeypatch.setattr("benchmarks.cases.select", list)
     for folder, op in (("old", "sine"), ("same", "sine"), ("new", "cosine")):
         file = tmp_path / folder / "p.mlir"

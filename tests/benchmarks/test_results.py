@@ -1,4 +1,4 @@
-"""The page of results is what the command makes of what was measured; curves over sizes and threads."""
+"""The page of results equals the command's output for the stored measurements; curves over sizes and threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_readme_shows_the_same() -> None:
     assert pages.written(page, "results", results.overview()) == page, "python -m benchmarks.results --write"
 
 
-def test_a_machine_that_others_used_is_said_to_be_that() -> None:
+def test_use_of_the_machine_by_others_is_noted() -> None:
     assert results.machine_of({"cpu": "a CPU", "cpus": 2}) == ["cpu a CPU, cpus 2"]
     assert len(results.machine_of({"cpus": 2, "busy before": "0.05"})) == 1
     assert "1.9 CPUs" in results.machine_of({"cpus": 2, "busy before": "1.9"})[2]

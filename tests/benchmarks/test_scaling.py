@@ -29,7 +29,7 @@ def test_an_undisturbed_simulation_is_the_formula(op: str, name: str, net: Netwo
 
 
 @pytest.mark.parametrize("nbytes", [1024, 1 << 20])
-def test_our_way_is_its_formula_when_hosts_begin_with_others(nbytes: int) -> None:
+def test_our_algorithm_is_its_formula_when_hosts_begin_with_others(nbytes: int) -> None:
     wanted = network.ours("all_reduce")(NET, 16, nbytes)
     assert simulate(NET, scaling.rotated, 16, nbytes) == pytest.approx(wanted, rel=1e-9)
     assert simulate(NET, simulation.ours, 16, nbytes) > 1.2 * wanted
@@ -58,8 +58,8 @@ def test_messages_come_before_their_step() -> None:
     assert simulate(NET, steps, 2, 1000.0) == pytest.approx(max(arrival, NET.one(1000) + 1e6 * network.REDUCED_BYTE))
 
 
-def test_who_waits_for_nobody_is_an_error() -> None:
-    with pytest.raises(AssertionError, match="nobody sends"):
+def test_waiting_for_no_sender_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="no host sends"):
         simulate(NET, lambda h, n, s: [Step((), [1 - h])], 2, 1.0)
 
 
@@ -89,7 +89,7 @@ def test_few_rounds_for_little_and_few_bytes_for_much() -> None:
 
 @pytest.mark.parametrize("op", ALGORITHMS)
 def test_nothing_is_faster_than_its_bytes_allow(op: str) -> None:
-    """A host receives all but its own part; the sum of an all_reduce goes out, too."""
+    """A host receives all but its own part; for an all_reduce it also sends the sum."""
     least = {"all_reduce": 2 * 63 / 64, "broadcast": 1.0}.get(op, 63 / 64) * 1e9 / NET.bandwidth
     for name, formula in [*ALGORITHMS[op].items(), ("ours", network.ours(op))]:
         slack = 63 / 64 if op == "broadcast" else 1.0
@@ -138,7 +138,7 @@ def test_usage_follows_the_schedule() -> None:
     assert costs.usage("all_reduce", 4, small, "processes")[:2] == (1, 3)
     assert costs.usage("all_reduce", 4, large, "processes")[:2] == (2, 6)
     assert costs.usage("all_reduce", 4, large, "mpi")[:2] == (4, 12)
-    assert costs.usage("all_gather", 4, large, "processes").rounds == 1  # of operands a quarter as large
+    assert costs.usage("all_gather", 4, large, "processes").rounds == 1  # for operands a quarter as large
     assert costs.usage("all_reduce", 4, large, "processes").moved == 2 * large
 
 
@@ -147,7 +147,7 @@ def test_usage_follows_the_schedule() -> None:
 def test_programs_of_the_benchmark_give_what_is_expected(op: str) -> None:
     """`measure` compares the results of all ranks."""
     point = collectives.measure("threads", 2, op, 4096, budget=0.0)
-    # A difference of two times, which is nothing where other programs take turns with the ranks.
+    # A difference of two times is lost in noise if other programs compete with the ranks.
     assert point[:4] == ("threads", 2, op, 4096) and 0 <= point.loop < 1 and 0 < point.call < 1
 
 
@@ -171,7 +171,7 @@ def test_the_command_measures_in_a_process(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- the page
 HELD = [name for name in scaling.blocks() if name not in ("simulated", "uneven")]
-"""Tables that take no time; what those left out show is tested above."""
+"""Tables that are fast to generate; the contents of the others are tested above."""
 
 
 @pytest.mark.parametrize("name", HELD)

@@ -1,6 +1,6 @@
-"""JAX under the names of the builder's functions: what the examples of `docs/xla_operations.md` mean to XLA.
+"""JAX under the names of the builder's functions: the meaning to XLA of the examples of `docs/xla_operations.md`.
 
-Names that are the same in `jax.lax` are taken from there; what JAX calls otherwise, or does not have, stands here.
+Functions with the same name in `jax.lax` are taken from there; others are defined here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_IN_JAX = (
     "rng_get_and_update_state dynamic_reshape custom_call conv_general conv_with_general_dimensions batch_norm_grad "
     "outfeed send send_to_host ragged_dot"
 ).split()
-"""Functions whose examples are held against something else."""
+"""Functions whose examples are compared with something else."""
 SAME = (
     "abs ceil cholesky clz collapse complex concatenate conv_general_dilated cos cosh erf exp expm1 floor imag is_finite "
     "log log1p logistic neg population_count real rsqrt sign sin sqrt tan tanh cbrt atan2 max min mul pow rem sub "
@@ -32,7 +32,7 @@ class DotDimensionNumbers:
 
 
 class Lax:
-    """What `b` is in examples that JAX evaluates."""
+    """Value of `b` in examples that JAX evaluates."""
 
     DotDimensionNumbers = DotDimensionNumbers
 
@@ -283,7 +283,7 @@ class Lax:
 
 
 def _wide(f: Any) -> Any:
-    """The function, whose Python numbers are of its arrays' element type."""
+    """Wraps a function so that Python numbers take the element type of its arrays."""
 
     def call(*xs: Any, **more: Any) -> Any:
         known = next((x.dtype for x in xs if hasattr(x, "dtype")), None)

@@ -1,4 +1,5 @@
-"""Errors: one exception, which names the argument and the caller's line; so do those of later stages, and profiles."""
+"""Errors: one exception, which names the argument and the caller's line, also for errors of later stages, and
+profiles."""
 
 from __future__ import annotations
 
@@ -134,7 +135,7 @@ def test_nothing_comes_after_the_end() -> None:
 
 
 def test_later_errors_name_the_line_too() -> None:
-    """A program that is valid, and that nobody can run."""
+    """A valid program that cannot be executed."""
 
     def program(x: Any) -> Any:
         return b.custom_call("nobody_knows_me", [x], "f32[2]")
@@ -158,7 +159,7 @@ def test_profiles_plans_and_texts_name_the_line() -> None:
 
 
 def test_sources_without_a_text() -> None:
-    """A function that was made of a text: the line is known, and nothing more."""
+    """For a function compiled from a text only the line is known."""
     space: dict[str, Any] = {}
     exec(compile("def f(x):\n    return x + y", "<made>", "exec"), {"y": np.int32(1)}, space)
     error = refused(lambda x: [space["f"](x)], "f32[2]")

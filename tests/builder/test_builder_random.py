@@ -1,5 +1,4 @@
-"""Random programs, written with the builder: printed, read and printed again they are the same, and compiled they give
-what the reference interpreter gives."""
+"""Random programs of the builder: printing and parsing are inverse, and compiled results equal the interpreter's."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from shlo_jit.reference.interpreter import evaluate
 
 
 class Writer:
-    """Adds random operations to the function that is open. All values stay small: floats are multiples of 1/8 where they
-    are not results of elementary functions."""
+    """Adds random operations to the open function.
+
+    All values stay small: floats are multiples of 1/8 unless they are results of elementary functions.
+    """
 
     def __init__(self, seed: int, values: list[Any]) -> None:
         self.rng = np.random.default_rng(seed)
@@ -31,12 +32,12 @@ class Writer:
         return int(self.rng.integers(v.ndim))
 
     def step(self) -> None:
-        ways: list[Callable[[], Any]] = [
+        choices: list[Callable[[], Any]] = [
             self.unary, self.binary, self.compare, self.convert, self.index, self.transpose, self.reshape, self.broadcast,
             self.reduce, self.variadic, self.window, self.dot, self.loop, self.branch, self.sort, self.gather, self.scatter,
             self.pad, self.concatenate, self.update, self.call, self.select, self.map, self.scan,
         ]  # fmt: skip
-        found = ways[self.rng.integers(len(ways))]()
+        found = choices[self.rng.integers(len(choices))]()
         for v in found if isinstance(found, tuple) else (found,):
             if v is not None and v.size <= 400:
                 self.values.append(v)
@@ -212,7 +213,7 @@ def test_programs_are_printed_and_read_again(seed: int) -> None:
     text = str(module)
     read = shlo_jit.parse(text)
     assert str(read) == text and read == module and shlo_jit.verify(text, warnings=True) == []
-    if not any(op.dialect == "chlo" for op in walk(module.body)):  # which artifacts do not have
+    if not any(op.dialect == "chlo" for op in walk(module.body)):  # artifacts do not have them
         assert shlo_jit.parse(module.serialize("1.20.0")) == module
 
 

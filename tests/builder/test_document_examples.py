@@ -63,7 +63,7 @@ def test_collapse(dimensions: tuple[int, ...], shape: tuple[int, ...]) -> None:
     ],
 )  # fmt: skip
 def test_reshape_in_an_order(dimensions: tuple[int, ...], sizes: tuple[int, ...], wanted: Any) -> None:
-    """Of the older document; today's has those in row-major order."""
+    """The older document's examples; today's has only those in row-major order."""
     check_eval(lambda v: b.reshape(v, sizes, dimensions), f32(wanted), TWENTY_FOUR)
 
 
@@ -153,7 +153,7 @@ def test_select_of_tuples(pair: Any) -> None:
 
 
 def test_set_dimension_size() -> None:
-    """Padded values are ignored by reductions that follow."""
+    """Padded values are ignored by subsequent reductions."""
     v = np.arange(1, 11, dtype=np.float32)
 
     def reduced(v: Any, n: Any) -> Any:
@@ -185,7 +185,7 @@ def test_dot_general_with_batch_dimensions() -> None:
 
 
 def test_dot_general_with_two_batch_dimensions() -> None:
-    """[b0, b1, m, k] dot [b0, b1, k, n]."""
+    """Computes [b0, b1, m, k] dot [b0, b1, k, n]."""
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 3, 4, 5), (2, 3, 5, 6)))
     numbers = b.DotDimensionNumbers((3,), (2,), (0, 1), (0, 1))
@@ -193,7 +193,7 @@ def test_dot_general_with_two_batch_dimensions() -> None:
 
 
 def test_ragged_dots_of_three_kinds() -> None:
-    """Groups of rows, of what is summed over, and of batches."""
+    """Groups of rows, of the contracting dimension, and of batches."""
     rng = np.random.default_rng(0)
 
     def some(*shape: int) -> np.ndarray:
@@ -221,7 +221,7 @@ def test_shapes_of_dot(a: str, c: str, wanted: tuple[int, ...]) -> None:
 
 
 def test_the_loops_of_a_convolution() -> None:
-    """The pseudo-code of both documents, with strides and padding."""
+    """Implements the pseudo-code of both documents, with strides and padding."""
     rng = np.random.default_rng(1)
     x, k = rng.integers(-3, 4, (2, 3, 6, 5)).astype(np.float32), rng.integers(-3, 4, (4, 3, 3, 2)).astype(np.float32)
     (stride_y, stride_x), (pad_y, pad_x) = (2, 1), ((1, 2), (0, 1))
@@ -249,7 +249,7 @@ def test_reduce(dimensions: tuple[int, ...], wanted: Any) -> None:
 
 
 def test_reduce_of_a_vector() -> None:
-    """f(10, f(11, f(12, f(init_value, 13))))."""
+    """Computes f(10, f(11, f(12, f(init_value, 13))))."""
     check_eval(lambda x: b.reduce(x, 0, lambda a, c: a + c, (0,)), i32(46), i32([10, 11, 12, 13]))
 
 
@@ -265,7 +265,7 @@ def test_a_variadic_reduction_finds_the_maximum_and_its_place() -> None:
 
 @pytest.mark.parametrize(("padding", "wanted"), [("VALID", [100, 1]), ("SAME", [1000, 10, 1])])
 def test_reduce_window_with_strides(padding: Any, wanted: list[int]) -> None:
-    """Minimums over windows of 3 at every second place."""
+    """Minimums over windows of 3 at every second position."""
     largest = float(np.finfo(np.float32).max)
     check_eval(
         lambda x: b.reduce_window(x, largest, b.min, (3,), (2,), padding), f32(wanted), f32([10000, 1000, 100, 10, 1])
@@ -357,7 +357,7 @@ def test_gather_nd() -> None:
 
 
 def test_scatter_with_batching_dimensions() -> None:
-    """Shapes and numbers of the document; what lies outside is skipped."""
+    """Shapes and numbers of the document; slices that are out of range are skipped."""
     rng = np.random.default_rng(4)
     x, updates = rng.integers(0, 9, (2, 3, 4, 2)).astype(np.int32), rng.integers(0, 9, (2, 2, 3, 1, 2)).astype(np.int32)
     at = rng.integers(0, 5, (2, 2, 3, 2))
@@ -452,7 +452,7 @@ def test_composite_call() -> None:
 
 # ---------------------------------------------------------------------------- several processes
 def on_replicas(program: Any, *arguments: tuple[np.ndarray, ...], grid: str = "num_replicas") -> list[Any]:
-    """What each replica (or partition) gets, for the arguments of each."""
+    """Results of each replica (or partition) for the arguments of each."""
     options: dict[str, Any] = {grid: len(arguments)}
     with b.function("main", *arguments[0]) as f:
         f.returns(program(*f))
@@ -477,7 +477,7 @@ def test_reduce_scatter() -> None:
 
 
 def test_all_to_all() -> None:
-    """Four cores: f32[4,16] is cut along dimension 1, and what comes is put together along dimension 0."""
+    """Four cores: f32[4,16] is split along dimension 1, and received parts are concatenated along dimension 0."""
     xs = [np.arange(64, dtype=np.float32).reshape(4, 16) + 100 * r for r in range(4)]
     got = on_replicas(
         lambda x: b.all_to_all(x, split_dimension=1, concat_dimension=0, split_count=4), *[(x,) for x in xs]
@@ -487,7 +487,7 @@ def test_all_to_all() -> None:
 
 
 def test_all_to_all_of_two_replicas() -> None:
-    """f32[2,4] is cut along dimension 1 into f32[2,2], and becomes f32[4,2]."""
+    """f32[2,4] is split along dimension 1 into f32[2,2], and becomes f32[4,2]."""
     xs = [f32([[1, 2, 3, 4], [5, 6, 7, 8]]), f32([[9, 10, 11, 12], [13, 14, 15, 16]])]
     got = on_replicas(lambda x: b.all_to_all(x, 1, 0, 2), *[(x,) for x in xs])
     check(got[0], f32([[1, 2], [5, 6], [9, 10], [13, 14]]))
@@ -519,7 +519,7 @@ def test_global_device_ids() -> None:
 
 
 def test_ragged_all_to_all_with_several_updates() -> None:
-    """[num_devices, num_updates]: two rows of each device for each, to other places."""
+    """[num_devices, num_updates]: each device sends two rows to each other, to different positions."""
     sizes, offsets = i32([[1, 1], [1, 1]]), i32([[0, 1], [2, 3]])
     got = on_replicas(
         lambda x, to: b.ragged_all_to_all(x, offsets, sizes, np.zeros(6, np.int32), to, sizes, [[0, 1]]),

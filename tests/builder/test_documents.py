@@ -1,5 +1,6 @@
-"""XLA's documents, where they are beside this checkout: each operation they name is in the table, and each argument
-that they name is one of its function."""
+"""XLA's documents, if they are next to this checkout: the table has each operation they name, and its function has each
+of their arguments.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +28,23 @@ NAMES = (
     re.compile(r"^(Copy) is internally|^(Reshape \(explicit\))$", re.MULTILINE),
     re.compile(r"(?<![A-Za-z])([A-Z][a-z]\w*) ?\((?=[가-힣])", re.ASCII),
 )
-"""Where names of operations stand: in signatures, headings, and where the text names them, in both translations."""
+"""Patterns of names of operations: in signatures, headings, and in text, in both translations."""
 GLUED = re.compile(
     r"(the|tf|HloInstruction)$|^Reshape(?=Collapse)|^Op(?=[A-Z])|^Create(?=[A-Z])|^(Send|Recv)(?=\2Done)"
 )
-"""What a translation wrote without a space beside a name."""
+"""Words that a translation wrote without a space after a name."""
 OTHER_WORDS = {"", "Op", "Concat", "Expm"}
-"""What looks like an operation: a stand-in for several, an abbreviation, and half of a name."""
+"""Words that look like an operation: a placeholder for several, an abbreviation, and half of a name."""
 
 CALL = re.compile(r"(?:^|\) )([A-Za-z]\w*)\(([a-z_]\w*(?:\.\.\.)?(?:, ?[a-z_]\w*(?:\.\.\.)?)*)\)", re.MULTILINE)
 EXAMPLES = {("DynamicUpdateSlice", "a, u, s"), ("DynamicUpdateSlice", "b, u, s"), ("Select", "pred, v1, v2")}
-"""Calls that are no signatures."""
+"""Calls that are not signatures."""
 RENAMED = {
-    # of both: an example's, a slip of the pen, and the record's own name
+    # of both: an example's, a typing error, and the record's own name
     ("DotGeneral", "dnums"): "dimension_numbers",
     ("Fft", "ftt_type"): "fft_type",
     ("ScaledDot", "dimension_number"): "dimension_numbers",
-    # the older document's, where today's has another
+    # the older document's, renamed in today's
     ("AfterAll", "operands"): "tokens",
     ("AllGather", "all_gather_dim"): "all_gather_dimension",
     ("AllGather", "replica_group_ids"): "replica_groups",

@@ -1,4 +1,4 @@
-"""`shlo_jit.jit`: trees of arguments and results, what is traced anew and what is not."""
+"""`shlo_jit.jit`: trees of arguments and results, and which calls are traced again."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments() -> None:
     for x in (X, X, X[:1], X.astype(np.float64), X, np.asfortranarray(X), X[:, ::2]):
         np.testing.assert_array_equal(f(x, x), 2 * x)
     assert calls == [((2, 3), np.float32), ((1, 3), np.float32), ((2, 3), np.float64), ((2, 2), np.float32)]
-    assert f.signatures == 4 and f(y=X, x=X).shape == (2, 3)  # named arguments are a structure of their own
+    assert f.signatures == 4 and f(y=X, x=X).shape == (2, 3)  # named arguments are a separate structure
     f.clear_cache()
     assert f.signatures == 0
     f(X, X)

@@ -1,5 +1,7 @@
-"""Whatever a function is given in the place of an argument, it builds a valid program or raises BuilderError: the calls
-of all examples, with each argument replaced by things of other kinds."""
+"""Arguments of wrong kinds: functions build a valid program or raise BuilderError.
+
+The calls of all examples are tested, with each argument replaced by things of other kinds.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ RECORDS = (
     b.PaddingConfigDimension, b.RaggedDotDimensionNumbers, b.ResultAccuracy, b.ScatterDimensionNumbers,
 )  # fmt: skip
 CALLS_ARGUMENTS = {"while_", "sort", "composite_call"}
-"""Functions whose examples do something with an argument, or call one that is a function, which then raises what it
-raises; so do Python's types."""
+"""Functions whose examples use an argument, or call one that is a function, which then raises its own errors.
+
+Python's types do so, too.
+"""
 MEANS_SOMETHING = {"custom_call"}
-"""What the target of a call takes is found out when the program is compiled."""
+"""Functions whose arguments are only checked when the program is compiled."""
 
 
 def odd(tensor: Any, token: Any, pair: Any) -> list[Any]:
@@ -38,7 +42,7 @@ def odd(tensor: Any, token: Any, pair: Any) -> list[Any]:
 
 
 class Spy:
-    """The builder, but the example's call of one function has another argument."""
+    """The builder, with another argument in the example's call of one function."""
 
     def __init__(self, name: str, replace: Any) -> None:
         self._name, self._replace = name, replace
@@ -53,7 +57,7 @@ class Spy:
 
 
 def arguments(operation: Operation) -> list[int | str]:
-    """Those of the example's call by their places, and others by their names."""
+    """Arguments of the example's call by position, and others by name."""
     found: list[int | str] = []
 
     def look(args: list[Any], named: dict[str, Any]) -> Any:
@@ -62,7 +66,7 @@ def arguments(operation: Operation) -> list[int | str]:
         found.extend(p.name for p in rest if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
         return args, named
 
-    with contextlib.suppress(b.BuilderError):  # of Parameter, whose place depends on the others
+    with contextlib.suppress(b.BuilderError):  # of Parameter, whose position depends on the others
         build(operation, lambda *_: look)
     return found
 

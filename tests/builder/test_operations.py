@@ -1,4 +1,4 @@
-"""Every operation of XLA's documents: its example runs, and gives what XLA gives, and the page has them all."""
+"""Every operation of XLA's documents: its example runs, its results equal XLA's, and the page lists it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(operation: Operation) -> Any:
 
 @pytest.mark.parametrize("operation", TRIED_IN_JAX, ids=lambda op: op.name)
 def test_gives_what_xla_gives(operation: Operation) -> None:
-    """The example with JAX in the place of the builder."""
+    """Evaluates the example with JAX in place of the builder."""
     wanted = operations.example(operation, Lax())
     with jax.enable_x64(True):
         arguments = wanted.arguments
@@ -189,7 +189,7 @@ def test_dynamic_reshape_with_a_bound() -> None:
 
 # ---------------------------------------------------------------------------- the page and the documents
 def test_the_page_has_the_table() -> None:
-    """`python -m shlo_jit.builder.operations docs/xla_operations.md` writes it anew."""
+    """`python -m shlo_jit.builder.operations docs/xla_operations.md` generates it."""
     text = PAGE.read_text(encoding="utf-8")
     assert operations.written_into(text) == text
 

@@ -1,4 +1,4 @@
-"""`docs/builder.md`: its code runs, one part after the other, and prints what the page shows."""
+"""`docs/builder.md`: its code blocks run in order, and print what the page shows."""
 
 from __future__ import annotations
 

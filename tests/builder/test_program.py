@@ -1,4 +1,4 @@
-"""Modules and functions: names, calls between them, arguments, results; what a Module of the builder is good for."""
+"""Modules and functions: names, calls between them, arguments, results; uses of the builder's Module."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_module_is_one_like_any_other(tmp_path: Path) -> None:
 
 
 def test_places_do_not_change_what_the_cache_knows() -> None:
-    """The same program from another line is the same program."""
+    """The same program on another line has the same key."""
     from shlo_jit.text.normal import normal
 
     def one(x: Any) -> Any:
@@ -120,7 +120,7 @@ def test_names() -> None:
     with b.module():
         with b.function("f") as f:
             f.returns()
-        with pytest.raises(b.BuilderError, match="function f "):
+        with pytest.raises(b.BuilderError, match="function f"):
             b.function("f")
     with pytest.raises(b.BuilderError, match="expected a name"):
         b.function("")
@@ -140,7 +140,7 @@ def test_a_module_is_there_at_its_end() -> None:
         with b.function("main") as f:
             f.returns()
     assert m.module is m.module
-    with pytest.raises(b.BuilderError, match="ask that for its"):
+    with pytest.raises(b.BuilderError, match="use that module"):
         f.module  # noqa: B018
 
 

@@ -1,4 +1,4 @@
-"""Functions that the documents do not have: elementwise ones against SciPy, and `op`."""
+"""Functions that are not in the documents: elementwise ones against SciPy, and `op`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Operators and functions of the builder have types: a user's file holds for pyright, and its mistakes do not."""
+"""Type annotations of operators and functions of the builder: pyright accepts a user's file, and reports its
+mistakes."""
 
 from __future__ import annotations
 

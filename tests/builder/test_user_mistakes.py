@@ -1,4 +1,4 @@
-"""What users of Python and NumPy try: it is right, or an error that says what to write."""
+"""Typical attempts of users of Python and NumPy: they work, or the error says what to write."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def assign(x: Any) -> None:
 @pytest.mark.parametrize(
     ("f", "shape", "says"),
     [
-        (assign, "f32[3]", "values of the program do not change.*dynamic_update_slice"),
-        (np.sum, "f32[3]", "numpy.sum computes arrays"),
-        (lambda x: np.concatenate([x, x]), "f32[3]", "numpy.concatenate computes arrays"),
-        (np.asarray, "f32[3]", "not known while it is built"),
+        (assign, "f32[3]", "values of the program are immutable.*dynamic_update_slice"),
+        (np.sum, "f32[3]", "numpy.sum expects arrays"),
+        (lambda x: np.concatenate([x, x]), "f32[3]", "numpy.concatenate expects arrays"),
+        (np.asarray, "f32[3]", "unknown while it is built"),
         (lambda x: max(x, x + 1.0), "f32[]", "builder.max, builder.min"),
         (lambda x: x > 0.0 and x < 1.0, "f32[]", "for and, or, not"),
-        (lambda x: 0.0 < x < 1.0, "f32[]", "whether a value of the program is true"),
-        (lambda x: 3 in x, "s32[3]", "whether a value of the program is true"),
-        (lambda x: list(range(x)), "s32[]", "not known while it is built"),
+        (lambda x: 0.0 < x < 1.0, "f32[]", "the truth of a value is unknown"),
+        (lambda x: 3 in x, "s32[3]", "the truth of a value is unknown"),
+        (lambda x: list(range(x)), "s32[]", "unknown while it is built"),
         (lambda x: round(x, 2), "f32[]", "rounded to integers only"),
-        (lambda x: x[x > 0.0], "f32[3]", "builder.select takes elements by truth values"),
-        (lambda x: x[np.array([True, False, True])], "f32[3]", "builder.select takes elements by truth values"),
-        (lambda x: x[np.True_], "f32[3]", "truth values are no index"),
+        (lambda x: x[x > 0.0], "f32[3]", "use builder.select for masks"),
+        (lambda x: x[np.array([True, False, True])], "f32[3]", "use builder.select for masks"),
+        (lambda x: x[np.True_], "f32[3]", "got a truth value"),
         (lambda x: x[0], "token", "token has no elements"),
         (lambda x: x.sum(x), "s32[2]", "axis: expected an integer, got a value of the program"),
         (lambda x: x.sum(2**70), "s32[2]", "does not fit into 64 bits"),
@@ -59,10 +59,10 @@ def assign(x: Any) -> None:
         (lambda x: x.astype(None), "f32[3]", "expected an element type, got None"),
         (lambda x: x.astype(x), "f32[3]", "expected an element type"),
         (lambda x: x.broadcast_to((-1, 3)), "f32[3]", "a size is negative"),
-        (lambda x: b.full("f32[?]", 0.0), "f32[3]", "have to be known"),
+        (lambda x: b.full("f32[?]", 0.0), "f32[3]", "expected known extents"),
         (lambda x: b.constant([1e39], "f32"), "f32[3]", "out of the range of f32"),
         (lambda x: b.constant([2**53 + 1], "f64"), "f32[3]", "not exact in f64"),
-        (lambda x: b.constant([True], "s32"), "f32[3]", "bool does not become i32"),
+        (lambda x: b.constant([True], "s32"), "f32[3]", "bool is not converted to i32"),
         (lambda x: b.exp(x, b.ResultAccuracy("BEST")), "f32[3]", "expected DEFAULT, HIGHEST or TOLERANCE"),  # type: ignore[arg-type]
         (lambda x: b.all_gather(x, 0, 2, [0, 1]), "f32[3]", "numbers of processes for each group"),  # type: ignore[list-item]
         (lambda x: b.all_gather(x, 0, 2, [[0, 1, 2]]), "f32[3]", "expected groups of 2 processes"),
@@ -70,7 +70,7 @@ def assign(x: Any) -> None:
         (lambda x: b.reduce(x, 0.0, lambda a: a, (0,)), "f32[3]", "expected a function of 2 arguments"),
         (lambda x: b.while_(lambda a, c: a < c, lambda s: s, x), "f32[]", "expected a function of 1 argument"),
         (lambda x: b.op("stablehlo.add", [x, x], {"foo": object()}), "f32[]", r"attributes\['foo'\]"),
-        (lambda x: b.partition_id("s32[]"), "f32[]", "the number is ui32"),
+        (lambda x: b.partition_id("s32[]"), "f32[]", "expected ui32"),
         (b.async_done, "f32[]", "expected a future, got f32"),
     ],
 )  # fmt: skip
@@ -223,7 +223,7 @@ def test_numbers_after_arrays_of_no_dimension(scale: Any) -> None:
 
 
 def test_kinds_of_arguments_do_not_mix() -> None:
-    """More of them than are tried first, one after the other, again and again."""
+    """More kinds than are tried first, one after the other, repeatedly."""
     f = shlo_jit.jit(lambda p, n=2.0: {"sum": p["a"] * n + p["b"], "n": None}, static_argnames="n")
     kinds: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         (({"a": X, "b": X},), {}), (({"b": X, "a": -X},), {}), (({"a": X[:2], "b": X[:2]},), {}),
@@ -238,7 +238,7 @@ def test_kinds_of_arguments_do_not_mix() -> None:
             wanted = p["a"] * n + p["b"]
             assert got["n"] is None and got["sum"].dtype == np.asarray(wanted).dtype
             np.testing.assert_array_equal(got["sum"], wanted)
-    assert f.signatures == 9  # of X[:2] and X[::2] one
+    assert f.signatures == 9  # one for X[:2] and X[::2]
 
 
 def test_many_shapes_one_after_the_other() -> None:
@@ -259,7 +259,7 @@ def test_many_shapes_one_after_the_other() -> None:
     assert len(traced) == f.signatures + 1 == 11
 
 
-def test_static_arguments_are_told_apart() -> None:
+def test_static_arguments_are_distinguished() -> None:
     def program(x: Any, n: Any) -> Any:
         return x * (1.0 if np.signbit(n[0]) else 2.0) if isinstance(n[0], float) else x + n[0]
 

@@ -1,4 +1,4 @@
-"""Operators, indices and methods of values, against NumPy's; what is not converted by itself."""
+"""Operators, indices and methods of values, compared with NumPy's; missing implicit conversions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def indices(draw: Any) -> tuple[tuple[int, ...], tuple[Any, ...]]:
 @settings(max_examples=150, deadline=None)
 @given(indices(), st.booleans())
 def test_indices_are_numpys(found: Any, dots: bool) -> None:
-    """Without compiling: what the reference interpreter makes of the slices."""
+    """Compares the reference interpreter's results of the slices, without compiling."""
     shape, index = found
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     index = (*index, ...) if dots else index
@@ -193,7 +193,7 @@ def test_indices_of_the_program() -> None:
         (lambda x: x.mean(), "s32[2]", "astype"),
         (lambda x: x.sum(2), "s32[2]", "dimension 2 of 1"),
         (lambda x: x.reshape(3), "s32[2]", "go into"),
-        (float, "f32[]", "not known"),
+        (float, "f32[]", "unknown while"),
         (lambda x: x if x else -x, "pred[]", "while_"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A user's file, as type checkers see it: see `test_types.py`. It is not run."""
+"""A user's file for type checkers: see `test_types.py`. It is not run."""
 
 from typing import assert_type
 
@@ -60,7 +60,7 @@ assert_type(activated, b.Jitted)
 layer(np.ones((2, 3), np.float32), {"w": w})
 print(layer.lower("f32[2,3]", {"w": w}), layer.compile("f32[2,3]", {"w": w}), activated.signatures)
 
-# What is refused, each with its rule.
+# Errors, each with its rule.
 b.conv(x, x, padding="FULL")  # pyright: ignore[reportArgumentType]
 b.fft(x, "DFT", (3,))  # pyright: ignore[reportArgumentType]
 b.tanh([1.0])  # pyright: ignore[reportArgumentType]

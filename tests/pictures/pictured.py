@@ -1,4 +1,4 @@
-"""Programs to draw, and how a drawing is read."""
+"""Programs to draw, and parsers of drawings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNKNOWN = "func.func @main(%x: tensor<?x64xf32>) -> tensor<?x64xf32> { %0 = stab
 
 
 def chain(count: int, inside: bool = False) -> str:
-    """So many products, one after the other; `inside`: in the body of a loop."""
+    """A chain of `count` products. `inside`: in the body of a loop."""
     dots = [
         f"%v{i + 1} = stablehlo.dot_general %v{i}, %w, contracting_dims = [1] x [0] : ({T}, tensor<64x64xf32>) -> {T}"
         for i in range(count)
@@ -69,7 +69,7 @@ def chain(count: int, inside: bool = False) -> str:
 
 
 def called() -> str:
-    """A program that is too large for its calls to be written out."""
+    """A program that is too large for its calls to be inlined."""
     body = "\n".join(f"%v{i + 1} = stablehlo.cosine %v{i} : {T}" for i in range(100))
     calls = "\n".join(f"%c{i + 1} = func.call @layer(%c{i}) : ({T}) -> {T}" for i in range(100))
     return f"""func.func @main(%c0: {T}) -> {T} {{ {calls} return %c100 : {T} }}
@@ -93,7 +93,7 @@ def planned(text: str, entry: str = "main") -> list[PlannedFunction]:
 
 
 def read_svg(text: str) -> ET.Element:
-    """Well-formed, and without anything from elsewhere."""
+    """Parses a picture, and checks that it is well-formed and has no external references."""
     root = ET.fromstring(text)
     assert root.tag == f"{{{SVG}}}svg"
     assert "http" not in text.replace(SVG, "") and "@import" not in text and "url(" not in text
@@ -110,7 +110,7 @@ def words(root: ET.Element) -> list[str]:
 
 
 class Page(HTMLParser):
-    """A page that was read: its words, and that every element ends where it should."""
+    """A parsed page: its texts. Checks that elements are nested correctly."""
 
     VOID = ("meta",)
 

@@ -1,4 +1,4 @@
-"""Graphs of steps: everything in the plan is drawn, once, and files are what they should be."""
+"""Graphs of steps: every step of the plan is drawn once, and files are well-formed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shlo_jit.pictures.steps import Node, regions_of, shares_of
 
 
 def labels(functions: list[PlannedFunction]) -> set[str]:
-    """Of all steps that run something, as they are drawn."""
+    """Labels of all steps that run code, as they are drawn."""
     *callees, entry = functions
     found = set()
     for function in (entry, *callees):
@@ -75,8 +75,8 @@ def test_some_steps_alone() -> None:
     assert dot.count("[label=") == 3 and '"3" -> "4"' in dot
 
 
-def test_boxes_lie_within_those_around_them_and_apart() -> None:
-    """Of steps in loops and branches: no two boxes overlap unless one is inside the other."""
+def test_boxes_are_nested_or_disjoint() -> None:
+    """Steps in loops and branches: two boxes only overlap if one is inside the other."""
     root = read_svg(graph_svg("control", regions_of(planned(CONTROL))))
     boxes: list[tuple[float, float, float, float]] = []
 
@@ -167,7 +167,7 @@ VIEWS = """func.func @main(%x: tensor<4x6xf32>) -> tensor<2x12xf32> {
 }"""
 
 
-def test_what_is_not_drawn_is_said() -> None:
+def test_steps_not_drawn_are_mentioned() -> None:
     functions = planned(VIEWS)
     views = sum(s.title == "view" for s in all_steps(functions[-1].plan))
     assert views
@@ -178,7 +178,7 @@ def test_what_is_not_drawn_is_said() -> None:
 
 
 def test_texts_of_boxes_are_whole() -> None:
-    """Of a step of many ops, every line fits, and nothing is left out."""
+    """Every line of a step with many ops fits, and nothing is omitted."""
     long = Node("0", "loop", "loop", " ".join(f"operation_{i}" for i in range(12)), ["%argument"] * 8, [], [])
     drawn = [e.text or "" for e in draw_nodes([long]).drawing.root.iter("text")]
     assert " ".join(drawn).count("operation_") == 12 and "…" not in " ".join(drawn)

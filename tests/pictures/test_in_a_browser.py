@@ -1,4 +1,4 @@
-"""Pages in headless Chromium, where it is installed: scripts run, and something is to be seen."""
+"""Pages in headless Chromium, if it is installed: scripts run, and pages are not blank."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_scripts_run(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [500, 1280])  # 500: no window is narrower
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_are_as_wide_as_their_window(name: str, width: int, tmp_path: Path) -> None:
-    """What is wider scrolls by itself."""
+    """Wider content scrolls within the page."""
     page = tmp_path / "page.html"
     measure = "<script>document.body.dataset.width = document.documentElement.scrollWidth</script></body>"
     page.write_text(PAGES[name]().replace("</body>", measure), encoding="utf-8")

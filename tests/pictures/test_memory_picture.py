@@ -1,4 +1,4 @@
-"""The memory plan as a picture: a rectangle for each storage, none over another."""
+"""The memory plan as a picture: a rectangle for each storage, without overlaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shlo_jit.pictures.memory import HEIGHT, LEFT, TOP, WIDTH, lives_of, memory_
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_lives_at_the_same_time_lies_apart(name: str) -> None:
+def test_simultaneous_lifetimes_do_not_overlap(name: str) -> None:
     for function in planned(PROGRAMS[name]):
         lives = lives_of(function)
         for i, a in enumerate(lives[:200]):
@@ -33,7 +33,7 @@ def test_all_is_drawn_within_the_plane(name: str) -> None:
         assert x >= LEFT - 0.1 and x + width <= LEFT + WIDTH + 0.2
         assert y >= TOP - 0.1 and y + height <= TOP + HEIGHT + 0.2
     if not drawn:
-        assert "nothing is in the arena" in words(root)
+        assert "the arena is empty" in words(root)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

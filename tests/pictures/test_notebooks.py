@@ -1,4 +1,4 @@
-"""What notebooks show of executables and modules."""
+"""Notebook display of executables and modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shlo_jit
 
 
 def cells(shown: object) -> dict[str, str]:
-    """Of the table that is shown."""
+    """Cells of the displayed table."""
     text = shown._repr_html_()  # type: ignore[attr-defined]
     assert len(text) < 10_000
     return {row[0].text or "": row[1].text or "" for row in ET.fromstring(text).iter("tr")}

@@ -1,4 +1,4 @@
-"""Steps under the roofs of a machine, and how these are measured."""
+"""The roofline chart, and the measured limits of a machine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_limits_are_measured_quickly_and_kept(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path))
     start = time.monotonic()
     first = limits.limits(1)
-    assert time.monotonic() - start < 60  # on a machine that others use
+    assert time.monotonic() - start < 60  # on a busy machine
     assert set(first.peaks) == {"f32", "bf16", "i8"} and first.peaks["f32"] > 1e8
     assert [size for size, _ in first.reads] == [*limits.QUICK.sizes]
     assert all(1e8 < rate < 1e13 for _, rate in first.reads)
@@ -135,7 +135,7 @@ def test_limits_are_measured_quickly_and_kept(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_loops_read_what_they_say() -> None:
-    """Twelve vectors a group, one behind the other."""
+    """Twelve vectors a group, one after the other."""
     import ctypes
 
     target = limits.resolve()
@@ -167,7 +167,7 @@ def test_better() -> None:
     assert found.reads == [(1 << 21, 90e9), (1 << 27, 20e9)]
 
 
-def test_names_of_points_do_not_lie_over_each_other() -> None:
+def test_names_of_points_do_not_overlap() -> None:
     steps = [step("0", 0.3, 10, 50), step("4.1", 0.3, 10, 50.1), step("2", 0.3, 2, 90)]
     page = Page(roofline_html("x", "", steps, MACHINE))
     assert {"0", "4.1", "2"} <= {*page.texts("text")}

@@ -1,4 +1,5 @@
-"""Programs that the compiler fails on: kept in the temporary folder, whichever stage it was, or not and said why."""
+"""Programs that the compiler fails on are kept in the temporary folder for failures of any stage, or the message says
+why not."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 
 
 def refusal(text: str) -> InternalError:
-    """What a program that is compiled, and called, raises."""
+    """The exception of compiling and calling a program."""
     with pytest.raises(InternalError) as raised:
         shlo_jit.compile(text, cache=False)(np.ones(2, np.float32))
     return raised.value

@@ -1,4 +1,4 @@
-"""`shlo-jit reduce`, with a compiler that is wrong on purpose."""
+"""`shlo-jit reduce`, with an intentionally broken compiler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HANGS = """if not any(op.name == "stablehlo.dot_general" for op in walk(function
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Break the compiler of the processes that are started."""
+    """Breaks the compiler in the started processes."""
 
     def make(op: str, how: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(BROKEN.format(op=op, how=how))
@@ -86,15 +86,15 @@ def test_a_command(tmp_path: Path) -> None:
     text, _ = reduce(str(path), "--test", "grep -q stablehlo.maximum {}", "--jobs", "3")
     assert [op.name for op in ops_of(shlo_jit.parse(text))] == ["stablehlo.maximum"]
     said = reduce(str(path), "--test", "grep -q stablehlo.sine {}", status=1)[1]
-    assert said == f"{path}: does not fail in that way: the command ended with status 1\n"
+    assert said == f"{path}: does not fail as required: the command ended with status 1\n"
     said = reduce(str(path), "--test", "sleep 60 # {}", "--time-out", "0.2", status=1)[1]
-    assert said == f"{path}: does not fail in that way: the command took longer than 0.2 s (--time-out)\n"
+    assert said == f"{path}: does not fail as required: the command took longer than 0.2 s (--time-out)\n"
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("is_crash", [False, True])
-def test_what_was_found_before_an_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
-    """Ctrl-C while a program is tried that takes forever."""
+def test_result_so_far_is_kept_on_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
+    """Sends Ctrl-C while a program is tried that never ends."""
     hangs, small = tmp_path / "hangs", tmp_path / "small.mlir"
     test = ["--test", f"grep -q tanh {{}} && {{ grep -q dot_general {{}} || {{ touch {hangs}; sleep 900; }}; }}"]
     if is_crash:
@@ -115,13 +115,13 @@ def test_mistakes() -> None:
     for args, message in (
         ([], "give one of --test CMD, --crash, --wrong"),
         (["--crash", "--wrong"], "give one of --test CMD, --crash, --wrong"),
-        (["--test", "true"], "--test: the command has no {}, which the file's name is put for"),
+        (["--test", "true"], "--test: expected {} in the command, which is replaced by the file's name"),
         (["--crash", "--entry", "other"], "no function @other; the program has @main"),
     ):
         assert reduce("--example", "mlp", *args, status=2)[1] == f"shlo-jit: error: {message}\n"
 
 
-def test_made_up_arguments_have_their_types() -> None:
+def test_random_arguments_have_their_types() -> None:
     import ml_dtypes
 
     from shlo_jit.reference.made_up import made_up

@@ -1,4 +1,4 @@
-"""Programs made smaller: what is left, that every program tried is valid, and that nothing hangs on how many are."""
+"""Reduction of programs: the results, the validity of every tried program, and independence of parallelism."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_one_op_is_left(word: str, ops: int) -> None:
     assert "6x8" not in found and "sharding" not in found
 
 
-def test_all_ways_make_a_program_smaller() -> None:
-    """Of each kind of edit one at least gives a valid program, and it is smaller."""
+def test_every_kind_of_edit_makes_a_program_smaller() -> None:
+    """At least one edit of each kind gives a valid and smaller program."""
     module = shlo_jit.parse(CONTROL)
     before = size_of(module, "main")
     for edits in EDITS:
@@ -82,11 +82,11 @@ def test_all_ways_make_a_program_smaller() -> None:
         assert good, edits.__name__
         for found in good[:3]:
             assert shlo_jit.parse(str(found)) == found
-    assert size_of(module, "main") == before  # copies were changed, not the program
+    assert size_of(module, "main") == before  # edits change copies, not the program
 
 
-def test_what_is_found_does_not_depend_on_jobs() -> None:
-    """Programs are judged in any order, and some are slow."""
+def test_result_does_not_depend_on_jobs() -> None:
+    """Programs are tested in any order, and some are slow."""
 
     def fails(text: str) -> bool:
         threading.Event().wait(0.001 * (len(text) % 5))
