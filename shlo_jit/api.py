@@ -95,6 +95,7 @@ def compile(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
+    schedule: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
@@ -113,6 +114,8 @@ def compile(
     unknown dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the
     leading one, the batch (`symbolic`), where the program allows that. `fold_scales`: factors of channels, as of a
     batch norm, go into constant weights where that changes results by roundings only; see `docs/accuracy.md`.
+    `schedule`: for steps that are loop nests, the moves that say how they run, by the label of the step, in the form
+    that `json.loads(exe.text("moves"))` gives; other steps are scheduled as ever.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
     where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
@@ -139,6 +142,7 @@ def compile(
             donate=donate,
             dynamic=dynamic,
             fold_scales=fold_scales,
+            schedule=schedule,
         )
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
         how = check_options.transport(transport), check_options.time_out(time_out)

@@ -10,6 +10,7 @@ from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
     from shlo_jit.custom.functions import CustomCode
+    from shlo_jit.schedule.moves import Move
 
 
 class OptionError(ValueError):
@@ -46,6 +47,8 @@ class CompileOptions:
     """Whether the program can call LAPACK; None: where this process has it."""
     fold_scales: bool = False
     """Factors of channels go into constant weights, which changes results by roundings (`docs/accuracy.md`)."""
+    schedule: tuple[tuple[str, tuple[Move, ...]], ...] = ()
+    """Moves of loop nests that are given, not chosen, by the label of the step; see `schedule/moves.py`."""
     profile: bool = False
     """The code notes how long each of its steps takes."""
 
