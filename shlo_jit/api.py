@@ -100,6 +100,7 @@ def compile(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
+    schedule: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
@@ -120,7 +121,8 @@ def compile(
     `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
-    results only by rounding; see `docs/accuracy.md`.
+    results only by rounding; see `docs/accuracy.md`. `schedule`: for steps that are loop nests, the moves that decide how
+    they run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see `docs/schedules.md`.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
@@ -147,6 +149,7 @@ def compile(
             donate=donate,
             dynamic=dynamic,
             fold_scales=fold_scales,
+            schedule=schedule,
         )
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
         how = check_options.transport(transport), check_options.time_out(time_out)

@@ -26,6 +26,7 @@ from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
+    from shlo_jit.schedule.moves import Move
 
 MOST_PROCESSES = 256
 """Maximum processes of a grid on one machine, and of each of its dimensions."""
@@ -52,6 +53,7 @@ def compile_options(
     donate: object = (),
     dynamic: object = "specialize",
     fold_scales: object = False,
+    schedule: object = None,
 ) -> CompileOptions:
     """Options of a compilation on this machine; see `api.compile`."""
     _environment()
@@ -67,12 +69,33 @@ def compile_options(
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         fold_scales=_flag("fold_scales", fold_scales),
+        schedule=_schedule(schedule),
         target=_target(target, _flag("cache", cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
         code=code,
         implementations={name: f for name, f in implementations.items() if as_code(f) is None},
     )
+
+
+def _schedule(given: object) -> tuple[tuple[str, tuple[Move, ...]], ...]:
+    """The moves of loop nests by the labels of their steps."""
+    if given is None:
+        return ()
+    from shlo_jit.schedule.moves import from_json
+
+    if not isinstance(given, Mapping) or not all(isinstance(label, str) for label in given):
+        raise wrong_kind(f"schedule: expected moves by the label of a step, got {given!r}", hint=MOVES_HINT)
+    found = []
+    for label, moves in sorted(given.items()):
+        try:
+            found.append((label, from_json(list(moves) if isinstance(moves, tuple) else moves)))
+        except ValueError as error:
+            raise wrong_value(f"schedule: step {label}: {error}", hint=MOVES_HINT) from None
+    return tuple(found)
+
+
+MOVES_HINT = 'exe.text("moves") prints those of a program'
 
 
 def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int | None, int | None]:

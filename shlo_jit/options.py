@@ -10,6 +10,7 @@ from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
     from shlo_jit.custom.functions import CustomCode
+    from shlo_jit.schedule.moves import Move
 
 
 class OptionError(ValueError):
@@ -52,6 +53,8 @@ class CompileOptions:
     fold_scales: bool = False
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
+    schedule: tuple[tuple[str, tuple[Move, ...]], ...] = ()
+    """Given moves of loop nests, by the label of the step; see `schedule/moves.py`."""
     profile: bool = False
     """Whether the code records the duration of each of its steps."""
 

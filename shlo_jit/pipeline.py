@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ from shlo_jit.failed import defects
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.log import debug, stage
-from shlo_jit.options import CompileOptions, check_donated
+from shlo_jit.options import CompileOptions, OptionError, check_donated
 from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import derived_key, program_key
 from shlo_jit.runtime.callbacks import is_known
@@ -26,6 +26,7 @@ from shlo_jit.stages import texts
 if TYPE_CHECKING:
     from shlo_jit.codegen.objects import Compiled
     from shlo_jit.codegen.program import Program
+    from shlo_jit.fuse.plan import PlanBlock
     from shlo_jit.ir.core import Module, Op
     from shlo_jit.kernels.routine import Routine
     from shlo_jit.kernels.target import Target
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from shlo_jit.memory.storage import MemoryPlan
     from shlo_jit.passes.context import Code
     from shlo_jit.runtime.host import Host
+    from shlo_jit.schedule.moves import Move
 
 T = TypeVar("T")
 
@@ -214,6 +216,7 @@ def plan(
     from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
+    from shlo_jit.schedule.moves import IllegalMove
     from shlo_jit.schedule.schedule import Context, schedule
 
     if has_unknown(module):
@@ -252,7 +255,11 @@ def plan(
             reaches=options.reaches and options.same_program,
             on_routine=on_routine,
         )
-        schedules = [schedule(plan, context) for plan in plans]
+        context = context._replace(given=_given_moves(options, cores, plans))
+        try:
+            schedules = [schedule(plan, context) for plan in plans]
+        except IllegalMove as error:
+            raise OptionError(f"schedule: {error}") from None
     pause()
     functions: list[PlannedFunction] = []
     with stage("memory"):
@@ -263,6 +270,26 @@ def plan(
             functions.append(PlannedFunction(core, plan, with_time_blocks(plan, scheduled, memory), memory))
     pause()
     return function, functions
+
+
+def _given_moves(
+    options: CompileOptions, cores: Sequence[Op], plans: Sequence[PlanBlock]
+) -> dict[int, tuple[Move, ...]]:
+    """The moves that the caller gave, by id() of the step."""
+    if not options.schedule:
+        return {}
+    from shlo_jit.fuse.plan import NestStep, all_steps, labels_of
+
+    steps = {}
+    for core, plan in zip(cores, plans, strict=True):
+        prefix = "" if core is cores[-1] else f"@{core.attributes['sym_name']}:"
+        labels = labels_of(plan)
+        steps |= {prefix + labels[id(step)]: step for step in all_steps(plan) if isinstance(step, NestStep)}
+    for label, _ in options.schedule:
+        if label not in steps:
+            known = ", ".join(steps) or "none"
+            raise OptionError(f"schedule: step {label} is no loop nest of this program; those it has: {known}")
+    return {id(steps[label]): moves for label, moves in options.schedule}
 
 
 def _code(options: CompileOptions) -> Code:

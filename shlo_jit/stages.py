@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Op
     from shlo_jit.lower.planned import Lowered, PlannedFunction
 
-STAGES = ("module", "core", "plan", "schedule", "memory", "lowered", "llvm", "asm")
-"""Stages in order: the parsed text; core ops; steps; how each step runs; the memory plan; LLVM text; the text after
-LLVM's passes; assembly."""
+STAGES = ("module", "core", "plan", "schedule", "moves", "memory", "lowered", "llvm", "asm")
+"""Stages in order: the parsed text; core ops; steps; how each step runs; the moves of loop nests, as JSON; the
+memory plan; LLVM text; the text after LLVM's passes; assembly."""
 
 
 def texts(lower: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:
@@ -43,6 +43,10 @@ def show(lowered: Lowered, stage: str, target: Target) -> str:
         *callees, entry = [(f.name, _planned(f, stage, target)) for f in lowered.functions]
         separate = "\n\n" if stage == "core" else "\n\n@{}: "
         return "".join([entry[1], *(separate.format(name) + text for name, text in callees)])
+    if stage == "moves":
+        from shlo_jit.schedule.show import show_moves
+
+        return show_moves([(f.name, f.plan, f.schedule) for f in lowered.functions])
     if stage == "lowered":
         return lowered.program.text
     from shlo_jit.codegen import optimize
@@ -51,7 +55,7 @@ def show(lowered: Lowered, stage: str, target: Target) -> str:
     return str(module) if stage == "llvm" else optimize.emit_assembly(module, target)
 
 
-ENDINGS = {"module": "mlir", "core": "mlir", "lowered": "ll", "llvm": "ll", "asm": "s"}
+ENDINGS = {"module": "mlir", "core": "mlir", "moves": "json", "lowered": "ll", "llvm": "ll", "asm": "s"}
 """Suffixes of the files that `files` names; the others are plain text."""
 
 

@@ -118,7 +118,13 @@ def judge(module: Any, arguments: list[np.ndarray], gots: list[np.ndarray], want
     return not any(x.any() for x in loose)
 
 
-def check(text: str, arguments: list[np.ndarray], target: str = "native", donate: tuple[int, ...] = ()) -> bool:
+def check(
+    text: str,
+    arguments: list[np.ndarray],
+    target: str = "native",
+    donate: tuple[int, ...] = (),
+    schedule: dict[str, Any] | None = None,
+) -> bool:
     """Compiles a program for one thread and for three and compares with the reference.
 
     Results must have the same bits, also in a second call, and between inaccessible pages. Returns whether the results
@@ -129,7 +135,7 @@ def check(text: str, arguments: list[np.ndarray], target: str = "native", donate
     with np.errstate(all="ignore"):
         wants = [np.asarray(w) for w in evaluate(module, *arguments)]
     seen: list[list[np.ndarray]] = []
-    options = {"cache": False, "target": target, "donate": donate}
+    options = {"cache": False, "target": target, "donate": donate, "schedule": schedule}
     apart = zlib.crc32(text.encode()) % 2 == 0
     # The arena as planned, and with its values separately at one end of their pages.
     for exe in (

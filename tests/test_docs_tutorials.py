@@ -9,7 +9,10 @@ from pathlib import Path
 import page_runner
 import pytest
 
-PAGES = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.md"))
+PAGES = [
+    *sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.md")),
+    Path(__file__).parents[1] / "docs" / "schedules.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -139,7 +139,7 @@ def test_infer(arguments: Any, message: str) -> None:
 
 @pytest.mark.parametrize("stage", ["foo", "", 3, None, ["plan"]])
 def test_stages(stage: Any) -> None:
-    with pytest.raises(ValueError, match="stage .*module, core, plan, schedule, memory, lowered, llvm, asm"):
+    with pytest.raises(ValueError, match="stage .*module, .*asm"):
         shlo_jit.compile(TEXT).text(stage)
 
 

@@ -6,6 +6,7 @@ All decisions depend on shapes and the target alone, never on the number of thre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.interior import Interior, interior_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
+from shlo_jit.schedule.moves import Move
+from shlo_jit.schedule.nest_moves import GivenMoves, nest_moves
 from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
@@ -28,6 +31,7 @@ from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import (
+    GIVEN,
     Order,
     Space,
     Tile,
@@ -39,7 +43,7 @@ from shlo_jit.schedule.space import (
     tile_space,
 )
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads
+from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -120,18 +124,32 @@ class NestSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         return nest_notes(self)
 
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return nest_moves(self)
 
-def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None, by_rows: bool = False) -> NestSchedule:
+
+def schedule_nest(
+    nest: Nest,
+    target: Target,
+    tile: Tile | None = None,
+    by_rows: bool = False,
+    moves: Sequence[Move] | None = None,
+) -> NestSchedule:
     """Returns the schedule of a nest. With a `tile`, the nest is the epilogue of a product, on rectangles of it.
-    `by_rows`: units must be whole rows, one after the other."""
-    return _Scheduler(nest, target, tile, by_rows).run()
+    `by_rows`: units must be whole rows, one after the other. `moves`: all decisions, for a nest without a tile; what is
+    in no move is not done. Raises IllegalMove if the nest does not allow one of them."""
+    return _Scheduler(nest, target, tile, by_rows, moves).run()
 
 
 class _Scheduler:
     """The state of one scheduling run: each decision depends on those made before."""
 
-    def __init__(self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool):
+    def __init__(
+        self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool, moves: Sequence[Move] | None = None
+    ):
         self.nest = nest
+        self.given = None if moves is None else GivenMoves(moves)
         self.target = target
         self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
         others = [op for op, simple in self.simple.items() if simple is None]
@@ -142,7 +160,7 @@ class _Scheduler:
         if tile is None:
             self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
-            if self.short() and (strided or self.choose_row_batching() is None):
+            if self.given is None and self.short() and (strided or self.choose_row_batching() is None):
                 self.choose_loops(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
@@ -153,8 +171,12 @@ class _Scheduler:
         """Chooses the loops, and what follows from them alone."""
         nest = self.nest
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
-        self.space = make_space(nest, self.target, asked, indices, self.by_rows)
-        self.transposed_loads = find_transposed_loads(nest, self.space) if nest.turns is None else None
+        moves = None if self.given is None else self.given.moves
+        self.space = make_space(nest, self.target, asked, indices, self.by_rows, moves)
+        if moves is not None:
+            self.transposed_loads = given_transposed_loads(nest, self.space, moves)
+        else:
+            self.transposed_loads = find_transposed_loads(nest, self.space) if nest.turns is None else None
         if self.transposed_loads is not None:
             self.space = self.space._replace(width=self.transposed_loads.side)
         self.passes = Passes(nest, self.space, self.selections)
@@ -169,13 +191,18 @@ class _Scheduler:
         self.interleaved = self.choose_interleaved()
         self.batches_rows = self.choose_batches_rows()
         self.turns = most_turns(self.nest, self.space, self.heavy) if self.nest.turns is not None else 0
+        if self.given is not None:
+            self.turns = self.given.iterations(self.turns)
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
         unrolled = self.choose_unrolled() if split is None else ()
         plain = self.tile is None and self.transposed_loads is None
         streams = self.choose_streams() if self.chunk and plain and split is None else ()
-        return NestSchedule(
+        interior = interior_conditions(self.nest, self.space) if plain and self.interleaved is None else None
+        if self.given is not None:
+            interior = self.given.interior(interior)
+        found = NestSchedule(
             nest=self.nest,
             target=self.target,
             space=self.space,
@@ -195,12 +222,19 @@ class _Scheduler:
             prefetches=self.choose_prefetches() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
-            interior=interior_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
+            interior=interior,
             scratch=Scratch(split.partials if split is not None else ()),
         )
+        if self.given is not None:
+            self.given.check_used(found.moves)
+        return found
 
     # ------------------------------------------------------------------ vectors
     def choose_interleaved(self) -> int | None:
+        found = self.find_interleaved()
+        return found if self.given is None else self.given.interleaved(found)
+
+    def find_interleaved(self) -> int | None:
         """The variable whose results lie between those of neighbouring lanes, if there are vectors of them; otherwise
         None."""
         space, v = self.space, self.space.vector
@@ -232,6 +266,8 @@ class _Scheduler:
         """The row variable of row batching: several of its iterations combine their lanes together."""
         plain = self.tile is None and self.transposed_loads is None and self.nest.turns is None
         found = batched_row_variable(self.nest, self.space, self.passes) if plain and not self.by_rows else None
+        if self.given is not None:
+            found = self.given.batched_rows(found)
         return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
@@ -243,6 +279,8 @@ class _Scheduler:
             return Choice(1, Reason("few-columns-per-tile", "tiles of a product have few columns"))
         if self.interleaved is not None:
             return Choice(1, Reason("already-unrolled", f"the iterations of v{self.interleaved} are unrolled"))
+        if self.given is not None:
+            return self.given.unroll(space.vector, self.target.vector_registers // 2)
         vectors = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.turns is not None:
@@ -265,6 +303,8 @@ class _Scheduler:
         """The reduced variables to unroll, innermost first, as long as the code stays short. A sum of 4 is 4
         instructions, or a chain of jumps."""
         space, found = self.space, []
+        if self.given is not None:
+            return self.given.unrolled(space)
         room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
             extent = space.extents[v]
@@ -278,6 +318,8 @@ class _Scheduler:
         """Loads to prefetch, with their distances in bytes, because the hardware's prefetcher restarts in every page.
         If several loads follow each other (as in a stencil), only the foremost is prefetched."""
         space = self.space
+        if self.given is not None:
+            return self.given.prefetches(self.nest, space)
         if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
             return {}
         inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
@@ -311,6 +353,8 @@ class _Scheduler:
         """Outputs of a plain loop over one run that are large enough for streaming stores."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
+        if self.given is not None:
+            return self.given.streams(self.nest)
         targets = [s.target for s in self.nest.stores]
         return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
 
@@ -327,6 +371,9 @@ class _Scheduler:
         if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
+        if self.given is not None:
+            assert space.vector is not None
+            return self.given.chunk(space.vector, step)
         work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.expected_iterations
         blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
@@ -345,6 +392,12 @@ class _Scheduler:
                 units = units // across * -(-across // self.transposed_loads.width)
         each = max(1, self.heavy + len(self.nest.loads) + 1) * self.expected_iterations
         work = each * self.nest.rows * self.nest.reduced
+        if self.given is not None:
+            cut_at = self.given.row_split(space, self.can_split(), self.split_step)
+            if cut_at:
+                chunks = -(-space.extents[space.inner[0]] // cut_at)
+                return Tasks(chunks, chunks, GIVEN, 1), self.split_of(cut_at, chunks)
+            return self.given.tasks(units, work), None
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:
@@ -364,13 +417,16 @@ class _Scheduler:
 
     def choose_split(self, work: int) -> tuple[int, int]:
         """Elements of the outermost reduced variable per chunk, and the number of chunks."""
-        v = self.space.inner[0]
-        extent = self.space.extents[v]
-        step = self.space.width * self.unroll.value if v == self.space.vector else 1
+        extent, step = self.space.extents[self.space.inner[0]], self.split_step
         tasks = max(1, min(tuning.MAX_TASKS, hint_of(work) // tuning.TASK_WORK))
         chunk = -(-hint_of(extent) // tasks)
         chunk = -(-chunk // step) * step
         return chunk, -(-extent // chunk)
+
+    @property
+    def split_step(self) -> int:
+        """Chunks of the outermost reduced variable are multiples of it."""
+        return self.space.width * self.unroll.value if self.space.inner[:1] == (self.space.vector,) else 1
 
     def split_of(self, chunk: int, chunks: int) -> Split:
         """The split with the fields of the accumulators' parts: each is an array of chunks x rows."""
@@ -396,11 +452,14 @@ class _Scheduler:
         for p in range(passes.count + 1):
             for key in passes.needed(passes.roots(p)):
                 users[key] = users.get(key, 0) + 1
+        wanted = None if self.given is None else self.given.kept(self.nest)
         stash: dict[Key, int] = {}
         for key, times in users.items():
             node = self.nest.nodes.get(key)
             dtype = key[0].tensor.storage
-            if node is None or times < 2 or cost(node.op) < tuning.STASH_COST or dtype.is_complex:
+            if node is None or times < 2 or dtype.is_complex:
+                continue
+            if key not in wanted if wanted is not None else cost(node.op) < tuning.STASH_COST:
                 continue
             size = elements * dtype.itemsize
             if sum(stash.values()) + size <= tuning.STASH_BYTES:

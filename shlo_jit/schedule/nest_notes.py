@@ -23,8 +23,7 @@ def _vectors(s: NestSchedule) -> list[Note]:
     """Notes on loops and lanes, and on unrolled iterations."""
     space = s.space
     lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
-    why = space.why_vector.then(space.why_width) if space.vector is not None else space.why_vector
-    out = [Note("loops", _loops(space)), Note("lanes", lanes, why)]
+    out = [Note("loops", _loops(space)), Note("lanes", lanes, space.why_lanes)]
     if s.tile is None and space.vector is not None:
         out.append(Note("unroll", count(s.unroll.value, "vector"), s.unroll.why))
     if s.unrolled:

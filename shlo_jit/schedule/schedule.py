@@ -7,7 +7,7 @@ are memory planning (scratch), lowering (everything) and users (`exe.text("sched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.loop_panels import loops_of
+from shlo_jit.schedule.moves import IllegalMove, Move
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import ScratchBytes
@@ -49,6 +50,8 @@ class Context(NamedTuple):
     on_routine: Callable[[Routine], None] = lambda routine: None
     """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
     meantime."""
+    given: Mapping[int, Sequence[Move]] = MappingProxyType({})
+    """By id() of a loop nest's step, the moves that a caller gave."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
@@ -141,11 +144,13 @@ def schedule_step(step: Step, context: Context) -> KernelSchedule:
     except NotSymbolic as refusal:
         refusal.asked_by(step.place)
         raise
+    except IllegalMove as error:
+        raise error.at(step.place) from None
 
 
 def _schedule_step(step: Step, context: Context) -> KernelSchedule:
     if isinstance(step, NestStep):
-        return schedule_nest(step.nest, context.target)
+        return schedule_nest(step.nest, context.target, moves=context.given.get(id(step)))
     if not isinstance(step, OpStep):
         return NOTHING
     place = SCHEDULERS.get(step.kind)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.moves import to_json
+from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.schedule import Schedule
 
 
@@ -15,6 +20,24 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
     for step in all_steps(plan):
         lines += _step(step, labels[id(step)], schedule[step], names)
     return "\n".join(lines)
+
+
+def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
+    """The moves of all loop nests as JSON, by the label of the step: `2` in the entry function, which is the last one,
+    `@name:2` in another."""
+    found = {}
+    for i, (name, plan, schedule) in enumerate(functions):
+        prefix = "" if i == len(functions) - 1 else f"@{name}:"
+        labels = labels_of(plan)
+        for step in all_steps(plan):
+            scheduled = schedule[step]
+            if isinstance(scheduled, NestSchedule):
+                found[prefix + labels[id(step)]] = to_json(scheduled.moves)
+    lines = []
+    for label, moves in found.items():
+        texts = ",\n    ".join(json.dumps(move) for move in moves)
+        lines.append(f"  {json.dumps(label)}: [\n    {texts}\n  ]" if moves else f"  {json.dumps(label)}: []")
+    return "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
 
 
 def _machine(target: Target) -> str:

@@ -16,6 +16,7 @@ from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
+from shlo_jit.schedule.moves import Fuse, IllegalMove, Move, Reorder, Vectorize, of_kind
 from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
@@ -44,6 +45,16 @@ class Space(NamedTuple):
     why_vector: Reason
     """Why the lanes run along that variable."""
     why_width: Reason
+
+    order: tuple[int, ...] = ()
+    """All loops with several iterations before any were merged, outermost first."""
+
+    @property
+    def why_lanes(self) -> Reason:
+        """Why there are these lanes along that variable, or none."""
+        if self.vector is None or self.why_width == self.why_vector:
+            return self.why_vector
+        return self.why_vector.then(self.why_width)
 
     def collapse(self, e: Expr) -> Expr:
         """An expression over the merged variables: a merged outer variable's term is implied by the inner one's."""
@@ -74,10 +85,18 @@ class Order(Enum):
 
 
 def make_space(
-    nest: Nest, target: Target, asked: Order, narrow: frozenset[Value] = frozenset(), by_rows: bool = False
+    nest: Nest,
+    target: Target,
+    asked: Order,
+    narrow: frozenset[Value] = frozenset(),
+    by_rows: bool = False,
+    given: Sequence[Move] | None = None,
 ) -> Space:
     """Orders and merges the loops and chooses the lanes. `asked`: the order that the reducers require. `narrow`:
-    indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced."""
+    indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced. `given`: the
+    moves of a schedule, which decide instead. Raises IllegalMove."""
+    if given is not None:
+        return _given_space(nest, target, asked, narrow, given)
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
@@ -88,6 +107,55 @@ def make_space(
     else:
         vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
     return merged.space(rows, inner, vector, target, narrow)
+
+
+def _given_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Value], given: Sequence[Move]) -> Space:
+    """The space that Reorder, Fuse and Vectorize moves describe."""
+    merged = _Merging(nest, _given_order(nest, given))
+    rows = [v for v in merged.order if v not in nest.reduce_vars]
+    inner = [v for v in merged.order if v in nest.reduce_vars]
+    for fuse in of_kind(given, Fuse):
+        part = rows if fuse.inner in rows else inner
+        adjacent = fuse.outer in part and part.index(fuse.outer) + 1 < len(part)
+        if not adjacent or part[part.index(fuse.outer) + 1] != fuse.inner:
+            raise IllegalMove(fuse, Reason("not-adjacent-loops", "one loop is not directly inside the other"))
+        if not merged.is_one_run(fuse.outer, fuse.inner):
+            text = "some access does not traverse both loops as one run"
+            raise IllegalMove(fuse, Reason("not-one-run", text))
+        merged.merge(part, part.index(fuse.outer))
+    vectors = of_kind(given, Vectorize)
+    if not vectors:
+        return merged.given(rows, inner, None, 1)
+    move = vectors[0]
+    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    if move.loop not in rows and move.loop not in along:
+        text = "there is no such loop" if move.loop not in inner else "the reduction takes its elements in order"
+        raise IllegalMove(move, Reason("no-lanes-there", text))
+    full, extent = target.lanes(_element_bits(nest, narrow)), hint_of(merged.extents[move.loop])
+    most = full if nest.reduce_vars else 2 * full
+    while most > extent and (not target.has_masks or most // 2 >= extent):
+        most //= 2
+    if move.lanes & (move.lanes - 1) or not 1 < move.lanes <= most:
+        text = f"lanes are a power of two from 2 to {most} there"
+        raise IllegalMove(move, Reason("lanes-out-of-range", text))
+    return merged.given(rows, inner, move.loop, move.lanes)
+
+
+def _given_order(nest: Nest, given: Sequence[Move]) -> list[int]:
+    usual = nest.order()
+    for move in of_kind(given, Reorder):
+        reduced = [v for v in usual if v in nest.reduce_vars]
+        if sorted(move.loops) != sorted(usual):
+            names = ", ".join(map(str, sorted(usual)))
+            raise IllegalMove(move, Reason("other-loops", f"the loops with several iterations are {names}"))
+        if list(move.loops)[len(usual) - len(reduced) :] != reduced:
+            text = "reduced loops are innermost, and in the order of their sum"
+            raise IllegalMove(move, Reason("reduced-loops-in-order", text))
+        return list(move.loops)
+    return usual
+
+
+GIVEN = Reason("given", "given by the caller")
 
 
 def has_few_elements(nest: Nest) -> bool:
@@ -123,6 +191,7 @@ class _Merging:
 
     def __init__(self, nest: Nest, order: list[int]):
         self.nest = nest
+        self.order = list(order)
         self.extents = {v: nest.extents[v] for v in order}
         self.dropped: dict[int, int] = {}
         self.exprs = list(dict.fromkeys(_expressions(nest)))
@@ -132,14 +201,21 @@ class _Merging:
         remaining variables."""
         i = len(variables) - 2
         while i >= 0:
-            outer, inner = variables[i], variables[i + 1]
-            n = self.extents[inner]
-            if all(e.coefficient(outer) == e.coefficient(inner) * n for e in self.exprs):
-                self.extents[inner] *= self.extents[outer]
-                self.dropped[outer] = inner
-                variables.pop(i)
+            if self.is_one_run(variables[i], variables[i + 1]):
+                self.merge(variables, i)
             i -= 1
         return variables
+
+    def is_one_run(self, outer: int, inner: int) -> bool:
+        """Whether every expression has outer = inner * extent(inner)."""
+        n = self.extents[inner]
+        return all(e.coefficient(outer) == e.coefficient(inner) * n for e in self.exprs)
+
+    def merge(self, variables: list[int], i: int) -> None:
+        """Merges the variable at position i into the next one."""
+        outer, inner = variables.pop(i), variables[i]
+        self.extents[inner] *= self.extents[outer]
+        self.dropped[outer] = inner
 
     def space(
         self,
@@ -156,8 +232,17 @@ class _Merging:
             width = _choose_width(self.nest, self.extents[v], target, narrow)
             if width.value == 1:
                 v, why_vector = None, width.why
+        return self._space(rows, inner, Choice(v, why_vector), width)
+
+    def given(self, rows: list[int], inner: list[int], vector: int | None, lanes: int) -> Space:
+        """The space with lanes that the caller gave."""
+        return self._space(rows, inner, Choice(vector, GIVEN), Choice(lanes, GIVEN))
+
+    def _space(self, rows: list[int], inner: list[int], vector: Choice[int | None], width: Choice[int]) -> Space:
+        v = vector.value
         rows, inner = ([*(x for x in part if x != v), *(x for x in part if x == v)] for part in (rows, inner))
-        return Space(tuple(rows), tuple(inner), self.extents, self.dropped, v, width.value, why_vector, width.why)
+        parts = tuple(rows), tuple(inner), self.extents, self.dropped
+        return Space(*parts, v, width.value, vector.why, width.why, tuple(self.order))
 
 
 def _expressions(nest: Nest) -> list[Expr]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.index import At
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.moves import IllegalMove, Move, Transpose, of_kind
 from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import hint_of
 
@@ -37,11 +40,34 @@ def find_transposed_loads(nest: Nest, space: Space) -> TransposedLoads | None:
     for a in space.rows:
         if a == v or hint_of(space.extents[a]) < tuning.TILE_EXTENT:
             continue
-        loads = tuple(k for k in nest.loads if _is_transposed(k, space, a, v))
+        loads = loads_along(nest, space, a)
         if loads:
             side = min(space.width, tuning.TILE_SIDE)
             return TransposedLoads(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
     return None
+
+
+def given_transposed_loads(nest: Nest, space: Space, given: Sequence[Move]) -> TransposedLoads | None:
+    """The transposed loads of a given schedule. Raises IllegalMove."""
+    for move in of_kind(given, Transpose):
+        v = space.vector
+        if v is None or space.inner or nest.reduce_vars or move.across == v or move.across not in space.rows:
+            text = "it needs a loop without reductions, lanes, and another loop of rows"
+            raise IllegalMove(move, Reason("no-transposed-tiles", text))
+        loads = loads_along(nest, space, move.across)
+        if not loads:
+            raise IllegalMove(move, Reason("no-transposed-loads", f"no load is contiguous along v{move.across} only"))
+        if move.side != space.width or move.tiles < 1:
+            text = f"tiles are as wide as there are lanes, {space.width}, and at least one"
+            raise IllegalMove(move, Reason("other-tiles", text))
+        return TransposedLoads(move.across, loads, move.side, move.tiles)
+    return None
+
+
+def loads_along(nest: Nest, space: Space, across: int) -> tuple[Key, ...]:
+    """The loads that are contiguous along a row variable, and not along the lanes."""
+    assert space.vector is not None
+    return tuple(key for key in nest.loads if _is_transposed(key, space, across, space.vector))
 
 
 def _tiles(nest: Nest, space: Space, across: int) -> int:

@@ -1,0 +1,215 @@
+"""Moves: the decisions of a schedule as data.
+
+A schedule of a loop nest is a tuple of moves. Each move does one thing to the loops of the nest, as the calls on a
+Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it. Moves can be printed, written as JSON,
+read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the schedule again.
+
+A loop is named by its variable in the nest, as in the printed schedule (`v2`). Loads, stores and values are named by
+their number in the nest's lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
+
+from shlo_jit.reasons import Reason
+
+
+@dataclass(frozen=True)
+class Move:
+    """One decision. The reason is no part of it: moves that do the same are equal."""
+
+    kind: ClassVar[str] = ""
+    why: Reason | None = field(default=None, compare=False, kw_only=True)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The fields of the kind of move, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "why"}
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.arguments.items())})"
+
+
+@dataclass(frozen=True)
+class Reorder(Move):
+    """The order of the loops, outermost first: those of rows, then the reduced ones."""
+
+    kind = "reorder"
+    loops: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fuse(Move):
+    """Two adjacent loops become one, under the inner loop's name."""
+
+    kind = "fuse"
+    outer: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class Vectorize(Move):
+    """The iterations of a loop run in the lanes of vectors. Without such a move, elements are computed one by one."""
+
+    kind = "vectorize"
+    loop: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Transpose(Move):
+    """Loads that are contiguous along `across`, not along the lanes, are transposed in registers: `tiles` tiles of
+    `side` x `side` elements per iteration."""
+
+    kind = "transpose"
+    across: int
+    side: int
+    tiles: int
+
+
+@dataclass(frozen=True)
+class Unroll(Move):
+    """Several iterations become one: of the vector loop `by` vectors, of another loop all `by` iterations."""
+
+    kind = "unroll"
+    loop: int
+    by: int
+
+
+@dataclass(frozen=True)
+class Interleave(Move):
+    """All iterations of a short loop are unrolled, and their results, which lie between those of adjacent lanes, are
+    stored as one run."""
+
+    kind = "interleave"
+    loop: int
+
+
+@dataclass(frozen=True)
+class BatchRows(Move):
+    """As many rows as there are lanes run together, and combine the lanes of their accumulators with each other."""
+
+    kind = "batch_rows"
+    loop: int
+
+
+@dataclass(frozen=True)
+class Split(Move):
+    """A loop is cut into chunks of `by` elements, which are the units of work. The chunks of a reduced loop leave
+    partial results, which are combined in order."""
+
+    kind = "split"
+    loop: int
+    by: int
+
+
+@dataclass(frozen=True)
+class Parallel(Move):
+    """Threads share the units of work, in tasks of `grain` units. Without such a move there is one task."""
+
+    kind = "parallel"
+    grain: int
+
+
+@dataclass(frozen=True)
+class Repeat(Move):
+    """Up to `iterations` iterations of the `while` loop around the nest run on a tile before the next tile."""
+
+    kind = "repeat"
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Peel(Move):
+    """The interior of the iteration space, in which the conditions on places are decided, gets code of its own."""
+
+    kind = "peel"
+
+
+@dataclass(frozen=True)
+class Keep(Move):
+    """A value that several passes over a row need is kept in a buffer of the row."""
+
+    kind = "keep"
+    value: int
+
+
+@dataclass(frozen=True)
+class Prefetch(Move):
+    """A load is prefetched, `distance` bytes ahead."""
+
+    kind = "prefetch"
+    load: int
+    distance: int
+
+
+@dataclass(frozen=True)
+class Stream(Move):
+    """A store writes past the caches."""
+
+    kind = "stream"
+    store: int
+
+
+MOVES: dict[str, type[Move]] = {move.kind: move for move in Move.__subclasses__()}
+"""Kind -> class."""
+M = TypeVar("M", bound=Move)
+
+
+class IllegalMove(ValueError):
+    """A move that the nest does not allow."""
+
+    def __init__(self, move: Move, why: Reason, place: str = "") -> None:
+        super().__init__(f"{place}: {move}: {why}" if place else f"{move}: {why}")
+        self.move, self.why = move, why
+
+    def at(self, place: str) -> IllegalMove:
+        """The same error with the place of the step in its message."""
+        return IllegalMove(self.move, self.why, place)
+
+
+def of_kind(moves: Iterable[Move], kind: type[M]) -> list[M]:
+    """The moves of a kind, in order."""
+    return [move for move in moves if isinstance(move, kind)]
+
+
+def to_json(moves: Sequence[Move]) -> list[dict[str, Any]]:
+    """Objects of JSON: `{"move": "unroll", "loop": 2, "by": 4, "why": "..."}`."""
+    found = []
+    for move in moves:
+        arguments = {name: list(v) if isinstance(v, tuple) else v for name, v in move.arguments.items()}
+        why = {} if move.why is None else {"why": str(move.why)}
+        found.append({"move": move.kind, **arguments, **why})
+    return found
+
+
+def from_json(given: object) -> tuple[Move, ...]:
+    """The moves that such objects describe; reasons are not read. Raises ValueError, which says what is wrong."""
+    if not isinstance(given, list):
+        raise ValueError(f"expected a list of moves, got {type(given).__name__}")
+    return tuple(_move(item) for item in given)
+
+
+def _move(given: object) -> Move:
+    if not isinstance(given, dict) or not isinstance(given.get("move"), str):
+        raise ValueError(f'expected an object such as {{"move": "unroll", "loop": 2, "by": 4}}, got {given!r}')
+    kind = MOVES.get(given["move"])
+    if kind is None:
+        raise ValueError(f"no move is called {given['move']!r}; the moves are {', '.join(sorted(MOVES))}")
+    names = [f.name for f in fields(kind) if f.name != "why"]
+    arguments = {name: value for name, value in given.items() if name not in ("move", "why")}
+    if sorted(arguments) != sorted(names):
+        raise ValueError(f"{kind.kind} takes {', '.join(names) or 'nothing'}; got {', '.join(arguments) or 'nothing'}")
+    return kind(**{name: _value(kind, name, value) for name, value in arguments.items()})
+
+
+def _value(kind: type[Move], name: str, value: object) -> object:
+    is_list = name == "loops"
+    items = value if is_list and isinstance(value, list) else [value]
+    if is_list != isinstance(value, list) or not all(type(item) is int and item >= 0 for item in items):
+        expected = "a list of whole numbers" if is_list else "a whole number"
+        raise ValueError(f"{kind.kind}: {name} is {expected} from 0 on, got {value!r}")
+    return tuple(items) if is_list else value
