@@ -1,4 +1,4 @@
-"""The tutorials: their files are written, their commands and code run from top to bottom, what is printed is what they show."""
+"""The tutorials and the reference pages with programs: their files are written, their commands and code run from top to bottom, what is printed is what they show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 import page_runner
 import pytest
 
-PAGES = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.md"))
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = ("usage", "executables", "unknown_dimensions", "programs", "host_functions", "cache")
+"""Reference pages whose code is run, too."""
+PAGES = [*sorted((DOCS / "tutorials").glob("*.md")), *(DOCS / f"{name}.md" for name in REFERENCE)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
