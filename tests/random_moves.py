@@ -33,7 +33,9 @@ def _change(nest: list[dict[str, Any]], rng: random.Random) -> None:
     if move["move"] == "reorder":
         rng.shuffle(move["loops"])
     elif move["move"] == "vectorize":
-        move[rng.choice(("loop", "lanes"))] = rng.choice(LANES) if rng.random() < 0.5 or not loops else rng.choice(loops)
+        move[rng.choice(("loop", "lanes"))] = (
+            rng.choice(LANES) if rng.random() < 0.5 or not loops else rng.choice(loops)
+        )
     elif move["move"] == "unroll":
         move["by"] = rng.choice(UNROLLS)
     elif move["move"] == "split":

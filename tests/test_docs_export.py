@@ -1,4 +1,5 @@
-"""docs/export.md: its files are written, its commands and programs run in order, its declarations match the header."""
+"""docs/export.md: its files are written, its commands and programs run in order. docs/c_interface.md declares what the
+headers do."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from shlo_jit.codegen.library_format import INTERFACE_VERSION, LibraryStatus
 from shlo_jit.kernels.threads.workers import STACK_BYTES
 from shlo_jit.runtime.library_symbols import Needs, needs
 
-PAGE = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = "\n".join((DOCS / name).read_text(encoding="utf-8") for name in ("export.md", "c_interface.md"))
 BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w+)\n(.*?)```", re.S)
 """A file to write, code to run, or output."""
 

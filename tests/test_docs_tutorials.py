@@ -1,4 +1,5 @@
-"""The tutorials: their files are written, their commands and code run in order, and the output is the one shown."""
+"""Tutorials, and reference pages with programs: their files are written, their commands and code run in order, and the
+output is the one shown."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from pathlib import Path
 import page_runner
 import pytest
 
-PAGES = [
-    *sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.md")),
-    Path(__file__).parents[1] / "docs" / "schedules.md",
-]
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = ("usage", "executables", "unknown_dimensions", "programs", "host_functions", "cache", "schedules")
+"""Reference pages whose code is run, too."""
+PAGES = [*sorted((DOCS / "tutorials").glob("*.md")), *(DOCS / f"{name}.md" for name in REFERENCE)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

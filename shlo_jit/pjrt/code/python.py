@@ -218,7 +218,7 @@ def _write_keep_exception(module: ModuleText) -> None:
 def _write_raise(module: ModuleText) -> None:
     """Writes shlo_pjrt_raise, which receives a reference to the exception.
 
-    PyErr_SetObject would make the error that JAX is just handling (the call was interrupted) the exception's context."""
+    PyErr_SetObject would make the error that JAX handles at that time (the call was interrupted) its context."""
     b = module.function("shlo_pjrt_raise", [("ptr", "exception")], "i32", linkage="external", attributes="nounwind")
     (exception,) = b.params
     b.store(i64(0), PENDING)
