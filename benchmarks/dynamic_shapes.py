@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_row("worst", f"{max(times):.1f}")
     console.print(table)
 
-    table = Table("sizes called", f"resident MB (code of {tuning.SPECIALISATIONS} is kept)")
+    table = Table("sizes called", f"resident MB (code of {tuning.SPECIALIZATIONS} is kept)")
     for n, megabytes in memory(counts):
         table.add_row(f"{n:,}", f"{megabytes:.1f}")
     console.print(table)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Module, walk
+from shlo_jit.ir.dynamic_values import has_dynamic_shapes
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ir.unknown import has_unknown
 
 
 def keep(program: Callable[[], Module], entry: str) -> tuple[str, list[str]]:
@@ -25,7 +25,7 @@ def keep(program: Callable[[], Module], entry: str) -> tuple[str, list[str]]:
         return "", [f"It could not be kept in a file: {error.strerror or error}"]
     except Exception:  # it cannot even be read or printed: report the original error
         return "", []
-    if has_unknown(module):  # programs with unknown dimensions are only compiled when they are called
+    if has_dynamic_shapes(module):  # programs with unknown dimensions are only compiled when they are called
         return path, [f"The program is in {path}"]
     how = "" if entry == "main" else f" --entry {shlex.quote(entry)}"
     command = f"shlo-jit reduce {shlex.quote(path)}{how} --crash -o small.mlir"

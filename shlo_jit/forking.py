@@ -98,7 +98,7 @@ class Gate:
     # ------------------------------------------------------------------ around a fork
     def before(self) -> None:
         this, deadline = threading.get_ident(), time.monotonic() + FORK_SECONDS
-        if self._forking == this and not self._waits:  # it is registered twice, see `go_first`
+        if self._forking == this and not self._waits:  # it is registered twice, see `register_before`
             return
         with self._changed:
             while not self._may_fork(this, deadline):
@@ -153,7 +153,7 @@ GATE = Gate()
 
 
 @functools.cache
-def go_first(module: str) -> None:
+def register_before(module: str) -> None:
     """Registers our fork handler so that it runs before that of a module that is already imported.
 
     The module holds a lock of its own during a fork. A compilation might need that lock before it lets others fork.
@@ -162,14 +162,14 @@ def go_first(module: str) -> None:
     os.register_at_fork(before=GATE.before, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child)
 
 
-go_first(__name__)
+register_before(__name__)
 
 
 def thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     executor = ThreadPoolExecutor(threads, name)
-    go_first("concurrent.futures.thread")
+    register_before("concurrent.futures.thread")
     return executor
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shlo_jit.forking import go_first
+from shlo_jit.forking import register_before
 
 if TYPE_CHECKING:
     import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def log() -> logging.Logger:
     import logging
 
-    go_first("logging")
+    register_before("logging")
     logger = logging.getLogger("shlo_jit")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

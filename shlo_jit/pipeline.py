@@ -121,7 +121,7 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
         starting = routines.Starting(options.target, store, background, tuning.PARTS_PER_CPU * cpus)
-        for routine in routines.first_routines():
+        for routine in routines.common_routines():
             starting.start(routine)
         with defects(lambda: parsed(source), options.entry):
             lowered = lower(parsed(source), options, starting.start)
@@ -203,13 +203,13 @@ def plan(
     with stage("verify"):
         function = verified(module, options)
     # Do this before importing the stages, which takes as long as compiling a small program.
-    from shlo_jit.schedule.precompile import early_routines
+    from shlo_jit.schedule.precompile import routines_to_precompile
 
-    for routine in early_routines(module, options.target):
+    for routine in routines_to_precompile(module, options.target):
         on_routine(routine)
 
     from shlo_jit.fuse.fuse import fuse
-    from shlo_jit.ir.unknown import has_unknown
+    from shlo_jit.ir.dynamic_values import has_dynamic_shapes
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
     from shlo_jit.memory.temporal_tiling import with_time_blocks
@@ -219,7 +219,7 @@ def plan(
     from shlo_jit.schedule.moves import IllegalMove
     from shlo_jit.schedule.schedule import Context, schedule
 
-    if has_unknown(module):
+    if has_dynamic_shapes(module):
         with stage("refine"):
             types = [argument.type for argument in function.block().arguments]
             refined = refine_module(elementwise_calls(module, options.elementwise_code), options.entry, types)
@@ -303,7 +303,7 @@ def _code(options: CompileOptions) -> Code:
 
 def _given_up(function: Op, core: Op) -> tuple[int, ...]:
     """Arguments of the core function whose memory the program allows results to reuse."""
-    from shlo_jit.text.port_names import donated_arguments
+    from shlo_jit.text.argument_names import donated_arguments
 
     arguments = function.block().arguments
     names = {arguments[i].name for i in donated_arguments(function)}
@@ -314,7 +314,7 @@ def _name_ports(program: Program, function: Op) -> None:
     """Gives inputs and outputs the names that callers of the function see."""
     from shlo_jit.ir.core import function_type
     from shlo_jit.passes.frontend.flatten import leaves
-    from shlo_jit.text.port_names import argument_names, result_names
+    from shlo_jit.text.argument_names import argument_names, result_names
 
     names = {a.name: n for a, n in zip(function.block().arguments, argument_names(function), strict=True) if a.name}
     program.inputs = tuple(p._replace(name=names.get(p.name, p.name)) for p in program.inputs)

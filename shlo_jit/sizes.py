@@ -269,7 +269,7 @@ def hint_of(number: int) -> int:
     return value_at(number, number.symbol.hint) if isinstance(number, Size) else number
 
 
-def most_of(number: int) -> int:
+def upper_bound_of(number: int) -> int:
     """Upper bound of a number."""
     return number.high if isinstance(number, Size) else number
 
@@ -284,7 +284,7 @@ def at_most(number: int, limit: int) -> int:
     return number if surely(lambda: number <= limit) else limit
 
 
-def room_for(numbers: Iterable[int]) -> int:
+def bound_of(numbers: Iterable[int]) -> int:
     """The largest of some numbers, none negative, or a slightly larger bound if the largest depends on the symbol.
 
     The bound has the largest coefficient of each product of atoms.

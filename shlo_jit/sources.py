@@ -26,9 +26,9 @@ from shlo_jit.text.literals import (
     Cut,
     Literal,
     characters,
+    characters_of_file,
     cut_bytes,
     cut_string,
-    file_characters,
     identity,
 )
 
@@ -205,7 +205,7 @@ def _artifact_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectC
 
 def _artifact(read: Read, size: int, name: str, again: Read) -> tuple[Artifact, tuple[int, int]] | None:
     """The artifact in some bytes, and its start and end there."""
-    from shlo_jit.bytecode.glance import artifact_in
+    from shlo_jit.bytecode.inspect_bytes import artifact_in
 
     place = artifact_in(read, size)
     if place is None:
@@ -223,7 +223,7 @@ def _part(read: Read, begin: int, end: int) -> Read:
 
 
 def _text_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache | None) -> Text:
-    given = file_characters(file.fileno(), status.st_size, name, _fast_decoder)
+    given = characters_of_file(file.fileno(), status.st_size, name, _fast_decoder)
     assert given.again is not None
     if cache is not None:
         found = known_files.find(status, name, known_files.TEXT, cache)
@@ -316,12 +316,12 @@ def may_be_unknown(source: Given) -> bool:
     if isinstance(source, Text):  # the letters may also occur in a string
         return "?" in source.text or "tensor<*" in source.text
     if isinstance(source, Artifact):
-        from shlo_jit.bytecode.glance import artifact_may_be_unknown
+        from shlo_jit.bytecode.inspect_bytes import artifact_may_be_dynamic
 
-        return artifact_may_be_unknown(source.data, source.rest)
-    from shlo_jit.ir.unknown import has_unknown
+        return artifact_may_be_dynamic(source.data, source.rest)
+    from shlo_jit.ir.dynamic_values import has_dynamic_shapes
 
-    return has_unknown(source)
+    return has_dynamic_shapes(source)
 
 
 def _checked(text: str, name: str) -> str:

@@ -18,8 +18,8 @@ from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.failed import defects
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
+from shlo_jit.ir.dynamic_values import has_dynamic_shapes, is_dynamic
 from shlo_jit.ir.types import TensorType, Type, tensor
-from shlo_jit.ir.unknown import has_unknown, is_dynamic
 from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
@@ -39,14 +39,14 @@ from shlo_jit.runtime.bounded import BoundedExecutable
 from shlo_jit.runtime.cache import text_digest
 from shlo_jit.runtime.dynamic import DynamicExecutable, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
-from shlo_jit.runtime.given_shapes import type_given
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.ports import DynamicPort
+from shlo_jit.runtime.shape_arguments import type_given
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
 from shlo_jit.runtime.symbolic import SymbolicCode
 from shlo_jit.sizes import NotSymbolic, Symbol, size_of
 from shlo_jit.sources import Derived, Given, content
-from shlo_jit.text.port_names import argument_names, result_names
+from shlo_jit.text.argument_names import argument_names, result_names
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
                 found = refined(marked, {})
             except NeedsValues:
                 raise NotSymbolic("shape-from-arguments", "shapes depend on the values of arguments") from None
-            if has_unknown(found):
+            if has_dynamic_shapes(found):
                 raise NotSymbolic("shape-from-data", "shapes depend on data")
             return found
 
@@ -111,7 +111,7 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
     known: frozenset[int] = frozenset()
     if not any(map(is_dynamic, arguments)):
         try:
-            if not has_unknown(refined([a.tensor.extents for a in arguments], {})):
+            if not has_dynamic_shapes(refined([a.tensor.extents for a in arguments], {})):
                 return None
         except NeedsValues as needs:
             known = needs.arguments
@@ -138,7 +138,7 @@ def values_wanted(module: Module, options: CompileOptions) -> set[int]:
     Code can be specialized for these values. The result is empty if all shapes are known.
     """
     function = module.function(options.entry)
-    if function is None or not has_unknown(module):
+    if function is None or not has_dynamic_shapes(module):
         return set()
     found = arguments_of_shapes(inline_all(module, function, options.calls.__contains__))
     return {i for i, a in enumerate(function.block().arguments) if i in found and _may_be_shape(a)}
@@ -165,7 +165,7 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
     module = source.make()
     function = module.function(options.entry)
     assert function is not None
-    if not has_unknown(module):
+    if not has_dynamic_shapes(module):
         return pipeline.compile_new(source, options, key, module)
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)

@@ -29,12 +29,12 @@ INLINE_LARGEST = 5_000_000
 """Maximum ops of a program whose calls must be inlined; larger programs are refused. Chosen: bounds memory."""
 INLINE_DEPTH = 50
 """Maximum nesting of control flow for calls to be inlined. Chosen: far below what recursion can handle."""
-UNROLL_TURNS = 8
+UNROLL_TRIP_COUNT = 8
 """Maximum trip count of a counted loop to be fully unrolled. Chosen: loops of a few iterations in real programs. No
 case moves."""
 UNROLL_OPS = 320
 """Maximum ops of a fully unrolled loop. Chosen: below the size of one loop nest. No case moves."""
-TURN_LARGEST, TURN_BYTES, TURN_KERNELS = 16 << 20, 4 << 20, 8 << 20
+BATCH_BLOCK_LARGEST, BATCH_BLOCK_BYTES, BATCH_BLOCK_KERNELS = 16 << 20, 4 << 20, 8 << 20
 """Batch blocking of chains of convolutions. Minimum bytes of the chain's largest value; maximum bytes of the largest
 value of a block of several images; maximum bytes of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
 batches."""
@@ -67,7 +67,7 @@ BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
 BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
 """Results that a block of groups should have, and maximum groups of a block: all products of a block but one part are
 with zeros. Chosen: a register of bytes."""
-COUNTED_TURNS = 4096
+COUNTED_ITERATIONS = 4096
 """Maximum iterations of a loop in custom code that are counted to determine its trip count. Chosen: some
 milliseconds."""
 BYTE_SEARCH = 8
@@ -85,7 +85,7 @@ NEST_OPS = 400
 """Maximum ops of one loop nest. More would cost more to compile than they save: `benchmarks.compile_growth`."""
 NEST_TWICE_OPS = 64
 """Maximum ops of a nest for a value to be computed at two places in it rather than written to memory. Chosen."""
-DEAR_COST = 8
+EXPENSIVE_COST = 8
 """Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case `forces
 between bodies`."""
 CHEAP_COST, LITTLE = 2, 16
@@ -103,18 +103,18 @@ PLACE_TERMS = 128
 """Minimum terms and conditions of a place for the op to be written to memory and read from there at a simple place.
 Bounds compile time: each op may double the terms of a place with run-time terms. Chosen: more than borders of stencils
 and indices of indices have."""
-CHOICE_PIECES = 4
+CHOICE_SEGMENTS = 4
 """Maximum segments of a concatenation that a loop reads in place rather than from the concatenated tensor. Chosen:
 rolls have two segments, tensors with borders three."""
 CHOICE_DEPTH = 100
 """Maximum ops searched for the operands of a choice. Bounds compile time."""
-USUAL_PART = 2
+INTERIOR_PART = 2
 """Minimum share (one in this many) of a loop's iterations that need no conditions for guard-free code to be emitted for
 them (loop peeling). Chosen."""
 UPDATE_SHARE = 2
 """Minimum share (one in this many) of elements that an update writes for it to be computed as a select of the new and
 the old values, if it cannot be done in place. Chosen: the same traffic."""
-HOMES_ASKED = 50
+MATERIALIZE_CANDIDATES = 50
 """Maximum nests reading a value that are asked whether they can also write it. Bounds compile time."""
 ROW_ELEMENTS = 1 << 16
 """Maximum elements of a row that is traversed several times: it has to stay in the cache. Above 2^16 floats the second
@@ -131,10 +131,10 @@ one of the original. More would be more lines than the first-level cache has way
 EPILOGUE_DISTANCE = 500
 """Maximum steps between a product and the loop that becomes its epilogue: all of them are examined. Bounds compile
 time."""
-PIECE_BYTES = 4 << 10
+SEGMENT_BYTES = 4 << 10
 """Minimum bytes not copied for each of the products that a concatenation is split into. Chosen: the cost of a call of
 the routine."""
-PIECE_ROWS = 8
+SEGMENT_ROWS = 8
 """Maximum rows that are multiplied with a concatenated operand whose segments are read in place. Chosen: queries of a
 group that share a head's keys. For many rows each segment would be packed from memory, which takes longer than a copy
 and packing the copy."""
@@ -184,14 +184,14 @@ takes as long. Case `argmax of short rows`."""
 FEW_ELEMENTS, FEW_ELEMENTS_COST = 4, 32
 """Maximum elements of a loop nest, and cost of an element, for it not to be vectorized: states of that size are scalars
 of a loop (a point in space, a rotation). Chosen."""
-TOGETHER_VECTORS, TOGETHER_OPS = 4, 12
+ROW_BATCH_VECTORS, ROW_BATCH_OPS = 4, 12
 """Row batching: maximum vectors of a row, and maximum ops and loads of its body, for several rows to combine their
 lanes together. For longer rows combining is little of the work; larger bodies, emitted once per row, become long texts.
 Chosen."""
 STRIDED_LOAD = 8
 """Maximum stride of a load that loads whole vectors and shuffles its elements out of them, instead of gathering them
 one by one. Case `strided slice`."""
-WRITTEN_OUT_OPS = 64
+UNROLLED_OPS = 64
 """Maximum ops and loads of all iterations of a reduction to be fully unrolled. Chosen: products of 4 x 4 matrices gain
 half."""
 INTERLEAVED = 4
@@ -216,7 +216,7 @@ ROW_SUM_UNROLL = 16
 """Vectors of adjacent rows that a reduction with a tiny body accumulates. Case `sum of columns`."""
 PREFETCH_BYTES = 1 << 21
 """Minimum bytes of an operand to be prefetched: it comes from memory or the last-level cache. Case `heat, 60 steps`."""
-PREFETCH_AHEAD = 2048
+PREFETCH_DISTANCE = 2048
 """Prefetch distance of such operands in bytes: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements. Case
 `gelu`."""
 STASH_COST = 8
@@ -234,7 +234,7 @@ COPY_STREAM_BYTES = 1 << 25
 WINDOW_SPARSE, WINDOW_WIDE = 4, 64
 """Minimum positions of a window, relative to the input elements that it can cover and in all, for padding to be counted
 instead of visited. Chosen: more than windows of models have."""
-WINDOW_ASKS = 1 << 16
+WINDOW_CHECKS = 1 << 16
 """Padding values that are folded between checks for interrupts. Chosen: below a millisecond."""
 WINDOW_UNROLLED = 64
 """Maximum window positions for the fold over a window to be fully unrolled. No case moves."""
@@ -281,7 +281,7 @@ FFT_LARGEST_PRIME = 127
 """Largest radix; larger primes use Bluestein's algorithm. Timed by length: 101 is about where it begins to win."""
 FFT_SLICE = 2048
 """Elements of a row in a unit of a pass, if rows are long. Chosen: the first-level cache. No case moves."""
-MATRIX_TOGETHER = 256
+MATRIX_COOPERATIVE = 256
 """Minimum order of a matrix for threads to cooperate on it rather than to process one matrix each. No case moves."""
 SUBSTITUTION_PARALLEL = 1 << 17
 """Minimum multiply-adds of a block row for threads to pay off. No case moves."""
@@ -297,22 +297,22 @@ ATTENTION_BLOCK_BYTES = 32 << 10
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Approximate bytes of scores of a block of rows of the gradient of attention, for both products that it reads. Chosen:
 a part of the second-level cache; smaller blocks would traverse the sums more often."""
-BANDS_BYTES = 1 << 20
+LINE_TILE_IMAGE_BYTES = 1 << 20
 """Minimum bytes of images for the step that produces them and the step that reads them to run in line tiles. Chosen:
 the second-level cache of a core; two cores keep smaller images from one step to the next."""
-BANDS_BUFFER = 512 << 10
+LINE_BUFFER_BYTES = 512 << 10
 """Approximate bytes of the line buffers that a line tile writes and reads again. Chosen: half of the second-level
 cache; the rest is for inputs and outputs."""
-BANDS_KEPT = 8
+LINE_TILE_KEPT = 8
 """Minimum lines of a line tile for each line that the next tile needs as well and that is moved for it. Chosen: moving
 more took as long as the caches saved."""
-BANDS_KERNEL_BYTES = 640 << 10
+LINE_TILE_KERNEL_BYTES = 640 << 10
 """Maximum bytes of weights that line tiles read, each tile anew. Chosen: what the second-level cache keeps beside some
 lines."""
-BANDS_TASKS = 4
+LINE_TILE_TASKS = 4
 """Tasks of steps in line tiles for each thread of the call. If tiles need lines of their neighbors (halo) there is one
 task a thread: tasks compute the halo lines at their ends twice. Chosen."""
-BANDS_LINES = 4
+LINE_TILE_LINES = 4
 """Minimum lines of the last result in a task of line tiles. Chosen: some more than the lines that are computed
 twice."""
 GEMM_SERIAL = 1 << 20
@@ -334,10 +334,10 @@ GEMM_FEW_TASKS = 8
 two threads wait idle for one."""
 GEMM_PRIVATE_ROWS = 160
 """Maximum rows of C for a task to pack its own chunk of B. Case `dot f32 128`."""
-GEMM_FEW_ROWS = 48
+GEMM_SKINNY_ROWS = 48
 """Maximum rows of C for a B that is not constant, and that no cache keeps, to be read in place, a few rows at a time.
 Transformer block of `benchmarks.curves`."""
-GEMM_FEW_BYTES = 14 << 20
+GEMM_SKINNY_BYTES = 14 << 20
 """Maximum bytes of a program's matrices for it to do so: parts of rows come fast from a cache, and slowly from memory.
 Chosen."""
 GEMM_NEAR_PANELS = 1 << 19
@@ -348,7 +348,7 @@ GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
 whole lines of C. 784 x 128 x 512 gains 16 %. ResNet-50 of `benchmarks.deployed`."""
 GEMM_PREPACKED_K = 1024
 """Maximum steps of k in a pass over C, if B is prepacked. `benchmarks.weights`."""
-HOISTED_ROWS, HOISTED_STEPS, HOISTED_BYTES = 128, 16, 64 << 20
+HOISTED_ROWS, HOISTED_TERMS, HOISTED_BYTES = 128, 16, 64 << 20
 """Hoisting a product out of a loop: maximum rows for it to be computed for all iterations in advance; minimum steps of
 k for that to be faster than reading its result from memory; maximum bytes of the results. Chosen."""
 LOOP_PANELS = 32 << 20
@@ -373,7 +373,7 @@ GEMM_PACK_WIDTH = 128
 """Approximate columns of B, or rows of A, that a task of the packing phase packs."""
 GEMM_COLLIDING_COLUMNS = 256
 """Minimum columns of C for rows of A that share a cache set to be packed. Chosen."""
-GEMM_PACK_AHEAD = 8
+GEMM_PACK_PREFETCH = 8
 """Prefetch distance, in rows of B, while packing. Chosen."""
 GEMM_THIN = 32
 """Maximum rows of A that are treated as vectors. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
@@ -386,18 +386,18 @@ GEMM_VECTOR_CHUNK = 32 << 10
 GEMM_VECTOR_FAR = 8 << 20
 """Minimum bytes of the matrix for such a product to have one task a thread: memory is read faster in long contiguous
 parts. Case `dot f32 vector x 3000x3000`."""
-GEMM_VECTOR_AHEAD = 8 << 10
+GEMM_VECTOR_PREFETCH = 8 << 10
 """Approximate prefetch distance of such a product in bytes of the matrix, if eight rows are fewer bytes: the latency of
 memory times the read bandwidth of a core. Chosen. `benchmarks.kernels_gemm`."""
 GEMM_VECTOR_SHORT = 256
 """Maximum bytes of a row for row-by-row products to prefetch the following rows: the hardware prefetcher follows longer
 ones. Chosen."""
-GEMM_PANEL_AHEAD = 32
+GEMM_PANEL_PREFETCH = 32
 """Prefetch distance of rows of B, in steps of k, for the tallest tiles: panels come from the second-level cache, and
 prepacked panels from memory. `benchmarks.weights`."""
 EPILOGUE_BYTES = 12 << 10
 """Minimum bytes of a product's results per call of its epilogue, unless a task has fewer. Chosen."""
-GEMM_AMX_AHEAD = 2
+GEMM_AMX_PREFETCH = 2
 """Prefetch distance of AMX, in tiles of a panel. `benchmarks.kernels_gemm`."""
 CONV_DISTANT, CONV_DISTANT_SHARE = 4096, 4
 """Minimum elements of a padded line, in all and for each element that windows read, for the elements that windows read
@@ -415,18 +415,18 @@ CONV_EACH_TASK = 1 << 14
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
 """Bytes of a kernel that the second-level cache does not keep beside the input, and approximate pixels of a task for
 such kernels. ResNet-50 of `benchmarks.deployed`."""
-CONV_OWN_TILE = 1 << 26
+CONV_DEDICATED_TILE = 1 << 26
 """Minimum multiply-adds of a convolution for a tile as high as its lines to be compiled for it, if that wastes less. It
 gains 15 % of 300 us, and takes 15 ms. Chosen."""
-CONV_TAP_CALL = 80
+CONV_COLUMN_CALL = 80
 """Steps of a row of the tile that equal the cost of a call for one column of the window, where edge tiles leave out
 columns. Chosen."""
-CONV_ENDS = 0.1
+CONV_EDGE_SHARE = 0.1
 """Minimum share of a convolution's work that its edge tiles must save by that. Chosen: windows of 33 pixels that are 12
 or 24 apart gain 30 and 50 %. Windows of 7 adjacent pixels, a tenth of whose work is wasted, gain 3 % alone, and a
 ResNet loses 1 %."""
-CONV_END_TILE = 10 << 20
-"""Minimum multiply-adds that an edge tile of a dedicated height has to save. Chosen like CONV_OWN_TILE: it takes 15
+CONV_EDGE_TILE = 10 << 20
+"""Minimum multiply-adds that an edge tile of a dedicated height has to save. Chosen like CONV_DEDICATED_TILE: it takes 15
 ms."""
 CONV_GATHER = 4
 """Minimum idle rows of tiles, relative to a line's pixels, for pixels to be gathered: one part of this many times the
@@ -440,12 +440,12 @@ Chosen: single pixels of 16 to 3 features take two thirds, of 32 to 8 an eighth 
 CONV_MARGINS = 1
 """Maximum share of an input to be padded that tasks copy at the margins of the image, each for itself. If it is more,
 one padded copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of `benchmarks.deployed`."""
-FEW_COLUMNS_ROWS = 64
+NARROW_ROWS = 64
 """Minimum rows for a product with few columns to become a convolution with few features. Chosen: fewer take 1 us."""
-FEW_COLUMNS_PACKED = 2
+NARROW_PACKED_ROWS = 2
 """Minimum rows over the columns squared for that, if the columns are not constant. Chosen: packing 8 columns is worth
 it for 128 rows, 10 for 256."""
-FEW_COLUMNS_STEPS = 16
+NARROW_TERMS = 16
 """Minimum steps of k for that. Chosen: a vector of f32."""
 CONV_SERIAL = 1 << 20
 """Maximum multiply-adds of a convolution to run on the caller alone."""
@@ -464,7 +464,7 @@ CONV_CALL_K = 1152
 over two calls. Case `conv 3x3 16x16x192`."""
 
 # ---------------------------------------------------------------------------- memory
-EXCHANGE_BYTES = 1 << 12
+PING_PONG_BYTES = 1 << 12
 """Minimum bytes for a loop's state and its new value to swap buffers (ping-pong) rather than be copied. No case
 moves."""
 FEW_STORAGES = 1000
@@ -480,43 +480,43 @@ PAUSE_WORK = 1 << 21
 WIDE_LANES_GAIN = 4
 """Minimum share (one in this many) of a loop's instructions that must be saved for lanes that take two registers of the
 widest elements. Case `random bits`."""
-TURNS_WORK = 1 << 23
+INTERCHANGE_WORK = 1 << 23
 """Maximum vector operations of an interchanged loop between checks for interrupts: some 10 ms. Chosen."""
-LEAST_TURNS = 64
+INTERCHANGE_LEAST_ITERATIONS = 64
 """Minimum iterations on a tile, whatever they cost: states are read and written once for all of them. Chosen."""
-USUAL_TURNS = 32
+ASSUMED_TRIP_COUNT = 32
 """Trip count that is assumed for a loop whose trip count depends on values. Chosen."""
-TURNS_VECTORS = 8
+INTERCHANGE_VECTORS = 8
 """Vectors of a tile, if they fit into the registers: two pipes with a latency of four cycles. Case `mandelbrot`."""
-TIME_BLOCKS_BYTES = 16 << 20
+TEMPORAL_TILE_LOOP_BYTES = 16 << 20
 """Minimum bytes of a loop's states and operands for temporal tiling: several iterations run on a part of them before
 the next part. Chosen: what a last-level cache keeps for a program; below, nothing is gained or lost. No case moves."""
-TIME_BLOCKS_CACHE = 640 << 10
+TEMPORAL_TILE_BYTES = 640 << 10
 """Bytes that a temporal tile works on: most of the second-level cache. Case `wave of 3000 x 3000`."""
-TIME_BLOCKS_FEW = 4
-"""Minimum iterations of a temporal tile in TIME_BLOCKS_CACHE; with fewer, it works on TIME_BLOCKS_SHARED. Chosen."""
-TIME_BLOCKS_SHARED = 4 << 20
+TEMPORAL_TILE_LEAST_ITERATIONS = 4
+"""Minimum iterations of a temporal tile in TEMPORAL_TILE_BYTES; with fewer, it works on TEMPORAL_TILE_SHARED_BYTES. Chosen."""
+TEMPORAL_TILE_SHARED_BYTES = 4 << 20
 """Bytes of such a larger temporal tile: a part of the last-level cache, which cores share. Chosen by planes of 512
 KiB."""
-TIME_BLOCKS_FRONT = 16 << 10
+TEMPORAL_TILE_WAVEFRONT = 16 << 10
 """Bytes of lines that an iteration computes before the next one follows (the wavefront's step). Chosen: the cost of
 starting it."""
-TIME_BLOCKS_TURNS = 16
+TEMPORAL_TILE_ITERATIONS = 16
 """Maximum iterations of a temporal tile. Case `wave of 3000 x 3000`."""
-TIME_BLOCKS_STRIPES = 8
+TEMPORAL_TILE_STRIPES = 8
 """Minimum stripes, so that cores can share them. Chosen."""
-TIME_BLOCKS_CHUNK = 256
+TEMPORAL_TILE_CHUNK = 256
 """Elements of which chunks of several such loops are a multiple: whole vectors of each, however unrolled. Chosen."""
-TURNS_OPS = 128
+INTERCHANGE_OPS = 128
 """Maximum ops of an iteration, over all vectors of a tile: larger bodies hide their latency without it. Case
 `mandelbrot`."""
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
-TURN_SECONDS = 2e-4
+SWITCH_INTERVAL_SECONDS = 2e-4
 """Seconds after which a thread that compiles takes Python's lock from the one that lowers the program. Chosen: a thread
 switch takes some 10 us, and with Python's 5 ms the next job began up to 90 ms late."""
-EARLY_PRODUCT = 1 << 15
+PRECOMPILED_PRODUCT = 1 << 15
 """Minimum multiplications of a product, or weights of a convolution, for its routine to be precompiled, before passes
 have seen the program: smaller ones may become something else. Chosen."""
 GLUE_LINES = 400
@@ -529,7 +529,7 @@ PART_REGION_STEPS = 1
 """Maximum steps of a region to stay in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512
 """Maximum bytes of a constant to be part of the program's text. Chosen: a row of cache lines."""
-NUMBER_BYTES = 32
+SCALAR_BYTES = 32
 """Maximum bytes of a value that only loop nests and control flow use to be on the stack, for LLVM to keep it in
 registers. Chosen: FEW_ELEMENTS of 64 bits."""
 INLINE_KERNEL_LINES = 60
@@ -555,7 +555,7 @@ system calls."""
 THREADED_READ_BYTES = 8 << 20
 """Minimum bytes of a program's constants in the object cache for several threads to read them. Chosen: that much takes
 4 ms to read, and threads 2 to import."""
-STORED_BEHIND_BYTES = 16 << 20
+BACKGROUND_STORE_BYTES = 16 << 20
 """Minimum bytes of a program's constants for the object cache to be written in the background, while the program can
 already be called. Chosen: files of that size take 10 ms and more."""
 CACHE_WAIT_SECONDS = 5.0
@@ -576,7 +576,7 @@ have code of their own: the generated code relies on the dimension being more th
 TRIED_FIRST = 4
 """Maximum executables that a call tries before it looks up its shapes, for a program compiled for any batch size or a
 function under `jit`. Each trial costs 30 ns, the lookup 150, and of `jit` 2000."""
-SPECIALISATIONS = 256
+SPECIALIZATIONS = 256
 """Maximum shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes
 than these should round them up, or pass them in chunks; each takes some 100 KB."""
 TRACE_EVENTS = 1 << 17
@@ -615,7 +615,7 @@ MPI_AWAKE_SECONDS = 1e-3
 MPI_ENDED_SECONDS = 0.1
 """Seconds after a rank has reported its end in which its earlier messages may still arrive. Chosen: MPI nearly keeps
 order."""
-MPI_PIECE_BYTES = 1 << 30
+MPI_CHUNK_BYTES = 1 << 30
 """Maximum bytes of one MPI message; MPI counts them in 32 bits. Chosen."""
 REDUCTION_BLOCK = 4096
 """Elements of a unit of the reduction over the operands of ranks. Chosen: a few vectors a task at least."""

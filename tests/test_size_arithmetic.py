@@ -18,12 +18,12 @@ from shlo_jit.sizes import (
     Size,
     Symbol,
     at_most,
+    bound_of,
     degree_of,
     equal,
     hint_of,
     per_unit,
     register_name,
-    room_for,
     size_of,
     surely,
     value_at,
@@ -143,7 +143,7 @@ def test_per_unit_is_a_bound(size: int, degree: int) -> None:
     "sizes", [[], [3, 7], [N, 4 * N, 64], [14 * N + 40, 8 * N + 90], [4 * N - 8, 12], [N * N, 9 * N, 4 * N + 1000]]
 )
 def test_room_for_is_a_bound(sizes: list[int]) -> None:
-    room = room_for(sizes)
+    room = bound_of(sizes)
     for v in VALUES:
         assert value_at(room, v) >= max((value_at(s, v) for s in sizes), default=0)
     if all(isinstance(s, int) for s in sizes):

@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 from shlo_jit.errors import StableHLOError, UsageError
 from shlo_jit.ops import OPS
-from shlo_jit.ops.other_names import NAMES, RECIPES, hint_for
+from shlo_jit.ops.name_hints import NAMES, RECIPES, hint_for
 from shlo_jit.suggest import closest, distance
 
 HEAD = "func.func @main(%x: T, %i: tensor<i32>) -> T {\n"

@@ -20,8 +20,8 @@ import numpy as np
 from shlo_jit import pipeline
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.core import Module, Op, Value, function_type
+from shlo_jit.ir.dynamic_values import has_dynamic_shapes, is_dynamic
 from shlo_jit.ir.types import DType, TensorType, Type
-from shlo_jit.ir.unknown import has_unknown, is_dynamic
 from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
@@ -30,7 +30,7 @@ from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
 from shlo_jit.passes.refine.prelude import shape_operands, sizes_to_compute
 from shlo_jit.specialize import read_shapes, refined_module, values_wanted, with_function
-from shlo_jit.text.port_names import argument_names, result_names
+from shlo_jit.text.argument_names import argument_names, result_names
 
 Shapes = Sequence[Sequence[object]]
 """Calls, each with the shapes of all arguments, as `api.refine` takes them."""
@@ -106,7 +106,7 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
     Raises StableHLOError if the function cannot have these shapes, or if sizes depend on values that it computes.
     Raises TypeError and ValueError for invalid shapes, and UnsupportedError if shapes are required and not given.
     """
-    if shapes is None and not has_unknown(module):
+    if shapes is None and not has_dynamic_shapes(module):
         return None
     module = elementwise_calls(module, options.elementwise_code)
     function = first_platform(pipeline.verified(module, options), Context(module))
@@ -114,7 +114,7 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
     arguments = function.block().arguments
     if not any(map(is_dynamic, arguments)):
         found = refined_module(module, options.entry, [a.type for a in arguments], {})
-        if not has_unknown(found):
+        if not has_dynamic_shapes(found):
             if shapes is not None:
                 raise ValueError(f"shapes: @{options.entry} has no unknown dimensions")
             return None
@@ -211,7 +211,7 @@ def _refuse_computed(module: Module, options: CompileOptions) -> None:
     """Raises UnsupportedError if a refined program still computes sizes, at the first op whose result has such a
     size."""
     function = module.function(options.entry)
-    if function is None or not has_unknown(module):
+    if function is None or not has_dynamic_shapes(module):
         return
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = set(sizes_to_compute(whole))

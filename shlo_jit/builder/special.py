@@ -16,7 +16,7 @@ from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.scope import emit
 from shlo_jit.builder.shapes import ShapeLike, type_of
 from shlo_jit.ops import OPS
-from shlo_jit.ops.other_names import hint_for
+from shlo_jit.ops.name_hints import hint_for
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value

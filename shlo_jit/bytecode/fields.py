@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.bytecode.stream import SIGN, WIDEST, Output
-from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS, ScalarType, Type
+from shlo_jit.ir.types import DTYPES, MAX_RANK, ScalarType, Type
 
 DYNAMIC = -SIGN
 """Encoding of an unknown extent or bound."""
@@ -176,8 +176,8 @@ def _read_extents(c: Tables) -> tuple[int | None, ...]:
     at = c.at
     extents: list[int | None] = []
     rank = c.count()
-    if rank > MOST_DIMENSIONS:
-        c.fail(f"a tensor may have at most {MOST_DIMENSIONS} dimensions, found {rank}", at)
+    if rank > MAX_RANK:
+        c.fail(f"a tensor may have at most {MAX_RANK} dimensions, found {rank}", at)
     for number in c.varints(rank):
         if not number & 1:
             extents.append(number >> 1)

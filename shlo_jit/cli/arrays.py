@@ -47,7 +47,7 @@ def with_shapes(
     """
     from shlo_jit.ir.types import DTYPES
     from shlo_jit.runtime.front import Signature
-    from shlo_jit.runtime.given_shapes import type_given
+    from shlo_jit.runtime.shape_arguments import type_given
 
     left = list(shapes)
     found = []
@@ -83,13 +83,13 @@ def arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bo
     """Returns the given inputs, and random ones for the rest if requested."""
     import numpy as np
 
-    from shlo_jit.reference.made_up import made_up
+    from shlo_jit.reference.random_argument import random_argument
 
     if len(given) > len(expected) or (len(given) < len(expected) and not random):
         hint = "" if len(given) > len(expected) else ": give --input for each, or --random for the rest"
         mistakes.fail(f"the program takes {len(expected)} input(s), got {len(given)}{hint}")
     generator = np.random.default_rng(seed)
-    found = [made_up(generator, signature.shape, signature.dtype) for signature in expected]
+    found = [random_argument(generator, signature.shape, signature.dtype) for signature in expected]
     for i, (array, signature) in enumerate(zip(given, expected, strict=False)):
         found[i] = as_saved(array, signature.dtype)
     return found

@@ -82,9 +82,9 @@ def with_files(files: Sequence[Path], got: Sequence[np.ndarray]) -> Comparison:
 def static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Module:
     """Refines a program for these arguments, as far as shapes depend on them."""
     from shlo_jit import api
-    from shlo_jit.ir.unknown import has_unknown
+    from shlo_jit.ir.dynamic_values import has_dynamic_shapes
 
-    return api.refine(module, arguments, entry) if has_unknown(module) else module
+    return api.refine(module, arguments, entry) if has_dynamic_shapes(module) else module
 
 
 def interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:

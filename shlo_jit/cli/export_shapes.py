@@ -42,7 +42,7 @@ def _arguments(module: Module, entry: str) -> Sequence[Value] | None:
 
 def _call(text: str, types: Sequence[str], arguments: Sequence[Value]) -> Shapes:
     """Returns the shapes of all arguments. `types` are given for all, or only for those with unknown dimensions."""
-    from shlo_jit.ir.unknown import is_dynamic
+    from shlo_jit.ir.dynamic_values import is_dynamic
 
     unknown = [i for i, argument in enumerate(arguments) if is_dynamic(argument)]
     given = range(len(arguments)) if len(types) == len(arguments) else unknown

@@ -147,10 +147,10 @@ def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> 
     unchanged."""
     from shlo_jit import api
     from shlo_jit.cli.arrays import with_shapes
-    from shlo_jit.ir.unknown import has_unknown
+    from shlo_jit.ir.dynamic_values import has_dynamic_shapes
 
     module = parse(given)
-    if not shapes and not has_unknown(module):
+    if not shapes and not has_dynamic_shapes(module):
         return module
     expected, _ = compile(module, entry, None, cache=True)
     wanted = with_shapes(expected.inputs, [], shapes)

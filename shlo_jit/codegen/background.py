@@ -57,7 +57,7 @@ class _SwitchInterval:
             self._users += 1
             if self._users == 1:
                 self._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before, tuning.TURN_SECONDS))
+                sys.setswitchinterval(min(self._before, tuning.SWITCH_INTERVAL_SECONDS))
 
     def restore(self) -> None:
         with self._lock:

@@ -39,7 +39,7 @@ class Library:
         self._needs = needs
         self.addresses = addresses
 
-    def keep_for_ever(self) -> None:
+    def keep_loaded(self) -> None:
         """Prevents unloading, even at the end of the interpreter: for code that our own threads run."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owner))
 

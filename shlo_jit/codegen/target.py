@@ -189,7 +189,7 @@ def _changes(text: str, arch: str, name: str) -> list[_Change]:
 
 
 def _unknown(kind: str, word: str, name: str, known: Collection[str]) -> NoReturn:
-    from shlo_jit.codegen.meant_targets import target_hint
+    from shlo_jit.codegen.target_hints import target_hint
 
     where = "" if word == name else f" in target {name!r}"
     raise UsageValueError(f"unknown {kind} {word!r}{where}", code="option.target", hint=target_hint(word, name, known))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from shlo_jit.custom import given_text, numba_text
+from shlo_jit.custom import numba_text, user_llvm_text
 from shlo_jit.custom.code_routine import routine_of, scalar_loop
 from shlo_jit.custom.defined import defined, divisions_defined
 from shlo_jit.custom.functions import ArrayFunction, CustomCode, Elementwise, LLVMFunction
@@ -43,7 +43,7 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
             return _arrays(code, target, rw, op, operands)
         if isinstance(code, LLVMFunction) and not code.is_elementwise:
             _require_fixed(code, op, operands)
-            text = given_text.kernel_text(code, target)
+            text = user_llvm_text.kernel_text(code, target)
             return _call(rw, op, operands, _machine_code(code, target, op, text, by_elements=False))
         return _by_elements(code, target, rw, op, operands)
     except Refused as refusal:
@@ -117,7 +117,7 @@ def _parts(rw: Rewriter, value: Value) -> Any:
 
 def _scalars(code: CustomCode, target: Target, op: Op, types: Sequence[DType], results: Sequence[DType]) -> _Scalars:
     if isinstance(code, LLVMFunction):
-        return _Scalars(defined(given_text.scalar_text(code, types, results, target)))
+        return _Scalars(defined(user_llvm_text.scalar_text(code, types, results, target)))
     assert isinstance(code, Elementwise)
     literals = _literals(code.function, op, len(types))
     key = code.digest, tuple(d.name for d in (*types, *results)), len(types), tuple(map(repr, literals))

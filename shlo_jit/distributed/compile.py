@@ -25,7 +25,7 @@ from shlo_jit.runtime.transport.team import Crew
 from shlo_jit.runtime.transport.world import world
 from shlo_jit.sources import ProgramSource
 from shlo_jit.stages import texts
-from shlo_jit.text.port_names import argument_names, result_names
+from shlo_jit.text.argument_names import argument_names, result_names
 
 if TYPE_CHECKING:
     from shlo_jit.lower.planned import PlannedFunction

@@ -16,7 +16,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
-from shlo_jit.ops.attention_rows import least_rows
+from shlo_jit.ops.attention_rows import min_rows_per_task
 from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal, hint_of
 
@@ -245,7 +245,7 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
             "large-operands",
             f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
         )
-    rows = least_rows(k + extents_of(second)[2])
+    rows = min_rows_per_task(k + extents_of(second)[2])
     # With a single batch, few rows take as long as GEMM_LEAST_ROWS: reading the matrices dominates.
     least = tuning.GEMM_LEAST_ROWS if equal(batch, 1) else 1
     tasks, work = batch * -(-m // rows), batch * max(m, least) * n * max(k, hint_of(extents_of(second)[2]))

@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.ops.attention_rows import are_few_tasks, parts_of_rows
+from shlo_jit.ops.attention_rows import has_too_few_tasks, row_parts
 from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal
 
@@ -122,7 +122,7 @@ def unfit_work(attention: Attention, second: OpStep) -> Refusal | None:
             f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
         )
     features = k + extents_of(second.op)[2]
-    if are_few_tasks(batch, m, n, k, features):
-        tasks = batch * parts_of_rows(batch, m, features)
+    if has_too_few_tasks(batch, m, n, k, features):
+        tasks = batch * row_parts(batch, m, features)
         return Refusal("too-few-tasks", f"{tasks} tasks are too few for {batch * m * n * k:,} multiply-adds")
     return None

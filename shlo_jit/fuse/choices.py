@@ -83,7 +83,7 @@ class Choices:
         return self._rearranged[op]
 
     def _find_rearranged(self, op: Op) -> Value | None:
-        if not 1 < len(op.operands) <= tuning.CHOICE_PIECES:
+        if not 1 < len(op.operands) <= tuning.CHOICE_SEGMENTS:
             return None
         if any(isinstance(n, Size) or not n for segment in op.operands for n in segment.tensor.extents):
             return None

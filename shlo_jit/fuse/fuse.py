@@ -14,8 +14,8 @@ from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.attention_gradient import form_gradients
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
-from shlo_jit.fuse.line_tiles import form_bands
-from shlo_jit.fuse.loop_interchange import fuse_turns
+from shlo_jit.fuse.line_tiles import form_line_tiles
+from shlo_jit.fuse.loop_interchange import interchange_loop
 from shlo_jit.fuse.maps import part_of
 from shlo_jit.fuse.materialize import sibling_of, store_beside, store_in
 from shlo_jit.fuse.nest import Nest, is_wide, space_of
@@ -25,7 +25,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, Vie
 from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
-from shlo_jit.fuse.segments import pieces_in
+from shlo_jit.fuse.segments import segments_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
@@ -47,10 +47,10 @@ def fuse_control(op: Op, position: int) -> ControlStep:
     """Returns the step of a control-flow op, with the steps of its blocks."""
     if op.name != "stablehlo.while":
         return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
-    found = fuse_turns(op)
+    found = interchange_loop(op)
     if isinstance(found, Refusal):
         blocks = [fuse_block(op.block(0)), _Fusion(op.block(1), in_loop=True).run()]
-        return ControlStep(position=position, op=op, blocks=blocks, no_turns=found)
+        return ControlStep(position=position, op=op, blocks=blocks, not_interchanged=found)
     return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0)), found])
 
 
@@ -64,7 +64,7 @@ class _Fusion(Grouping):
         """Id of a block inside control flow -> the values that it reads from outside."""
         self.acting: Step | None = None
         """The first step with an effect found so far, in program order."""
-        self.pieces = pieces_in(block)
+        self.pieces = segments_in(block)
 
     def run(self) -> PlanBlock:
         results: list[Value] = []
@@ -95,7 +95,7 @@ class _Fusion(Grouping):
         attach_epilogues(block)
         form_attention(block)
         form_gradients(block)
-        form_bands(block)
+        form_line_tiles(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:
@@ -202,7 +202,7 @@ class _Fusion(Grouping):
         if is_view(op):
             return self.view(op, position)
         writer, refusal = None, None
-        for nest in nests[: tuning.HOMES_ASKED]:
+        for nest in nests[: tuning.MATERIALIZE_CANDIDATES]:
             if writer is None:
                 refused = store_in(self, nest, op, nests, why)
                 writer = nest if refused is None else None

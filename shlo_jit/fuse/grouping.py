@@ -66,7 +66,7 @@ class Grouping:
         self.here = {id(op) for op in block.ops}
         self.choices = Choices(block)
         self.steps: list[Step] = []
-        self.of_nest: dict[Nest, NestStep] = {}
+        self.step_of: dict[Nest, NestStep] = {}
         self.memory: dict[Value, Reason] = {}
         """Values that must be in memory, and why."""
         self.producers: dict[Value, list[Step]] = {}
@@ -79,7 +79,7 @@ class Grouping:
     def new_nest(self, position: int) -> Nest:
         nest = Nest([])
         step = NestStep(position=position, nest=nest)
-        self.of_nest[nest] = step
+        self.step_of[nest] = step
         self.steps.append(step)
         return nest
 
@@ -101,7 +101,7 @@ class Grouping:
         """Resolves the pending places of a value as loads from memory."""
         for at in nest.pending.pop(value, []):
             nest.loads[(value, at)] = None
-        step = self.of_nest[nest]
+        step = self.step_of[nest]
         if (step, value) not in self.reading:
             self.read(step, value)
             step.after.extend(self.producers.get(value, []))
@@ -152,4 +152,4 @@ class Grouping:
     def store(self, nest: Nest, value: Value, at: At, why: Reason) -> None:
         """Makes a nest write a value that it computes at `at` to the same index of its memory."""
         nest.stores.append(Store(value, at, value, at.index))
-        self.write(self.of_nest[nest], value, why)
+        self.write(self.step_of[nest], value, why)

@@ -41,7 +41,7 @@ class Lines(NamedTuple):
         return self.low == 0 and self.reach == self.stride and self.stride * results == lines
 
 
-def form_bands(block: PlanBlock) -> None:
+def form_line_tiles(block: PlanBlock) -> None:
     """Makes chains of steps run in line tiles. The block's steps stay in a valid order."""
     if any(isinstance(step, OpStep) and step.op.name in MAKERS for step in block.steps):
         _Forming(block).run()
@@ -75,7 +75,7 @@ class _Forming:
             found = self.next(step)
             step = found if found is not None and self.may_wait(chain, found) else None
         while len(chain) > 1 and (bad := self.written_twice(chain)):
-            chain[bad - 1].no_bands = Refusal(
+            chain[bad - 1].not_line_tiled = Refusal(
                 "lines-needed-twice",
                 "other steps read its lines too, and consecutive line tiles of its reader share some",
             )
@@ -90,12 +90,12 @@ class _Forming:
         reader = next((s for s in self.readers.get(image, []) if isinstance(s, OpStep) and reads_lines(s, image)), None)
         if reader is None:
             return None
-        maker.no_bands = unfit(maker, image, reader)
-        if maker.no_bands is None and reader.op.name != WINDOW and self.outside(maker, reader):
-            maker.no_bands = Refusal(
+        maker.not_line_tiled = unfit(maker, image, reader)
+        if maker.not_line_tiled is None and reader.op.name != WINDOW and self.outside(maker, reader):
+            maker.not_line_tiled = Refusal(
                 "other-readers", "other steps read its result too, so it is written to memory in any case"
             )
-        return reader if maker.no_bands is None else None
+        return reader if maker.not_line_tiled is None else None
 
     def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:
         """Whether the steps of the chain can run at the position of the last one: no step before it needs them."""
@@ -179,7 +179,7 @@ def same_places(step: OpStep) -> list[Value]:
 
 def is_large(image: Value) -> bool:
     """Whether an image does not fit into the caches of the cores that compute it."""
-    return has_known_extents(image) and image.tensor.nbytes >= tuning.BANDS_BYTES
+    return has_known_extents(image) and image.tensor.nbytes >= tuning.LINE_TILE_IMAGE_BYTES
 
 
 def has_known_extents(value: Value) -> bool:
@@ -209,10 +209,10 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
         )
     for op in (maker.op, reader.op):
         nbytes = op.operands[1].tensor.nbytes if op.name in MAKERS else 0
-        if nbytes > tuning.BANDS_KERNEL_BYTES:
+        if nbytes > tuning.LINE_TILE_KERNEL_BYTES:
             return Refusal(
                 "large-weights",
-                f"{nbytes:,} bytes of weights, more than {tuning.BANDS_KERNEL_BYTES:,}, are re-read by every line tile",
+                f"every line tile re-reads {nbytes:,} bytes of weights, more than {tuning.LINE_TILE_KERNEL_BYTES:,}",
             )
     batch, height = image.tensor.extents[:2]
     line = image.tensor.nbytes // (batch * height)
@@ -222,14 +222,14 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
             "overlapping-windows",
             "its reader is a convolution with overlapping windows, and computes more than reading costs",
         )
-    if (least := line * max(lines.reach + lines.stride, kept * tuning.BANDS_KEPT)) > tuning.BANDS_BUFFER:
+    if (least := line * max(lines.reach + lines.stride, kept * tuning.LINE_TILE_KEPT)) > tuning.LINE_BUFFER_BYTES:
         return Refusal(
             "line-buffer-too-large",
-            f"line tiles worth their shared lines need {least:,} bytes, more than {tuning.BANDS_BUFFER:,}",
+            f"line tiles worth their shared lines need {least:,} bytes, more than {tuning.LINE_BUFFER_BYTES:,}",
         )
-    if batch * reader.op.result.tensor.extents[1] < (few := tuning.BANDS_TASKS * tuning.BANDS_LINES):
+    if batch * reader.op.result.tensor.extents[1] < (few := tuning.LINE_TILE_TASKS * tuning.LINE_TILE_LINES):
         return Refusal(
-            "too-few-lines", f"its reader has fewer than {few} lines, too few for {tuning.BANDS_TASKS} tasks"
+            "too-few-lines", f"its reader has fewer than {few} lines, too few for {tuning.LINE_TILE_TASKS} tasks"
         )
     return None
 

@@ -21,12 +21,12 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import ORIGIN
 from shlo_jit.ir.types import TensorType
-from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.passes.regions.unroll import trip_count_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import surely
 
 
-def fuse_turns(op: Op) -> PlanBlock | Refusal:
+def interchange_loop(op: Op) -> PlanBlock | Refusal:
     """Returns the body of a while as such a nest, or the refusal."""
     refusal = unfit(op)
     if refusal is not None:
@@ -93,15 +93,15 @@ class _Body(Grouping):
             self.request(nest, block.arguments[i], at)
             results[i] = Value(value.type, None, i, "next")
             nest.stores.append(Store(value, at, results[i], at.index))
-            self.write(self.of_nest[nest], results[i], Reason("next-state", "the loop's next state"))
+            self.write(self.step_of[nest], results[i], Reason("next-state", "the loop's next state"))
         states = [block.arguments[i] for i in (*self.states, *self.numbers)]
         each = active_predicate(self.op) if not self.numbers else None
         again = self.condition(nest, self.op.block(0)) if each is None else (each, place)
         refusal = self.sweep(nest) or misplaced(nest, states) or reads_on(nest, len(self.states))
         if refusal is not None:
             return refusal
-        nest.turns = Turns(states, again, turns_of(self.op))
-        return PlanBlock(block, [self.of_nest[nest]], results, self.outside(nest), acts=False)
+        nest.turns = Turns(states, again, trip_count_of(self.op))
+        return PlanBlock(block, [self.step_of[nest]], results, self.outside(nest), acts=False)
 
     def sweep(self, nest: Nest) -> Refusal | None:
         """Inlines everything that the nest reads."""
@@ -136,7 +136,7 @@ class _Body(Grouping):
         """Returns the values that the nest reads from outside of the loop's body."""
         own = {*self.block.arguments}
         here = {op.result for op in self.block.ops if op.results}
-        return [v for v in self.of_nest[nest].reads if v not in own and v not in here]
+        return [v for v in self.step_of[nest].reads if v not in own and v not in here]
 
 
 def reads_on(nest: Nest, states: int) -> Refusal | None:

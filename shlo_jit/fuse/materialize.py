@@ -29,7 +29,7 @@ def store_beside(g: Grouping, op: Op, why: Reason) -> bool:
     for operand in _elementwise_sources(g, made):
         for nest in g.nests_wanting(operand):
             places = nest.pending[operand]
-            if nest.reduce_vars and len(places) == 1 and not _depends_on(g, op, g.of_nest[nest].writes):
+            if nest.reduce_vars and len(places) == 1 and not _depends_on(g, op, g.step_of[nest].writes):
                 at = places[0]
                 g.request(nest, value, At(tuple(at.index[d] for d in order), at.conditions))
                 if store_in(g, nest, op, [nest], why) is None:
@@ -66,7 +66,7 @@ def _depends_on(g: Grouping, op: Op, values: list[Value]) -> bool:
 
 def sibling_of(g: Grouping, value: Value, states: set[Value]) -> Nest | None:
     """Returns a nest that computes another loop state from the same values as this state, or None."""
-    for nest in g.of_nest:
+    for nest in g.step_of:
         if _is_whole(nest, value.tensor.extents) and nest.stores[0].target in states:
             targets = {s.target for s in nest.stores}
             if _sources(g, value, targets) & _sources(g, nest.stores[0].target, {value}):
@@ -106,14 +106,14 @@ def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> R
     places = nest.pending[value]
     if len(nest.nodes) > tuning.NEST_OPS:
         return Refusal("loop-full", f"its reader already has more than {tuning.NEST_OPS} ops")
-    if len(places) != 1 or value in g.of_nest[nest].reads:
+    if len(places) != 1 or value in g.step_of[nest].reads:
         return Refusal("read-at-several-indices", "its reader reads it at several indices")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
         return Refusal("not-each-element-once", "its reader does not visit each of its elements exactly once")
-    step = g.of_nest[nest]
-    others = [g.of_nest[n] for n in nests] + g.readers.get(value, [])
+    step = g.step_of[nest]
+    others = [g.step_of[n] for n in nests] + g.readers.get(value, [])
     if depends(step, *(o for o in others if o is not step)):
         return Refusal("waits-for-reader", "its reader must run after another one")
     return None

@@ -15,7 +15,7 @@ def _nest(g: Grouping, position: int, target: Value, why: Reason) -> Nest:
         g.load(nest, target)
     nest = g.new_nest(position)
     g.memory.setdefault(target, why)
-    g.write(g.of_nest[nest], target, why)
+    g.write(g.step_of[nest], target, why)
     return nest
 
 
@@ -31,9 +31,9 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
     operand, update, *starts = op.operands
     nest = _nest(g, position, target, Reason("updates-in-place", "updates a part of a buffer in place"))
     nest.overwrites = operand
-    g.read(g.of_nest[nest], operand)
+    g.read(g.step_of[nest], operand)
     for p in g.producers.get(operand, []):
-        g.of_nest[nest].after.append(p)
+        g.step_of[nest].after.append(p)
     sizes, shape = update.tensor.extents, operand.tensor.extents
     at = space_of(nest, sizes)
     index = []
@@ -80,8 +80,8 @@ def fuse_spread(g: Grouping, op: Op, position: int) -> None:
         g, position, target, Reason("padding-fill", "the padding value, before the operand is written over it")
     )
     put.after = target
-    g.of_nest[put].after.append(g.of_nest[fill])
-    g.of_nest[fill].after = [s for s in g.of_nest[fill].after if s is not g.of_nest[put]]
+    g.step_of[put].after.append(g.step_of[fill])
+    g.step_of[fill].after = [s for s in g.step_of[fill].after if s is not g.step_of[put]]
     at = space_of(fill, target.tensor.extents)
     fill.stores.append(Store(value, ORIGIN, target, at.index))
     g.request(fill, value, ORIGIN)

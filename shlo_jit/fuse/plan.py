@@ -127,7 +127,7 @@ class OpStep(Step):
     `line_tiles.py`)."""
     no_epilogue: Refusal | None = None
     """For a product: why no loop runs on its tiles."""
-    no_bands: Refusal | None = None
+    not_line_tiled: Refusal | None = None
     """For a convolution or product: why it does not run in line tiles with its reader."""
     no_attention: Refusal | None = None
     """For a product that a row program reads: why the two do not run for blocks of rows of another product."""
@@ -193,7 +193,7 @@ class ControlStep(Step):
 
     op: Op = None  # type: ignore[assignment]
     blocks: list[PlanBlock] = field(default_factory=list)
-    no_turns: Refusal | None = None
+    not_interchanged: Refusal | None = None
     """For a while: why its iterations are not interchanged with the loop over tiles."""
 
     @property

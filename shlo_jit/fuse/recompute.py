@@ -47,7 +47,7 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
             "expensive-to-recompute",
             f"read at {places} different indices, and recomputing costs {price} additions per element",
         )
-    if price >= tuning.DEAR_COST and (times := max(_repeats(op.result, n) for n in nests)) > 1:
+    if price >= tuning.EXPENSIVE_COST and (times := max(_repeats(op.result, n) for n in nests)) > 1:
         return Refusal(
             "recomputed-in-inner-loop",
             f"its reader would compute each element {times} times, for {price} additions each",

@@ -26,7 +26,7 @@ def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
         return
     nests = list(dict.fromkeys(nest for r in results for nest in g.nests_wanting(r)))
     writer, refusal = None, None
-    for nest in nests[: tuning.HOMES_ASKED]:
+    for nest in nests[: tuning.MATERIALIZE_CANDIDATES]:
         refused = _take_in(g, op, results, nest, nests)
         if refused is None:
             writer = nest
@@ -88,8 +88,8 @@ def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[
         return Refusal("not-each-element-once", "it does not read each element of the result exactly once")
     if len(nest.nodes) > tuning.NEST_OPS:
         return Refusal("loop-full", f"it already has more than {tuning.NEST_OPS} ops")
-    step = g.of_nest[nest]
-    others = [g.of_nest[n] for n in nests if n is not nest]
+    step = g.step_of[nest]
+    others = [g.step_of[n] for n in nests if n is not nest]
     for r in results:
         others += [s for s in g.readers.get(r, []) if s is not step]
     if depends(step, *others):

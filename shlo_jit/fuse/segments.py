@@ -23,7 +23,7 @@ from shlo_jit.sizes import Size, equal
 PRODUCT = "stablehlo.dot_general"
 
 
-def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
+def segments_in(block: Block) -> dict[Value, Pieces | Refusal]:
     """Returns the concatenations of a block that its products read: their segments, or why they are read as a whole."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
@@ -69,7 +69,7 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
     if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
         return Refusal("dynamic-size", "the number of rows multiplied by it is known only when the program is called")
     # Segments of the first operand are those of the second one of the transposed product, whose result is one row.
-    if rows > (tuning.PIECE_ROWS if side == 1 else 1):
+    if rows > (tuning.SEGMENT_ROWS if side == 1 else 1):
         return Refusal(
             "many-rows",
             f"{rows} {'rows' if side == 1 else 'columns'} are multiplied by it; segments pay only for skinny products",
@@ -81,7 +81,7 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
         return Refusal("segment-not-strided", "the rows or columns of a segment are not a constant stride apart")
     calls = len(parts) * math.prod(shape[d] for d in batch)
     kept = sum(v.tensor.nbytes for v in parts if _is_written(v, here))
-    least = calls * tuning.PIECE_BYTES
+    least = calls * tuning.SEGMENT_BYTES
     return (
         Refusal("saves-too-little", f"segments would save {kept:,} bytes for {calls} products, less than {least:,}")
         if kept < least

@@ -81,11 +81,11 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
     if isinstance(step, OpStep):
         found = [
             ("no epilogue", step.no_epilogue),
-            ("no line tiles", step.no_bands),
+            ("no line tiles", step.not_line_tiled),
             ("no attention", step.no_attention),
         ]
     elif isinstance(step, ControlStep):
-        found = [("no interchange", step.no_turns)]
+        found = [("no interchange", step.not_interchanged)]
     return [(what, refusal) for what, refusal in found if refusal is not None]
 
 

@@ -32,12 +32,12 @@ def note(data: np.ndarray, digest: str) -> None:
         known[_place(data)] = digest
 
 
-def note_made(data: np.ndarray, source: np.ndarray, how: str) -> None:
+def record_derived(data: np.ndarray, source: np.ndarray, how: str) -> None:
     """Records an identity for an array that was computed from `source` and is no longer written to.
 
     The identity is computed from the digest of `source`, if it is known, and from `how`, which must describe the whole
     computation. That is faster than reading the array. If the array outlives this process, its identity must also
-    include our version (see `is_made`).
+    include our version (see `is_derived`).
     """
     known = _known(source)
     found = None if known is None else known.get(_place(source))
@@ -45,7 +45,7 @@ def note_made(data: np.ndarray, source: np.ndarray, how: str) -> None:
         note(data, MADE + hashlib.sha256(f"{found} {how}".encode()).hexdigest())
 
 
-def is_made(digest: str) -> bool:
+def is_derived(digest: str) -> bool:
     return digest.startswith(MADE)
 
 

@@ -79,7 +79,7 @@ class Type:
     __slots__ = ()
 
 
-MOST_DIMENSIONS = 64
+MAX_RANK = 64
 """Maximum rank of a tensor: that of NumPy's arrays, which hold constants, arguments and results."""
 
 

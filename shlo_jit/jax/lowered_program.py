@@ -13,7 +13,7 @@ from shlo_jit.api import compile
 from shlo_jit.jax.arrays import donated_argument, putters, taken
 from shlo_jit.jax.host_calls import host_calls
 from shlo_jit.runtime.executable import Executable
-from shlo_jit.text.port_names import DONATED
+from shlo_jit.text.argument_names import DONATED
 
 
 def lower(traced: Any) -> Any:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, const, i64, vector
-from shlo_jit.sizes import Size, hint_of, most_of
+from shlo_jit.sizes import Size, hint_of, upper_bound_of
 
 INDEX_BITS = 32
 SLACK = 64
@@ -69,7 +69,7 @@ class Records:
 
 def records_for(key_bits: int, n: int) -> Records | None:
     """Returns the records for lines of n elements with keys of `key_bits`; None if no record type is wide enough."""
-    if key_bits + INDEX_BITS > 256 or most_of(n) >= 1 << INDEX_BITS:
+    if key_bits + INDEX_BITS > 256 or upper_bound_of(n) >= 1 << INDEX_BITS:
         return None
     bits = next(w for w in (64, 128, 256) if key_bits + INDEX_BITS <= w)
     widest = 11 if hint_of(n) >= 1 << 13 else 8

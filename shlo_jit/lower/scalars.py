@@ -37,7 +37,7 @@ def stack_scalars(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]
 
 
 def _is_small(kind: str, nbytes: int) -> bool:
-    return kind == "arena" and not isinstance(nbytes, Size) and 0 < nbytes <= tuning.NUMBER_BYTES
+    return kind == "arena" and not isinstance(nbytes, Size) and 0 < nbytes <= tuning.SCALAR_BYTES
 
 
 class _Uses:

@@ -78,7 +78,7 @@ def _swap_states(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
         mine = source.kind == "arena" and source.first > start and id(source) not in states
         alone = sources[id(source)] == 1 and equal(source.nbytes, state.nbytes)
         # Scalars are copied: a temporally tiled loop computes them several times before its arrays are swapped.
-        is_large = c.target.tensor.rank > 0 and hint_of(state.nbytes) >= tuning.EXCHANGE_BYTES
+        is_large = c.target.tensor.rank > 0 and hint_of(state.nbytes) >= tuning.PING_PONG_BYTES
         if not (mine and alone and is_large):
             left.append(c)
             continue
@@ -110,7 +110,7 @@ def _swapped(p: Planner, step: ControlStep) -> set[Value]:
 
 def _may_swap(p: Planner, body: PlanBlock, new: Value, u: Value, v: Value) -> bool:
     """Whether the new value of u can be computed in the memory of v."""
-    if hint_of(nbytes(u)) < tuning.EXCHANGE_BYTES or not equal(nbytes(u), nbytes(v)) or {u, v} & set(views_of(body)):
+    if hint_of(nbytes(u)) < tuning.PING_PONG_BYTES or not equal(nbytes(u), nbytes(v)) or {u, v} & set(views_of(body)):
         return False
     if any(p.storage[x].kind == "argument" for x in (u, v)):
         return False

@@ -363,5 +363,5 @@ def _is_scalar_of_loop(value: Value) -> bool:
     """Whether a value is a loop's scalar result. Registers hold it in the loop, so it is copied once and not written to
     memory in every iteration."""
     size = nbytes(value)
-    is_small = not isinstance(size, Size) and size <= tuning.NUMBER_BYTES
+    is_small = not isinstance(size, Size) and size <= tuning.SCALAR_BYTES
     return value.op is not None and value.op.name == "stablehlo.while" and is_small

@@ -15,7 +15,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.scratch import ALIGN, ScratchBytes
-from shlo_jit.sizes import Size, degree_of, per_unit, room_for, size_of, surely
+from shlo_jit.sizes import Size, bound_of, degree_of, per_unit, size_of, surely
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class MemoryPlan:
     @property
     def arena(self) -> ScratchBytes:
         """The arena as the scratch memory of a call."""
-        fixed, per_thread = (room_for(getattr(s, part) for s in self.shared) for part in ScratchBytes._fields)
+        fixed, per_thread = (bound_of(getattr(s, part) for s in self.shared) for part in ScratchBytes._fields)
         return ScratchBytes(self.arena_bytes + fixed, per_thread)
 
 

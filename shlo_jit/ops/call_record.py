@@ -93,7 +93,7 @@ def shape_operands_of(op: Op) -> tuple[int, ...]:
     return op.ints(SHAPES_OF_CALL, ())
 
 
-def own_items(op: Op, items: Sequence[Any]) -> list[Any]:
+def items_of_target_operands(op: Op, items: Sequence[Any]) -> list[Any]:
     """Filters items, one per operand of a call, to those of operands that the target takes."""
     shapes = shape_operands_of(op)
     return [item for i, item in enumerate(items) if i not in shapes]
@@ -101,10 +101,10 @@ def own_items(op: Op, items: Sequence[Any]) -> list[Any]:
 
 def own_attributes(op: Op) -> dict[str, Any]:
     """Returns the attributes that a call has without the operands that give the shapes of its results."""
-    kept = own_items(op, range(len(op.operands)))
+    kept = items_of_target_operands(op, range(len(op.operands)))
     attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
     if attributes.get("operand_layouts") is not None:
-        attributes["operand_layouts"] = tuple(own_items(op, attributes["operand_layouts"]))
+        attributes["operand_layouts"] = tuple(items_of_target_operands(op, attributes["operand_layouts"]))
     aliases = attributes.get("output_operand_aliases")
     if aliases:
         attributes["output_operand_aliases"] = tuple(_renumbered(alias, kept) for alias in aliases)
@@ -149,7 +149,7 @@ class _Check:
         self.target = op.attributes["call_target_name"]
         self.record = record
         self.op = op
-        self.operands: list[Value] = own_items(op, op.operands)
+        self.operands: list[Value] = items_of_target_operands(op, op.operands)
         self.final = final
         self.names: dict[str, Any] = {}
         self.batch: tuple[int | None, ...] | None = None
@@ -235,7 +235,7 @@ class _Check:
     def arrays(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> Iterator[_Array]:
         """Yields the values of ports with brackets whose extents are known."""
         layouts = self.op.attributes.get(f"{what}_layouts") or ()
-        layouts = (own_items(self.op, layouts) if what == "operand" else layouts) or (None,) * len(types)
+        layouts = (items_of_target_operands(self.op, layouts) if what == "operand" else layouts) or (None,) * len(types)
         for (port, t), layout in zip(assigned(declared, types), layouts, strict=True):
             if port.extents is None or not isinstance(t, TensorType) or t.shape is None:
                 continue

@@ -110,7 +110,7 @@ def rows_of_part(op: Op, operand: int = 0) -> tuple[int, int]:
     return math.prod(t.extents[:d]), math.prod(t.extents[d:]) * t.storage.itemsize
 
 
-def goes_along_rows(op: Op, operand: int = 0) -> bool:
+def may_use_row_dimension(op: Op, operand: int = 0) -> bool:
     """Whether an all_gather or reduce_scatter may use its dimension directly: rows are long, or there is only one."""
     rows, nbytes = rows_of_part(op, operand)
     return rows <= 1 or nbytes >= tuning.COLLECTIVE_ROW_BYTES

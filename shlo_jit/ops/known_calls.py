@@ -16,7 +16,7 @@ from shlo_jit.ir.attributes import Dense, DenseArray, DictAttr, EnumAttr, Intege
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I64, FunctionType, TensorType, Type, tensor
 from shlo_jit.ops import OPS
-from shlo_jit.ops.call_record import LABEL, CallDef, configuration, own_items, ports
+from shlo_jit.ops.call_record import LABEL, CallDef, configuration, items_of_target_operands, ports
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
 from shlo_jit.ops.record import Violation
 from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
@@ -101,7 +101,7 @@ def _check_sparse_product(op: Op) -> None:
 def _check_approximate_top_k(op: Op) -> None:
     extra = op.attributes["call_target_name"] != "ApproxTopK"
     n = len(op.results)
-    operands = own_items(op, op.operands)
+    operands = items_of_target_operands(op, op.operands)
     if n == 0 or len(operands) != 2 * n + extra:
         raise _wrong(op, f"expected {2 * n + extra} operands for {n} results, got {len(operands)}")
     if not isinstance(op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config")), DictAttr):
@@ -248,7 +248,7 @@ OTHER_NAMES = {"topk": "top_k"}
 """Ops whose names in MHLO and CHLO differ."""
 
 
-def stands_for(op: Op) -> Op | None:
+def equivalent_op(op: Op) -> Op | None:
     """Returns the op that a custom call or MHLO op is equivalent to; its body gives only types.
 
     None if there is no such op, or if values that would be its attributes are not known yet. Raises Violation if

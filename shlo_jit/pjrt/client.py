@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.codegen.jit import Library
-from shlo_jit.ir.types import MOST_DIMENSIONS
+from shlo_jit.ir.types import MAX_RANK
 from shlo_jit.pjrt import host_records, interface
 from shlo_jit.pjrt.code.row_major import LAYOUTS
 from shlo_jit.pjrt.executables import Calls, Program
-from shlo_jit.pjrt.kept import Kept, named_value
+from shlo_jit.pjrt.keep_alive import Kept, named_value
 from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
 from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
@@ -120,8 +120,8 @@ class Client:
 
     def layout_address(self, rank: int) -> int:
         """Returns the address of the layout that arrays of a rank have. Raises PluginError."""
-        if not 0 <= rank <= MOST_DIMENSIONS:
-            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_DIMENSIONS} dimensions, not {rank}")
+        if not 0 <= rank <= MAX_RANK:
+            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MAX_RANK} dimensions, not {rank}")
         return self.library.addresses[LAYOUTS.text[1:]] + host_records.nbytes(host_records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:

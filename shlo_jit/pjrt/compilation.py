@@ -8,11 +8,11 @@ from typing import Any
 
 from shlo_jit.api import parse
 from shlo_jit.ir.core import Module, walk
-from shlo_jit.ops.known_calls import call_record, stands_for
+from shlo_jit.ops.known_calls import call_record, equivalent_op
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
+from shlo_jit.pjrt.multi_device import MultiDeviceProgram
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.several import MultiDeviceProgram
 from shlo_jit.pjrt.table import PluginError
 
 Handlers = Callable[[], Mapping[str, Any]]
@@ -63,7 +63,7 @@ def _handlers_of(module: Module, handlers: Handlers) -> Calls:
     names = {
         op.attributes["call_target_name"]
         for op in walk(module.body)
-        if op.name == "stablehlo.custom_call" and call_record(op) is None and stands_for(op) is None
+        if op.name == "stablehlo.custom_call" and call_record(op) is None and equivalent_op(op) is None
     }
     known = handlers() if names else {}
     return {name: known[name] for name in names & {*known}}

@@ -11,14 +11,14 @@ from shlo_jit.api import compile, parse
 from shlo_jit.ir.core import Module, function_type
 from shlo_jit.ir.types import TensorType
 from shlo_jit.pjrt import host_records, interface
-from shlo_jit.pjrt.kept import Kept
+from shlo_jit.pjrt.keep_alive import Kept
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
-from shlo_jit.pjrt.shown import shown
+from shlo_jit.pjrt.printable_program import shown
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import signature
 from shlo_jit.runtime.executable import MemoryAnalysis
-from shlo_jit.text.port_names import donated_arguments
+from shlo_jit.text.argument_names import donated_arguments
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client

@@ -14,7 +14,7 @@ from shlo_jit.codegen.objects import Compiled, compile_program, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import stage
-from shlo_jit.runtime import claims, constants, lapack, routines, stored
+from shlo_jit.runtime import background_store, claims, constants, lapack, routines
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable, Remake
@@ -46,7 +46,7 @@ def generate(
             starting.finish()
         routines.prepare(program.routines, target, store)
     if store is not None and key is not None:
-        stored.store(key, compiled, store)
+        background_store.store(key, compiled, store)
     return compiled
 
 
@@ -91,7 +91,7 @@ def find(
     store = resolve_cache(cache)
     if store is None:
         return None
-    stored.wait_for(key)
+    background_store.wait_for(key)
 
     def read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Compiled:
         for literal in literals:

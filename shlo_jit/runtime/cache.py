@@ -42,12 +42,12 @@ from shlo_jit import environment
 from shlo_jit.codegen.abi import ABI_VERSION
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.forking import thread_pool
-from shlo_jit.ir.digests import is_made
+from shlo_jit.ir.digests import is_derived
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import pool, unfinished
 from shlo_jit.runtime.cpus import usable_cpus
-from shlo_jit.text.normal import normal
+from shlo_jit.text.normal_form import normal
 
 T = TypeVar("T")
 
@@ -382,8 +382,8 @@ def info() -> CacheInfo:
 
 # ---------------------------------------------------------------------- keys
 def program_key(text: str | bytes, options: CompileOptions) -> str:
-    """Returns the key of a program. It covers its artifact or normalized text (see `text/normal.py`), the options that
-    change its code, and the versions of everything involved."""
+    """Returns the key of a program. It covers its artifact or normalized text (see `text/normal_form.py`), the options
+    that change its code, and the versions of everything involved."""
     return _key("program", options.identity().encode(), _normal_bytes(text))
 
 
@@ -426,7 +426,7 @@ def file_key(identity: bytes) -> str:
 def constant_key(digest: str) -> str:
     """Returns the key of a constant. It covers programs and versions only if the content does not determine the
     constant."""
-    if is_made(digest):
+    if is_derived(digest):
         digest = _key("constant", digest.encode())
     return f"constant-{digest}"
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class CodeTable(Generic[K, T]):
-    """Cache of at most `tuning.SPECIALISATIONS` entries, the most recently used ones. Threads may share it: those that
+    """Cache of at most `tuning.SPECIALIZATIONS` entries, the most recently used ones. Threads may share it: those that
     request the same key wait for a single one to make it, and others do not wait. A failed attempt is not kept."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class CodeTable(Generic[K, T]):
                 return found
             future: Future[T] = Future()
             self._entries[key] = future, threading.get_ident()
-            while len(self._entries) > tuning.SPECIALISATIONS:
+            while len(self._entries) > tuning.SPECIALIZATIONS:
                 self._entries.popitem(last=False)
             return future, None
 

@@ -18,9 +18,9 @@ from shlo_jit.forking import thread_pool
 from shlo_jit.runtime.arguments import arranged, check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory, MemoryAnalysis
-from shlo_jit.runtime.given_shapes import type_given
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.ports import DynamicPort, DynamicSignature
+from shlo_jit.runtime.shape_arguments import type_given
 from shlo_jit.runtime.staged import Runnable
 from shlo_jit.runtime.symbolic import SymbolicCode
 
@@ -73,7 +73,7 @@ class NeedsValues(Exception):
 
 class DynamicExecutable(InProcess):
     """A compiled program with unknown dimensions. Call it with arrays, as an `Executable`; results have the shapes that
-    follow. At most `tuning.SPECIALISATIONS` shapes are kept, the most recently used ones. Threads may share it; copies
+    follow. At most `tuning.SPECIALIZATIONS` shapes are kept, the most recently used ones. Threads may share it; copies
     are the executable itself, and other processes compile their own.
 
     Properties that depend on shapes are requested with `shapes`, one for each argument (see `Given`). Without them,

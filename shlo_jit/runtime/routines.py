@@ -45,7 +45,7 @@ def own_routines() -> dict[str, Routine]:
     return {routine.name: routine for routine in (THREADS, FASTCALL, FASTCALL_SIZED, HEXADECIMAL)}
 
 
-def first_routines() -> tuple[Routine, Routine]:
+def common_routines() -> tuple[Routine, Routine]:
     """Returns those of `own_routines` that nearly every program needs."""
     from shlo_jit.kernels.threads.pool import THREADS
     from shlo_jit.runtime.fastcall_code import FASTCALL
@@ -156,5 +156,5 @@ def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None
         if None in needs:
             return None
         library = jit.load(compiled.objects, compiled.symbols, [n for n in needs if n is not None])
-        library.keep_for_ever()
+        library.keep_loaded()
         return _loaded.setdefault((name, target), library)

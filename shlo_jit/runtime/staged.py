@@ -26,7 +26,7 @@ COMMENTS = {"module": "//", "core": "//", "asm": "#"}
 
 
 class StagedExecutable(InProcess):
-    """Runs the prelude, and then the code that was compiled for the resulting sizes. At most `tuning.SPECIALISATIONS`
+    """Runs the prelude, and then the code that was compiled for the resulting sizes. At most `tuning.SPECIALIZATIONS`
     of those are kept, the most recently used ones. Threads may share it."""
 
     __slots__ = ("_last", "_prelude", "_rest", "_table")

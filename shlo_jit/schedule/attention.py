@@ -18,12 +18,12 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr, strides_of
 from shlo_jit.ir.types import tensor
-from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.attention_rows import least_rows
+from shlo_jit.ops.attention_rows import min_rows_per_task
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
@@ -58,7 +58,7 @@ class Product(NamedTuple):
     b: Matrices
     parts: tuple[tuple[Part, Matrices], ...]
     """The parts that B is read as, if the products are skinny: all of it, or the segments of a concatenation."""
-    way: Way
+    way: GemmStrategy
     """The algorithm by which the routine multiplies them."""
 
 
@@ -209,9 +209,9 @@ def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, i
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, _serial(batch * one, serial))
-    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // min_rows_per_task(features)))
     rows = even(m, groups, tile)
-    text = f"about {tuning.ATTENTION_TASKS} tasks, of at least {least_rows(features)} rows each"
+    text = f"about {tuning.ATTENTION_TASKS} tasks, of at least {min_rows_per_task(features)} rows each"
     why = Reason("tasks-by-rows", text)
     if rows < m:
         tasks = batch * -(-m // rows)

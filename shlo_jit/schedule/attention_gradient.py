@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
-from shlo_jit.ops.attention_rows import parts_of_rows
+from shlo_jit.ops.attention_rows import row_parts
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.attention import Product, even, may_overwrite, product_of, schedule_rows
@@ -60,7 +60,7 @@ class GradientSchedule(KernelSchedule):
     the seconds are packed once for all blocks of a task, those of the sums for each block."""
     each: int
     """Batches of a task."""
-    parts_of_rows: int
+    row_parts: int
     """Tasks that share the rows of a batch."""
     task_rows: int
     """Rows of each of these tasks."""
@@ -88,8 +88,8 @@ class GradientSchedule(KernelSchedule):
         homes = ", ".join("in a separate buffer" if home is None else "overwrite scores" for home in self.homes)
         how = Reason("sums-over-blocks", "added up block after block")
         of = count(self.each, "product")
-        if self.parts_of_rows > 1:
-            text = f"{self.parts_of_rows} parts of the rows are summed separately, then added up in order"
+        if self.row_parts > 1:
+            text = f"{self.row_parts} parts of the rows are summed separately, then added up in order"
             how, of = Reason("sums-in-parts", text), count(self.task_rows, "row")
         why = Reason("block-bytes", f"a block of scores has about {tuning.GRADIENT_BLOCK_BYTES:,} bytes")
         return [
@@ -114,7 +114,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     size = 2 * parts.first.op.result.tensor.storage.itemsize  # for two matrices, whichever the row program reads
     work = m * n * sum(p.k for p in (*firsts, *seconds)) + m * n * sum(p.n for p in sums)
     is_alone = batch * work <= tuning.GEMM_SERIAL
-    cuts = 1 if is_alone else parts_of_rows(batch, m, firsts[0].k + seconds[0].n)
+    cuts = 1 if is_alone else row_parts(batch, m, firsts[0].k + seconds[0].n)
     task_rows = even(m, cuts, tile) if cuts > 1 else m
     cuts = -(-m // task_rows)
     block = min(task_rows, even(task_rows, -(-task_rows // max(tile, tuning.GRADIENT_BLOCK_BYTES // (n * size))), tile))
@@ -168,7 +168,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
         block=block,
         packed=packed,
         each=each,
-        parts_of_rows=cuts,
+        row_parts=cuts,
         task_rows=task_rows,
         partial=partial,
         tasks=tasks,

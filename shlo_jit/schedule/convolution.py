@@ -13,12 +13,12 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.digests import note_made, sealed
+from shlo_jit.ir.digests import record_derived, sealed
 from shlo_jit.ir.finite import is_finite
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import LEAVES_PADDING, ConvShape, conv_routine, conv_symbol, conv_table
 from shlo_jit.kernels.convolution.decision import kernel_blocks, table_scratch_bytes
-from shlo_jit.kernels.convolution.edge_tiles import has_idle_taps
+from shlo_jit.kernels.convolution.edge_tiles import has_idle_positions
 from shlo_jit.kernels.convolution.padding_terms import has_padding_terms
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
@@ -60,8 +60,8 @@ class ConvolutionSchedule(PanelsSchedule):
     @property
     def symbol(self) -> str:
         """Name of the routine."""
-        made_for, ends = (self.table[FIELDS.index(x)] for x in ("made_for", "ends"))
-        return conv_symbol(self.types, self.kind, made_for, ends, self.tests_kernel)
+        specialized, ends = (self.table[FIELDS.index(x)] for x in ("specialized", "ends"))
+        return conv_symbol(self.types, self.kind, specialized, ends, self.tests_kernel)
 
     @property
     def kernel_notes(self) -> list[Note]:
@@ -93,7 +93,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     kernel = op.operands[1].op
     # A kernel without elements has nothing to prepare.
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
-    has_idle = any(has_idle_taps(whole, axis) for axis in (1, 2))
+    has_idle = any(has_idle_positions(whole, axis) for axis in (1, 2))
     leaves_padding = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
     table = tuple(conv_table(shape, types, target, is_constant, calls, leaves_padding))
     t = dict(zip(FIELDS, table, strict=True))
@@ -116,7 +116,7 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
         scratch=Scratch.of(lambda threads: table_scratch_bytes(table, threads)),
-        routines=(conv_routine(types, target, t["kind"], t["made_for"], t["ends"], tests_kernel),),
+        routines=(conv_routine(types, target, t["kind"], t["specialized"], t["ends"], tests_kernel),),
     )
 
 
@@ -144,7 +144,7 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
         *_, ci, co = kernel.shape
         by_group = kernel.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
         panels = sealed(prepack_kernel(by_group, width, blocks, types, context.target, zeros))
-        note_made(panels, array, f"convolution {array.dtype} {array.shape} {key}")
+        record_derived(panels, array, f"convolution {array.dtype} {array.shape} {key}")
         return panels
 
     panels = kernel.constant.derived(key, make)

@@ -12,12 +12,12 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
     DEPTHWISE_5X5,
-    FEATURES_FEW,
     FIRST,
     GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
+    NARROW,
     PLANES,
     WAYS,
     ConvShape,
@@ -76,7 +76,7 @@ def _tile(shape: ConvShape, plan: GemmPlan, table: Table) -> str:
         return f"{plan.lanes} channels per vector"
     if kind == PLANES:
         return f"{plan.lanes} pixels per vector"
-    if kind == FEATURES_FEW:
+    if kind == NARROW:
         pixels = PIXELS[shape.co][0]
         return f"{count(pixels, 'pixel')} x {count(shape.co, 'channel')}, {plan.lanes} lanes along the window"
     if kind == FIRST:

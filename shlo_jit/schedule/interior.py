@@ -48,7 +48,7 @@ def interior_conditions(nest: Nest, space: Space) -> Interior | None:
         known = _longest(c.low - e.const, c.high - e.const, n)
         low, high = box.get(v, (0, n))
         low, high = max(low, known[0]), min(high, known[1])
-        least = max(n // tuning.USUAL_PART, 2 * space.width if v == space.vector else 1)
+        least = max(n // tuning.INTERIOR_PART, 2 * space.width if v == space.vector else 1)
         if high - low >= least:
             truth[c] = known[2]
             box[v] = low, high

@@ -111,9 +111,9 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
 def _cooperative(count: int, n: int) -> Choice[bool]:
     if equal(count, 1):
         return Choice(True, Reason("one-matrix", "there is one matrix"))
-    if hint_of(n) >= tuning.MATRIX_TOGETHER:
-        return Choice(True, Reason("large-matrix", f"matrices of order {tuning.MATRIX_TOGETHER} or more"))
-    return Choice(False, Reason("small-matrices", f"{count} matrices of order {n}, below {tuning.MATRIX_TOGETHER}"))
+    if hint_of(n) >= tuning.MATRIX_COOPERATIVE:
+        return Choice(True, Reason("large-matrix", f"matrices of order {tuning.MATRIX_COOPERATIVE} or more"))
+    return Choice(False, Reason("small-matrices", f"{count} matrices of order {n}, below {tuning.MATRIX_COOPERATIVE}"))
 
 
 def _matrices_cut(count: int, n: int) -> Tasks:

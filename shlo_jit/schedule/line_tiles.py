@@ -93,7 +93,7 @@ class BandsSchedule(KernelSchedule):
         why = Reason("tiles-share-lines", "line tiles re-use lines of the tile before")
         if self.each != 1:
             why = Reason("tiles-share-no-lines", "line tiles share no lines")
-        size = Reason("line-buffer-bytes", f"line buffers of up to {tuning.BANDS_BUFFER:,} bytes")
+        size = Reason("line-buffer-bytes", f"line buffers of up to {tuning.LINE_BUFFER_BYTES:,} bytes")
         return [
             Note("line tiles", f"{count(self.band, 'line')} of {last.height}", size),
             Note("tasks", f"{self.each} per thread, up to {self.most} per image", why),
@@ -116,8 +116,8 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     return BandsSchedule(
         stages=tuple(stages),
         band=band,
-        each=1 if share else tuning.BANDS_TASKS,
-        most=max(1, height // tuning.BANDS_LINES),
+        each=1 if share else tuning.LINE_TILE_TASKS,
+        most=max(1, height // tuning.LINE_TILE_LINES),
         scratch=Scratch(worker=(*fields, work)),
         routines=tuple(dict.fromkeys(routines)),
     )
@@ -158,7 +158,7 @@ def _band(steps: tuple[OpStep, ...], height: int) -> int:
     def nbytes(band: int) -> int:
         return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
 
-    return next((n for n in range(height, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
+    return next((n for n in range(height, 1, -1) if nbytes(n) <= tuning.LINE_BUFFER_BYTES), 1)
 
 
 def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:

@@ -48,7 +48,7 @@ def most_turns(nest: Nest, space: Space, heavy: int) -> int:
     iteration per element, in additions."""
     assert nest.turns is not None
     each = max(1, heavy) * max(1, hint_of(nest.rows) // space.width)
-    most = max(tuning.LEAST_TURNS, tuning.TURNS_WORK // each)
+    most = max(tuning.INTERCHANGE_LEAST_ITERATIONS, tuning.INTERCHANGE_WORK // each)
     known = nest.turns.count
     return most if known is None else max(1, min(most, known))
 
@@ -59,7 +59,7 @@ def vectors_a_tile(nest: Nest, target: Target) -> int:
     assert nest.turns is not None
     numbers = sum(not s.target.tensor.rank for s in nest.stores)
     parts = sum(2 if value.tensor.storage.is_complex else 1 for value, at in nest.loads if at.index)
-    size, vectors = len(nest.nodes) - numbers, tuning.TURNS_VECTORS
-    while vectors > 1 and (vectors * (parts + 2) > target.vector_registers or vectors * size > tuning.TURNS_OPS):
+    size, vectors = len(nest.nodes) - numbers, tuning.INTERCHANGE_VECTORS
+    while vectors > 1 and (vectors * (parts + 2) > target.vector_registers or vectors * size > tuning.INTERCHANGE_OPS):
         vectors //= 2
     return vectors

@@ -203,7 +203,8 @@ def _move(given: object) -> Move:
     arguments = {name: value for name, value in given.items() if name not in ("move", "why")}
     if sorted(arguments) != sorted(names):
         raise ValueError(f"{kind.kind} takes {', '.join(names) or 'nothing'}; got {', '.join(arguments) or 'nothing'}")
-    return kind(**{name: _value(kind, name, value) for name, value in arguments.items()})
+    values: dict[str, Any] = {name: _value(kind, name, value) for name, value in arguments.items()}
+    return kind(**values)
 
 
 def _value(kind: type[Move], name: str, value: object) -> object:

@@ -305,7 +305,7 @@ class _Scheduler:
         space, found = self.space, []
         if self.given is not None:
             return self.given.unrolled(space)
-        room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
+        room = tuning.UNROLLED_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
             extent = space.extents[v]
             if v == space.vector or not isinstance(extent, int) or not 1 < extent <= room:
@@ -329,11 +329,11 @@ class _Scheduler:
             step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < tuning.PREFETCH_BYTES
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
-            distance = tuning.PREFETCH_AHEAD // storage.itemsize
+            distance = tuning.PREFETCH_DISTANCE // storage.itemsize
             if inner == space.vector and not self.follows(offset, distance):
                 continue
             vector_bytes = space.width * self.unroll.value * storage.itemsize
-            steps = max(1, tuning.PREFETCH_AHEAD // vector_bytes) if inner != space.vector else distance
+            steps = max(1, tuning.PREFETCH_DISTANCE // vector_bytes) if inner != space.vector else distance
             group = (key[0], offset.terms)
             if group not in foremost or foremost[group][0] < offset.const:
                 foremost[group] = (offset.const, key, steps * step * storage.itemsize)
@@ -364,7 +364,7 @@ class _Scheduler:
         """Expected iterations of the loop per tile: a factor on the work per element."""
         if self.nest.turns is None:
             return 1
-        return max(1, min(self.turns, self.nest.turns.count or tuning.USUAL_TURNS))
+        return max(1, min(self.turns, self.nest.turns.count or tuning.ASSUMED_TRIP_COUNT))
 
     def choose_chunk(self) -> int:
         space = self.space

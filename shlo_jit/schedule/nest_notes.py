@@ -43,7 +43,7 @@ def _rows(s: NestSchedule) -> list[Note]:
     if s.nest.turns is not None:
         why = Reason("all-iterations", "all iterations of the loop")
         if s.most_turns != s.nest.turns.count:
-            text = f"after {tuning.TURNS_WORK:,} vector operations the loop checks for interrupts"
+            text = f"after {tuning.INTERCHANGE_WORK:,} vector operations the loop checks for interrupts"
             why = Reason("interruptible", text)
         out.append(Note("iterations", f"{s.most_turns:,} on a tile in registers", why))
     if s.transposed_loads is not None:

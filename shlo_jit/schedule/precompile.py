@@ -21,7 +21,7 @@ from shlo_jit.ops.runs import roles_of
 FLOATS = ("f32", "f64")
 
 
-def early_routines(module: Module, target: Target) -> Iterator[Routine]:
+def routines_to_precompile(module: Module, target: Target) -> Iterator[Routine]:
     """Yields routines that can be compiled early."""
     found: set[str] = set()
     for function in module.functions():
@@ -52,10 +52,10 @@ def _is_tiled(op: Op) -> bool:
     """Whether an op is large, and neither a depthwise convolution nor a product with a vector that is read in place."""
     lhs, rhs = (o.tensor.extents for o in op.operands)
     if op.name == "stablehlo.convolution":
-        return op.int("feature_group_count", 1) == 1 and math.prod(rhs) >= tuning.EARLY_PRODUCT
+        return op.int("feature_group_count", 1) == 1 and math.prod(rhs) >= tuning.PRECOMPILED_PRODUCT
     roles = roles_of(op)
     rows, columns = math.prod(lhs[d] for d in roles.lhs_free), math.prod(rhs[d] for d in roles.rhs_free)
     source = op.operands[1].op
     is_constant = source is not None and source.name == "stablehlo.constant"
     terms = math.prod(lhs[d] for d in roles.lhs_contracting)
-    return (is_constant or min(rows, columns) > 1) and rows * columns * terms >= tuning.EARLY_PRODUCT
+    return (is_constant or min(rows, columns) > 1) and rows * columns * terms >= tuning.PRECOMPILED_PRODUCT

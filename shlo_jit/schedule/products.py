@@ -16,13 +16,13 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.digests import note_made, sealed
-from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.ir.digests import record_derived, sealed
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Layout, describe, k_block
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.staged_numbers import Ints
-from shlo_jit.kernels.gemm.strategy import way_of
+from shlo_jit.kernels.gemm.strategy import strategy_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
@@ -47,7 +47,7 @@ class ProductSchedule(PanelsSchedule):
     strides: Layout
     result: Placed
     """The products of one call."""
-    way: Way
+    way: GemmStrategy
     epilogue: Epilogue | None
     written: Written | None
     """The place that the routine writes the product to, if it replaces the epilogue."""
@@ -88,7 +88,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     batch, m, n, k = layout.extents
     why_late = Reason("several-calls", "the product is several calls") if looped else None
     plan = gemm_plan(types, target)
-    numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_FEW_BYTES
+    numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_SKINNY_BYTES
     way, prepacked, first_block = _way(plan, numbers, is_near=near), None, 0
     # Panels hold one matrix after the other, each with all of its columns.
     of_rows, of_columns = layout.is_split
@@ -103,7 +103,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     packed = prepacked is not None or loop is not None
     if packed:
         each = 0 if of_rows else prepacked_bytes(plan, n, k) // itemsize(types.b)
-        way, strides = Way.TILES, strides._replace(b_bs=each)
+        way, strides = GemmStrategy.TILES, strides._replace(b_bs=each)
     written = None if looped else written_by_product(step, result)
     epilogue = None if written is not None else schedule_epilogue(step, target, result, why_late)
     return ProductSchedule(
@@ -118,32 +118,32 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         first_block=first_block,
         loop=(loop, matrices) if loop is not None else None,
         epilogue=epilogue,
-        blocking=_blocking(plan, (batch, m, n, k), strides, packed, way is Way.FEW),
+        blocking=_blocking(plan, (batch, m, n, k), strides, packed, way is GemmStrategy.FEW),
         scratch=_scratch(way, lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
         way=way,
         routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )
 
 
-def _scratch(way: Way, nbytes: Callable[[int], int]) -> Scratch:
+def _scratch(way: GemmStrategy, nbytes: Callable[[int], int]) -> Scratch:
     """Scratch memory for packing; none for skinny products, which pack nothing."""
-    return Scratch() if way is Way.FEW else Scratch.of(nbytes)
+    return Scratch() if way is GemmStrategy.FEW else Scratch.of(nbytes)
 
 
-def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> Way:
+def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> GemmStrategy:
     """The algorithm of the product. If sizes are known only at the call, the call decides."""
     if any(isinstance(number, Size) for number in numbers):
-        return Way.ANY
+        return GemmStrategy.ANY
     m, n, k, *strides = numbers
-    return way_of(plan, m, n, k, Layout(*strides), is_near=is_near)
+    return strategy_of(plan, m, n, k, Layout(*strides), is_near=is_near)
 
 
-def _is_prepacked(rhs: Value, way: Way, n: int, context: Context) -> bool:
+def _is_prepacked(rhs: Value, way: GemmStrategy, n: int, context: Context) -> bool:
     """Whether the second operand is a constant that is read as panels. A constant is not kept twice if others read it
     in place and a product with a vector reads it well. The vector itself is always read in place."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return False
-    return way is not Way.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
+    return way is not GemmStrategy.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
 
 
 def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
@@ -157,7 +157,9 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.nd
 
     def make(array: np.ndarray) -> np.ndarray:
         panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros))
-        note_made(panels, array, f"product {array.dtype} {array.shape} {key} {k_block(Ints(), plan, extents[1], True)}")
+        record_derived(
+            panels, array, f"product {array.dtype} {array.shape} {key} {k_block(Ints(), plan, extents[1], True)}"
+        )
         return panels
 
     panels = constant.derived(key, make)

@@ -19,9 +19,9 @@ def batched_row_variable(nest: Nest, space: Space, passes: Passes) -> int | None
     """
     if space.inner != (space.vector,) or not space.rows or passes.count != 2:
         return None
-    v, longest = space.rows[-1], tuning.TOGETHER_VECTORS * space.width
+    v, longest = space.rows[-1], tuning.ROW_BATCH_VECTORS * space.width
     rows, ops = space.extents[v], len(nest.nodes) + len(nest.loads)
-    if isinstance(rows, Size) or rows < space.width or hint_of(nest.reduced) > longest or ops > tuning.TOGETHER_OPS:
+    if isinstance(rows, Size) or rows < space.width or hint_of(nest.reduced) > longest or ops > tuning.ROW_BATCH_OPS:
         return None
     places = [space.collapse(linear((s.target, At(s.index)))) for s in nest.stores]
     is_run = bool(places) and all(place.coefficient(v) == 1 for place in places)

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.precision import gemm_plan
-from shlo_jit.kernels.gemm.strategy import way_of_any
+from shlo_jit.kernels.gemm.strategy import strategy_of_any
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.reasons import Reason
@@ -74,10 +74,10 @@ def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tu
     return tuple(found)
 
 
-def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> Way:
+def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> GemmStrategy:
     """The algorithm for multiplying a few rows with each part: the same as with the whole matrix, so that the sums have
     the same bits. More rows are never multiplied with segments, so the call decides."""
-    return way_of_any(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
+    return strategy_of_any(gemm_plan(types, target), m, n, k, layout) if m <= tuning.SEGMENT_ROWS else GemmStrategy.ANY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class PiecesSchedule(KernelSchedule):
     parts: tuple[Part, ...]
     b_strides: tuple[int, ...]
     """For each part, the stride along that batch."""
-    way: Way
+    way: GemmStrategy
     epilogue: Epilogue | None
 
     @property

@@ -33,7 +33,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
-from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.passes.regions.unroll import trip_count_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks
@@ -52,7 +52,7 @@ class Tiling(NamedTuple):
 def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling | Refusal | None:
     """Returns the tiling of a loop's body for several iterations per pass, or why it is refused; None if the loop is no
     candidate. Whether memory allows it is decided elsewhere (see `memory/temporal_tiling.py`)."""
-    if step.op.name != "stablehlo.while" or step.no_turns is None:
+    if step.op.name != "stablehlo.while" or step.not_interchanged is None:
         return None
     nests = the_nests(step.blocks[1])
     if not nests:
@@ -302,7 +302,7 @@ class _Blocking:
         rows = [stage.elements for stage in self.stages if not stage.schedule.chunk]
         most = max(rows or [stage.elements for stage in self.stages])
         alike = rows or all(stage.elements == most for stage in self.stages)
-        return most if alike else -(-most // tuning.TIME_BLOCKS_CHUNK) * tuning.TIME_BLOCKS_CHUNK
+        return most if alike else -(-most // tuning.TEMPORAL_TILE_CHUNK) * tuning.TEMPORAL_TILE_CHUNK
 
     def choose(self) -> list[TimeBlocks] | Refusal:
         """Chooses the number of iterations per pass and the size of the stripes."""
@@ -317,16 +317,16 @@ class _Blocking:
         lines = -(-size // elements)
         reach = max(1, -(-far // elements) + (periodic and size % elements > 0))
         nbytes = self.nbytes()
-        if nbytes < tuning.TIME_BLOCKS_BYTES:
+        if nbytes < tuning.TEMPORAL_TILE_LOOP_BYTES:
             return Refusal("fits-in-cache", f"states and operands have {nbytes:,} bytes, which stay in the caches")
         a_line = nbytes // lines
-        front = max(1, tuning.TIME_BLOCKS_FRONT // a_line)
+        front = max(1, tuning.TEMPORAL_TILE_WAVEFRONT // a_line)
         turns = 0
-        for cache in (tuning.TIME_BLOCKS_CACHE, tuning.TIME_BLOCKS_SHARED):
-            if turns < tuning.TIME_BLOCKS_FEW:
+        for cache in (tuning.TEMPORAL_TILE_BYTES, tuning.TEMPORAL_TILE_SHARED_BYTES):
+            if turns < tuning.TEMPORAL_TILE_LEAST_ITERATIONS:
                 turns = (cache // a_line - front - reach) // (reach * count)
-        turns = min(tuning.TIME_BLOCKS_TURNS, turns, lines // (2 * tuning.TIME_BLOCKS_STRIPES * reach * count))
-        known = turns_of(self.step.op)
+        turns = min(tuning.TEMPORAL_TILE_ITERATIONS, turns, lines // (2 * tuning.TEMPORAL_TILE_STRIPES * reach * count))
+        known = trip_count_of(self.step.op)
         if known is not None and known and turns > 0:
             turns = -(-known // -(-known // turns))
         if turns < 1 or turns * count < 2:
@@ -334,7 +334,7 @@ class _Blocking:
                 "iterations-exceed-cache",
                 f"two iterations over {lines:,} lines of {a_line:,} bytes do not fit in a cache",
             )
-        stripes = max(tuning.TIME_BLOCKS_STRIPES, min(tuning.MAX_TASKS, lines // (8 * turns * reach * count)))
+        stripes = max(tuning.TEMPORAL_TILE_STRIPES, min(tuning.MAX_TASKS, lines // (8 * turns * reach * count)))
         why = Reason("exceeds-cache", f"lines of {a_line:,} bytes; no cache holds {nbytes:,} bytes")
         return [
             TimeBlocks(

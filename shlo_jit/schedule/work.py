@@ -13,7 +13,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.sizes import most_of
+from shlo_jit.sizes import upper_bound_of
 
 
 def step_work(step: Step) -> int:
@@ -56,7 +56,7 @@ def is_short(plan: PlanBlock) -> bool:
     for step in all_steps(plan):
         if isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
             return False
-        work += most_of(step_work(step))
+        work += upper_bound_of(step_work(step))
         if work > tuning.SHORT_WORK:
             return False
     return True

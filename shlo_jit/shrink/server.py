@@ -24,7 +24,7 @@ from shlo_jit import api
 from shlo_jit.errors import InternalError
 from shlo_jit.reference.compare import difference
 from shlo_jit.reference.flattened import evaluate_flattened
-from shlo_jit.reference.made_up import made_up
+from shlo_jit.reference.random_argument import random_argument
 
 
 def crash(path: str, entry: str, seed: int) -> str:
@@ -62,7 +62,7 @@ def wrong(path: str, entry: str, seed: int) -> str:
 
 def _arguments(exe: Any, seed: int) -> list[np.ndarray]:
     generator = np.random.default_rng(seed)
-    return [made_up(generator, signature.shape, signature.dtype) for signature in exe.inputs]
+    return [random_argument(generator, signature.shape, signature.dtype) for signature in exe.inputs]
 
 
 TESTS: dict[str, Callable[[str, str, int], str]] = {"crash": crash, "wrong": wrong}

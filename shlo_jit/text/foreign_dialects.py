@@ -28,7 +28,7 @@ DIALECTS = {
 
 def dialect_hint(name: str) -> str:
     """Returns what to do about an op of another dialect; empty if the dialect is unknown."""
-    from shlo_jit.ops.other_names import hint_for
+    from shlo_jit.ops.name_hints import hint_for
 
     dialect, dot, _ = name.partition(".")
     about = DIALECTS.get(dialect) if dot else None

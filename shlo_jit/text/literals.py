@@ -187,7 +187,7 @@ def characters(data: bytes | memoryview) -> Characters:
     return Characters(len(data), lambda start, end: bytes(data[start:end]))
 
 
-def file_characters(descriptor: int, size: int, name: str, fast: Fast | None = None) -> Characters:
+def characters_of_file(descriptor: int, size: int, name: str, fast: Fast | None = None) -> Characters:
     """Returns the `Characters` of an open file. Literals of a large file are read again with a decoder from `fast`."""
     path = os.path.abspath(name)
 

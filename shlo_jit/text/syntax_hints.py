@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shlo_jit.ops.other_names import hint_for
+from shlo_jit.ops.name_hints import hint_for
 from shlo_jit.suggest import closest
 from shlo_jit.text.foreign_dialects import dialect_hint
 from shlo_jit.text.lexer import SyntaxRefusal

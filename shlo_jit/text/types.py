@@ -20,7 +20,7 @@ from typing import NoReturn
 from shlo_jit.errors import ParseError, Source, Span, diagnose
 from shlo_jit.ir.types import (
     DTYPES,
-    MOST_DIMENSIONS,
+    MAX_RANK,
     TOKEN,
     DType,
     ElementType,
@@ -226,8 +226,8 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
         while m := _EXTENT.match(text, at, inner_end):
             extents.append(_extent(m[1], at))
             at = m.end()
-        if len(extents) > MOST_DIMENSIONS:
-            raise TypeRefusal(f"a tensor may have at most {MOST_DIMENSIONS} dimensions, found {len(extents)}", at)
+        if len(extents) > MAX_RANK:
+            raise TypeRefusal(f"a tensor may have at most {MAX_RANK} dimensions, found {len(extents)}", at)
     element_end = _element_end(text, at, inner_end)
     dtype = _element(text[at:element_end].strip(), at, aliases)
     shape = None if unranked else tuple(extents)

@@ -26,7 +26,7 @@ from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, 
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
 from shlo_jit.ops.call_record import configuration
-from shlo_jit.ops.collective import goes_along_rows, rows_of_part
+from shlo_jit.ops.collective import may_use_row_dimension, rows_of_part
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.ops.product_types import accumulator, operand_type, operand_types
@@ -271,7 +271,7 @@ def _dead_ops(function: Op, ops: list[Op]) -> Iterator[Op]:
 def _collective_layout_is_wrong(op: Op) -> str | None:
     if op.name == "stablehlo.all_to_all" and (op.int("split_dimension") or op.int("concat_dimension")):
         return "along a dimension other than 0"
-    if op.name in ("stablehlo.all_gather", "stablehlo.reduce_scatter") and not goes_along_rows(op):
+    if op.name in ("stablehlo.all_gather", "stablehlo.reduce_scatter") and not may_use_row_dimension(op):
         return f"along rows of {rows_of_part(op)[1]} bytes"
     if op.name != "stablehlo.all_reduce" and len(op.results) > 1:
         return "several operands"

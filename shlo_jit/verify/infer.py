@@ -20,7 +20,7 @@ from shlo_jit.ir.types import F32, I64, ElementType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.constraints import full_name
-from shlo_jit.ops.other_names import hint_for
+from shlo_jit.ops.name_hints import hint_for
 from shlo_jit.ops.type_algebra import compatible_lists, types_text
 from shlo_jit.verify.check_op import check_values
 

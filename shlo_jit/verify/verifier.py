@@ -29,7 +29,7 @@ from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.ops.families import FAMILY_OF
-from shlo_jit.ops.other_names import hint_for
+from shlo_jit.ops.name_hints import hint_for
 from shlo_jit.ops.type_algebra import type_text
 from shlo_jit.suggest import did_you_mean
 from shlo_jit.verify.check_op import check_op
@@ -228,12 +228,12 @@ def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
 def check_known_call(op: Op) -> None:
     """Checks a known custom call (or MHLO op) against the record of its meaning."""
     from shlo_jit.ops.call_record import check_call
-    from shlo_jit.ops.known_calls import call_record, stands_for
+    from shlo_jit.ops.known_calls import call_record, equivalent_op
 
     record = call_record(op) if op.name == "stablehlo.custom_call" else None
     if record is not None:
         check_call(record, op)
-    meant = stands_for(op)
+    meant = equivalent_op(op)
     if meant is not None:
         check_op(meant, OPS[meant.name])
 

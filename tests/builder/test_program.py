@@ -41,7 +41,7 @@ def test_a_module_is_one_like_any_other(tmp_path: Path) -> None:
 
 def test_places_do_not_change_what_the_cache_knows() -> None:
     """The same program on another line has the same key."""
-    from shlo_jit.text.normal import normal
+    from shlo_jit.text.normal_form import normal
 
     def one(x: Any) -> Any:
         return x + 1.0

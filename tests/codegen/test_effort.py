@@ -58,8 +58,8 @@ def test_glue_is_not_optimized_by_code_generation(capfd: pytest.CaptureFixture[s
 def test_the_switch_interval_is_short_while_something_is_compiled() -> None:
     before = sys.getswitchinterval()
     with Background(1) as outer:
-        assert sys.getswitchinterval() == pytest.approx(tuning.TURN_SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(tuning.SWITCH_INTERVAL_SECONDS)
         with Background(1):
             pass
-        assert outer.start(sys.getswitchinterval).result() == pytest.approx(tuning.TURN_SECONDS)
+        assert outer.start(sys.getswitchinterval).result() == pytest.approx(tuning.SWITCH_INTERVAL_SECONDS)
     assert sys.getswitchinterval() == before

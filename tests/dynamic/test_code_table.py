@@ -58,7 +58,7 @@ def test_different_code_is_compiled_simultaneously() -> None:
 
 
 def test_the_most_recently_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
+    monkeypatch.setattr(tuning, "SPECIALIZATIONS", 2)
     table: CodeTable[int, int] = CodeTable()
     made: list[int] = []
     for n in (1, 2, 1, 3, 1, 2):

@@ -26,7 +26,7 @@ import numpy as np
 import shlo_jit
 from shlo_jit import tuning
 
-tuning.SPECIALISATIONS = 20
+tuning.SPECIALIZATIONS = 20
 dynamic = shlo_jit.compile(sys.argv[1], cache=False)
 for n in range(1, 1101):
     dynamic(np.ones(n, np.float32))
@@ -38,7 +38,7 @@ for n in range(1, 1101):
 
 
 def test_unused_code_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
+    monkeypatch.setattr(tuning, "SPECIALIZATIONS", 2)
     dynamic = shlo_jit.compile(NEGATE)
     codes = [weakref.ref(dynamic.executable([(n,)])) for n in range(1, 6)]
     for n in range(1, 6):
@@ -48,7 +48,7 @@ def test_unused_code_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_code_for_sizes_that_depend_on_data_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
+    monkeypatch.setattr(tuning, "SPECIALIZATIONS", 2)
     dynamic = shlo_jit.compile(POSITIVE)
     codes = []
     for count in range(5):

@@ -82,7 +82,7 @@ def test_specialize(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_most_recently_used_shapes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "SPECIALISATIONS", 3)
+    monkeypatch.setattr(tuning, "SPECIALIZATIONS", 3)
     made = count_of_compilations(monkeypatch)
     dynamic = shlo_jit.compile(MLP)
     for n in (1, 2, 3, 1, 4, 1):

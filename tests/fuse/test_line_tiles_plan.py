@@ -20,7 +20,7 @@ SHAPE = (1, 48, 48, 8)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes small images count as large."""
-    monkeypatch.setattr(tuning, "BANDS_BYTES", 1)
+    monkeypatch.setattr(tuning, "LINE_TILE_IMAGE_BYTES", 1)
 
 
 def plan(*layers: Callable[[Program], None], shape: tuple[int, int, int, int] = SHAPE, stage: str = "plan") -> str:
@@ -80,7 +80,7 @@ def test_patches_do_not_overlap() -> None:
 
 
 def test_small_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "BANDS_BYTES", 48 * 48 * 8 * 4 + 1)
+    monkeypatch.setattr(tuning, "LINE_TILE_IMAGE_BYTES", 48 * 48 * 8 * 4 + 1)
     assert "line" not in plan(dense, pool).splitlines()[0]
     assert not codes(plan(dense, pool), "no line tiles")
 
@@ -90,16 +90,16 @@ def test_few_lines() -> None:
 
 
 def test_many_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "BANDS_KERNEL_BYTES", 9 * 8 * 8 * 4 - 1)
+    monkeypatch.setattr(tuning, "LINE_TILE_KERNEL_BYTES", 9 * 8 * 8 * 4 - 1)
     text = plan(dense, pool)
     assert codes(text, "no line tiles") == ["large-weights"] and "2,304" in text and "2,303" in text
 
 
 def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "BANDS_BUFFER", 48 * 8 * 4 * 4 - 1)
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", 48 * 8 * 4 * 4 - 1)
     text = plan(dense, pool)
     assert codes(text, "no line tiles") == ["line-buffer-too-large"] and "6,144" in text and "6,143" in text
-    monkeypatch.setattr(tuning, "BANDS_BUFFER", 48 * 8 * 4 * 4)
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", 48 * 8 * 4 * 4)
     assert "1 line_tiles" in plan(dense, pool).splitlines()[0]
 
 

@@ -81,16 +81,16 @@ def test_several_states_in_one_nest(shape: tuple[int, ...]) -> None:
 
 def test_a_long_loop_continues_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A nest runs a bounded number of iterations, then the outer loop iterates again."""
-    monkeypatch.setattr(tuning, "TURNS_WORK", 1)
-    monkeypatch.setattr(tuning, "LEAST_TURNS", 5)
+    monkeypatch.setattr(tuning, "INTERCHANGE_WORK", 1)
+    monkeypatch.setattr(tuning, "INTERCHANGE_LEAST_ITERATIONS", 5)
     c = np.random.default_rng(0).uniform(-2, 2, 1000).astype(np.float32)
     check(escape("1000"), *([np.int32(iterations), c] for iterations in (1, 4, 5, 6, 23)))
 
 
 def test_scalars_are_carried_with_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scalar that changes, read by every tile and written once; a result that is another state's old value."""
-    monkeypatch.setattr(tuning, "TURNS_WORK", 1)
-    monkeypatch.setattr(tuning, "LEAST_TURNS", 3)
+    monkeypatch.setattr(tuning, "INTERCHANGE_WORK", 1)
+    monkeypatch.setattr(tuning, "INTERCHANGE_LEAST_ITERATIONS", 3)
     f = "tensor<70x33xf32>"
     text = loop(
         f"%x: {f}, %y: {f}, %t0: tensor<f32>",

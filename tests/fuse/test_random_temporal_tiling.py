@@ -37,12 +37,12 @@ def compile_small(text: str, seed: int, threads: int) -> tuple[Any, bool]:
     """Compiles as if the arrays were large. Returns the program, and whether several iterations run at a time."""
     r = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
-        patch.setattr(tuning, "TIME_BLOCKS_FRONT", int(r.choice([1, 1024, 4096])))
-        patch.setattr(tuning, "TIME_BLOCKS_STRIPES", int(r.choice([1, 2, 3])))
-        patch.setattr(tuning, "TIME_BLOCKS_TURNS", int(r.choice([2, 3, 6, 16])))
-        patch.setattr(tuning, "TIME_BLOCKS_CHUNK", int(r.choice([16, 64])))
-        patch.setattr(tuning, "EXCHANGE_BYTES", int(r.choice([1, 4096])))
+        patch.setattr(tuning, "TEMPORAL_TILE_LOOP_BYTES", 1)
+        patch.setattr(tuning, "TEMPORAL_TILE_WAVEFRONT", int(r.choice([1, 1024, 4096])))
+        patch.setattr(tuning, "TEMPORAL_TILE_STRIPES", int(r.choice([1, 2, 3])))
+        patch.setattr(tuning, "TEMPORAL_TILE_ITERATIONS", int(r.choice([2, 3, 6, 16])))
+        patch.setattr(tuning, "TEMPORAL_TILE_CHUNK", int(r.choice([16, 64])))
+        patch.setattr(tuning, "PING_PONG_BYTES", int(r.choice([1, 4096])))
         patch.setattr(tuning, "TASK_WORK", int(r.choice([1 << 7, 1 << 10, 1 << 12])))
         exe = guarded.plain_compile(text, cache=False, threads=threads)
         return exe, is_blocked(exe)

@@ -90,7 +90,7 @@ def test_a_few_rows() -> None:
     assert "segments  %m" in plan([(3, few, 64), OLD, NEW], [("%y", (3, few, 100))], *lines)
 
 
-MANY = tuning.PIECE_ROWS + 1
+MANY = tuning.SEGMENT_ROWS + 1
 REFUSED = {
     "many-rows": (
         f"{MANY} rows",

@@ -181,9 +181,9 @@ SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes arrays of a test count as large."""
-    monkeypatch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
-    monkeypatch.setattr(tuning, "TIME_BLOCKS_FRONT", 1024)
-    monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 3)
+    monkeypatch.setattr(tuning, "TEMPORAL_TILE_LOOP_BYTES", 1)
+    monkeypatch.setattr(tuning, "TEMPORAL_TILE_WAVEFRONT", 1024)
+    monkeypatch.setattr(tuning, "TEMPORAL_TILE_STRIPES", 3)
     monkeypatch.setattr(tuning, "TASK_WORK", 1 << 12)
 
 
@@ -329,7 +329,7 @@ def test_the_printed_schedule_is_the_code(step: Step, shape: tuple[int, ...]) ->
 def test_a_loop_that_is_not_blocked_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal, whenever it comes, leaves the schedule of a loop unchanged."""
     monkeypatch.setattr(tuning, "STREAM_BYTES", 1 << 10)
-    monkeypatch.setattr(tuning, "EXCHANGE_BYTES", 1 << 30)
+    monkeypatch.setattr(tuning, "PING_PONG_BYTES", 1 << 30)
     text = text_of(periodic, values((200_000,), 1))
     schedule = shlo_jit.compile(text, cache=False).text("schedule")
     assert "[state-copied]" in schedule and "streams" in schedule
@@ -338,7 +338,7 @@ def test_a_loop_that_is_not_blocked_streams(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_small_arrays_and_few_iterations() -> None:
     """Arrays that fit into the caches are not tiled."""
-    tuning.TIME_BLOCKS_BYTES = 1 << 20
+    tuning.TEMPORAL_TILE_LOOP_BYTES = 1 << 20
     (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
     assert codes(line) == ["fits-in-cache"]
 
@@ -346,7 +346,7 @@ def test_small_arrays_and_few_iterations() -> None:
 @pytest.mark.parametrize("step", [periodic, zeros_around, wave], ids=lambda f: f.__name__)
 def test_one_stripe(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then there is nothing between stripes, and calls for parts of the only stripe are divided."""
-    monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 1)
+    monkeypatch.setattr(tuning, "TEMPORAL_TILE_STRIPES", 1)
     states = values((60, 32), 2 if step in TWO else 1)
     text = text_of(step, states)
     assert all("iterations at a time" in line for line in blocks_of(text)), blocks_of(text)
@@ -356,8 +356,8 @@ def test_one_stripe(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("iterations", [1, 5, 6, 7, 12])
 def test_known_trip_counts(iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Iterations are divided as evenly as possible."""
-    monkeypatch.setattr(tuning, "UNROLL_TURNS", 0)
-    monkeypatch.setattr(tuning, "TIME_BLOCKS_TURNS", 6)
+    monkeypatch.setattr(tuning, "UNROLL_TRIP_COUNT", 0)
+    monkeypatch.setattr(tuning, "TEMPORAL_TILE_ITERATIONS", 6)
     states = values((200, 64), 1)
     check(text_of(periodic, states, iterations), *states)
 

@@ -74,8 +74,8 @@ def test_the_reference_says_the_same(one: Callable[[Any], Any], shape: tuple[int
 
 def test_more_iterations_than_a_tile_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The outer loop checks again."""
-    monkeypatch.setattr(tuning, "LEAST_TURNS", 3)
-    monkeypatch.setattr(tuning, "TURNS_WORK", 1)
+    monkeypatch.setattr(tuning, "INTERCHANGE_LEAST_ITERATIONS", 3)
+    monkeypatch.setattr(tuning, "INTERCHANGE_WORK", 1)
     x = np.linspace(0.1, 40, 500, dtype=np.float32)
     check(jax.jit(jax.vmap(root)).lower(x).as_text(), x)
 

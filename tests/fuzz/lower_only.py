@@ -16,7 +16,7 @@ from shlo_jit.distributed.grid import wanted_grid
 from shlo_jit.errors import StableHLOError
 from shlo_jit.failed import defects
 from shlo_jit.ir.core import Module
-from shlo_jit.ir.unknown import has_unknown
+from shlo_jit.ir.dynamic_values import has_dynamic_shapes
 from shlo_jit.options import CompileOptions
 
 
@@ -41,7 +41,7 @@ def lower(text: str, number: int) -> tuple[str, str]:
 
 
 def _lowered(module: Module, number: int) -> None:
-    if has_unknown(module):
+    if has_dynamic_shapes(module):
         rng = np.random.default_rng(number)
         arguments = module.function("main").block().arguments
         shapes = [
@@ -49,7 +49,7 @@ def _lowered(module: Module, number: int) -> None:
             for a in arguments
         ]
         module = shlo_jit.refine(module, shapes)
-        if has_unknown(module) or is_large(module):
+        if has_dynamic_shapes(module) or is_large(module):
             return
     replicas, partitions = wanted_grid(module, (None, None))
     options = CompileOptions(resolve(), num_replicas=replicas, num_partitions=partitions)

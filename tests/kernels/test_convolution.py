@@ -19,7 +19,7 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS, GROUPED
+from shlo_jit.kernels.convolution.shape import FIELDS, GROUPED, NARROW
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
 
@@ -249,7 +249,7 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
 def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles as high as lines also work if the last tile of a line is lower, and for at most one vector of features."""
-    monkeypatch.setattr(tuning, "CONV_OWN_TILE", 1)
+    monkeypatch.setattr(tuning, "CONV_DEDICATED_TILE", 1)
     pick, found = random.Random(repr(names)), set[int]()
     for seed in range(40):
         p = Problem(pick, 2, co=pick.choice([2, 16, 40, 70]), ci=pick.choice([3, 16]), g=1, ldil=1)
@@ -343,7 +343,7 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
     pick, found = random.Random(repr(names)), 0
     for seed in range(40):
         p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 12), ci=pick.choice([3, 16, 32, 50, 64]))
-        found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
+        found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == NARROW
     assert found >= 3
 
 

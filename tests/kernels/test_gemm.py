@@ -16,7 +16,7 @@ from loader import Loaded, assembly, load
 from shlo_jit import tuning
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
 from shlo_jit.kernels.gemm.panels import (
     block_bytes,
     block_routine,
@@ -25,11 +25,11 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Layout, has_few_path, has_vector_path
+from shlo_jit.kernels.gemm.policy import Layout, has_skinny_path, has_vector_path
 from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
-from shlo_jit.kernels.gemm.strategy import way_of
+from shlo_jit.kernels.gemm.strategy import strategy_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -102,13 +102,13 @@ def product(
     ld: int = 0,
     prepacked: bool = False,
     at_run_time: bool = False,
-    way: Way = Way.ANY,
+    way: GemmStrategy = GemmStrategy.ANY,
     cut: int = 0,
 ) -> np.ndarray:
     """Returns C, computed by the routine. `cover` counts, per element of C, how often the epilogue was notified of it.
     `cut`: the number of steps of k that a separate call computes before."""
     t = resolve(target)
-    way = Way.TILES if prepacked else way
+    way = GemmStrategy.TILES if prepacked else way
     f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0
@@ -250,10 +250,10 @@ def test_sums_that_go_on(names: tuple[str, str, str], shape: tuple[int, int, int
         check(types, a, b, product(types, a, b, "native", 3, cover, ld=seed, cut=cut))
         assert (cover == 1).all()
         a, b = values(rng, types.a, (1, 1, k)), values(rng, types.b, (1, k, 300))
-        way = Way.VECTORS if has_vector_path(gemm_plan(types, resolve("native"))) else Way.ANY
+        way = GemmStrategy.VECTORS if has_vector_path(gemm_plan(types, resolve("native"))) else GemmStrategy.ANY
         step_by_step, whole = (product(types, a, b, cut=at, way=way) for at in (cut, 0))
         check(types, a, b, step_by_step)
-        if way is Way.VECTORS:
+        if way is GemmStrategy.VECTORS:
             assert step_by_step.tobytes() == whole.tobytes()
 
 
@@ -451,11 +451,11 @@ def test_a_known_product_takes_the_strategy_of_the_call(names: tuple[str, str, s
             a = a.swapaxes(1, 2) if a_order < 0 else np.ascontiguousarray(a.swapaxes(1, 2))
             b = b if b_order > 0 else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
             (ab, ar, ac), (bb, br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
-            way = way_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb), is_near=False)
+            way = strategy_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb), is_near=False)
             ways.add(way)
             assert product(types, a, b, way=way).tobytes() == product(types, a, b).tobytes()
-            check(types, a, b, product(types, a, b, way=Way.TILES))
-    assert ways == {Way.TILES, Way.VECTORS}
+            check(types, a, b, product(types, a, b, way=GemmStrategy.TILES))
+    assert ways == {GemmStrategy.TILES, GemmStrategy.VECTORS}
 
 
 FEW = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i32", "i32", "i32")]
@@ -466,29 +466,33 @@ def test_few_rows_read_b_in_place(names: tuple[str, str, str]) -> None:
     """Skinny products give the same bits as packing, for any number of rows, in one or two calls, with any threads."""
     types, rng = GemmTypes(*names), np.random.default_rng(7)
     plan = gemm_plan(types, resolve())
-    if not has_few_path(plan):
+    if not has_skinny_path(plan):
         pytest.skip("stores have no masks")
-    for m in (*range(2, 22), 31, 47, tuning.GEMM_FEW_ROWS):
+    for m in (*range(2, 22), 31, 47, tuning.GEMM_SKINNY_ROWS):
         batch, n, k = int(rng.integers(1, 3)), int(rng.integers(128, 420)), int(rng.integers(16, 800))
         a = any_layout(rng, types.a, (batch, m, k))
         b = values(rng, types.b, (batch, k, n + int(rng.integers(0, 3))))[:, :, :n]
         cover = np.zeros((batch, m, n), np.int64)
-        c = product(types, a, b, threads=2, cover=cover, ld=int(rng.integers(0, 3)), way=Way.FEW)
+        c = product(types, a, b, threads=2, cover=cover, ld=int(rng.integers(0, 3)), way=GemmStrategy.FEW)
         check(types, a, b, c)
         assert (cover == 1).all()
-        assert c.tobytes() == product(types, a, b, threads=1, way=Way.FEW).tobytes()
-        assert c.tobytes() == product(types, a, b, threads=3, way=Way.TILES).tobytes()
-        check(types, a, b, product(types, a, b, cut=k // 3 + 1, way=Way.FEW))
+        assert c.tobytes() == product(types, a, b, threads=1, way=GemmStrategy.FEW).tobytes()
+        assert c.tobytes() == product(types, a, b, threads=3, way=GemmStrategy.TILES).tobytes()
+        check(types, a, b, product(types, a, b, cut=k // 3 + 1, way=GemmStrategy.FEW))
 
 
 def test_skinny_products_have_a_strategy_where_b_is_far_and_its_rows_are_adjacent() -> None:
     plan = gemm_plan(GemmTypes("f32", "f32", "f32"), resolve("x86-64-v4"))
     dense, transposed = Layout(512, 1, 0, 512, 1, 0), Layout(512, 1, 0, 1, 512, 0)
-    assert way_of(plan, 2, 512, 512, dense) is way_of(plan, tuning.GEMM_FEW_ROWS, 512, 512, dense) is Way.FEW
-    assert way_of(plan, 1, 512, 512, dense) is Way.VECTORS
-    others = [(tuning.GEMM_FEW_ROWS + 1, 512, dense), (20, 64, dense), (20, 512, transposed)]
-    assert {way_of(plan, m, n, 512, layout) for m, n, layout in others} == {Way.TILES}
-    assert way_of(plan, 40, 512, 512, dense, is_near=False) is Way.TILES
+    assert (
+        strategy_of(plan, 2, 512, 512, dense)
+        is strategy_of(plan, tuning.GEMM_SKINNY_ROWS, 512, 512, dense)
+        is GemmStrategy.FEW
+    )
+    assert strategy_of(plan, 1, 512, 512, dense) is GemmStrategy.VECTORS
+    others = [(tuning.GEMM_SKINNY_ROWS + 1, 512, dense), (20, 64, dense), (20, 512, transposed)]
+    assert {strategy_of(plan, m, n, 512, layout) for m, n, layout in others} == {GemmStrategy.TILES}
+    assert strategy_of(plan, 40, 512, 512, dense, is_near=False) is GemmStrategy.TILES
 
 
 def test_dot_instructions() -> None:

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.gemm.policy import has_few_path
+from shlo_jit.kernels.gemm.policy import has_skinny_path
 from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 
 
@@ -31,7 +31,7 @@ def numbers(rng: Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("m", [2, 3, 6, 7, 8, 13, 16, 25, tuning.GEMM_FEW_ROWS, tuning.GEMM_FEW_ROWS + 3])
+@pytest.mark.parametrize("m", [2, 3, 6, 7, 8, 13, 16, 25, tuning.GEMM_SKINNY_ROWS, tuning.GEMM_SKINNY_ROWS + 3])
 def test_as_numpy_and_the_same_on_any_number_of_threads(m: int) -> None:
     rng = np.random.default_rng(m)
     k, n = int(rng.integers(200, 700)), int(rng.integers(190, 400))
@@ -50,8 +50,10 @@ def test_rows_do_not_depend_on_each_other() -> None:
         np.testing.assert_array_equal(guarded.compile(layer(m, k, n), cache=False)(x[:m], w, bias), whole[:m])
 
 
-@pytest.mark.skipif(not has_few_path(gemm_plan(GemmTypes("f32", "f32", "f32"), resolve())), reason="no masked stores")
+@pytest.mark.skipif(
+    not has_skinny_path(gemm_plan(GemmTypes("f32", "f32", "f32"), resolve())), reason="no masked stores"
+)
 def test_matrices_that_no_cache_keeps_are_read_row_by_row() -> None:
-    n = tuning.GEMM_FEW_BYTES // 4 // 1024
+    n = tuning.GEMM_SKINNY_BYTES // 4 // 1024
     assert "_few" in guarded.compile(layer(16, 1024, n), cache=False).text("schedule")
     assert "_few" not in guarded.compile(layer(16, 1024, n + 1), cache=False).text("schedule")

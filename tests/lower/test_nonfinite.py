@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "WINDOW_BLOCK": 16, "CONV_FEW_STEPS": 1, "CONV_ADJACENT_IMAGES": 2, "CONV_ADJACENT_WINDOW": 4,
     },
     "own tiles": {
-        **SPREAD, "CONV_OWN_TILE": 1, "CONV_END_TILE": 1, "CONV_ENDS": -1.0, "CONV_TAP_CALL": 0, "CONV_GATHER": 0,
+        **SPREAD, "CONV_DEDICATED_TILE": 1, "CONV_EDGE_TILE": 1, "CONV_EDGE_SHARE": -1.0, "CONV_COLUMN_CALL": 0, "CONV_GATHER": 0,
         "CONV_FAR_KERNEL": 1, "CONV_FAR_PIXELS": 16, "CONV_MARGINS": 1000,
     },
     "padding counted": {

@@ -94,7 +94,7 @@ def test_states_that_are_numbers_are_not_in_the_arena() -> None:
 @pytest.mark.parametrize("parallel", [1, tuning.PARALLEL_WORK])
 def test_loops_in_loops(bytes: int, steps: int, parallel: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some scalars are read by other functions: parts of the program, and tasks of other threads."""
-    monkeypatch.setattr(tuning, "NUMBER_BYTES", bytes)
+    monkeypatch.setattr(tuning, "SCALAR_BYTES", bytes)
     monkeypatch.setattr(tuning, "PART_STEPS", steps)
     monkeypatch.setattr(tuning, "PARALLEL_WORK", parallel)
     exe = shlo_jit.compile(NESTED, threads=2, cache=False)

@@ -58,7 +58,7 @@ def test_bits_are_those_of_rows_one_by_one(
     texts = [reduction(x.shape, dtype, op) for op in ("add", "maximum")]
     texts.append(program(x.shape, x.ndim - 1, dtype, "jax", results="vw"))
     together = [run(text, x) for text in texts]
-    monkeypatch.setattr(tuning, "TOGETHER_OPS", 0)
+    monkeypatch.setattr(tuning, "ROW_BATCH_OPS", 0)
     assert together == [run(text, x) for text in texts]
 
 

@@ -12,9 +12,9 @@ from programs import TARGET, binary, constant
 
 import shlo_jit
 from shlo_jit.runtime import cache as cache_module
+from shlo_jit.runtime.background_store import wait_for
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache
-from shlo_jit.runtime.stored import wait_for
 
 X = np.arange(4, dtype=np.float32)
 SOMEBODY = 12345

@@ -15,7 +15,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.runtime import claims, stored
+from shlo_jit.runtime import background_store, claims
 from shlo_jit.runtime.cache import ObjectCache
 
 KEY = "0" * 64
@@ -106,7 +106,7 @@ def test_what_is_no_claim_is_not_waited_for(cache: ObjectCache, obstacle: str) -
 
 def test_a_program_is_claimed_until_it_is_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Observed from the thread that writes it."""
-    monkeypatch.setattr(tuning, "STORED_BEHIND_BYTES", 0)
+    monkeypatch.setattr(tuning, "BACKGROUND_STORE_BYTES", 0)
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
     seen: list[bool] = []
     store = ObjectCache.store
@@ -117,7 +117,7 @@ def test_a_program_is_claimed_until_it_is_stored(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ObjectCache, "store", watched)
     function = shlo_jit.compile("func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }")
-    stored.wait_for()
+    background_store.wait_for()
     assert any(seen)
     assert not [*(tmp_path / "cache").glob(".*.claim")]
     np.testing.assert_array_equal(function(np.ones(3, np.float32)), np.ones(3, np.float32))

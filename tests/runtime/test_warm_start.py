@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 from shlo_jit import sources, tuning
 from shlo_jit.codegen import processor, target
-from shlo_jit.runtime import known_files, machine, stored
+from shlo_jit.runtime import background_store, known_files, machine
 from shlo_jit.runtime.cache import ObjectCache, host_key
 
 N = 48
@@ -183,7 +183,7 @@ def test_large_constants_are_stored_in_the_background(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A thread stores them; a request for the program meanwhile waits."""
-    monkeypatch.setattr(tuning, "STORED_BEHIND_BYTES", 1)
+    monkeypatch.setattr(tuning, "BACKGROUND_STORE_BYTES", 1)
     started, store = threading.Event(), ObjectCache.store
 
     def slow(*args: Any) -> bool:
@@ -197,7 +197,7 @@ def test_large_constants_are_stored_in_the_background(
     assert started.is_set()
     monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # a caller that uses it fails
     np.testing.assert_array_equal(call(path), WEIGHTS)
-    stored.wait_for()
+    background_store.wait_for()
 
 
 def test_panels_are_identified_by_their_source(path: Path, tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ def test_few_batches_are_cut_by_rows() -> None:
     batch."""
     for batch, parts in ((1, 8), (3, 3), (7, 2)):
         found = gradient(batch, 1000, 512)
-        assert found.parts_of_rows == parts and found.tasks.tasks == batch * parts
+        assert found.row_parts == parts and found.tasks.tasks == batch * parts
         assert found.task_rows % TILE == 0 and (parts - 1) * found.task_rows < 1000 <= parts * found.task_rows
         assert found.scratch.fixed == 2 * (parts - 1) * batch * 512 * 64 * 4
     decides(gradient(1, 1000, 512), "tasks", "8 tasks of", "few-batches")
-    assert gradient(1, 130, 512).parts_of_rows == 2, "packing keys and values has to pay"
+    assert gradient(1, 130, 512).row_parts == 2, "packing keys and values has to pay"
 
 
 def test_weights_take_the_memory_of_scores_of_their_size() -> None:

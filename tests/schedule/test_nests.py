@@ -91,7 +91,7 @@ def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
 
 
 def test_short_rows_combine_their_lanes_together() -> None:
-    vectors, lanes = tuning.TOGETHER_VECTORS, 16
+    vectors, lanes = tuning.ROW_BATCH_VECTORS, 16
     decides(nest(select((64, 16), "GE")), "row batching", "16 rows", "short-rows", "v0")
     assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).row_batching == 0
     assert nest(select((64, tuning.STRIDED_LOAD), "GE")).space.vector == 0
@@ -103,14 +103,14 @@ def test_short_rows_combine_their_lanes_together() -> None:
 
 def test_rows_with_large_bodies_are_not_batched(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nest(select((64, 16), "GE"))
-    monkeypatch.setattr(tuning, "TOGETHER_OPS", len(found.nest.nodes) + len(found.nest.loads))
+    monkeypatch.setattr(tuning, "ROW_BATCH_OPS", len(found.nest.nodes) + len(found.nest.loads))
     assert nest(select((64, 16), "GE")).row_batching == 0
-    monkeypatch.setattr(tuning, "TOGETHER_OPS", tuning.TOGETHER_OPS - 1)
+    monkeypatch.setattr(tuning, "ROW_BATCH_OPS", tuning.ROW_BATCH_OPS - 1)
     assert nest(select((64, 16), "GE")).row_batching is None
 
 
 def test_lanes_run_across_many_short_rows_that_something_is_selected_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "TOGETHER_OPS", 0)
+    monkeypatch.setattr(tuning, "ROW_BATCH_OPS", 0)
     least = tuning.SHORT_SELECTION
     assert (found := nest(select((64, least - 1), "GE"))).space.vector in found.space.rows
     assert (found := nest(select((64, least), "GE"))).space.vector in found.space.inner
@@ -373,11 +373,11 @@ def test_large_operands_are_fetched_ahead() -> None:
     n = tuning.PREFETCH_BYTES // 4
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not near.prefetches
-    assert list(far.prefetches.values()) == [tuning.PREFETCH_AHEAD]
+    assert list(far.prefetches.values()) == [tuning.PREFETCH_DISTANCE]
     decides(
         far,
         "prefetches",
-        f"1 load, {tuning.PREFETCH_AHEAD:,} bytes",
+        f"1 load, {tuning.PREFETCH_DISTANCE:,} bytes",
         "streams-from-memory",
         f"{tuning.PREFETCH_BYTES:,} bytes",
     )
@@ -454,6 +454,6 @@ def test_unrolled_iterations_sum_in_the_same_order(
 ) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     written = shlo_jit.compile(reduction(shape, dims))(x)
-    monkeypatch.setattr(tuning, "WRITTEN_OUT_OPS", 0)
+    monkeypatch.setattr(tuning, "UNROLLED_OPS", 0)
     looped = shlo_jit.compile(reduction(shape, dims), cache=False)(x)
     assert written.tobytes() == looped.tobytes()

@@ -7,7 +7,7 @@ import pytest
 from shlo_jit.codegen.target import resolve
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
-from shlo_jit.schedule.precompile import early_routines
+from shlo_jit.schedule.precompile import routines_to_precompile
 from shlo_jit.text.parser import parse_module
 
 
@@ -43,7 +43,7 @@ def convolution(groups: int) -> str:
 )
 def test_precompiled_routines_are_called(text: str, types: str) -> None:
     module, target = parse_module(text, "test"), resolve()
-    early = [routine.name for routine in early_routines(module, target)]
+    early = [routine.name for routine in routines_to_precompile(module, target)]
     assert early == ([f"shlo_gemm_{types}_tile"] if types else [])
     called: set[str] = set()
     for routine in lower(module, CompileOptions(target)).program.routines:

@@ -52,8 +52,8 @@ RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
     [
         (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "shared by all", "many-rows-reuse", f"more than {tuning.GEMM_PRIVATE_ROWS}"),
         (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "by each task", "few-rows-reuse", f"{tuning.GEMM_PRIVATE_ROWS} rows"),
-        (tuning.GEMM_FEW_ROWS + 1, 400, 300, "by each task", "few-rows-reuse", f"{tuning.GEMM_FEW_ROWS + 1} rows"),
-        (tuning.GEMM_FEW_ROWS, 400, 300, "in place", "few-rows-contiguous", f"{tuning.GEMM_FEW_ROWS} rows"),
+        (tuning.GEMM_SKINNY_ROWS + 1, 400, 300, "by each task", "few-rows-reuse", f"{tuning.GEMM_SKINNY_ROWS + 1} rows"),
+        (tuning.GEMM_SKINNY_ROWS, 400, 300, "in place", "few-rows-contiguous", f"{tuning.GEMM_SKINNY_ROWS} rows"),
         (PLAN.mr + 1, 120, 300, "by each task", "few-rows-reuse", f"{PLAN.mr + 1} rows"),
         (PLAN.mr, 120, 300, "in place", "few-rows-contiguous", f"{PLAN.mr} rows"),
         (400, RESIDENT, SIDE // 2, "in place", "fits-in-cache", ""),
@@ -157,7 +157,7 @@ def test_passes_over_k_are_equal() -> None:
         (1, 300, 400, "kn", "1 vector, all outputs"),
         (1, 300, 400, "nk", "1 vector, one output after the other"),
         (400, 300, 1, "kn", "1 vector, one output after the other"),
-        (tuning.GEMM_THIN, 2048, tuning.GEMM_FEW_BYTES // 2048 // 4 + 1, "kn", f"{tuning.GEMM_THIN} vectors, all outputs"),
+        (tuning.GEMM_THIN, 2048, tuning.GEMM_SKINNY_BYTES // 2048 // 4 + 1, "kn", f"{tuning.GEMM_THIN} vectors, all outputs"),
     ],
 )  # fmt: skip
 def test_products_with_vectors_read_the_matrix_once(m: int, k: int, n: int, rhs: str, how: str) -> None:

@@ -118,8 +118,8 @@ def cholesky(*shape: int) -> CholeskySchedule:
     ("found", "together", "code"),
     [
         (cholesky(8, 8), True, "one-matrix"),
-        (cholesky(4, tuning.MATRIX_TOGETHER, tuning.MATRIX_TOGETHER), True, "large-matrix"),
-        (cholesky(4, tuning.MATRIX_TOGETHER - 1, tuning.MATRIX_TOGETHER - 1), False, "small-matrices"),
+        (cholesky(4, tuning.MATRIX_COOPERATIVE, tuning.MATRIX_COOPERATIVE), True, "large-matrix"),
+        (cholesky(4, tuning.MATRIX_COOPERATIVE - 1, tuning.MATRIX_COOPERATIVE - 1), False, "small-matrices"),
     ],
 )  # fmt: skip
 def test_threads_work_together_on_large_matrices(found: CholeskySchedule, together: bool, code: str) -> None:

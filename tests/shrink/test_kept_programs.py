@@ -62,7 +62,7 @@ def refusal(text: str) -> InternalError:
 
 ADD = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.add %x, %x : tensor<2xf32> return %0 : tensor<2xf32> }"
 STAGES = [
-    "verify.verifier.verify_module", "schedule.precompile.early_routines", "passes.core_functions", "fuse.fuse.fuse",
+    "verify.verifier.verify_module", "schedule.precompile.routines_to_precompile", "passes.core_functions", "fuse.fuse.fuse",
     "schedule.schedule.schedule", "memory.planner.plan_memory", "lower.program.lower_program",
     "codegen.optimize.optimize", "codegen.jit.load",
 ]  # fmt: skip

@@ -124,9 +124,9 @@ def test_mistakes() -> None:
 def test_random_arguments_have_their_types() -> None:
     import ml_dtypes
 
-    from shlo_jit.reference.made_up import made_up
+    from shlo_jit.reference.random_argument import random_argument
 
     generator = np.random.default_rng(0)
     for dtype in (np.bool_, np.uint8, np.int64, np.float16, np.complex64, ml_dtypes.bfloat16, ml_dtypes.int4):
-        made = made_up(generator, (3, 4), np.dtype(dtype))
+        made = random_argument(generator, (3, 4), np.dtype(dtype))
         assert made.dtype == dtype and made.shape == (3, 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shlo_jit.text.normal import normal
+from shlo_jit.text.normal_form import normal
 
 PLAIN = """module @m {
   func.func @main(%arg0: tensor<4xf32>, %arg1: tensor<4xf32>) -> tensor<4xf32> {

@@ -13,7 +13,7 @@ _PREDICATE = re.compile(r"icmp (?:samesign )?(\w+) ")
 
 def trip_count(function: Function, loop: Level) -> int | None:
     """Returns the trip count of a loop that ends at its header. Returns None if it depends on more than constants, or
-    if counting takes more than COUNTED_TURNS iterations."""
+    if counting takes more than COUNTED_ITERATIONS iterations."""
     head = function.blocks[loop.entry]
     made = {i.name: i for b in loop.blocks for i in (*function.blocks[b].phis, *function.blocks[b].body)}
     wanted = _follows(head.condition, made, {p.name for p in head.phis})
@@ -25,7 +25,7 @@ def trip_count(function: Function, loop: Level) -> int | None:
         return None
     now = {name: int(o.value) for name, o in state.items()}
     stays = head.targets[0] in loop.blocks
-    for iteration in range(tuning.COUNTED_TURNS + 1):
+    for iteration in range(tuning.COUNTED_ITERATIONS + 1):
         known = dict(now)
         if bool(_value(head.condition, made, known)) != stays:
             return iteration

@@ -51,12 +51,12 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
     DEPTHWISE_5X5,
-    FEATURES_FEW,
     FIRST,
     GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
+    NARROW,
     PLANES,
     ConvShape,
 )
@@ -96,7 +96,7 @@ prepacked, the data is prefetched beside the last products.
 TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
-    FEATURES_FEW: ("few", emit_few_task),
+    NARROW: ("few", emit_few_task),
     FIRST: ("first", emit_first_task),
     DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
     DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
@@ -106,7 +106,7 @@ TASKS = {
     IMAGES: ("images", emit_images_task),
 }
 """The end of the routine's symbol, and the emitter of the task that computes the output, by strategy."""
-BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW)
+BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, NARROW)
 """Strategies with few multiply-adds per byte."""
 
 
@@ -114,19 +114,19 @@ LEAVES_PADDING = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES)
 """Strategies that leave out window positions in the padding, for any kernel."""
 
 
-def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False) -> str:
+def conv_symbol(types: GemmTypes, kind: int, specialized: int = 0, ends: int = 0, tests_kernel: bool = False) -> str:
     """Returns the symbol of `conv_routine` with these arguments."""
     with_ends = f"_ends{ends}" if ends else ""
-    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{made_for or ''}{with_ends}{'_tested' if tests_kernel else ''}"
+    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{specialized or ''}{with_ends}{'_tested' if tests_kernel else ''}"
 
 
 @cache
 def conv_routine(
-    types: GemmTypes, target: Target, kind: int, made_for: int = 0, ends: int = 0, tests_kernel: bool = False
+    types: GemmTypes, target: Target, kind: int, specialized: int = 0, ends: int = 0, tests_kernel: bool = False
 ) -> Routine:
     """Returns the routine for these types of input, kernel and sums (= output).
 
-    `made_for`: the size that its code is specialized for, if `conv_table` says so: the height of a register tile for
+    `specialized`: the size that its code is specialized for, if `conv_table` says so: the height of a register tile for
     its lines, the number of output features, or the channels of a group. `ends`: the height of an edge tile, see
     `edge_tiles.EdgeTiles.tile`. `tests_kernel`: for strategies that leave out padding, the routine checks whether the
     kernel is finite; see `padding_terms.py`. Raises ValueError for complex numbers."""
@@ -135,11 +135,11 @@ def conv_routine(
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
-    symbol = conv_symbol(types, kind, made_for, ends, tests_kernel)
-    heights = [height for height in (made_for, ends) if height > 1 and kind == LAST_IN_PLACE]
+    symbol = conv_symbol(types, kind, specialized, ends, tests_kernel)
+    heights = [height for height in (specialized, ends) if height > 1 and kind == LAST_IN_PLACE]
     own = [stripe_routine(products, target, height) for height in heights]
     return Routine(
-        symbol, (symbol,), partial(_build, types, kind, made_for, ends, tests_kernel), (copies, product, *own)
+        symbol, (symbol,), partial(_build, types, kind, specialized, ends, tests_kernel), (copies, product, *own)
     )
 
 
@@ -150,16 +150,18 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
 
 
 def _build(
-    types: GemmTypes, kind: int, made_for: int, ends: int, tests_kernel: bool, module: ModuleText, target: Target
+    types: GemmTypes, kind: int, specialized: int, ends: int, tests_kernel: bool, module: ModuleText, target: Target
 ) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
-    if kind in (LAST_IN_PLACE, FEATURES_FEW):
+    if kind in (LAST_IN_PLACE, NARROW):
         emit_margin(module, types, target)
     emit_main = TASKS[kind][1]
     terms = {"terms": PaddingTerms(module, types, target)} if tests_kernel else {}
-    main = emit_main(module, types, target, *((made_for, ends) if ends else (made_for,) if made_for else ()), **terms)
-    symbol = conv_symbol(types, kind, made_for, ends, tests_kernel)
+    main = emit_main(
+        module, types, target, *((specialized, ends) if ends else (specialized,) if specialized else ()), **terms
+    )
+    symbol = conv_symbol(types, kind, specialized, ends, tests_kernel)
     b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME) + tests_kernel)
     for i, value in enumerate(b.params[: len(FRAME)]):

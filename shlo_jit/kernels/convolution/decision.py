@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
-from shlo_jit.kernels.convolution.edge_tiles import edge_tiles_of_lines, has_idle_taps, line_of
+from shlo_jit.kernels.convolution.edge_tiles import edge_tiles_of_lines, has_idle_positions, line_of
 from shlo_jit.kernels.convolution.shape import (
     BY_WINDOWS,
     DEPTHWISE,
-    FEATURES_FEW,
     FIELDS,
     FIRST,
     GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
+    NARROW,
     PLANES,
     ConvShape,
     Three,
@@ -125,7 +125,7 @@ class _Decision:
             self._cut_channels(self._by_windows(), s.groups, self.window_size)
         elif self._grouped():
             self._cut_channels(GROUPED, s.groups * s.ci, self.window_size * s.ci)
-            self._set(made_for=s.ci)
+            self._set(specialized=s.ci)
         elif self._planes():
             self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
             self._set(kind=PLANES)
@@ -318,7 +318,7 @@ class _Decision:
             self._set(margin_lines=1)
         else:
             run, runs, stride, outer = s.ci, kw, steps[2], (kh, steps[1])
-        self._set(leaves_padding=int(self.is_finite and kd == 1 and has_idle_taps(s, 1)))
+        self._set(leaves_padding=int(self.is_finite and kd == 1 and has_idle_positions(s, 1)))
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=steps[0])
         self._set(
             outer1=outer[0],
@@ -383,7 +383,7 @@ class _Decision:
             chunk, columns = self._even(lines, chunk, columns, min(panels, columns))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
-            self._set(made_for=0 if height in row_counts(plan) else height)
+            self._set(specialized=0 if height in row_counts(plan) else height)
             self._ends()
         else:
             # Tasks with other columns would gather the same pixels again.
@@ -422,7 +422,7 @@ class _Decision:
         lines = self.images * self.output[0] * self.output[1]
         chunk = max(1, tuning.CONV_TASK // max(1, hint_of(width) * co * k))
         chunk, _ = self._even(lines, chunk, co, co)
-        self._set(kind=FEATURES_FEW, made_for=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
+        self._set(kind=NARROW, specialized=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
         self._set(nc=co, column_chunks=1, main_tasks=self.values["row_chunks"] * self.shape.groups)
 
     def _fills_tiles(self, width: int, columns: int) -> bool:
@@ -446,9 +446,9 @@ class _Decision:
         if not self.is_finite or line is None or line.width != self.output[2] or isinstance(s.ci, Size):
             return
         by_lines = v.get("margin_lines")
-        if (by_lines or v["runs_per_call"] >= v["runs"]) and has_idle_taps(s, 2):
+        if (by_lines or v["runs_per_call"] >= v["runs"]) and has_idle_positions(s, 2):
             steps = s.ci * (hint_of(v["runs_per_call"]) if by_lines else 1)
-            ends, heights = edge_tiles_of_lines(self.plan, line, v["stripe"], v["made_for"], steps, self._work())
+            ends, heights = edge_tiles_of_lines(self.plan, line, v["stripe"], v["specialized"], steps, self._work())
             self._set(ends=ends, column_heights=heights)
 
     def _split_lines(self, rows: int, columns: int) -> None:

@@ -57,7 +57,7 @@ def line_of(shape: ConvShape, axis: int) -> Line | None:
     return Line(width, extent, columns, stride, pad, dilation)
 
 
-def has_idle_taps(shape: ConvShape, axis: int) -> bool:
+def has_idle_positions(shape: ConvShape, axis: int) -> bool:
     """Whether some pixels have window positions along a dimension that read only padding, and all pixels have
     others."""
     line = line_of(shape, axis)
@@ -101,17 +101,17 @@ def edge_tiles_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps
         for s in found:
             for rows in s.rows:
                 taken = _row_cost(plan, tiles, min(_lifted(heights, rows), s.height)) if rows else 0
-                rows_saved += _row_cost(plan, own_tiles, s.height) - taken - tuning.CONV_TAP_CALL / steps
+                rows_saved += _row_cost(plan, own_tiles, s.height) - taken - tuning.CONV_COLUMN_CALL / steps
         return rows_saved / whole
 
     plain = saved(0)
     tile = max(singles, key=saved, default=0)
-    if not tile or (saved(tile) - max(plain, 0)) * work < tuning.CONV_END_TILE:
+    if not tile or (saved(tile) - max(plain, 0)) * work < tuning.CONV_EDGE_TILE:
         tile = 0
     gain = saved(tile)
     return (
         EdgeTiles(tile or 1, _heights(plan, own_tiles | {tile} - {0}, stripe))
-        if gain > tuning.CONV_ENDS
+        if gain > tuning.CONV_EDGE_SHARE
         else EdgeTiles(0, 0)
     )
 

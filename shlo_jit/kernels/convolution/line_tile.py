@@ -13,19 +13,19 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
     DEPTHWISE_5X5,
-    FEATURES_FEW,
     FIELDS,
     LAST_GATHER,
     LAST_IN_PLACE,
+    NARROW,
 )
 from shlo_jit.kernels.llvm_values import V, i64
 
 BY_CHANNELS = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5)
-BY_LINES = (*BY_CHANNELS, FEATURES_FEW, LAST_GATHER, LAST_IN_PLACE)
+BY_LINES = (*BY_CHANNELS, NARROW, LAST_GATHER, LAST_IN_PLACE)
 """Strategies that can compute some lines of an image: those with adjacent features."""
 
 
-class BandTable:
+class LineTileTable:
     """A copy of a table in the caller's memory, updated for each line tile. `fields`: the table decided for the largest
     tile of an image."""
 

@@ -21,7 +21,7 @@ _FIELDS = (
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
-    "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
+    "row_chunk row_chunks stripe specialized nc column_chunks inside0 inside1 "
     "margin_line margin_lines a_corner leaves_padding ends column_heights"
 )
 FIELDS = tuple(_FIELDS.split())
@@ -29,9 +29,7 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, FEATURES_FEW, GROUPED = (
-    range(10)
-)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, NARROW, GROUPED = range(10)
 WAYS = (
     (
         "product of pixels and channels, pixels read in place",

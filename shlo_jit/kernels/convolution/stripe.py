@@ -27,7 +27,7 @@ def stripe(plan: GemmPlan, width: int, features: int, work: int) -> tuple[int, f
     each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
     each = each or [(row_cost(plan, width), -plan.mr)]
     own = -(-width // -(-width // plan.mr))
-    if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
+    if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_DEDICATED_TILE:
         each.append(line(own, own))
     least, height = min(each)
     return -height, least

@@ -92,7 +92,7 @@ def _multiply_tiles(b: Builder, plan: GemmPlan, rows: Rows, panel: V, k: V, bloc
             for j in (0, 1):
                 _tile(b, product, _number(2 * i + j), _number(4 + i), _number(6 + j))
         for line in range(0, TILE * plan.b_step, 64):
-            b.prefetch(b.offset(row, tuning.GEMM_AMX_AHEAD * TILE * plan.b_step + line))
+            b.prefetch(b.offset(row, tuning.GEMM_AMX_PREFETCH * TILE * plan.b_step + line))
         step.next(b.offset(first, a_step), b.offset(second, a_step), b.offset(row, TILE * plan.b_step))
     for i in (0, 1):
         for j in (0, 1):

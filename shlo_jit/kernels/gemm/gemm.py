@@ -31,13 +31,13 @@ from shlo_jit.kernels.gemm.policy import SHARED, Extents, columns_of, has_vector
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.skinny import emit_few_entry, emit_few_task
 from shlo_jit.kernels.gemm.staged_numbers import Registers
-from shlo_jit.kernels.gemm.strategy import Way
-from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, emit_way
+from shlo_jit.kernels.gemm.strategy import GemmStrategy
+from shlo_jit.kernels.gemm.vector import emit_takes_vectors, emit_vector_entry, emit_vector_tasks
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
-__all__ = ["GEMM_PARAMS", "GemmTypes", "Way", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
+__all__ = ["GEMM_PARAMS", "GemmStrategy", "GemmTypes", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
 
 GEMM_PARAMS = (
     ("ptr", "A"),
@@ -81,23 +81,29 @@ by the thread that computed it; the rectangles partition C.
 """
 
 
-def gemm_symbol(types: GemmTypes, way: Way = Way.ANY) -> str:
+def gemm_symbol(types: GemmTypes, way: GemmStrategy = GemmStrategy.ANY) -> str:
     """Returns the external symbol for these types."""
     return f"shlo_gemm_{types.name}{way.value}"
 
 
 @cache
-def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way: Way = Way.ANY) -> Routine:
+def gemm_routine(
+    a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way: GemmStrategy = GemmStrategy.ANY
+) -> Routine:
     """Returns the routine for these element types (StableHLO names)."""
     types = GemmTypes(a_dtype, b_dtype, acc_dtype)
     symbol = gemm_symbol(types, way)
-    if way is Way.TILES:
+    if way is GemmStrategy.TILES:
         return Routine(symbol, (symbol,), partial(_build_entry, types), (tile_routine(types, target),))
-    if way is Way.VECTORS:
+    if way is GemmStrategy.VECTORS:
         return Routine(symbol, (symbol,), partial(_build_vectors, types))
-    if way is Way.FEW:
+    if way is GemmStrategy.FEW:
         return Routine(symbol, (symbol,), partial(_build_few, types), (tile_routine(types, target),))
-    ways = (Way.TILES, Way.VECTORS) if has_vector_path(gemm_plan(types, target)) else (Way.TILES,)
+    ways = (
+        (GemmStrategy.TILES, GemmStrategy.VECTORS)
+        if has_vector_path(gemm_plan(types, target))
+        else (GemmStrategy.TILES,)
+    )
     needs = tuple(gemm_routine(a_dtype, b_dtype, acc_dtype, target, way) for way in ways)
     return Routine(symbol, (symbol,), partial(_build_any, types), needs)
 
@@ -145,7 +151,9 @@ def _build_entry(types: GemmTypes, module: ModuleText, target: Target) -> None:
 def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
     tasks = emit_vector_tasks(module, plan, target)
-    b = module.function(gemm_symbol(types, Way.VECTORS), GEMM_PARAMS, linkage="", attributes=attributes(target))
+    b = module.function(
+        gemm_symbol(types, GemmStrategy.VECTORS), GEMM_PARAMS, linkage="", attributes=attributes(target)
+    )
     s = _Shape(b, plan)
     emit_vector_entry(b, plan, _frame(b, s), tasks, s.threads)
     b.ret()
@@ -154,7 +162,7 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
 def _build_few(types: GemmTypes, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
     task = emit_few_task(module, plan, target)
-    b = module.function(gemm_symbol(types, Way.FEW), GEMM_PARAMS, linkage="", attributes=attributes(target))
+    b = module.function(gemm_symbol(types, GemmStrategy.FEW), GEMM_PARAMS, linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
@@ -166,16 +174,16 @@ def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
     b = module.function(gemm_symbol(types), GEMM_PARAMS, linkage="", attributes=attributes(target))
 
-    def call(way: Way) -> list[V]:
+    def call(way: GemmStrategy) -> list[V]:
         b.call("void", gemm_symbol(types, way), b.params)
         return []
 
     if has_vector_path(plan):
         s = _Shape(b, plan)
-        fits = b.and_(emit_way(b, plan, _frame(b, s)), b.xor(s.prepacked, const("i1", True)))
-        b.if_else(fits, lambda: call(Way.VECTORS), lambda: call(Way.TILES))
+        fits = b.and_(emit_takes_vectors(b, plan, _frame(b, s)), b.xor(s.prepacked, const("i1", True)))
+        b.if_else(fits, lambda: call(GemmStrategy.VECTORS), lambda: call(GemmStrategy.TILES))
     else:
-        call(Way.TILES)
+        call(GemmStrategy.TILES)
     b.ret()
 
 

@@ -251,7 +251,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     flip = hidden_flip(b, unit) if plan.flips_a else None
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
-    ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
+    ahead = b.mul(b_rs, tuning.GEMM_PANEL_PREFETCH)
     # Short tiles have no loads to spare, and they are rare. With several panels, the hardware prefetches.
     fetches = 2 * rows >= plan.mr and panels == 1
 

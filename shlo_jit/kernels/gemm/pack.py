@@ -202,7 +202,7 @@ class _Packer:
         """Copies two vectors, a whole step of most panels. Rows may be pages apart, where the hardware does not
         prefetch the next."""
         b, plan = self.b, self.plan
-        later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_AHEAD))
+        later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_PREFETCH))
         for v in range(2):
             at = v * plan.lanes * plan.element_bytes
             b.prefetch(b.offset(later, at))

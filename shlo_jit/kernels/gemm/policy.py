@@ -15,7 +15,7 @@ from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
 from shlo_jit.kernels.gemm.staged_numbers import Ints, N, Numbers, Reasoned
 from shlo_jit.reasons import Reason
 
-FEW_TILE, FEW_PANELS = 6, 2
+SKINNY_TILE, SKINNY_PANELS = 6, 2
 """Register tile of a skinny product that reads B in place: rows, and panels taken together. That is as many sums as
 leave registers for B. A tile has one row more if that is all of the product's rows."""
 PAIR_PANELS = 4
@@ -273,24 +273,24 @@ class VectorShape(NamedTuple):
     """Number of vectors."""
 
 
-def has_few_path(plan: GemmPlan) -> bool:
+def has_skinny_path(plan: GemmPlan) -> bool:
     """Whether there is code for skinny products with B in place."""
     return plan.kind == "plain" and plan.masks and not any(plan.convert) and plan.out == plan.acc
 
 
-def is_few(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+def is_skinny(a: Numbers, plan: GemmPlan, s: Extents) -> N:
     """Whether that code computes a product: it has too few rows to pay for packing B, and no cache holds B."""
-    rows = a.both(a.compare("gt", s.m, 1), a.compare("le", s.m, tuning.GEMM_FEW_ROWS))
+    rows = a.both(a.compare("gt", s.m, 1), a.compare("le", s.m, tuning.GEMM_SKINNY_ROWS))
     adjacent = a.compare("eq", s.b_cs, itemsize(plan.types.b))
     far = a.compare("gt", a.mul(a.mul(s.k, s.n), itemsize(plan.types.b)), tuning.GEMM_B_RESIDENT)
     wide = a.both(a.compare("ge", s.n, plan.nr * PAIR_PANELS), a.compare("ge", s.k, plan.lanes))
     return a.both(a.both(rows, adjacent), a.both(far, wide))
 
 
-def few_columns(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+def skinny_columns(a: Numbers, plan: GemmPlan, s: Extents) -> N:
     """Returns the columns of a task of a skinny product: tasks for at least two threads, and long runs of B's rows."""
     panels = a.ceil_div(s.n, plan.nr)
-    some = a.mul(a.least(a.ceil_div(panels, 2 * FEW_PANELS), PAIR_PANELS // FEW_PANELS), FEW_PANELS)
+    some = a.mul(a.least(a.ceil_div(panels, 2 * SKINNY_PANELS), PAIR_PANELS // SKINNY_PANELS), SKINNY_PANELS)
     many = a.mul(a.ceil_div(panels, tuning.GEMM_TASKS * PAIR_PANELS), PAIR_PANELS)
     return a.mul(a.select(a.compare("gt", panels, tuning.GEMM_TASKS * PAIR_PANELS), many, some), plan.nr)
 
@@ -352,14 +352,14 @@ def extents_of(plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layou
 
 
 def _describe_few(plan: GemmPlan, s: Extents) -> list[Line]:
-    nc = few_columns(Ints(), plan, s)
+    nc = skinny_columns(Ints(), plan, s)
     tasks = -(-s.n // nc) * s.batch
     why = Reason(
-        "few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {tuning.GEMM_FEW_ROWS}"
+        "few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {tuning.GEMM_SKINNY_ROWS}"
     )
     work = s.m * s.n * s.k * s.batch
     return [
-        ("tile", f"up to {FEW_TILE} x {FEW_PANELS * plan.nr} in registers", None),
+        ("tile", f"up to {SKINNY_TILE} x {SKINNY_PANELS * plan.nr} in registers", None),
         ("B", WORDS[IN_PLACE], why),
         (
             "tasks",

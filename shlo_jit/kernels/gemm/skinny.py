@@ -19,7 +19,7 @@ from shlo_jit.kernels.gemm.micro import (
     stripe_symbol,
     tile_attributes,
 )
-from shlo_jit.kernels.gemm.policy import FEW_PANELS, FEW_TILE, PAIR_PANELS, Extents
+from shlo_jit.kernels.gemm.policy import PAIR_PANELS, SKINNY_PANELS, SKINNY_TILE, Extents
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Registers
 from shlo_jit.kernels.llvm_values import V, i64
@@ -28,7 +28,7 @@ from shlo_jit.kernels.target import Target
 
 def emit_few_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     """Emits `void task(frame, index, worker)`: `nc` columns of all rows of a product. Returns its name."""
-    wide = [emit_kernel(module, plan, target, rows, plan.nv, FEW_PANELS) for rows in range(1, FEW_TILE + 2)]
+    wide = [emit_kernel(module, plan, target, rows, plan.nv, SKINNY_PANELS) for rows in range(1, SKINNY_TILE + 2)]
     pair = emit_kernel(module, plan, target, 2, plan.nv, PAIR_PANELS)
     zeros = f"{plan.symbol}_few_zeros"
     zero_bytes = SUMS * plan.lanes * plan.out_bytes
@@ -71,10 +71,10 @@ class _Rows:
         tile is the tallest, since it has the most work to overlap with the loads of B."""
         b, plan = self.b, self.plan
         two = b.icmp("eq", self.m, 2)
-        width = b.select(two, i64(plan.nr * PAIR_PANELS), i64(plan.nr * FEW_PANELS))
+        width = b.select(two, i64(plan.nr * PAIR_PANELS), i64(plan.nr * SKINNY_PANELS))
         whole = b.mul(b.udiv(n, width), width)
-        first = b.select(b.icmp("sle", self.m, FEW_TILE + 1), self.m, i64(FEW_TILE))
-        stripes = ceil_div(b, b.sub(self.m, first), FEW_TILE)
+        first = b.select(b.icmp("sle", self.m, SKINNY_TILE + 1), self.m, i64(SKINNY_TILE))
+        stripes = ceil_div(b, b.sub(self.m, first), SKINNY_TILE)
         with b.loop(0, whole, width, "panels") as j, b.repeat([i64(0), first, stripes], "stripe") as stripe:
             done, rows, left = stripe.values
             kernel = V("ptr", f"@{pair}")
@@ -107,7 +107,7 @@ class _Rows:
 def emit_few_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
     """Emits the calls of the tasks. The frame holds the arguments."""
     numbers = Registers(b)
-    nc = policy.few_columns(numbers, plan, s)
+    nc = policy.skinny_columns(numbers, plan, s)
     chunks, each = ceil_div(b, s.n, nc), policy.k_block(numbers, plan, s.k, s.prepacked)
     f.set(nc=nc, columns=chunks, kc=each)
     tasks, at = b.mul(chunks, s.batch), V("ptr", f"@{task}")

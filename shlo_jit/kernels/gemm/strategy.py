@@ -10,7 +10,7 @@ from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Ints
 
 
-class Way(Enum):
+class GemmStrategy(Enum):
     """Strategy of a product; the value is the end of its symbol."""
 
     TILES = ""
@@ -23,14 +23,14 @@ class Way(Enum):
     """Tiles or vectors, chosen at the call by extents and strides."""
 
 
-def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: bool = True) -> Way:
+def strategy_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: bool = True) -> GemmStrategy:
     """Returns the strategy of a product whose sizes are known. `is_near`: B is expected to be in a cache."""
     s = policy.extents_of(plan, 1, m, n, k, strides)
-    if is_near and policy.has_few_path(plan) and policy.is_few(Ints(), plan, s):
-        return Way.FEW
-    return way_of_any(plan, m, n, k, strides)
+    if is_near and policy.has_skinny_path(plan) and policy.is_skinny(Ints(), plan, s):
+        return GemmStrategy.FEW
+    return strategy_of_any(plan, m, n, k, strides)
 
 
-def way_of_any(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
-    """Returns which of its two strategies `Way.ANY` chooses."""
-    return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS
+def strategy_of_any(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> GemmStrategy:
+    """Returns which of its two strategies `GemmStrategy.ANY` chooses."""
+    return GemmStrategy.TILES if policy.vectors_of(plan, m, n, k, strides) is None else GemmStrategy.VECTORS

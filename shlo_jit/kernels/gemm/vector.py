@@ -55,7 +55,7 @@ class _Vector:
         """Returns the prefetch distance, in steps, for rows of `row` bytes: the next steps, or more, to keep enough
         loads in flight."""
         b = self.b
-        return b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_AHEAD), b.mul(row, STEPS)), 1), STEPS)
+        return b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_PREFETCH), b.mul(row, STEPS)), 1), STEPS)
 
 
 TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
@@ -213,8 +213,8 @@ class _Picked:
         return self.b.select(self.row, self.f.get(if_row, type), self.f.get(otherwise, type))
 
 
-def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
-    """Returns whether the product takes the vector path: `way_of` in registers, for any batch, rows and columns."""
+def emit_takes_vectors(b: Builder, plan: GemmPlan, f: Frame) -> V:
+    """Returns whether the product takes the vector path: `strategy_of` in registers, for any batch, rows and columns."""
     batch, m, n = f.ints("batch", "m", "n")
     return b.and_(_Picked(b, plan, f).fits, b.icmp("sgt", b.mul(b.mul(batch, m), n), 0))
 

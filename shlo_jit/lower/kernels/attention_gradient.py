@@ -41,7 +41,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> Non
     b = low.task(name, len(pointers))
     _Task(b, s, rows, epilogue, len(pointers)).write()
     low.run_tasks(low.share(hint, name), pointers, s.tasks)
-    if s.parts_of_rows > 1:
+    if s.row_parts > 1:
         add_up(low, s, low.scratch(step), [low.pointer(part.op.result) for part in parts.sums])
     for late in (s.epilogue, *s.late):
         if late is not None and late.is_late:
@@ -52,14 +52,14 @@ def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[
     """Adds the partial sums of the later row parts to those of the first, in order."""
     sizes = [s.batch * s.firsts[0].n * p.n for p in s.sums]
     places = [s.scratch.shared_offsets[field.name] for field in s.partial]
-    parts = (s.parts_of_rows, *sizes, *places, *(p.types.acc for p in s.sums))
+    parts = (s.row_parts, *sizes, *places, *(p.types.acc for p in s.sums))
     name = ".".join(["add_up", str(tuning.ATTENTION_LEAST_TASKS), *map(str, parts)])
     if name not in low.module.functions:
         b = low.task(name, 1 + len(results))
         frame, index, _ = b.params
         memory, *into = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(1 + len(results)))
         for p, size, place, result in zip(s.sums, sizes, places, into, strict=True):
-            _add_slice(b, p.types.acc, s.parts_of_rows - 1, (b.offset(memory, place), result), size, index)
+            _add_slice(b, p.types.acc, s.row_parts - 1, (b.offset(memory, place), result), size, index)
         b.ret()
     low.parallel(name, [scratch, *results], tuning.ATTENTION_LEAST_TASKS)
 
@@ -104,10 +104,10 @@ class _Task:
 
     def write(self) -> None:
         b, s = self.b, self.s
-        if s.parts_of_rows > 1:
-            part = b.urem(self.index, s.parts_of_rows)
+        if s.row_parts > 1:
+            part = b.urem(self.index, s.row_parts)
             start = b.mul(part, s.task_rows)
-            batch = b.udiv(self.index, s.parts_of_rows)
+            batch = b.udiv(self.index, s.row_parts)
             self.batch(batch, start, b.min_(b.add(start, s.task_rows), s.m), part)
         else:
             first = b.mul(self.index, s.each)
@@ -154,7 +154,7 @@ class _Task:
         b, s, p = self.b, self.s, self.s.sums[j]
         size = s.firsts[0].n * p.n * itemsize(p.types.acc)
         result = b.offset(self.results[len(s.seconds) + j], b.mul(batch, size))
-        if s.parts_of_rows == 1:
+        if s.row_parts == 1:
             return result
         first = s.scratch.shared_offsets[s.partial[j].name]
         place = b.add(b.mul(b.add(b.mul(b.sub(part, 1), s.batch), batch), size), first)

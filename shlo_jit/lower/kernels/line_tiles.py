@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.convolution.line_tile import BandTable
+from shlo_jit.kernels.convolution.line_tile import LineTileTable
 from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
@@ -193,7 +193,7 @@ class _Convolution(_Stage):
 
     def begin(self, task: _Task) -> None:
         super().begin(task)
-        self.table = BandTable(task.b, self.constant, dict(zip(FIELDS, self.how.table, strict=True)))
+        self.table = LineTileTable(task.b, self.constant, dict(zip(FIELDS, self.how.table, strict=True)))
         self.weights = task.arrays.pop(0) if self.arrays else task.at[self.op.operands[1]]
 
     def make(self, task: _Task, start: V, end: V) -> None:

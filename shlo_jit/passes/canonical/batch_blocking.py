@@ -76,7 +76,7 @@ def _chain(block: Block) -> _Chain | None:
             break
         if op.name == "stablehlo.convolution":
             kernels += op.operands[1].tensor.nbytes
-            if kernels > tuning.TURN_KERNELS:
+            if kernels > tuning.BATCH_BLOCK_KERNELS:
                 break
         chain.ops.append(op)
         chain.values.update(op.results)
@@ -124,7 +124,7 @@ def _if_profitable(chain: _Chain, block: Block) -> _Chain | None:
     """Returns the chain if its values are too large for the caches and few of them are read as a whole, else None."""
     convolutions = [op for op in chain.ops if op.name == "stablehlo.convolution"]
     largest = max((v.tensor.nbytes for v in chain.values), default=0)
-    if len(convolutions) < 2 or chain.images < 2 or largest < tuning.TURN_LARGEST:
+    if len(convolutions) < 2 or chain.images < 2 or largest < tuning.BATCH_BLOCK_LARGEST:
         return None
     inside, wanted = set(chain.ops), dict[Value, None]()
     for op in block.ops:
@@ -133,7 +133,7 @@ def _if_profitable(chain: _Chain, block: Block) -> _Chain | None:
     chain.read_later = list(wanted)
     if 4 * sum(v.tensor.nbytes for v in wanted) > sum(op.result.tensor.nbytes for op in convolutions):
         return None
-    most = max(1, tuning.TURN_BYTES * chain.images // largest)
+    most = max(1, tuning.BATCH_BLOCK_BYTES * chain.images // largest)
     chain.per_iteration = max(n for n in range(1, chain.images + 1) if chain.images % n == 0 and n <= most)
     return chain if chain.per_iteration < chain.images else None
 

@@ -21,7 +21,7 @@ from shlo_jit.ir.attributes import IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.kernels.collective.board import POINTERS
-from shlo_jit.ops.collective import WRITTEN_ALONG, goes_along_rows
+from shlo_jit.ops.collective import WRITTEN_ALONG, may_use_row_dimension
 from shlo_jit.ops.known_calls import START
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
@@ -129,7 +129,7 @@ def _is_ready(op: Op, i: int) -> bool:
     """Whether an op with only operand i may work along its own dimensions."""
     if op.name == "stablehlo.all_to_all":
         return op.int("split_dimension") == op.int("concat_dimension") == 0
-    return op.name not in ALONG or goes_along_rows(op, i)
+    return op.name not in ALONG or may_use_row_dimension(op, i)
 
 
 def _members(op: Op) -> int:

@@ -31,7 +31,7 @@ import numpy as np
 from shlo_jit.ir.aligned import empty
 from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.ir.digests import note_made, sealed
+from shlo_jit.ir.digests import record_derived, sealed
 from shlo_jit.ir.types import F32, F64, TensorType, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
@@ -307,5 +307,5 @@ def _multiplied(given: Dense, factor: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         np.multiply(array, factor, out=made, casting="same_kind")
     how = hashlib.sha256(np.ascontiguousarray(factor).tobytes()).hexdigest()
-    note_made(sealed(made), array, f"fold_scales {factor.shape} {how}")
+    record_derived(sealed(made), array, f"fold_scales {factor.shape} {how}")
     return made

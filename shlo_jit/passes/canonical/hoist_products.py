@@ -20,7 +20,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.passes.regions.unroll import trip_count_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
@@ -47,7 +47,7 @@ def _products(loop: Op) -> list[tuple[Op, Op]]:
     dots = [op for op in body.ops if op.name == "stablehlo.dot_general" and op.operands[1] not in inside]
     slices = [(op, _slice_of(op.operands[0])) for op in dots]
     found = [(op, s) for op, s in slices if s is not None and s.operands[0] not in inside and _pays(op, s)]
-    trip_count = turns_of(loop) if found else None
+    trip_count = trip_count_of(loop) if found else None
     return [] if trip_count is None else [(op, s) for op, s in found if s.operands[0].tensor.extents[0] <= trip_count]
 
 
@@ -70,7 +70,7 @@ def _pays(product: Op, slice_: Op) -> bool:
         return False
     rows, steps = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_free, roles.lhs_contracting))
     nbytes = slice_.operands[0].tensor.extents[0] * result.size * result.storage.itemsize
-    return rows <= tuning.HOISTED_ROWS and steps >= tuning.HOISTED_STEPS and nbytes <= tuning.HOISTED_BYTES
+    return rows <= tuning.HOISTED_ROWS and steps >= tuning.HOISTED_TERMS and nbytes <= tuning.HOISTED_BYTES
 
 
 def _hoisted_product(rw: Rewriter, product: Op, slice_: Op) -> Value:

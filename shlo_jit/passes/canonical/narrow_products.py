@@ -69,10 +69,10 @@ def _has_few_columns(op: Op) -> bool:
     k, n = rhs.extents[roles.rhs_contracting[0]], rhs.extents[roles.rhs_free[0]]
     columns = op.operands[1].op
     is_constant = columns is not None and columns.name == "stablehlo.constant"
-    rows = tuning.FEW_COLUMNS_ROWS if is_constant else max(tuning.FEW_COLUMNS_ROWS, tuning.FEW_COLUMNS_PACKED * n * n)
+    rows = tuning.NARROW_ROWS if is_constant else max(tuning.NARROW_ROWS, tuning.NARROW_PACKED_ROWS * n * n)
     return n > 1 and pays_along_k(k, n) and lhs.size >= k * rows
 
 
 def pays_along_k(k: int, n: int) -> bool:
     """Whether a kernel with lanes along k is the best one for k terms and n features."""
-    return n <= tuning.CONV_FEW_FEATURES and k >= max(tuning.FEW_COLUMNS_STEPS, tuning.CONV_FEW_STEPS * n)
+    return n <= tuning.CONV_FEW_FEATURES and k >= max(tuning.NARROW_TERMS, tuning.CONV_FEW_STEPS * n)

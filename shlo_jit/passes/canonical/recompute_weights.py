@@ -17,7 +17,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ops import OPS, is_elementwise
-from shlo_jit.ops.attention_rows import are_few_tasks
+from shlo_jit.ops.attention_rows import has_too_few_tasks
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -87,7 +87,7 @@ def _unread(late: Late) -> set[Op]:
 def from_expensive(late: Late) -> tuple[Late, int] | None:
     """Returns the same readers with only the values after expensive ones recomputed, and the bytes of the expensive
     values that are kept. None if the readers need other values, too."""
-    expensive = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.DEAR_COST}
+    expensive = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.EXPENSIVE_COST}
     after: list[Value] = []
     for value in late.values:
         if (
@@ -192,4 +192,4 @@ def _pays(first: Op, second: Op) -> bool:
         return False
     if (batch, m, n) != (other[0], other[1], other[3]):
         return False
-    return not are_few_tasks(batch, m, n, k, k + other[2]) and batch * m * n >= tuning.RECOMPUTED_ELEMENTS
+    return not has_too_few_tasks(batch, m, n, k, k + other[2]) and batch * m * n >= tuning.RECOMPUTED_ELEMENTS

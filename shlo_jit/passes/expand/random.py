@@ -92,7 +92,7 @@ class _Stream:
 
 
 # ---------------------------------------------------------------------------- Threefry-2x32, 20 rounds
-TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _threefry(s: _Stream, count: int) -> tuple[Value, Value]:
@@ -101,7 +101,7 @@ def _threefry(s: _Stream, count: int) -> tuple[Value, Value]:
     keys = [key0, key1, s.op("xor", s.op("xor", key0, key1), 0x1BD11BDA)]
     x0, x1 = s.op("add", x0, key0), s.op("add", x1, key1)
     for group in range(5):
-        for distance in TURNS[group % 2]:
+        for distance in ROTATIONS[group % 2]:
             x0 = s.op("add", x0, x1)
             rotated = s.op("or", s.op("shift_left", x1, distance), s.op("shift_right_logical", x1, 32 - distance))
             x1 = s.op("xor", rotated, x0)

@@ -7,7 +7,7 @@ from shlo_jit.errors import VerifyError
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ops import OPS, Violation
-from shlo_jit.ops.known_calls import stands_for
+from shlo_jit.ops.known_calls import equivalent_op
 from shlo_jit.verify.check_op import check_op
 from shlo_jit.verify.verifier import diagnostic_of
 
@@ -16,7 +16,7 @@ def replacement(op: Op) -> Op | None:
     """Returns the op that a call or an MHLO op represents, or None. Raises VerifyError if that op would not be
     valid."""
     try:
-        meant = stands_for(op)
+        meant = equivalent_op(op)
         if meant is not None:
             check_op(meant, OPS[meant.name])
     except Violation as violation:

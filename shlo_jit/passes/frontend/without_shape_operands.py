@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.ir.unknown import is_dynamic
-from shlo_jit.ops.call_record import SHAPES_OF_CALL, own_attributes, own_items
+from shlo_jit.ir.dynamic_values import is_dynamic
+from shlo_jit.ops.call_record import SHAPES_OF_CALL, items_of_target_operands, own_attributes
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -32,4 +32,4 @@ def _has_them(op: Op) -> bool:
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     if not _has_them(op):
         return None
-    return rw.emit(op.name, own_items(op, operands), [r.type for r in op.results], own_attributes(op))
+    return rw.emit(op.name, items_of_target_operands(op, operands), [r.type for r in op.results], own_attributes(op))

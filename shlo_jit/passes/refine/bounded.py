@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from shlo_jit.errors import Diagnostic
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ir.dynamic_values import is_dynamic
 from shlo_jit.ir.types import TensorType, Type
-from shlo_jit.ir.unknown import is_dynamic
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.type_algebra import bounds_of, is_quantized
 from shlo_jit.passes import build as mk

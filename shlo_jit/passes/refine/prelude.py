@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.unknown import is_dynamic
+from shlo_jit.ir.dynamic_values import is_dynamic
 from shlo_jit.ops.call_record import shape_operands_of
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.type_algebra import constant_value

@@ -27,7 +27,7 @@ from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
-from shlo_jit.ops.call_record import own_attributes, own_items, shape_operands_of
+from shlo_jit.ops.call_record import items_of_target_operands, own_attributes, shape_operands_of
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
 from shlo_jit.ops.type_algebra import bounds_of, constant_value, is_quantized, with_bounds
@@ -315,7 +315,7 @@ class _Refiner:
         if shape_operands_of(op):
             types = self._shaped_results(op, operands)
             if types is not None:
-                return rw.emit(op.name, own_items(op, operands), types, own_attributes(op))
+                return rw.emit(op.name, items_of_target_operands(op, operands), types, own_attributes(op))
         return None
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:

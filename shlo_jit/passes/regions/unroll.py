@@ -1,7 +1,7 @@
 """Unroll short counted loops of elementwise work, so that their iterations fuse.
 
 Needs: nothing. Guarantees: no short `while` remains whose counter starts at a constant, increases by a constant and is
-compared with a constant. Short means at most UNROLL_TURNS iterations, with only fusible ops in the body.
+compared with a constant. Short means at most UNROLL_TRIP_COUNT iterations, with only fusible ops in the body.
 
     while i < 5 { x = round(x, i); i = i + 1 }   ->   x = round(x, 0); ...; x = round(x, 4)
 
@@ -24,9 +24,9 @@ def unroll(function: Op, _: Context) -> Op:
     """The function without such loops."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        trip_count = turns_of(op) if op.name == "stablehlo.while" else None
+        trip_count = trip_count_of(op) if op.name == "stablehlo.while" else None
         body = op.block(1).ops if trip_count is not None else []
-        if trip_count is None or trip_count > tuning.UNROLL_TURNS or trip_count * len(body) > tuning.UNROLL_OPS:
+        if trip_count is None or trip_count > tuning.UNROLL_TRIP_COUNT or trip_count * len(body) > tuning.UNROLL_OPS:
             return None
         if not all(map(_is_fusible, body)):
             return None
@@ -46,7 +46,7 @@ def _is_fusible(op: Op) -> bool:
     return op.name == "stablehlo.return" or copies or is_elementwise(op)
 
 
-def turns_of(op: Op) -> int | None:
+def trip_count_of(op: Op) -> int | None:
     """Returns the trip count of a counted loop, or None if it is not obvious."""
     condition, body = op.block(0), op.block(1)
     test = condition.terminator.operands[0].op

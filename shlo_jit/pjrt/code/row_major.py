@@ -6,7 +6,7 @@ Hosts request it when they read an array, perhaps while they raise an exception:
 
 from __future__ import annotations
 
-from shlo_jit.ir.types import MOST_DIMENSIONS
+from shlo_jit.ir.types import MAX_RANK
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.llvm_values import V
 from shlo_jit.pjrt.code.function_writer import Record, Slot
@@ -23,7 +23,7 @@ def layout_text(rank: int) -> str:
 
 def write_row_major(module: ModuleText) -> None:
     rows = []
-    for rank in range(MOST_DIMENSIONS + 1):
+    for rank in range(MAX_RANK + 1):
         text = layout_text(rank)
         escaped = text.replace("{", "\\7B").replace("}", "\\7D")
         module.define_global(f"layout.{rank}", f'internal constant [{len(text)} x i8] c"{escaped}"')

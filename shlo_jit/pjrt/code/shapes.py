@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS
+from shlo_jit.ir.types import DTYPES, MAX_RANK
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.pjrt import interface
@@ -76,7 +76,7 @@ def _write_size(module: ModuleText) -> None:
     type, dims, rank = b.params
     item = itemsize(b, type)
     no_dims = b.and_(b.icmp("eq", dims, NULL), b.icmp("ne", rank, 0))
-    with b.if_(b.or_(b.or_(b.icmp("eq", item, 0), b.icmp("ugt", rank, i64(MOST_DIMENSIONS))), no_dims), "unknown"):
+    with b.if_(b.or_(b.or_(b.icmp("eq", item, 0), b.icmp("ugt", rank, i64(MAX_RANK))), no_dims), "unknown"):
         b.ret_early(i64(-1))
     with b.loop_carry(0, rank, [item]) as carry:
         extent = b.load("i64", b.element(dims, "i64", carry.index))

@@ -19,7 +19,7 @@ from typing import Any
 from shlo_jit.codegen.abi import ALIGNMENT, Status
 from shlo_jit.kernels.collective import board
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.transport.ends import Ends, Fault
+from shlo_jit.runtime.transport.call_reports import Ends, Fault
 from shlo_jit.runtime.transport.world import World
 
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64

@@ -16,7 +16,7 @@ from shlo_jit.kernels.collective import board
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.runtime.transport.board import Outcome
-from shlo_jit.runtime.transport.ends import End, Ends, Fault
+from shlo_jit.runtime.transport.call_reports import End, Ends, Fault
 from shlo_jit.runtime.transport.errors import UNKNOWN, Death, raised_by
 from shlo_jit.runtime.transport.exchange import Exchange
 from shlo_jit.runtime.transport.layout import lay_out

@@ -19,13 +19,13 @@ from shlo_jit.codegen.objects import CompiledRoutine, program_entry
 from shlo_jit.errors import ExecutionError
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.host import HOST_CALLS, Host
-from shlo_jit.runtime.transport import starting, worker
+from shlo_jit.runtime.transport import worker, worker_start
 from shlo_jit.runtime.transport.errors import Death, Raised
-from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout, RankLayout, lay_out
-from shlo_jit.runtime.transport.lines import answer
 from shlo_jit.runtime.transport.rank import Place, needed_routines
+from shlo_jit.runtime.transport.remote_queues import answer
 from shlo_jit.runtime.transport.shared import Segment
+from shlo_jit.runtime.transport.shared_results import Kept
 from shlo_jit.runtime.transport.team import END_SECONDS, Crew, Team
 
 START_SECONDS = 60.0
@@ -60,8 +60,8 @@ class Processes(Team):
         """Raises MemoryError, ExecutionError if a worker fails to start or load, and TypeError for custom calls that
         cannot be sent to other processes."""
         super().__init__(crew)
-        starting.check()
-        calls = starting.pickled(dict(crew.custom_calls))
+        worker_start.check()
+        calls = worker_start.pickled(dict(crew.custom_calls))
         self.layout: Layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
         self.kept = Kept(self.memory, self.layout.results)
@@ -71,7 +71,7 @@ class Processes(Team):
         self._lines: dict[int, Connection] = {}
         self._watcher: threading.Thread | None = None
         self._has_death = threading.Event()
-        self._needs_main = starting.needs_main(calls)
+        self._needs_main = worker_start.needs_main(calls)
         try:
             with self._in_time():
                 self._start()
@@ -93,7 +93,7 @@ class Processes(Team):
     def _start(self) -> None:
         for rank in range(1, self.crew.ranks):
             try:
-                process, line, queues = starting.start(worker.main, rank, self._needs_main)
+                process, line, queues = worker_start.start(worker.main, rank, self._needs_main)
             except (OSError, RuntimeError) as error:
                 raise ExecutionError(f"cannot start the process of rank {rank}: {error}") from None
             self._workers[rank], self._lines[rank] = process, line
@@ -182,7 +182,7 @@ class Processes(Team):
             if self._is_late:
                 how = f"did not start within {START_SECONDS:g} s"
             if self._needs_main:
-                how += f". {starting.MAIN_HINT}"
+                how += f". {worker_start.MAIN_HINT}"
             raise ExecutionError(f"the process of rank {rank} {how}") from None
 
     # ------------------------------------------------------------------ calls
@@ -213,7 +213,7 @@ class Processes(Team):
         if self._watcher is not None:
             self._watcher.join()  # it reads what is closed now
         for rank in [*workers]:
-            starting.forget(workers.pop(rank))
+            worker_start.forget(workers.pop(rank))
             self._lines.pop(rank).close()
 
 

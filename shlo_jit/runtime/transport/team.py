@@ -27,10 +27,10 @@ from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.transport.board import Board, Outcome, Unread
 from shlo_jit.runtime.transport.errors import Death, Raised, failure_of, raised_by, site_of
-from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout
 from shlo_jit.runtime.transport.rank import Place, Rank, load_code
 from shlo_jit.runtime.transport.shared import Segment
+from shlo_jit.runtime.transport.shared_results import Kept
 
 LOOK_SECONDS = 0.02
 """Interval of the checks of the workers' health, and of signals."""

@@ -51,8 +51,8 @@ CALL_FAILED = 1
 def _load(work: Any, fds: list[int], queues: Connection) -> Any:
     from shlo_jit.codegen.objects import read_program
     from shlo_jit.runtime import routines
-    from shlo_jit.runtime.transport.lines import RemoteHost
     from shlo_jit.runtime.transport.rank import Rank
+    from shlo_jit.runtime.transport.remote_queues import RemoteHost
     from shlo_jit.runtime.transport.shared import Segment
 
     memory, constants = (Segment(nbytes, fd) for nbytes, fd in zip(work.nbytes, fds, strict=True))

@@ -62,7 +62,7 @@ class World:
         return [self.comm.Irecv(chunk, source, tag) for chunk in self._chunks(address, nbytes)]
 
     def _chunks(self, address: int, nbytes: int) -> list[Any]:
-        most, make = tuning.MPI_PIECE_BYTES, self.mpi.buffer.fromaddress
+        most, make = tuning.MPI_CHUNK_BYTES, self.mpi.buffer.fromaddress
         if nbytes <= most:
             return [(make(address, nbytes), self.mpi.BYTE)]
         return [(make(address + at, min(most, nbytes - at)), self.mpi.BYTE) for at in range(0, nbytes, most)]

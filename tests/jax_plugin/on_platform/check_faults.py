@@ -130,7 +130,7 @@ def test_a_function_that_calls_the_program_it_is_called_by() -> None:
 
 def test_a_function_that_calls_the_program_of_several_devices_it_is_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """This is impossible, as its devices are busy: it raises an error after a while. The program works afterwards."""
-    monkeypatch.setattr("shlo_jit.pjrt.several.NESTED_SECONDS", 0.5)
+    monkeypatch.setattr("shlo_jit.pjrt.multi_device.NESTED_SECONDS", 0.5)
     nested = True
 
     def function(x: Any) -> Any:

@@ -17,8 +17,8 @@ IMAGES, SIDE = 6, 12
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     image = SIDE * SIDE * 8 * 4
-    monkeypatch.setattr(tuning, "TURN_LARGEST", IMAGES * image)
-    monkeypatch.setattr(tuning, "TURN_BYTES", 2 * image)
+    monkeypatch.setattr(tuning, "BATCH_BLOCK_LARGEST", IMAGES * image)
+    monkeypatch.setattr(tuning, "BATCH_BLOCK_BYTES", 2 * image)
 
 
 def t(*extents: int) -> str:
@@ -86,7 +86,7 @@ def test_images_go_through_a_chain_one_after_the_other() -> None:
 
 def test_the_bits_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [shlo_jit.compile(network(), threads=n, cache=False)(*inputs()) for n in (1, 2)]
-    monkeypatch.setattr(tuning, "TURN_LARGEST", 1 << 60)
+    monkeypatch.setattr(tuning, "BATCH_BLOCK_LARGEST", 1 << 60)
     assert not loops(network())
     whole = shlo_jit.compile(network(), cache=False)(*inputs())
     for part in found:
@@ -108,9 +108,9 @@ def test_a_value_that_is_read_later_is_materialized() -> None:
 
 
 def test_small_values_and_large_kernels_are_not_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "TURN_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4)
+    monkeypatch.setattr(tuning, "BATCH_BLOCK_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4)
     assert loops(network())
-    monkeypatch.setattr(tuning, "TURN_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4 - 1)
+    monkeypatch.setattr(tuning, "BATCH_BLOCK_KERNELS", (9 * 3 * 8 + 9 * 8 * 8) * 4 - 1)
     assert not loops(network()), "the second one's kernel is one too many"
 
 

@@ -11,7 +11,7 @@ from shlo_jit.kernels import sort as records_sort
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.access import Buffer
-from shlo_jit.lower.kernels.sort.alone import KeyWriter, quicksort_chunks
+from shlo_jit.lower.kernels.sort.key_sort import KeyWriter, quicksort_chunks
 from shlo_jit.lower.kernels.sort.records import RecordWriter, start_of
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.sort import RecordSort

@@ -14,7 +14,7 @@ from shlo_jit.kernels.sort import INDEX_BITS, load_record
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, register_type
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
-from shlo_jit.lower.kernels.sort.alone import quicksort
+from shlo_jit.lower.kernels.sort.key_sort import quicksort
 from shlo_jit.lower.kernels.sort.keys import emit_key
 from shlo_jit.lower.scratch import Fields
 from shlo_jit.schedule.sort import Lines, RecordSort

@@ -12,8 +12,8 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.kernels.access import Buffer
-from shlo_jit.lower.kernels.sort.alone import KeyWriter, quicksort
 from shlo_jit.lower.kernels.sort.chunks import sort_chunked
+from shlo_jit.lower.kernels.sort.key_sort import KeyWriter, quicksort
 from shlo_jit.lower.kernels.sort.records import RecordWriter, move, start_of
 from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.schedule.sort import SortSchedule

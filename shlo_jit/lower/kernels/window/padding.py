@@ -115,7 +115,7 @@ def _iterated(b: Builder, fold: Fold, step: Function, values: list[Reg], count: 
             keeps = b.icmp("eq", since, limit)
             kept = [b.select(keeps, p, q) for p, q in zip(new, kept, strict=True)]
             since, limit = b.select(keeps, end, since), b.select(keeps, b.shl(limit, i64(1)), limit)
-            asks = b.icmp("eq", b.and_(left, i64(tuning.WINDOW_ASKS - 1)), 0)
+            asks = b.icmp("eq", b.and_(left, i64(tuning.WINDOW_CHECKS - 1)), 0)
             (stops,) = b.if_else(asks, lambda: [b.call("i1", "shlo_is_stopped", [began])], lambda: [V("i1", "false")])
             again.next(left, since, limit, *new, *kept)
             again.again = b.and_(b.icmp("sgt", left, 0), b.not_(stops))

@@ -4,7 +4,7 @@
 
 The text is not parsed, so only what is certainly irrelevant is removed: a location at the end of an op or argument,
 and the alias of a location that nothing else uses. Anything irrelevant that remains merely makes two texts compare as
-different. The location `loc("x")` of an argument stays because it is the argument's name (`text/port_names.py`).
+different. The location `loc("x")` of an argument stays because it is the argument's name (`text/argument_names.py`).
 """
 
 from __future__ import annotations

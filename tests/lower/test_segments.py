@@ -380,7 +380,7 @@ def test_exported(tmp_path: Path) -> None:
 
 def test_bytes_that_a_call_saves() -> None:
     """Below this size, one loop concatenates the matrix."""
-    length = tuning.PIECE_BYTES * 2 // (64 * 2)
+    length = tuning.SEGMENT_BYTES * 2 // (64 * 2)
     few, enough = (
         shlo_jit.compile(Product((n - 1, 1), 64, "k", (4,), "bf16").text(), cache=False) for n in (length - 1, length)
     )

@@ -56,7 +56,7 @@ UNRANKED = 25 << 1 | 1
 """First byte of an unranked tensor type."""
 
 
-def artifact_may_be_unknown(data: Bytes, rest: bytes) -> bool:
+def artifact_may_be_dynamic(data: Bytes, rest: bytes) -> bool:
     """Whether any value may have an unknown shape. Conservative: also true if some unrelated number has the same bytes.
     `rest` is the data without long literals."""
     if UNKNOWN_EXTENT in rest:

@@ -11,7 +11,7 @@ import numpy as np
 from shlo_jit.ir.types import DTYPES
 
 
-def made_up(generator: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+def random_argument(generator: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
     """Returns a random array: floats and complex numbers are normally distributed, integers are in [0, 10) or the range
     of the type."""
     kind = next(d.kind for d in DTYPES.values() if d.numpy == dtype)

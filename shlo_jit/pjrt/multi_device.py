@@ -32,7 +32,7 @@ from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
 from shlo_jit.pjrt.shardings import Cut, inspected_sharding, layout_of, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
-from shlo_jit.text.port_names import donated_arguments
+from shlo_jit.text.argument_names import donated_arguments
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client

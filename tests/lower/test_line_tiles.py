@@ -19,7 +19,7 @@ def outcome(
     program: Program, patch: pytest.MonkeyPatch, nbytes: int, threads: int = 1, target: str = "native"
 ) -> tuple[list[np.ndarray], str]:
     """Returns the results if images of at least `nbytes` bytes are cut into line tiles, and the plan."""
-    patch.setattr(tuning, "BANDS_BYTES", nbytes)
+    patch.setattr(tuning, "LINE_TILE_IMAGE_BYTES", nbytes)
     exe = guarded.compile(program.text(), threads=threads, cache=False, target=target)
     x = np.random.default_rng(1).standard_normal(program.input).astype(np.float32)
     found = exe(x)
@@ -28,7 +28,7 @@ def outcome(
 
 def check(program: Program, patch: pytest.MonkeyPatch, target: str = "native") -> None:
     """Checks that line tiles have the bits of separate steps, and that the whole program is one chain of line tiles."""
-    patch.setattr(tuning, "BANDS_LINES", 2)
+    patch.setattr(tuning, "LINE_TILE_LINES", 2)
     one_by_one, plan = outcome(program, patch, 1 << 60, target=target)
     assert "line_tiles" not in plan
     for threads in (1, 2, 3):
@@ -58,8 +58,8 @@ def test_chains(case: int, buffer: int, monkeypatch: pytest.MonkeyPatch) -> None
     write, shape = CHAINS[case]
     program = Program(shape, case)
     write(program)
-    monkeypatch.setattr(tuning, "BANDS_BUFFER", max(buffer, 5 * max(shape[1:3]) * 24 * 4))
-    monkeypatch.setattr(tuning, "BANDS_KEPT", 0)
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", max(buffer, 5 * max(shape[1:3]) * 24 * 4))
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", 0)
     check(program, monkeypatch)
 
 
@@ -70,7 +70,7 @@ def test_other_targets(case: int, target: str, monkeypatch: pytest.MonkeyPatch) 
     write, shape = CHAINS[case]
     program = Program(shape, case)
     write(program)
-    monkeypatch.setattr(tuning, "BANDS_KEPT", 0)
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", 0)
     check(program, monkeypatch, target)
 
 
@@ -96,10 +96,10 @@ def test_random_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             program.product(pick.choice([4, 16, 33]))
         if pick.random() < 0.7:
             program.finish()
-    monkeypatch.setattr(tuning, "BANDS_BUFFER", pick.choice([24 << 10, 100 << 10, 512 << 10]))
-    monkeypatch.setattr(tuning, "BANDS_TASKS", pick.choice([1, 2, 5]))
-    monkeypatch.setattr(tuning, "BANDS_LINES", pick.choice([1, 4]))
-    monkeypatch.setattr(tuning, "BANDS_KEPT", pick.choice([0, 8]))
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", pick.choice([24 << 10, 100 << 10, 512 << 10]))
+    monkeypatch.setattr(tuning, "LINE_TILE_TASKS", pick.choice([1, 2, 5]))
+    monkeypatch.setattr(tuning, "LINE_TILE_LINES", pick.choice([1, 4]))
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", pick.choice([0, 8]))
     one_by_one, _ = outcome(program, monkeypatch, 1 << 60)
     for threads in (1, 2, 3):
         in_bands, _ = outcome(program, monkeypatch, 1, threads)

@@ -22,7 +22,7 @@ def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
         if constants.store(shared, cache):
             cache.store(key, *program_entry(compiled))
 
-    if sum(c.data.nbytes for c in shared) < tuning.STORED_BEHIND_BYTES:
+    if sum(c.data.nbytes for c in shared) < tuning.BACKGROUND_STORE_BYTES:
         work()
         return
     wait_for(key)

@@ -13,7 +13,7 @@ def is_dynamic(value: Value) -> bool:
     return isinstance(value.type, TensorType) and not value.type.is_static
 
 
-def has_unknown(module: Module) -> bool:
+def has_dynamic_shapes(module: Module) -> bool:
     """Whether any value has an unknown shape."""
     return any(True for function in module.functions() for _ in values_of_unknown_shape(function))
 
