@@ -39,8 +39,8 @@ TURN_LARGEST, TURN_BYTES, TURN_KERNELS = 16 << 20, 4 << 20, 8 << 20
 value of a block of several images; maximum bytes of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
 batches."""
 NARROW_PRODUCT = 3
-"""Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case `dot f32
-80000x3x3`."""
+"""Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case
+`dot f32 80000x3x3`."""
 SMALL_PRODUCT = 1 << 11
 """Maximum multiply-adds of a product (one of a batch) for it to be lowered to a reduction, which fuses: the GEMM
 routine would spend its time on dispatch and packing. Case `dot f32 2000 of 12`."""
@@ -86,8 +86,8 @@ NEST_OPS = 400
 NEST_TWICE_OPS = 64
 """Maximum ops of a nest for a value to be computed at two places in it rather than written to memory. Chosen."""
 DEAR_COST = 8
-"""Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case `forces
-between bodies`."""
+"""Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case
+`forces between bodies`."""
 CHEAP_COST, LITTLE = 2, 16
 """Maximum cost for a value to be recomputed by each of several kernels that read it, if its inputs have at least this
 many times fewer elements. Case `forces between bodies`."""
@@ -290,8 +290,8 @@ LAPACK_BLOCK = 64
 
 # ---------------------------------------------------------------------------- products
 ATTENTION_TASKS = 24
-"""Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of
-384`."""
+"""Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case
+`attention 12 of 384`."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Approximate bytes of scores of a block of rows: the first-level cache. Case `attention 12 of 384`."""
 GRADIENT_BLOCK_BYTES = 512 << 10
@@ -319,8 +319,8 @@ GEMM_SERIAL = 1 << 20
 """Maximum multiply-adds for a product to run on the caller: some 10 us, and waking threads costs as much. No case
 moves."""
 GEMM_TASK = 6 << 20
-"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case `dot f32
-512`."""
+"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
+`dot f32 512`."""
 GEMM_LEAST_ROWS = 8
 """Rows of a tile that take as long as fewer: the bound is the latency of multiply-adds, or memory.
 `benchmarks.weights`."""
