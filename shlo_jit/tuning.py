@@ -8,6 +8,9 @@ a figure that was derived by reasoning and that no case has contradicted.
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
@@ -39,8 +42,8 @@ BATCH_BLOCK_LARGEST, BATCH_BLOCK_BYTES, BATCH_BLOCK_KERNELS = 16 << 20, 4 << 20,
 value of a block of several images; maximum bytes of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
 batches."""
 NARROW_PRODUCT = 3
-"""Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case `dot f32
-80000x3x3`."""
+"""Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case
+`dot f32 80000x3x3`."""
 SMALL_PRODUCT = 1 << 11
 """Maximum multiply-adds of a product (one of a batch) for it to be lowered to a reduction, which fuses: the GEMM
 routine would spend its time on dispatch and packing. Case `dot f32 2000 of 12`."""
@@ -86,8 +89,8 @@ NEST_OPS = 400
 NEST_TWICE_OPS = 64
 """Maximum ops of a nest for a value to be computed at two places in it rather than written to memory. Chosen."""
 EXPENSIVE_COST = 8
-"""Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case `forces
-between bodies`."""
+"""Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case
+`forces between bodies`."""
 CHEAP_COST, LITTLE = 2, 16
 """Maximum cost for a value to be recomputed by each of several kernels that read it, if its inputs have at least this
 many times fewer elements. Case `forces between bodies`."""
@@ -290,8 +293,8 @@ LAPACK_BLOCK = 64
 
 # ---------------------------------------------------------------------------- products
 ATTENTION_TASKS = 24
-"""Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of
-384`."""
+"""Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case
+`attention 12 of 384`."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Approximate bytes of scores of a block of rows: the first-level cache. Case `attention 12 of 384`."""
 GRADIENT_BLOCK_BYTES = 512 << 10
@@ -319,8 +322,8 @@ GEMM_SERIAL = 1 << 20
 """Maximum multiply-adds for a product to run on the caller: some 10 us, and waking threads costs as much. No case
 moves."""
 GEMM_TASK = 6 << 20
-"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case `dot f32
-512`."""
+"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
+`dot f32 512`."""
 GEMM_LEAST_ROWS = 8
 """Rows of a tile that take as long as fewer: the bound is the latency of multiply-adds, or memory.
 `benchmarks.weights`."""
@@ -426,8 +429,8 @@ CONV_EDGE_SHARE = 0.1
 or 24 apart gain 30 and 50 %. Windows of 7 adjacent pixels, a tenth of whose work is wasted, gain 3 % alone, and a
 ResNet loses 1 %."""
 CONV_EDGE_TILE = 10 << 20
-"""Minimum multiply-adds that an edge tile of a dedicated height has to save. Chosen like CONV_DEDICATED_TILE: it takes 15
-ms."""
+"""Minimum multiply-adds that an edge tile of a dedicated height has to save. Chosen like CONV_DEDICATED_TILE: it takes
+15 ms."""
 CONV_GATHER = 4
 """Minimum idle rows of tiles, relative to a line's pixels, for pixels to be gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
@@ -494,7 +497,8 @@ the next part. Chosen: what a last-level cache keeps for a program; below, nothi
 TEMPORAL_TILE_BYTES = 640 << 10
 """Bytes that a temporal tile works on: most of the second-level cache. Case `wave of 3000 x 3000`."""
 TEMPORAL_TILE_LEAST_ITERATIONS = 4
-"""Minimum iterations of a temporal tile in TEMPORAL_TILE_BYTES; with fewer, it works on TEMPORAL_TILE_SHARED_BYTES. Chosen."""
+"""Minimum iterations of a temporal tile in TEMPORAL_TILE_BYTES. With fewer, it works on TEMPORAL_TILE_SHARED_BYTES.
+Chosen."""
 TEMPORAL_TILE_SHARED_BYTES = 4 << 20
 """Bytes of such a larger temporal tile: a part of the last-level cache, which cores share. Chosen by planes of 512
 KiB."""
@@ -622,3 +626,73 @@ REDUCTION_BLOCK = 4096
 FETCHED_BYTES = 256 << 10
 """Room in bytes on the stack for blocks of the sources of a reduction that have to be fetched. Measured: blocks of 64
 KiB come 20 % faster than blocks of 16."""
+
+# ---------------------------------------------------------------------------- former names
+former_names = {
+    "BANDS_BUFFER": "LINE_BUFFER_BYTES",
+    "BANDS_BYTES": "LINE_TILE_IMAGE_BYTES",
+    "BANDS_KEPT": "LINE_TILE_KEPT",
+    "BANDS_KERNEL_BYTES": "LINE_TILE_KERNEL_BYTES",
+    "BANDS_LINES": "LINE_TILE_LINES",
+    "BANDS_TASKS": "LINE_TILE_TASKS",
+    "CHOICE_PIECES": "CHOICE_SEGMENTS",
+    "CONV_ENDS": "CONV_EDGE_SHARE",
+    "CONV_END_TILE": "CONV_EDGE_TILE",
+    "CONV_OWN_TILE": "CONV_DEDICATED_TILE",
+    "CONV_TAP_CALL": "CONV_COLUMN_CALL",
+    "COUNTED_TURNS": "COUNTED_ITERATIONS",
+    "DEAR_COST": "EXPENSIVE_COST",
+    "EARLY_PRODUCT": "PRECOMPILED_PRODUCT",
+    "EXCHANGE_BYTES": "PING_PONG_BYTES",
+    "FEW_COLUMNS_PACKED": "NARROW_PACKED_ROWS",
+    "FEW_COLUMNS_ROWS": "NARROW_ROWS",
+    "FEW_COLUMNS_STEPS": "NARROW_TERMS",
+    "GEMM_AMX_AHEAD": "GEMM_AMX_PREFETCH",
+    "GEMM_FEW_BYTES": "GEMM_SKINNY_BYTES",
+    "GEMM_FEW_ROWS": "GEMM_SKINNY_ROWS",
+    "GEMM_PACK_AHEAD": "GEMM_PACK_PREFETCH",
+    "GEMM_PANEL_AHEAD": "GEMM_PANEL_PREFETCH",
+    "GEMM_VECTOR_AHEAD": "GEMM_VECTOR_PREFETCH",
+    "HOISTED_STEPS": "HOISTED_TERMS",
+    "HOMES_ASKED": "MATERIALIZE_CANDIDATES",
+    "LEAST_TURNS": "INTERCHANGE_LEAST_ITERATIONS",
+    "MATRIX_TOGETHER": "MATRIX_COOPERATIVE",
+    "MPI_PIECE_BYTES": "MPI_CHUNK_BYTES",
+    "NUMBER_BYTES": "SCALAR_BYTES",
+    "PIECE_BYTES": "SEGMENT_BYTES",
+    "PIECE_ROWS": "SEGMENT_ROWS",
+    "PREFETCH_AHEAD": "PREFETCH_DISTANCE",
+    "SPECIALISATIONS": "SPECIALIZATIONS",
+    "STORED_BEHIND_BYTES": "BACKGROUND_STORE_BYTES",
+    "TIME_BLOCKS_BYTES": "TEMPORAL_TILE_LOOP_BYTES",
+    "TIME_BLOCKS_CACHE": "TEMPORAL_TILE_BYTES",
+    "TIME_BLOCKS_CHUNK": "TEMPORAL_TILE_CHUNK",
+    "TIME_BLOCKS_FEW": "TEMPORAL_TILE_LEAST_ITERATIONS",
+    "TIME_BLOCKS_FRONT": "TEMPORAL_TILE_WAVEFRONT",
+    "TIME_BLOCKS_SHARED": "TEMPORAL_TILE_SHARED_BYTES",
+    "TIME_BLOCKS_STRIPES": "TEMPORAL_TILE_STRIPES",
+    "TIME_BLOCKS_TURNS": "TEMPORAL_TILE_ITERATIONS",
+    "TOGETHER_OPS": "ROW_BATCH_OPS",
+    "TOGETHER_VECTORS": "ROW_BATCH_VECTORS",
+    "TURNS_OPS": "INTERCHANGE_OPS",
+    "TURNS_VECTORS": "INTERCHANGE_VECTORS",
+    "TURNS_WORK": "INTERCHANGE_WORK",
+    "TURN_BYTES": "BATCH_BLOCK_BYTES",
+    "TURN_KERNELS": "BATCH_BLOCK_KERNELS",
+    "TURN_LARGEST": "BATCH_BLOCK_LARGEST",
+    "TURN_SECONDS": "SWITCH_INTERVAL_SECONDS",
+    "UNROLL_TURNS": "UNROLL_TRIP_COUNT",
+    "USUAL_PART": "INTERIOR_PART",
+    "USUAL_TURNS": "ASSUMED_TRIP_COUNT",
+    "WINDOW_ASKS": "WINDOW_CHECKS",
+    "WRITTEN_OUT_OPS": "UNROLLED_OPS",
+}
+"""Former name of a threshold -> its name. They go with the next release."""
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a threshold by its former name, with a DeprecationWarning."""
+    if name not in former_names:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"shlo_jit.tuning.{name} is called {former_names[name]} now", DeprecationWarning, stacklevel=2)
+    return globals()[former_names[name]]

@@ -180,7 +180,7 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(notify)
-    way = [int(table[FIELDS.index(name)]) for name in ("kind", "made_for", "ends")]
+    way = [int(table[FIELDS.index(name)]) for name in ("kind", "specialized", "ends")]
     f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
         table.ctypes.data,
@@ -256,7 +256,7 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
         p.input = (p.input[0], pick.choice([5, 9, 10, 11, 13, 15, 17, 22, 25]) * p.stride[1] + p.window[1] - 1)
         p.low, p.high = (p.low[0], 0), (p.high[0], 0)
         p.size_output()
-        found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["made_for"])
+        found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["specialized"])
     assert len(found - {0}) >= (3 if resolve(target).vector_bits == 512 else 1), found
 
 

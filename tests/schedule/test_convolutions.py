@@ -116,14 +116,14 @@ def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
     10 are 8 and 2, but two rows take as long as four."""
     for pixels, stripe in ((14, 14), (7, 14), (16, 8), (13, 14)):
         found = convolution((1, pixels + 2, pixels + 2, 64), 3, 64)
-        assert (field(found, "kind"), field(found, "stripe"), field(found, "made_for")) == (LAST_IN_PLACE, stripe, 0)
+        assert (field(found, "kind"), field(found, "stripe"), field(found, "specialized")) == (LAST_IN_PLACE, stripe, 0)
     assert field(convolution((1, 12, 12, 64), 3, 64), "kind") == LAST_GATHER
 
 
 def test_much_work_on_lines_has_a_tile_of_their_height() -> None:
     for pixels, height in ((13, 13), (10, 10), (25, 0), (22, 0), (28, 0), (16, 0)):
         found = convolution((4, pixels + 2, pixels + 2, 256), 3, 256)
-        assert (field(found, "kind"), field(found, "made_for")) == (LAST_IN_PLACE, height)
+        assert (field(found, "kind"), field(found, "specialized")) == (LAST_IN_PLACE, height)
         assert f"_pixels{height or ''}" in found.symbol and len(found.routines[0].needs) == (3 if height else 2)
 
 

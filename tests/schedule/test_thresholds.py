@@ -142,3 +142,11 @@ def test_cases_that_are_named_exist_and_are_measured() -> None:
     for names, text in docstrings():
         for case in re.findall(r"[Cc]ase\s+`([^`]+)`", text):
             assert case in {CASES.get(name) for name in names}, f"{names} names {case}"
+
+
+def test_former_names_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="EXPENSIVE_COST"):
+        assert getattr(tuning, "DEAR_COST") == tuning.EXPENSIVE_COST  # noqa: B009 - pyright knows no such name
+    assert all(hasattr(tuning, name) for name in tuning.former_names.values())
+    with pytest.raises(AttributeError):
+        getattr(tuning, "NO_SUCH_THRESHOLD")  # noqa: B009

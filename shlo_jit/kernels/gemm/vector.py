@@ -214,7 +214,7 @@ class _Picked:
 
 
 def emit_takes_vectors(b: Builder, plan: GemmPlan, f: Frame) -> V:
-    """Returns whether the product takes the vector path: `strategy_of` in registers, for any batch, rows and columns."""
+    """Returns whether the product takes the vector path: `strategy_of` in registers, for any batch, rows, columns."""
     batch, m, n = f.ints("batch", "m", "n")
     return b.and_(_Picked(b, plan, f).fits, b.icmp("sgt", b.mul(b.mul(batch, m), n), 0))
 
