@@ -22,7 +22,10 @@ from shlo_jit import jax as front
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md", "benchmarks/RESULTS.md", "benchmarks/NOTES.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CHANGELOG.md", "examples/README.md", "benchmarks/RESULTS.md", "benchmarks/NOTES.md")
+    ),
     *sorted(DOCS.rglob("*.md")),
 ]
 
