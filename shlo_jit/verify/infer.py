@@ -85,9 +85,7 @@ def inferred_types(op: Op, record: OpDef, stated: list[Type] | None) -> list[Typ
         except (AssertionError, AttributeError, IndexError):
             if stated is not None:
                 raise
-            raise ValueError(
-                f"the result types of {op.name} do not follow from its operands: pass result_types"
-            ) from None
+            raise ValueError(f"the result types of {op.name} do not follow: pass result_types") from None
     if stated is not None:
         if not compatible_lists(found, stated):
             both = f"inferred {types_text(found)}, stated {types_text(stated)}"

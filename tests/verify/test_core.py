@@ -33,7 +33,7 @@ CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
 # rule: [(argument, ops, of which the last is wrong, part of the message), ...]
 WRONG: dict[Rule, list[tuple[str, str, str]]] = {
     core.CALLS: [
-        (F, f"%0 = func.call @f(%x) : ({F}) -> {F}", "func.call breaks the rule .*: has_side_effect"),
+        (F, f"%0 = func.call @f(%x) : ({F}) -> {F}", "func.call breaks the rule .* has_side_effect"),
         (F, f'%0 = stablehlo.composite "a.b" %x {{decomposition = @f}} : ({F}) -> {F}', "it should have been removed"),
     ],
     core.CALLERS: [
