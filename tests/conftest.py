@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import zlib
 from collections.abc import Iterator
 
 import guarded
@@ -17,8 +18,18 @@ SLOW_SECONDS = 4 * 3600
 """Time limit of tests marked as slow; the limit of others is in `pyproject.toml`."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the cases of sampled tests that do not run by default as slow, and gives slow tests a longer time limit."""
+    seen: set[str] = set()
     for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            # By their names, not their numbers: every n-th case might have one parameter in common.
+            name = item.nodeid.partition("[")[0]
+            if name in seen and zlib.crc32(item.nodeid.encode()) % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen.add(name)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 

@@ -94,6 +94,7 @@ def kernel() -> None:
 
 
 @pytest.mark.parametrize("check", ["elementwise", "reducer", "index_map", "kernel"])
+@pytest.mark.sampled(3)
 def test_the_code_of_the_page(check: str, package: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([str(package), str(Path(__file__).parent)])
     environment = os.environ | {"PYTHONPATH": path, "SHLO_JIT_CACHE_DIR": str(tmp_path)}

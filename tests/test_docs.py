@@ -160,6 +160,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, cwd=folder, env=os.environ | paths, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_on_debugging(folder: Path) -> None:
     """Commands in order, because later ones use the files of earlier ones."""
     for command in COMMANDS:
@@ -187,6 +188,7 @@ def test_code_of_the_page_on_custom_calls(capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().out == shown
 
 
+@pytest.mark.slow
 def test_the_first_file_that_agrees_names_the_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of the page, with an incorrect pass."""
     honest = next(step for step in passes.PASSES if step.name == "promote")

@@ -109,6 +109,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.sampled(4)
 def test_kernels_compile(name: str) -> None:
     target = resolve(name)
     for title, text in PROGRAMS.items():

@@ -191,6 +191,7 @@ def outputs(value) -> list[np.ndarray]:
 
 @pytest.mark.xla
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sampled(5)
 def test_agrees_with_xla(name: str) -> None:
     function, *arguments = PROGRAMS[name]
     text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
@@ -206,6 +207,7 @@ def test_agrees_with_xla(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sampled(5)
 def test_same_bits_for_any_thread_count(name: str) -> None:
     function, *arguments = PROGRAMS[name]
     text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()

@@ -133,6 +133,7 @@ def check(source: str | Path, call: Callable) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(8)
 def test_kinds(kind: str, kinds: Library) -> None:
     check(KINDS[kind], functools.partial(kinds.call, kind))
 
@@ -168,6 +169,7 @@ def test_processors_without_features(cpu: str, target: str, status: int, tmp_pat
 
 
 @pytest.mark.parametrize("path", [examples.path("attention"), examples.path("mlp"), DIGITS], ids=lambda p: p.stem)
+@pytest.mark.sampled(4)
 def test_networks(path: Path, machine: Machine, tmp_path: Path) -> None:
     (entry,) = re.findall(r"func\.func (?:public )?@(\w+)\(", path.read_text())
     library = Library(machine, path, [entry], tmp_path)

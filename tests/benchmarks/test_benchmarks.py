@@ -92,6 +92,7 @@ def test_inputs_are_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in select() if c.numpy], ids=lambda c: c.name)
+@pytest.mark.sampled(4)
 def test_numpy_functions_take_the_inputs(case) -> None:
     assert np.asarray(case.numpy(*case.inputs())).shape == case.lower().out_info.shape
 
@@ -149,6 +150,7 @@ def test_an_unknown_case_is_an_error_of_that_case(worker: Worker) -> None:
     assert "ValueError" in worker.run("no such case", "dot")["error"]
 
 
+@pytest.mark.slow
 def test_the_command_writes_table_data_and_chart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--only", "add 3,identity", "--budget", "0.02", "--peers", "shlo_jit,XLA", "--output", str(tmp_path)]
     assert main(arguments) == 0

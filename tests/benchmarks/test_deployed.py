@@ -41,6 +41,7 @@ def expected(graph: Graph) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("constant", [True, False], ids=["constants", "arguments"])
+@pytest.mark.sampled(8)
 def test_our_program_agrees_with_jax(model: Model, constant: bool) -> None:
     graph = model.graph(is_small=True)
     weights, inputs = {v.name: array(v) for v in graph.weights}, [array(v) for v in graph.inputs]
@@ -63,11 +64,13 @@ def test_the_onnx_model_agrees_with_jax(model: Model) -> None:
     assert difference(results, expected(graph), model.tolerance) == ""
 
 
+@pytest.mark.sampled(4)
 def test_shapes_are_those_of_jax(model: Model) -> None:
     graph = model.graph(is_small=True)
     assert [y.shape for y in expected(graph)] == [v.shape for v in graph.outputs]
 
 
+@pytest.mark.sampled(4)
 def test_results_depend_on_every_input(model: Model) -> None:
     """A model with constant results would agree with anything."""
     for y in expected(model.graph(is_small=True)):

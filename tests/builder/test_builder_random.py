@@ -208,6 +208,7 @@ def built(seed: int, size: int) -> tuple[Any, list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("seed", range(120))
+@pytest.mark.sampled(4)
 def test_programs_are_printed_and_read_again(seed: int) -> None:
     module, _ = built(seed, 25)
     text = str(module)

@@ -86,6 +86,7 @@ def build(operation: Operation, replacing: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda op: op.name)
+@pytest.mark.sampled(5)
 def test_odd_arguments(operation: Operation) -> None:
     refused = 0
     for which in arguments(operation):

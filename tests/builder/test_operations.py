@@ -51,6 +51,7 @@ def run(operation: Operation) -> Any:
 
 
 @pytest.mark.parametrize("operation", TRIED_IN_JAX, ids=lambda op: op.name)
+@pytest.mark.sampled(5)
 def test_gives_what_xla_gives(operation: Operation) -> None:
     """Evaluates the example with JAX in place of the builder."""
     wanted = operations.example(operation, Lax())

@@ -44,6 +44,7 @@ def written(text: str, version: str) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.sampled(5)
 def test_both_ways(name: str, text_of: Callable[[bytes], str]) -> None:
     """For every version, artifacts written by jaxlib are read as the text it prints for them, and vice versa."""
     tried = 0

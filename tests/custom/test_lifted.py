@@ -95,6 +95,7 @@ UNARY = {
 
 @pytest.mark.parametrize("text", UNARY)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.sampled(5)
 def test_functions_of_mathematics(text, dtype):
     x = np.array([0.0, -0.0, 0.25, -0.75, 1.0, 1.5, -2.0, 3.25, -5.5, 7.0], NUMPY[dtype])
     hold(made(f"def f(a):\n    return {text}"), [dtype], dtype, x, ulps=UNARY[text])
@@ -103,6 +104,7 @@ def test_functions_of_mathematics(text, dtype):
 @pytest.mark.parametrize("text", ["math.pow(a, b)", "math.atan2(a, b)", "np.fmod(a, b)", "a // b", "a % b", "a / b",
                                   "max(a, b)", "np.maximum(a, b)", "np.fmin(a, b)", "math.copysign(a, b)"])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.sampled(4)
 def test_functions_of_two_floats(text, dtype):
     x, y = pairs(dtype, dtype)
     hold(made(f"def f(a, b):\n    return {text}"), [dtype, dtype], dtype, x, y, ulps=4)
@@ -111,6 +113,7 @@ def test_functions_of_two_floats(text, dtype):
 @pytest.mark.parametrize("text", ["a + b", "a * b - 3", "a // b", "a % b", "a & b", "a ^ b", "~a | b", "a >> 3", "a << 1",
                                   "abs(a) + b", "max(a, b)", "a < b", "a == b", "bool(a) and b > 2"])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "i1"])
+@pytest.mark.sampled(5)
 def test_functions_of_integers(text, dtype):
     if dtype == "i1" and text[2:4] in ("//", "% ", ">>", "<<"):
         pytest.skip("no arithmetic on truth values")

@@ -63,6 +63,7 @@ def hold(text: str, operands: tuple[str, str], result: str, arrays: list[np.ndar
 
 @given(text=functions(integers=False), dtype=st.sampled_from(["f32", "f64"]))
 @same_every_time
+@pytest.mark.slow
 def test_random_functions_of_floats(text, dtype):
     hold(text, (dtype, dtype), dtype, [*pairs(dtype, dtype)])
 

@@ -155,6 +155,7 @@ def test_more_operands_than_a_message_has_room_for() -> None:
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
+@pytest.mark.sampled(3)
 def test_called_functions(transport: str, extent: int) -> None:
     """A function that is not inlined, since that would be too large."""
     t = type_text((extent,), "f32")

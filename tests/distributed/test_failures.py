@@ -102,6 +102,7 @@ def test_the_last_words_of_a_worker_are_seen(capfd: pytest.CaptureFixture[str]) 
         (failing_calls.raises_much, "ValueError: much much"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_one_rank_raises_while_others_wait(call: Any, text: str, transport: str) -> None:
     with nothing_left():
         error = failing(compiled(3, call, transport=transport))

@@ -40,6 +40,7 @@ def every_op(dtype: str) -> Writer:
 
 @pytest.mark.parametrize("dtype", ["f32", "i8", "bf16", "c64", "i4", "i1"])
 @pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.sampled(4)
 def test_all_ops_read_what_lies_against_inaccessible_pages(
     dtype: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ def program(seed: int, count: int, grid: tuple[int, int]) -> RandomProgram:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(4)
 def test_over_threads(seed: int) -> None:
     grid = GRIDS[seed % len(GRIDS)]
     p = program(seed, 10 + 3 * seed, grid)

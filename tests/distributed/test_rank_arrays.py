@@ -154,6 +154,7 @@ def descriptors() -> int:
 
 
 @pytest.mark.parametrize("extent", [3, 30_000])
+@pytest.mark.sampled(3)
 def test_many_calls_take_no_more_memory(transport: str, extent: int) -> None:
     xs = vectors(extent, 5)
     want = summed(xs)

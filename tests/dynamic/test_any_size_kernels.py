@@ -220,6 +220,7 @@ def outputs(found: object) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sampled(4)
 def test_one_code_for_all_sizes(name: str) -> None:
     text = PROGRAMS[name]
     any_size = compiled(text)

@@ -165,6 +165,7 @@ def check(function: Callable, text: str, given: Sequence[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("b", SIZES)
+@pytest.mark.sampled(5)
 def test_as_xla(function: Callable, b: int) -> None:
     check(function, exported(function), arrays(function, b=b, c=5))
 

@@ -57,6 +57,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sampled(5)
 def test_random_moves(shape: tuple[int, ...], seed: int) -> None:
     """Sums of values rearranged by one to three rolls, pads and slices, borders and updates."""
     r = np.random.default_rng((seed, *shape))

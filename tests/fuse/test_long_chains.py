@@ -246,6 +246,7 @@ def run(text: str) -> float:
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.sampled(4)
 def test_a_chain(name: str) -> None:
     run(SHAPES[name](FAST))
 

@@ -202,6 +202,7 @@ def check(text: str, *given: Any) -> guarded.GuardedExecutable:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
+@pytest.mark.sampled(8)
 def test_the_reference_says_the_same(step: Step, shape: tuple[int, ...]) -> None:
     """The number of iterations is known only at the call."""
     states = values(shape, 2 if step in TWO else 1)
@@ -216,6 +217,7 @@ def blocks_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
+@pytest.mark.sampled(4)
 def test_several_iterations_at_a_time(step: Step) -> None:
     """The code follows the schedule."""
     states = values((300, 64), 2 if step in TWO else 1)
@@ -308,6 +310,7 @@ def smooth(u: State) -> State:
         lambda u, v, w: (smooth(u.T.reshape(u.shape)), u, w),
     ],
 )
+@pytest.mark.sampled(3)
 def test_states_of_several_loops_that_are_permuted(step: Step) -> None:
     """Cyclically, two of three, all of one value, through other shapes."""
     states = values((120, 32), 3)
@@ -318,6 +321,7 @@ def test_states_of_several_loops_that_are_permuted(step: Step) -> None:
 
 @pytest.mark.parametrize("shape", [(12,), (48,), (16, 4), (96, 3), (4001,)], ids=str)
 @pytest.mark.parametrize("step", [periodic, wave, reaction, midpoint, fourth_order], ids=lambda f: f.__name__)
+@pytest.mark.sampled(4)
 def test_the_printed_schedule_is_the_code(step: Step, shape: tuple[int, ...]) -> None:
     """Also for states that are too small to swap their memory, and are copied instead."""
     exe = shlo_jit.compile(text_of(step, values(shape, 2 if step in TWO else 1)), cache=False)

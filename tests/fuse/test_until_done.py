@@ -65,6 +65,7 @@ def check(text: str, *given: Any, by_tiles: bool = True) -> None:
 
 @pytest.mark.parametrize("shape", [(1000,), (3,), (37, 29), (2, 5, 31)], ids=str)
 @pytest.mark.parametrize("one", [root, escape, halved, hailstone], ids=lambda f: f.__name__)
+@pytest.mark.sampled(4)
 def test_the_reference_says_the_same(one: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).random(shape).astype(np.float32) * 4 + 0.1
     text = jax.jit(batched(one, len(shape))).lower(x).as_text()

@@ -47,6 +47,7 @@ def test_what_was_found_before(path: Path) -> None:
 @pytest.mark.parametrize("bracket", BRACKETS)
 @pytest.mark.parametrize("place", ["{}", "%0 = stablehlo.add %x, %y : {}", "%0 = stablehlo.constant dense<{}> : tensor<3xf32>",
                                    '"a.b"(%x) [{}'])  # fmt: skip
+@pytest.mark.sampled(5)
 def test_deep_nesting(bracket: str, place: str) -> None:
     nested = bracket * DEEP
     assert check(nested if place == "{}" else inside(place.replace("{}", nested))) == "refused"

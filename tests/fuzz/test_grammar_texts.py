@@ -38,6 +38,7 @@ def _rules(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "rule", _rules(importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8"))
 )
+@pytest.mark.sampled(3)
 def test_texts_of_the_grammar(rule: str) -> None:
     @settings(
         max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,

@@ -208,6 +208,7 @@ def run(
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 @pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.sampled(4)
 def test_random(names: tuple[str, str, str], rank: int) -> None:
     pick = random.Random(repr(names))
     for seed in range(30 if rank < 3 else 5):
@@ -216,6 +217,7 @@ def test_random(names: tuple[str, str, str], rank: int) -> None:
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
     pick = random.Random(repr(names))
     for seed in range(20):
@@ -262,6 +264,7 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", [CASES[0], CASES[1]], ids="-".join)
+@pytest.mark.sampled(3)
 def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks copy the input of stripes at the ends of lines, above and below the image and in depth. Also if a window
     extends beyond both ends of a line, and if lines of a window are separate parts of k."""
@@ -306,6 +309,7 @@ def test_lines_that_read_only_padding(
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("margins", [0, 1000])
 @pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
+@pytest.mark.sampled(4)
 def test_columns_that_read_only_padding(
     names: tuple[str, str, str], margins: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +341,7 @@ def test_columns_that_read_only_padding(
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes run along the window: lines of any length, in several calls, also for kernels that are arguments."""
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
@@ -375,6 +380,7 @@ def test_depthwise(names: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) -> None:
     """Windows stay in registers, also at the ends of lines, above and below the input, and if the input is smaller than
     the window."""
@@ -468,6 +474,7 @@ def test_avx2(target: str) -> None:
             run(Problem(pick, 2, g=19, ci=1, co=1, ldil=1), names, seed, target)
 
 
+@pytest.mark.slow
 def test_aarch64_compiles() -> None:
     t = resolve("aarch64:generic")
     for names, kind in itertools.product(CASES, TASKS):

@@ -185,6 +185,7 @@ def run(
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_random_shapes(names: tuple[str, str, str]) -> None:
     pick = random.Random(repr(names))
     for seed in range(60):
@@ -210,6 +211,7 @@ def runs_here(target: str) -> bool:
 
 @pytest.mark.parametrize("target", [t for t in ("native", "x86-64-v4", "x86-64-v3") if runs_here(t)])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
     """Prepacked panels give the same bits as panels packed in the call, if both take one pass."""
     types = GemmTypes(*names)
@@ -240,6 +242,7 @@ def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
 @pytest.mark.parametrize(
     "shape", [(1, 200, 170, 700), (3, 300, 600, 450), (2, 1, 300, 90), (9, 30, 20, 64), (1, 90, 1, 70)]
 )
+@pytest.mark.sampled(5)
 def test_sums_that_go_on(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
     """Steps of k are split into two calls, for every strategy and any layout."""
     types, (batch, m, n, k) = GemmTypes(*names), shape
@@ -316,6 +319,7 @@ def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target:
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(4)
 def test_blocks_of_rows(names: tuple[str, str, str], target: str) -> None:
     """Each element has the bits of the whole product, for any blocks."""
     types, pick = GemmTypes(*names), random.Random(repr(names))

@@ -53,6 +53,7 @@ def stored(wide: str, narrow: str, n: int, lanes: list[int], target: str, at_end
 
 @pytest.mark.parametrize("wide, narrow", NARROWED)
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.sampled(4)
 def test_a_constant_mask(wide: str, narrow: str, target: str) -> None:
     for n in (4, 8, 16, 32, 64):
         for lanes in ([0], [1], [n - 1], [0, 1], [n // 2], [0, n - 1], list(range(n // 2 + 1))):

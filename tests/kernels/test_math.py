@@ -47,6 +47,7 @@ def checked_exactly(name: str, dtype: type, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.sampled(4)
 def test_f32_against_f64(name: str) -> None:
     reference, _, bound, _ = UNARY[name]
     x = samples(np.float32, COUNT)
@@ -55,6 +56,7 @@ def test_f32_against_f64(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.sampled(4)
 def test_f64_against_mpmath(name: str) -> None:
     checked_exactly(name, np.float64, EXACT)
 
@@ -220,6 +222,7 @@ def test_zeta_and_polygamma(dtype: type) -> None:
 
 @pytest.mark.parametrize("name", math.FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.sampled(5)
 def test_bits_do_not_depend_on_lanes(name: str, dtype: type) -> None:
     arity = math.ARITY.get(name, 1)
     args = [samples(dtype, 300, seed)[np.random.default_rng(seed).permutation(1000)] for seed in range(arity)]
@@ -290,6 +293,7 @@ def test_f32_without_fma(name: str) -> None:
 
 @pytest.mark.skipif(not resolve().is_x86, reason="runs x86 code")
 @pytest.mark.parametrize("name", math.FUNCTIONS)
+@pytest.mark.sampled(4)
 def test_f64_without_fma(name: str) -> None:
     """Multiply-adds composed of products and sums give the same bits."""
     args = [samples(np.float64, 1000, seed) for seed in range(arity_of(name))]
@@ -338,6 +342,7 @@ def test_multiply_add_of_extremes_and_ties_without_the_instruction() -> None:
 @pytest.mark.parametrize(
     ("target", "allowed"), [("x86-64-v2", {"fma"}), ("x86-64", {"fma", "roundeven", "floor", "ceil", "trunc"})]
 )
+@pytest.mark.sampled(4)
 def test_objects_without_fma_need_libm_alone(target: str, allowed: set[str], element: str) -> None:
     for name in math.FUNCTIONS:
         module = loop_text(body_of(name), element, arity_of(name), 2, target)
@@ -357,6 +362,7 @@ def body_of(name: str) -> Body:
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64:generic"])
 @pytest.mark.parametrize("element", ["float", "double"])
+@pytest.mark.sampled(3)
 def test_compiles_for_other_targets(target: str, element: str) -> None:
     """The code for other targets compiles and calls no library function."""
     for name in math.FUNCTIONS:

@@ -82,6 +82,7 @@ def errors(got: np.ndarray, want: list[mpc]) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("op", list(FUNCTIONS))
+@pytest.mark.sampled(4)
 def test_accuracy(op: str, dtype: str) -> None:
     meaning, limit = FUNCTIONS[op]
     z = numbers(DTYPES[dtype], 1)

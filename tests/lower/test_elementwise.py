@@ -169,6 +169,7 @@ def test_what_is_known_to_be_exact() -> None:
 
 
 @pytest.mark.parametrize("name", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
+@pytest.mark.sampled(4)
 def test_exact(name: str) -> None:
     ops = tuple(exact_ops(name))
     if DTYPES[name].bits < 8 and DTYPES[name].is_float:  # NaN becomes a zero of either sign
@@ -210,6 +211,7 @@ def test_functions(name: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
+@pytest.mark.sampled(4)
 def test_convert(source: str) -> None:
     """Converts to every other element type, in one program."""
     dtype = DTYPES[source]

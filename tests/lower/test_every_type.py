@@ -55,6 +55,7 @@ def same(got: np.ndarray, want: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(4)
 def test_every_case(name: str) -> None:
     dtype = DTYPES[name]
     chosen = cases(dtype)
@@ -95,6 +96,7 @@ def compiled_and_meant(lines: list[tuple[str, str]], parameters: str, arrays: li
 
 
 @pytest.mark.parametrize("source", [n for n in NAMES if n != "i1"])
+@pytest.mark.sampled(4)
 def test_bitcast(source: str) -> None:
     """Converts to every type that several elements of the source fill, or that several of which fill the source."""
     a = DTYPES[source]
@@ -119,6 +121,7 @@ def test_bitcast(source: str) -> None:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.sampled(4)
 def test_random_bits(name: str) -> None:
     """Types narrower than 32 bits have the low bits of a word."""
     t = f"tensor<3x5x{name}>"

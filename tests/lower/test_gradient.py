@@ -139,6 +139,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.sampled(4)
 def test_near_the_exact_gradient(case: Gradient) -> None:
     check(case)
 

@@ -28,6 +28,7 @@ def minus_sum(rows: int, k: int, dtype: str) -> str:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
+@pytest.mark.sampled(4)
 def test_rows_of_few_elements(k: int, dtype: str) -> None:
     for rows in (32, 40, 64 * 5 + 1, 70_003):
         x = np.random.default_rng(k).integers(-5, 6, (rows, k)).astype(DTYPES[dtype])

@@ -82,6 +82,7 @@ POSITIVE = {
     [((5, 3), "float32"), ((2, 3, 3, 6), "float64"), ((2, 3, 3, 6), "complex64"), ((5, 3), "complex128")],
 )
 @pytest.mark.parametrize("name", GENERAL)
+@pytest.mark.sampled(4)
 def test_general_matrices(name: str, shape: tuple[int, ...], dtype: str) -> None:
     agrees(GENERAL[name], matrices(1, shape, dtype))
 
@@ -108,6 +109,7 @@ def test_large_matrix() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("transpose,conjugate", [(False, False), (True, False), (True, True)])
+@pytest.mark.sampled(4)
 def test_triangular_solve(left: bool, transpose: bool, conjugate: bool, dtype: str) -> None:
     a = matrices(4, (2, 4, 4), dtype) + 4 * np.eye(4, dtype=dtype)
     b = matrices(5, (2, 4, 3) if left else (2, 3, 4), dtype)

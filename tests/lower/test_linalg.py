@@ -47,6 +47,7 @@ def cholesky(a: np.ndarray, dtype: str, lower: bool, threads: int | None = None)
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 7, 7), (2, 2, 16, 16), (33, 33), (65, 65), (200, 200)])
+@pytest.mark.sampled(4)
 def test_cholesky(shape: tuple[int, ...], dtype: str, lower: bool) -> None:
     a = positive(1, shape, dtype)
     # the other triangle must not matter

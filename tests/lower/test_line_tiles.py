@@ -54,6 +54,7 @@ CHAINS: list[tuple[Callable[[Program], None], tuple[int, int, int, int]]] = [
 
 @pytest.mark.parametrize("buffer", [1 << 10, 20 << 10, 512 << 10])
 @pytest.mark.parametrize("case", range(len(CHAINS)))
+@pytest.mark.sampled(4)
 def test_chains(case: int, buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     write, shape = CHAINS[case]
     program = Program(shape, case)
@@ -75,6 +76,7 @@ def test_other_targets(case: int, target: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled(4)
 def test_random_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)
     shape = (pick.randint(1, 3), pick.randint(18, 40), pick.randint(10, 40), pick.choice([3, 8, 16, 20]))

@@ -55,6 +55,7 @@ def test_shapes_of_large_programs_compute_what_they_say(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.sampled(4)
 def test_text_grows_linearly_and_functions_stay_small(shape: str) -> None:
     small, large = (llvm_functions(SHAPES[shape](n)) for n in (100, 300))
     size = [sum(map(len, functions.values())) for functions in (small, large)]

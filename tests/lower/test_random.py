@@ -32,6 +32,7 @@ STATE = np.array([0x0123456789ABCDEF, 0xFFFFFFFFFFFFFFFD, 5], np.uint64)
 
 @pytest.mark.parametrize("dtype", ["ui8", "i16", "ui32", "i32", "ui64", "i64"])
 @pytest.mark.parametrize("algorithm,size", [("THREE_FRY", 2), ("PHILOX", 2), ("PHILOX", 3), ("DEFAULT", 2)])
+@pytest.mark.sampled(8)
 def test_bits(algorithm: str, size: int, dtype: str) -> None:
     for shape in SHAPES:
         text = bits_text(algorithm, size, shape, dtype)
@@ -47,6 +48,7 @@ WORDS = ["i64", "f64", "ui32", "i32", "f32", "ui16", "bf16", "i8", "f8E4M3FN", "
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("algorithm", ["DEFAULT", "THREE_FRY", "PHILOX"])
+@pytest.mark.sampled(4)
 def test_states_of_other_elements_are_the_same_bits_or_are_refused(algorithm: str, word: str) -> None:
     """Whatever the verifier accepts is compiled; a state has the bits of two words of 64, or of three."""
     dtype = DTYPES[word]
@@ -73,6 +75,7 @@ def test_states_of_other_elements_are_the_same_bits_or_are_refused(algorithm: st
 @pytest.mark.xla
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("algorithm", ["RNG_THREE_FRY", "RNG_PHILOX", "RNG_DEFAULT"])
+@pytest.mark.sampled(8)
 def test_bits_are_those_of_xla(algorithm: str, dtype: str) -> None:
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):

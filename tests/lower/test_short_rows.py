@@ -51,6 +51,7 @@ def notes(text: str) -> str:
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("n", [9, 12, 16, 17, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.sampled(5)
 def test_bits_are_those_of_rows_one_by_one(
     rows: tuple[int, ...], n: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

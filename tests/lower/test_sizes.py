@@ -47,6 +47,7 @@ def agree(n: int, name: str, target: str, apart: bool | None, threads: int = 2) 
 
 @pytest.mark.parametrize("n", [17, 33])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(8)
 def test_one_lane_after_vectors(name: str, n: int) -> None:
     agree(n, name, "native", apart=n == 33)
 

@@ -52,6 +52,7 @@ def check(text: str, *arrays: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sampled(4)
 def test_random(seed: int) -> None:
     """One key of any type, along any dimension, with any number of operands that are moved along."""
     rng = np.random.default_rng(seed)
@@ -71,6 +72,7 @@ def test_random(seed: int) -> None:
 @pytest.mark.parametrize("n", [5, 100, 129, 1000, 9000, 140000])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "i8"])
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"] if machine() == "x86_64" else ["native"])
+@pytest.mark.sampled(4)
 def test_lengths(n: int, dtype: str, target: str) -> None:
     """Uses every algorithm: by partition, by rank, by digits of either width, in chunks."""
     rng = np.random.default_rng(n)
@@ -87,6 +89,7 @@ def test_lengths(n: int, dtype: str, target: str) -> None:
 @pytest.mark.parametrize("n", [1, 5, 16, 100, 1000, 9000, 140_000])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i32", "ui64", "i8"])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.sampled(5)
 def test_one_operand(n: int, dtype: str, direction: str) -> None:
     """Equal elements with different bits, 0.0 and -0.0, stay in order; without them the keys determine the elements."""
     rng, kind = np.random.default_rng(n), DTYPES[dtype]

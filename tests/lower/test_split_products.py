@@ -52,6 +52,7 @@ def case(seed: int) -> tuple[str, list[np.ndarray], np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sampled(4)
 def test_as_numpy_and_the_same_on_any_number_of_threads(seed: int) -> None:
     text, arrays, expected = case(seed)
     one, three = (guarded.compile(text, cache=False, threads=n) for n in (1, 3))

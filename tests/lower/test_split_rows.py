@@ -29,6 +29,7 @@ def signature(results: str) -> str:
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
+@pytest.mark.sampled(3)
 def test_every_element_counts_once_and_so_does_the_initial_value(op: str) -> None:
     text = f"{signature('tensor<2xi32>')} {{{PLAIN.format(op=op, n=SIZE)}\nreturn %r : tensor<2xi32>\n}}"
     exe = shlo_jit.compile(text, threads=2)

@@ -33,6 +33,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("stride", [2, 3, 4, 5, 7, 8, 9])
+@pytest.mark.sampled(5)
 def test_every_so_many_elements(dtype: str, stride: int) -> None:
     for rows, n, start in [
         (3, 16 * stride + 1, 0),

@@ -91,6 +91,7 @@ def test_random(seed: int) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", ["add", "maximum", "multiply", "logaddexp"])
 @pytest.mark.parametrize("shape, axis", [((70,), 0), ((9, 37), 1), ((9, 33), 0), ((3, 20, 7), 1), ((2, 5, 130), 1)])
+@pytest.mark.sampled(5)
 def test_cumulative(name: str, shape: tuple[int, ...], axis: int, reverse: bool) -> None:
     """Tests every prefix, also for a body that is not a single op and has no known neutral element."""
     dtype = "f64"

@@ -54,6 +54,7 @@ def test_scripts_run(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [500, 1280])  # 500: no window is narrower
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.sampled(3)
 def test_pages_are_as_wide_as_their_window(name: str, width: int, tmp_path: Path) -> None:
     """Wider content scrolls within the page."""
     page = tmp_path / "page.html"

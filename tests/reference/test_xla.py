@@ -62,6 +62,7 @@ UNARY = [
 
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.sampled(5)
 def test_unary(name, dtype):
     x = (RNG.uniform(0.05, 0.95, (4, 5)) + (1.0 if name == "acosh" else 0.0)).astype(dtype)
     compare(getattr(lax, name), x, tolerance=1e-5 if dtype == np.float32 else 1e-11)
@@ -89,6 +90,7 @@ def test_binary_on_special_values(name):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "rem", "max", "min", "bitwise_and", "bitwise_xor"])
+@pytest.mark.sampled(4)
 def test_binary_integers(name, dtype):
     info = np.iinfo(dtype)
     x = RNG.integers(info.min, info.max, 64, dtype=dtype, endpoint=True)
@@ -119,6 +121,7 @@ FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, np.float64, ml_dtypes.floa
 
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("target", [*FLOATS, np.int8, np.uint8, np.int32, np.uint32, np.int64, np.bool_])
+@pytest.mark.sampled(5)
 def test_convert(source, target):
     x = np.asarray([0.0, -0.0, 1.5, -2.5, 300.7, -300.7, 1e6, np.inf, -np.inf, np.nan, 0.3, 3e9], np.float64)
     got, want = both(lambda a: lax.convert_element_type(a, target), x.astype(source))
@@ -259,6 +262,7 @@ def test_control_flow():
                                        lax.RandomAlgorithm.RNG_DEFAULT])  # fmt: skip
 @pytest.mark.parametrize("shape", [(), (1,), (2, 2), (3, 5), (4, 3, 2), (7,)])
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.uint8, np.uint16])
+@pytest.mark.sampled(5)
 def test_rng_bits(algorithm, shape, dtype):
     key = np.asarray([0x0123456789ABCDEF, 0xFFFFFFFFFFFFFFFE], np.uint64)
     compare(lambda k: lax.rng_bit_generator(k, shape, dtype, algorithm=algorithm), key)

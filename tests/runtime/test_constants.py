@@ -77,6 +77,7 @@ def test_small_constants_are_in_the_program_s_file(cache: ObjectCache) -> None:
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged", "truncated", "another", "open"])
+@pytest.mark.sampled(3)
 def test_without_its_constant_a_program_is_not_in_the_cache(cache: ObjectCache, harm: str) -> None:
     values = LARGE + 2
     build(constant(values), TARGET, key="a", cache=cache)

@@ -77,18 +77,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.sampled(2)
 def test_compilations_give_their_memory_back(cache):
     assert per_cycle(lambda: cycle(SMALL, cache), allocated, 20, 200) < 300
     assert per_cycle(lambda: cycle(SMALL, cache), mappings, 0, 50) < 0.2
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.sampled(5)
 def test_examples_give_their_memory_back(path):
     text = path.read_text()
     assert per_cycle(lambda: cycle(text, False), allocated, 5, 15) < 2000
 
 
 @pytest.mark.parametrize("stage", list(REFUSED))
+@pytest.mark.sampled(2)
 def test_refusals_give_their_memory_back(stage):
     def refused() -> None:
         with pytest.raises(shlo_jit.StableHLOError):

@@ -105,6 +105,7 @@ PARALLEL_PROGRAMS = {
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "native"])
 @pytest.mark.parametrize("name", [*PARALLEL_PROGRAMS, *KINDS])
+@pytest.mark.sampled(5)
 def test_any_order_gives_the_same_bits(name: str, target: str, pool: Pool) -> None:
     executable = shlo_jit.compile({**PARALLEL_PROGRAMS, **KINDS}[name], target=target, threads=THREADS, cache=False)
     arrays = inputs(executable)

@@ -97,6 +97,7 @@ def test_result_does_not_depend_on_jobs() -> None:
 
 
 @pytest.mark.parametrize("name", examples.names())
+@pytest.mark.sampled(3)
 def test_copies_mean_the_same(name: str) -> None:
     module = shlo_jit.parse(examples.path(name))
     again = copied(module)

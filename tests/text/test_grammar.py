@@ -45,6 +45,7 @@ def test_own_texts(text: str) -> None:
 
 
 @pytest.mark.parametrize("folder", corpus.FOLDERS)
+@pytest.mark.sampled(3)
 def test_shared_texts(folder: str) -> None:
     texts = corpus.shared_texts(folder)
     if not texts:

@@ -55,6 +55,7 @@ def test_every_dtype_is_exact(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, d in DTYPES.items() if d.kind == "f" and d.bits <= 16])
+@pytest.mark.sampled(4)
 def test_every_value_of_the_small_floats(name: str) -> None:
     dtype = DTYPES[name]
     patterns = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")

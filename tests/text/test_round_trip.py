@@ -38,6 +38,7 @@ def test_pretty_form_is_kept(snippet: str) -> None:
 
 
 @pytest.mark.parametrize("folder", corpus.FOLDERS)
+@pytest.mark.sampled(3)
 def test_shared_texts(folder: str) -> None:
     """Round trip of all texts in the shared folder; those marked as wrong may be rejected."""
     texts = corpus.shared_texts(folder)

@@ -30,6 +30,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", ["f32", "i32", "complex<f32>"])
+@pytest.mark.sampled(4)
 def test_equal_to_the_reference(name: str, dtype: str) -> None:
     x, w, y, numbers, window, groups = CASES[name]
     a, b, c = (f"tensor<{s}x{dtype}>" for s in (x, w, y))

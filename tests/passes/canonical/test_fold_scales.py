@@ -167,6 +167,7 @@ def random_convolution(seed: int) -> Program:
 
 
 @pytest.mark.parametrize("seed", range(16))
+@pytest.mark.sampled(4)
 def test_random_convolutions(seed: int) -> None:
     check(random_convolution(seed))
 

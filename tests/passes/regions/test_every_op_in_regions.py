@@ -100,6 +100,7 @@ def arguments() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("name", BODIES)
+@pytest.mark.sampled(8)
 def test_op_in_region(name: str, kind: str) -> None:
     lines, result = text_of(kind, name)
     value = "%0#1" if kind == "while" else "%0"

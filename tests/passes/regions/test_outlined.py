@@ -179,6 +179,7 @@ def test_functions_are_named_after_the_function_that_sorts() -> None:
 @pytest.mark.parametrize(
     "dtype", ["i1", "i4", "ui2", "i8", "ui64", "f8E5M2", "bf16", "f16", "f64", "complex<f32>", "complex<f64>"]
 )
+@pytest.mark.sampled(3)
 def test_elements_of_any_type_and_operands_that_go_along(dtype: str) -> None:
     """Sorts by the first element of a tensor of an element and a constant, after they are swapped twice."""
     part = "" if dtype.startswith("complex") else dtype
