@@ -56,7 +56,7 @@ def paragraphs(page: str) -> Prose:
         if line.lstrip().startswith("```"):
             is_code = not is_code
         elif not is_code:
-            yield number, re.sub(r"`[^`]*`", "``", line)
+            yield number, re.sub(r"`[^`]*`|\(formerly: [^)]*\)", "``", line)
 
 
 def found_in(prose: Prose) -> Iterator[str]:

@@ -53,7 +53,7 @@ class Imports:
         self.tables = tables
         self.symbols = import_symbols(image)
         self.names = list(self.symbols)
-        # WebAssembly's linker turns missing strong symbols into imports, but not weak ones.
+        # WebAssembly's linker makes imports of missing strong symbols, but not of weak ones.
         self._linkage = "extern_weak " if may_be_missing and image.variants[0].target.arch != "wasm32" else ""
         self._table = f"{image.name}.imports"
 

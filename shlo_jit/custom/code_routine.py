@@ -57,8 +57,8 @@ define internal i64 @shlo_custom_loop({", ".join([*params, "i64 %first", "i64 %l
 entry:
   {newline.join(once)}
   %any = icmp slt i64 %first, %last
-  br i1 %any, label %turn, label %done
-turn:
+  br i1 %any, label %body, label %done
+body:
   %i = phi i64 [ %first, %entry ], [ %next, %on ]
   {newline.join(each)}
   %made = call {made} @{SCALAR}({", ".join(values)})
@@ -69,7 +69,7 @@ on:
   {newline.join(stores)}
   %next = add nsw i64 %i, 1
   %more = icmp slt i64 %next, %last
-  br i1 %more, label %turn, label %done
+  br i1 %more, label %body, label %done
 stop:
   ret i64 %status
 done:

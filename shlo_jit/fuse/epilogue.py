@@ -99,7 +99,7 @@ def unrolled_copies(nest: Nest, value: Value) -> Nest:
     copies = 1
     for v in short:
         copies *= nest.extents[v]
-    if not short or nest.turns is not None or not surely(lambda: copies <= tuning.EPILOGUE_COPIES):
+    if not short or nest.interchange is not None or not surely(lambda: copies <= tuning.EPILOGUE_COPIES):
         return nest
     extents = [1 if v in short else n for v, n in enumerate(nest.extents)]
     out = replace(nest, extents=extents, nodes={}, loads=dict(nest.loads), stores=[])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.active import active_predicate
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, is_fusible
-from shlo_jit.fuse.nest import Key, Nest, Node, Store, Turns, space_of
+from shlo_jit.fuse.nest import Interchange, Key, Nest, Node, Store, space_of
 from shlo_jit.fuse.plan import PlanBlock
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
@@ -100,7 +100,7 @@ class _Body(Grouping):
         refusal = self.sweep(nest) or misplaced(nest, states) or reads_on(nest, len(self.states))
         if refusal is not None:
             return refusal
-        nest.turns = Turns(states, again, trip_count_of(self.op))
+        nest.interchange = Interchange(states, again, trip_count_of(self.op))
         return PlanBlock(block, [self.step_of[nest]], results, self.outside(nest), acts=False)
 
     def sweep(self, nest: Nest) -> Refusal | None:

@@ -41,7 +41,7 @@ class Store:
 
 
 @dataclass(eq=False)
-class Turns:
+class Interchange:
     """Interchange of a nest that is the body of a `while`: several iterations of the loop run on each tile before the
     next tile."""
 
@@ -67,7 +67,7 @@ class Nest:
     """The store target must hold this value's elements before the nest runs (dynamic_update_slice)."""
     after: Value | None = None
     """Another nest writes the rest of the target before this one does (pad's fill)."""
-    turns: Turns | None = None
+    interchange: Interchange | None = None
     pending: dict[Value, list[At]] = field(default_factory=dict)
     """While fusing: operands that are read, with their places, whose producers are not decided yet."""
 
@@ -162,4 +162,4 @@ def covers(nest: Nest, at: At, shape: tuple[int, ...], of_part: bool = False) ->
     return seen
 
 
-__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "Turns", "covers", "is_wide", "space_of"]
+__all__ = ["ORIGIN", "Interchange", "Key", "Nest", "Node", "Store", "covers", "is_wide", "space_of"]

@@ -49,7 +49,7 @@ class NestStep(Step):
     def title(self) -> str:
         """loop; interchanged: the iterations of a `while` run inside the loop over its states; reduce; row: several
         passes over the same rows"""
-        if self.nest.turns is not None:
+        if self.nest.interchange is not None:
             return "interchanged"
         if not self.nest.reduce_vars:
             return "loop"
@@ -63,7 +63,7 @@ class NestStep(Step):
         """A descriptive name: the dominant ops, last first."""
         words = [n.op.name.partition(".")[2] for n in self.nest.nodes.values()]
         words = [w for w in dict.fromkeys(words) if w not in ("constant", "broadcast_in_dim", "reshape", "convert")]
-        return "_".join(["turns" if self.nest.turns is not None else self.title, *words[:3]])
+        return "_".join(["interchanged" if self.nest.interchange is not None else self.title, *words[:3]])
 
 
 class Attention(NamedTuple):

@@ -1,4 +1,4 @@
-"""In-memory form of programs: Value, Op, Block, Region, Module (specification, "Programs").
+"""The in-memory form of programs: Value, Op, Block, Region, Module (specification, "Programs").
 
 Functions and modules are ops, too (`func.func`, `builtin.module`), so the generic form needs no special cases. Passes
 treat a module as a value: they build new ops and do not modify the old ones.

@@ -10,7 +10,7 @@ from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.kernels.llvm_values import V, i32
 from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
-from shlo_jit.lower.temporal_tiling import blocked, write_turns
+from shlo_jit.lower.temporal_tiling import blocked, write_interchanged
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -50,7 +50,7 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     next_places = [(q, p) for p, q in places]
     tiled_nests = blocked(low, step)
     if tiled_nests:
-        is_odd = write_turns(low, step, tiled_nests)
+        is_odd = write_interchanged(low, step, tiled_nests)
         next_places = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
     else:
         low.block(body)

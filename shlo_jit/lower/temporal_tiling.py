@@ -2,7 +2,7 @@
 
     while c:
         m = 0
-        do { the iteration's scalars; m = m + 1 } while c and m < turns
+        do { the iteration's scalars; m = m + 1 } while c and m < iterations
         for each stripe:               m iterations, each after the one before
         for each end between stripes:  the triangles that iterations 2 to m left there
         the arrays are swapped if m is odd
@@ -52,8 +52,8 @@ class _Stage(NamedTuple):
     """Which of the pointers are to scalars of the iteration."""
 
 
-def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> V:
-    """Emits at least one and at most `blocks.turns` iterations. Returns whether their number was odd."""
+def write_interchanged(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> V:
+    """Emits at least one and at most `blocks.iterations` iterations. Returns whether their number was odd."""
     b, (cond, body) = low.b, step.blocks
     stages, kept = _stages(low, step, nests)
     blocks = stages[0].blocks
@@ -68,11 +68,11 @@ def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) 
         low.finish(body)
         made = b.add(loop.values[0], 1)
         low.block(cond)
-        loop.again = b.and_(low.truth(cond.results[0]), b.icmp("slt", made, i64(blocks.turns)))
+        loop.again = b.and_(low.truth(cond.results[0]), b.icmp("slt", made, i64(blocks.iterations)))
         loop.next(made)
-    turns = loop.values[0]
+    iterations = loop.values[0]
     place = b.alloca("i64", 1)
-    b.store(turns, place, 8)
+    b.store(iterations, place, 8)
     with low.timing.step(nests[0], several=True):
         for stage, slots in zip(stages, kept, strict=True):
             low.timing.note_kernel(stage.kernel)
@@ -83,8 +83,8 @@ def write_turns(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) 
             writer = kind(low, stages)
             if writer.tasks:  # a single stripe has no neighbours
                 low.parallel(writer.write(), [*frame, place], writer.tasks)
-    low.pauses.spend(blocks.turns * sum(int(step_work(nest)) for nest in nests))
-    return b.icmp("ne", b.and_(turns, i64(1)), i64(0))
+    low.pauses.spend(blocks.iterations * sum(int(step_work(nest)) for nest in nests))
+    return b.icmp("ne", b.and_(iterations, i64(1)), i64(0))
 
 
 def _stages(
@@ -100,7 +100,7 @@ def _stages(
         name, pointers, buffers = low.nest_kernel(nest, schedule)
         storages = [low.memory.storage[values[0]] for _, values in buffers]
         numbers = _numbers(low, step.blocks[1], buffers)
-        kept.append([(low.b.alloca("i8", SLOT * schedule.blocks.turns), storages[k].nbytes) for k in numbers])
+        kept.append([(low.b.alloca("i8", SLOT * schedule.blocks.iterations), storages[k].nbytes) for k in numbers])
         moved = _moved(low, step, storages, pointers)
         stages.append(_Stage(name, schedule.blocks, schedule.tasks.units, pointers, moved, numbers))
     return stages, kept
@@ -158,18 +158,18 @@ class _Tasks:
         b.ret()
         return name
 
-    def body(self, index: V, turns: V) -> None:
+    def body(self, index: V, iterations: V) -> None:
         raise NotImplementedError
 
     def start_of(self, index: V) -> V:
         """The first line of a stripe."""
         return self.b.udiv(self.b.mul(index, self.blocks.lines), self.blocks.stripes)
 
-    def fronts(self, turn: V) -> list[V]:
+    def fronts(self, iteration: V) -> list[V]:
         """The numbers of an iteration's wavefronts, one for each stage."""
-        return [self.b.add(self.b.mul(turn, len(self.stages)), k) for k in range(len(self.stages))]
+        return [self.b.add(self.b.mul(iteration, len(self.stages)), k) for k in range(len(self.stages))]
 
-    def call(self, turn: V, stage: int, first: V, last: V) -> None:
+    def call(self, iteration: V, stage: int, first: V, last: V) -> None:
         """Calls the kernel of a nest for lines [first, last) of an iteration, where line 0 is the first; the range may
         be empty."""
         b, at = self.b, self.stages[stage]
@@ -179,11 +179,11 @@ class _Tasks:
         start, stop = b.mul(first, line), b.mul(last, line)
         if len(self.stages) > 1:
             stop = b.min_(stop, at.units)
-        is_odd = b.icmp("ne", b.and_(turn, i64(1)), i64(0))
+        is_odd = b.icmp("ne", b.and_(iteration, i64(1)), i64(0))
         with b.if_(b.icmp("slt", start, stop)):
             pointers = [b.select(is_odd, o, e) for o, e in zip(odd, even, strict=True)]
             for k in at.numbers:
-                pointers[k] = b.offset(even[k], b.mul(turn, SLOT))
+                pointers[k] = b.offset(even[k], b.mul(iteration, SLOT))
             b.call("void", at.kernel, [*pointers, start, stop], declare=False)
 
 
@@ -192,20 +192,23 @@ class _Stripes(_Tasks):
 
     hint = "stripes"
 
-    def body(self, index: V, turns: V) -> None:
+    def body(self, index: V, iterations: V) -> None:
         b, blocks = self.b, self.blocks
         first, last = self.start_of(index), self.start_of(b.add(index, 1))
         rise, fall = i64(blocks.reach), i64(blocks.reach)
         if not blocks.periodic:
             rise = b.select(b.icmp("sgt", first, i64(0)), rise, i64(0))
             fall = b.select(b.icmp("slt", last, i64(blocks.lines)), fall, i64(0))
-        behind = b.mul(b.sub(b.mul(turns, len(self.stages)), 1), blocks.reach)
-        with b.loop(first, b.add(last, behind), blocks.front, "front") as front, b.loop(0, turns, 1, "turn") as turn:
-            for stage, k in enumerate(self.fronts(turn)):
+        delay = b.mul(b.sub(b.mul(iterations, len(self.stages)), 1), blocks.reach)
+        with (
+            b.loop(first, b.add(last, delay), blocks.front, "front") as front,
+            b.loop(0, iterations, 1, "iteration") as iteration,
+        ):
+            for stage, k in enumerate(self.fronts(iteration)):
                 low, high = b.add(first, b.mul(k, rise)), b.sub(last, b.mul(k, fall))
                 here = b.sub(front, b.mul(k, blocks.reach))
                 begin, end = (b.max_(low, b.min_(x, high)) for x in (here, b.add(here, blocks.front)))
-                self.call(turn, stage, begin, end)
+                self.call(iteration, stage, begin, end)
 
 
 class _Triangles(_Tasks):
@@ -218,13 +221,13 @@ class _Triangles(_Tasks):
     def tasks(self) -> int:
         return self.blocks.stripes - (not self.blocks.periodic)
 
-    def body(self, index: V, turns: V) -> None:
+    def body(self, index: V, iterations: V) -> None:
         b, blocks = self.b, self.blocks
         at = self.start_of(index if blocks.periodic else b.add(index, 1))
-        with b.loop(0, turns, 1, "turn") as turn:
-            for stage, k in enumerate(self.fronts(turn)):
+        with b.loop(0, iterations, 1, "iteration") as iteration:
+            for stage, k in enumerate(self.fronts(iteration)):
                 half = b.mul(k, blocks.reach)
-                self.call(turn, stage, b.max_(b.sub(at, half), 0), b.add(at, half))
+                self.call(iteration, stage, b.max_(b.sub(at, half), 0), b.add(at, half))
                 if blocks.periodic:
                     low = b.select(b.icmp("eq", at, i64(0)), b.sub(i64(blocks.lines), half), i64(blocks.lines))
-                    self.call(turn, stage, low, i64(blocks.lines))
+                    self.call(iteration, stage, low, i64(blocks.lines))

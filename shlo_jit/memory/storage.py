@@ -232,7 +232,7 @@ def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Va
     places = [at for v, at in nest.loads if v is operand]
     if phases or any(at.conditions for at in places):
         return False
-    if nest.turns is not None and any(is_wide(n) and not want.coefficient(v) for v, n in enumerate(nest.extents)):
+    if nest.interchange is not None and any(is_wide(n) and not want.coefficient(v) for v, n in enumerate(nest.extents)):
         return False  # a scalar that every tile starts with
     if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
         return False

@@ -211,7 +211,7 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def make_complex(real: Array, imag: Array, dtype: np.dtype) -> Array:
-    """Combines parts to complex numbers without arithmetic, which would turn an infinity into NaN."""
+    """Combines parts to complex numbers without arithmetic, which would make a NaN of an infinity."""
     real, imag = np.broadcast_arrays(real, imag)
     out = np.empty(real.shape, dtype)
     out.real = real

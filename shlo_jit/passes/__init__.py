@@ -13,7 +13,7 @@ The folders follow the order of the pipeline; their other files are helpers of t
     expand      compound ops rewritten as core ops; one file of rules per family
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
-`inline` runs before all of them. It turns a module into several functions, which then run through the passes one at a
+`inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
 time.
 """
 

@@ -27,7 +27,7 @@ class Interior(NamedTuple):
 
 def interior_conditions(nest: Nest, space: Space) -> Interior | None:
     """Conditions that most elements of a plain vectorized loop have in common; None if there are none."""
-    if nest.reduce_vars or nest.turns is not None or space.vector is None:
+    if nest.reduce_vars or nest.interchange is not None or space.vector is None:
         return None
     if isinstance(space.extents[space.vector], Size):
         return None

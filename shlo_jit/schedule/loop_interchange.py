@@ -15,9 +15,9 @@ from shlo_jit.sizes import hint_of
 
 
 class TimeBlocks(NamedTuple):
-    """Parameters of temporal tiling for one nest: `turns` iterations run per pass over the arrays."""
+    """Parameters of temporal tiling for one nest: `iterations` iterations run per pass over the arrays."""
 
-    turns: int
+    iterations: int
     lines: int
     """Lines of the arrays: iterations of the outermost loop, or chunks of the only one."""
     line: int
@@ -39,24 +39,25 @@ class TimeBlocks(NamedTuple):
     @property
     def note(self) -> Note:
         fronts = "each" if self.nests == 1 else f"each of {self.nests} loops"
-        text = f"{count(self.turns, 'iteration')} at a time, {fronts} {count(self.reach, 'line')} after the one before"
+        after = f"{fronts} {count(self.reach, 'line')} after the one before"
+        text = f"{count(self.iterations, 'iteration')} at a time, {after}"
         return Note("temporal tiling", text, self.why)
 
 
-def most_turns(nest: Nest, space: Space, heavy: int) -> int:
+def most_iterations(nest: Nest, space: Space, heavy: int) -> int:
     """Maximum number of iterations on a tile, so that the program can be interrupted in between. `heavy`: cost of an
     iteration per element, in additions."""
-    assert nest.turns is not None
+    assert nest.interchange is not None
     each = max(1, heavy) * max(1, hint_of(nest.rows) // space.width)
     most = max(tuning.INTERCHANGE_LEAST_ITERATIONS, tuning.INTERCHANGE_WORK // each)
-    known = nest.turns.count
+    known = nest.interchange.count
     return most if known is None else max(1, min(most, known))
 
 
 def vectors_a_tile(nest: Nest, target: Target) -> int:
     """Vectors per tile: as many as fit in the registers with the values that the loop reads, so that vectors hide each
     other's latency."""
-    assert nest.turns is not None
+    assert nest.interchange is not None
     numbers = sum(not s.target.tensor.rank for s in nest.stores)
     parts = sum(2 if value.tensor.storage.is_complex else 1 for value, at in nest.loads if at.index)
     size, vectors = len(nest.nodes) - numbers, tuning.INTERCHANGE_VECTORS

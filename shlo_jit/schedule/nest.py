@@ -21,7 +21,7 @@ from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.interior import Interior, interior_conditions
 from shlo_jit.schedule.kernel import KernelSchedule
-from shlo_jit.schedule.loop_interchange import TimeBlocks, most_turns, vectors_a_tile
+from shlo_jit.schedule.loop_interchange import TimeBlocks, most_iterations, vectors_a_tile
 from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest_moves import GivenMoves, nest_moves
 from shlo_jit.schedule.nest_notes import nest_notes
@@ -87,7 +87,7 @@ class NestSchedule(KernelSchedule):
     """The tasks. A unit is an iteration of the outer row loops, a chunk of the vector variable, or (`split`) a chunk of
     the row."""
     split: Split | None
-    most_turns: int
+    most_iterations: int
     """Maximum number of iterations of a loop on one tile before the next tile; 0 without such a loop."""
     prefetches: dict[Key, int]
     """Loads that stream a large operand from memory, with the prefetch distance of each in bytes."""
@@ -176,7 +176,7 @@ class _Scheduler:
         if moves is not None:
             self.transposed_loads = given_transposed_loads(nest, self.space, moves)
         else:
-            self.transposed_loads = find_transposed_loads(nest, self.space) if nest.turns is None else None
+            self.transposed_loads = find_transposed_loads(nest, self.space) if nest.interchange is None else None
         if self.transposed_loads is not None:
             self.space = self.space._replace(width=self.transposed_loads.side)
         self.passes = Passes(nest, self.space, self.selections)
@@ -190,9 +190,11 @@ class _Scheduler:
     def run(self) -> NestSchedule:
         self.interleaved = self.choose_interleaved()
         self.batches_rows = self.choose_batches_rows()
-        self.turns = most_turns(self.nest, self.space, self.heavy) if self.nest.turns is not None else 0
+        self.most_iterations = (
+            most_iterations(self.nest, self.space, self.heavy) if self.nest.interchange is not None else 0
+        )
         if self.given is not None:
-            self.turns = self.given.iterations(self.turns)
+            self.most_iterations = self.given.iterations(self.most_iterations)
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
@@ -214,7 +216,7 @@ class _Scheduler:
             unroll=self.unroll,
             unrolled=unrolled,
             row_batching=self.choose_row_batching() if split is None else None,
-            most_turns=self.turns,
+            most_iterations=self.most_iterations,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
@@ -264,7 +266,7 @@ class _Scheduler:
 
     def choose_row_batching(self) -> int | None:
         """The row variable of row batching: several of its iterations combine their lanes together."""
-        plain = self.tile is None and self.transposed_loads is None and self.nest.turns is None
+        plain = self.tile is None and self.transposed_loads is None and self.nest.interchange is None
         found = batched_row_variable(self.nest, self.space, self.passes) if plain and not self.by_rows else None
         if self.given is not None:
             found = self.given.batched_rows(found)
@@ -283,7 +285,7 @@ class _Scheduler:
             return self.given.unroll(space.vector, self.target.vector_registers // 2)
         vectors = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
-        if self.nest.turns is not None:
+        if self.nest.interchange is not None:
             limit = vectors_a_tile(self.nest, self.target)
         elif self.nest.reduce_vars and space.vector in space.rows and space.inner:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
@@ -362,9 +364,9 @@ class _Scheduler:
     @property
     def expected_iterations(self) -> int:
         """Expected iterations of the loop per tile: a factor on the work per element."""
-        if self.nest.turns is None:
+        if self.nest.interchange is None:
             return 1
-        return max(1, min(self.turns, self.nest.turns.count or tuning.ASSUMED_TRIP_COUNT))
+        return max(1, min(self.most_iterations, self.nest.interchange.count or tuning.ASSUMED_TRIP_COUNT))
 
     def choose_chunk(self) -> int:
         space = self.space

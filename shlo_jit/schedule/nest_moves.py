@@ -70,8 +70,8 @@ def _iterations(s: NestSchedule) -> list[Move]:
     moves += [Unroll(v, s.space.extents[v]) for v in s.unrolled]
     if s.row_batching is not None:
         moves.append(BatchRows(s.row_batching))
-    if s.most_turns:
-        moves.append(Repeat(s.most_turns))
+    if s.most_iterations:
+        moves.append(Repeat(s.most_iterations))
     if s.interior is not None:
         moves.append(Peel())
     return moves

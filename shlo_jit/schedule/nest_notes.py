@@ -40,12 +40,12 @@ def _vectors(s: NestSchedule) -> list[Note]:
 def _rows(s: NestSchedule) -> list[Note]:
     """Notes on the order in which elements are visited, where it differs from the plain loops."""
     out: list[Note] = []
-    if s.nest.turns is not None:
+    if s.nest.interchange is not None:
         why = Reason("all-iterations", "all iterations of the loop")
-        if s.most_turns != s.nest.turns.count:
+        if s.most_iterations != s.nest.interchange.count:
             text = f"after {tuning.INTERCHANGE_WORK:,} vector operations the loop checks for interrupts"
             why = Reason("interruptible", text)
-        out.append(Note("iterations", f"{s.most_turns:,} on a tile in registers", why))
+        out.append(Note("iterations", f"{s.most_iterations:,} on a tile in registers", why))
     if s.transposed_loads is not None:
         side, loads = s.transposed_loads.side, count(len(s.transposed_loads.loads), "load")
         text = f"{loads} contiguous along v{s.transposed_loads.across}, not along the lanes"

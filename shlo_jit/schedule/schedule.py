@@ -51,7 +51,7 @@ class Context(NamedTuple):
     """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
     meantime."""
     given: Mapping[int, Sequence[Move]] = MappingProxyType({})
-    """By id() of a loop nest's step, the moves that a caller gave."""
+    """Maps the id() of a loop nest's step to the moves that a caller gave."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {

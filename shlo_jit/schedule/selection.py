@@ -86,7 +86,7 @@ def _meaning(body: Block, dtype: DType, with_value: bool) -> Selection | None:
         if first is None:
             return None
         value, side[relation] = first
-        # of equal values either may be returned, if they cannot be told apart as 0 and -0 can
+        # of equal values either may be returned, unless they differ as 0 and -0 do
         if relation in ALIKE and not (with_value and dtype.is_float):
             continue
         # at equal indices, those of the initial value and the first element, the value decides

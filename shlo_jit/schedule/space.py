@@ -161,8 +161,8 @@ GIVEN = Reason("given", "given by the caller")
 def has_few_elements(nest: Nest) -> bool:
     """Whether elements are computed one by one. So few elements gain little from lanes. Also, reading scalars from what
     was written as a vector, or the reverse, has to wait for memory."""
-    turns = nest.rows * nest.reduced
-    if nest.turns is not None or isinstance(turns, Size) or not 1 < turns <= tuning.FEW_ELEMENTS:
+    elements = nest.rows * nest.reduced
+    if nest.interchange is not None or isinstance(elements, Size) or not 1 < elements <= tuning.FEW_ELEMENTS:
         return False
     return sum(cost(n.op) for n in nest.nodes.values()) <= tuning.FEW_ELEMENTS_COST
 
@@ -345,7 +345,7 @@ def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
     keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
     for key, node in nest.nodes.items():
         keys += [key, *node.operands]
-    wide = {value for value, at in keys if nest.turns is None or ix.variables(at)}
+    wide = {value for value, at in keys if nest.interchange is None or ix.variables(at)}
     return max([32 if narrow else 8, *(register_bits(v.tensor.storage) for v in wide - narrow)])
 
 

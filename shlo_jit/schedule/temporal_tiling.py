@@ -321,24 +321,26 @@ class _Blocking:
             return Refusal("fits-in-cache", f"states and operands have {nbytes:,} bytes, which stay in the caches")
         a_line = nbytes // lines
         front = max(1, tuning.TEMPORAL_TILE_WAVEFRONT // a_line)
-        turns = 0
+        iterations = 0
         for cache in (tuning.TEMPORAL_TILE_BYTES, tuning.TEMPORAL_TILE_SHARED_BYTES):
-            if turns < tuning.TEMPORAL_TILE_LEAST_ITERATIONS:
-                turns = (cache // a_line - front - reach) // (reach * count)
-        turns = min(tuning.TEMPORAL_TILE_ITERATIONS, turns, lines // (2 * tuning.TEMPORAL_TILE_STRIPES * reach * count))
+            if iterations < tuning.TEMPORAL_TILE_LEAST_ITERATIONS:
+                iterations = (cache // a_line - front - reach) // (reach * count)
+        iterations = min(
+            tuning.TEMPORAL_TILE_ITERATIONS, iterations, lines // (2 * tuning.TEMPORAL_TILE_STRIPES * reach * count)
+        )
         known = trip_count_of(self.step.op)
-        if known is not None and known and turns > 0:
-            turns = -(-known // -(-known // turns))
-        if turns < 1 or turns * count < 2:
+        if known is not None and known and iterations > 0:
+            iterations = -(-known // -(-known // iterations))
+        if iterations < 1 or iterations * count < 2:
             return Refusal(
                 "iterations-exceed-cache",
                 f"two iterations over {lines:,} lines of {a_line:,} bytes do not fit in a cache",
             )
-        stripes = max(tuning.TEMPORAL_TILE_STRIPES, min(tuning.MAX_TASKS, lines // (8 * turns * reach * count)))
+        stripes = max(tuning.TEMPORAL_TILE_STRIPES, min(tuning.MAX_TASKS, lines // (8 * iterations * reach * count)))
         why = Reason("exceeds-cache", f"lines of {a_line:,} bytes; no cache holds {nbytes:,} bytes")
         return [
             TimeBlocks(
-                turns=turns,
+                iterations=iterations,
                 lines=lines,
                 line=elements // stage.elements * stage.units,
                 first=stage.place.const // elements,

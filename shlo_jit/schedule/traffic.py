@@ -82,7 +82,7 @@ def _nbytes(value: Value) -> int:
 def step_operations(step: Step) -> Operations | None:
     """Arithmetic operations of a step; None if their number is unknown or depends on values."""
     if isinstance(step, NestStep):
-        return _nest_operations(step.nest) if step.nest.turns is None else None
+        return _nest_operations(step.nest) if step.nest.interchange is None else None
     if not isinstance(step, OpStep):
         return None
     own = _op_operations(step.op)

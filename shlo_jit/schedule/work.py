@@ -20,7 +20,7 @@ def step_work(step: Step) -> int:
     """Work of a step itself, without the blocks inside it."""
     if isinstance(step, NestStep):
         nest = step.nest
-        if nest.turns is not None:
+        if nest.interchange is not None:
             return tuning.PAUSE_WORK  # it was scheduled to take about that long
         return tuning.STEP_WORK + math.prod(nest.extents) * (
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())

@@ -114,7 +114,7 @@ def fence(b: Builder) -> None:
 def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[], V], found: str) -> None:
     """Evaluates `met` up to `rounds` times with pauses in between, and branches to `found` if it holds; continues here
     if it never does. After rounds whose number has all bits of `mask`, it yields the CPU, which the peer may need."""
-    body, more, over = b.label("turn"), b.label("more"), b.label("over")
+    body, more, over = b.label("body"), b.label("more"), b.label("over")
     before = b.block
     b.branch(body)
     b.start(body)

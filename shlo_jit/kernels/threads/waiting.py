@@ -116,7 +116,7 @@ def spinning(target: Target) -> str:
 
 def spin(b: Builder, target: Target, met: Callable[[], V]) -> V:
     """Evaluates `met()` up to SPIN_ROUNDS times with pauses in between. Returns the last answer (i1)."""
-    before, body, more, end = b.block, b.label("turn"), b.label("more"), b.label("spun")
+    before, body, more, end = b.block, b.label("body"), b.label("more"), b.label("spun")
     b.branch(body)
     b.start(body)
     position, count = b.position(), b.reserve("i32")

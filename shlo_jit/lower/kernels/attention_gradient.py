@@ -33,8 +33,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> Non
     rows, others = write_rows(low, s.rows, parts.rows.hint, [(f"b{i}", values) for i, values in enumerate(inside)])
     epilogue, frame = write_epilogue(low, s.epilogue)
     operands = [o for part in parts.firsts for o in part.op.operands]
-    behind = (step, *parts.besides, *parts.sums)
-    operands += [part.op.operands[1] for part in behind] + [part.op.result for part in behind]
+    later = (step, *parts.besides, *parts.sums)
+    operands += [part.op.operands[1] for part in later] + [part.op.result for part in later]
     hint = f"gradient_{parts.rows.hint}"
     name = low.new_name(hint)
     pointers = [low.scratch(step), frame, *map(low.pointer, operands), *others]

@@ -163,7 +163,7 @@ class _Stage:
         """Emits code that computes lines [start, end) of the image."""
         raise NotImplementedError
 
-    def told(self, task: _Task, line: V) -> list[V]:
+    def reported(self, task: _Task, line: V) -> list[V]:
         """The epilogue and its frame, for lines of all images from `line` on."""
         b = task.b
         for i, v in enumerate(self.values):
@@ -202,7 +202,7 @@ class _Convolution(_Stage):
         shift = self.table.set(start, b.sub(end, start))
         image = b.offset(task.at[x], b.mul(task.image, line_bytes(x) * x.tensor.extents[1]))
         args = [self.table.pointer, b.offset(image, shift), self.weights, self.lines_at(task, self.op.result, line)]
-        b.call("void", self.how.symbol, [*args, task.work, *self.told(task, line), NULL, i64(0), i64(1)])
+        b.call("void", self.how.symbol, [*args, task.work, *self.reported(task, line), NULL, i64(0), i64(1)])
 
 
 class _Product(_Stage):
@@ -232,7 +232,7 @@ class _Product(_Stage):
         b.call(
             "void",
             gemm_symbol(s.types, s.way),
-            [*left, *right, *sizes, task.work, *self.told(task, line), NULL, zero, one],
+            [*left, *right, *sizes, task.work, *self.reported(task, line), NULL, zero, one],
         )
 
 

@@ -78,7 +78,7 @@ class ScatterWriter:
             inside(place)
             return
         loop, *rest = loops
-        with self.b.loop(*self.bounds(loop, place), 1, "turn") as i:
+        with self.b.loop(*self.bounds(loop, place), 1, "body") as i:
             self.loops(rest, place.moved(self.b, loop, i), inside)
 
     def bounds(self, loop: Loop, place: Place) -> tuple[V, V]:

@@ -20,22 +20,22 @@ from shlo_jit.lower.nest.evaluate import Evaluator, Position
 State = tuple[Value, Store]
 
 
-def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int) -> None:
+def write_interchanged(b: Builder, ev: Evaluator, positions: list[Position], most: int) -> None:
     """Emits at least one and at most `most` iterations on the vectors at `positions`."""
-    turns = ev.nest.turns
-    assert turns is not None
-    states: list[State] = list(zip(turns.states, ev.nest.stores, strict=True))
+    interchange = ev.nest.interchange
+    assert interchange is not None
+    states: list[State] = list(zip(interchange.states, ev.nest.stores, strict=True))
     wide = [s for s in states if s[1].index]
     numbers = [s for s in states if not s[1].index]
     fixed = unchanged(ev.nest)
     common = Position({}, 1)
-    of_numbers = not turns.again[1].index
-    hoist(ev, common, [(s.value, s.at) for _, s in numbers] + [turns.again] * of_numbers, fixed)
+    of_numbers = not interchange.again[1].index
+    hoist(ev, common, [(s.value, s.at) for _, s in numbers] + [interchange.again] * of_numbers, fixed)
     for p in positions:
         hoist(ev, p, [(s.value, s.at) for _, s in wide], fixed)
     starts = [[ev.value(common, (v, ORIGIN)) for v, _ in numbers]]
     starts += [[widen(b, ev.value(p, (v, s.at)), p.width) for v, s in wide] for p in positions]
-    with b.repeat([i64(0), *flatten([r for group in starts for r in group])], "turn") as loop:
+    with b.repeat([i64(0), *flatten([r for group in starts for r in group])], "iteration") as loop:
         done, *old = loop.values
         first, *rest = regroup(old, starts)
         now, following = common.child(), common.child()
@@ -44,14 +44,14 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
         new = [[ev.value(now, (s.value, s.at)) for _, s in numbers]]
         for (v, _), x in zip(numbers, new[0], strict=True):
             following.memo[v, ORIGIN] = x
-        turned: list[V] = []
+        changed: list[V] = []
         for p, group in zip(positions, rest, strict=True):
-            here = turn(p, now, wide, group)
+            here = iterate(p, now, wide, group)
             new.append([widen(b, ev.value(here, (s.value, s.at)), p.width) for _, s in wide])
             if not of_numbers:
-                turned.append(any_of(b, widen(b, ev.value(here, turns.again), p.width), p))
+                changed.append(any_of(b, widen(b, ev.value(here, interchange.again), p.width), p))
         done = b.add(done, 1)
-        again = ev.value(following, turns.again) if of_numbers else reduce(b.or_, turned)
+        again = ev.value(following, interchange.again) if of_numbers else reduce(b.or_, changed)
         assert not isinstance(again, tuple) or len(again) == 2
         loop.again = b.and_(again, b.icmp("slt", done, most))  # type: ignore[arg-type]
         loop.next(done, *flatten([r for group in new for r in group]))
@@ -61,7 +61,7 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
     store(ev, common, numbers, first)
 
 
-def turn(p: Position, now: Position, wide: list[State], old: list[Reg]) -> Position:
+def iterate(p: Position, now: Position, wide: list[State], old: list[Reg]) -> Position:
     """The position of a vector with its states in an iteration; `now` has the scalars of the iteration."""
     here = Position(p.variables, p.width, p.mask, now)
     here.memo |= p.memo
@@ -100,8 +100,8 @@ def hoist(ev: Evaluator, position: Position, roots: list[Key], fixed: set[Key]) 
 
 def unchanged(nest: Nest) -> set[Key]:
     """The values of a nest that do not depend on any state, excluding constants."""
-    assert nest.turns is not None
-    states, fixed = set(nest.turns.states), set[Key]()
+    assert nest.interchange is not None
+    states, fixed = set(nest.interchange.states), set[Key]()
 
     def place_is_fixed(at: At) -> bool:
         exprs: list[Expr] = [*at.index, *(c.expr for c in at.conditions)]

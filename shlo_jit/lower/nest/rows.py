@@ -29,7 +29,7 @@ from shlo_jit.lower.elements.registers import (
 )
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.interleaved import Waiting
-from shlo_jit.lower.nest.loop_interchange import write_turns
+from shlo_jit.lower.nest.loop_interchange import write_interchanged
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
@@ -80,8 +80,8 @@ class RowWriter:
     def one_row(self, positions: list[Position]) -> None:
         """Emits the passes in order, then the remaining stores."""
         self.ev.prefetches = self.schedule.prefetches
-        if self.schedule.most_turns:
-            write_turns(self.b, self.ev, positions, self.schedule.most_turns)
+        if self.schedule.most_iterations:
+            write_interchanged(self.b, self.ev, positions, self.schedule.most_iterations)
             return
         if self.chunked:
             self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))

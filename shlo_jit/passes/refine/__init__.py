@@ -5,7 +5,7 @@ that are known only at the call, `foreign` those in MLIR's own dialects. `prelud
 depend on data. `origins` names, in refusals, the arguments whose sizes an op depends on. `loop_sizes` handles sizes
 that loops change.
 
-`bounded` turns values whose sizes are still unknown, but have bounds, into pairs: `padded` emits ops on these,
+`bounded` replaces values whose sizes are still unknown, but have bounds, by pairs: `padded` emits ops on these,
 `bounded_rules` and `bounded_moves` have a rule for each op. `elementwise_calls` marks, before refinement, the custom
 calls whose results have their operands' shape.
 """

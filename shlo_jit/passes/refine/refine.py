@@ -1,4 +1,4 @@
-"""Refinement: turn a program with unknown dimensions into a static one for given argument types.
+"""Refinement: make a program with unknown dimensions static, for given argument types.
 
 One forward sweep over the entry function, and over every function that it calls, once for each list of argument types.
 Types are inferred again from those of the operands. Values computed from known sizes (`get_dimension_size` of a known

@@ -115,8 +115,8 @@ class _Execute:
     def write_failure(self, status: V) -> None:
         """Writes the end of a call without results. Ctrl-C stops the program, or a Python function that it calls."""
         b, exe = self.b, self.exe
-        labels = ("interrupted", "asked", "told")
-        interrupted, asked, told = map(b.label, labels)
+        labels = ("interrupted", "asked", "failed_call")
+        interrupted, asked, failed_call = map(b.label, labels)
         b.start(self.failed)
         b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, asked)
         b.start(interrupted)
@@ -124,8 +124,8 @@ class _Execute:
         b.branch(self.stopped)
         b.start(asked)
         answer = answer_of(b, exe.pointer("fail"), exe["number"], status)
-        b.branch_if(is_interrupted(b, answer), self.stopped, told)
-        b.start(told)
+        b.branch_if(is_interrupted(b, answer), self.stopped, failed_call)
+        b.start(failed_call)
         self.end_call()
         self.ret(b.cast("inttoptr", answer, "ptr"))
 

@@ -114,13 +114,13 @@ def _write_happen(module: ModuleText) -> None:
     record = Record(b, EVENT, event)
     atomic_store(b, i64(1), record.place("is_ready"), "release")
     first = atomic(b, "xchg", record.place("waiting"), CLOSED, "acq_rel")
-    again, turn, over = b.label("again"), b.label("turn"), b.label("over")
+    again, body, over = b.label("again"), b.label("body"), b.label("over")
     before = b.block
     b.branch(again)
     b.start(again)
     at, waiter = b.position(), b.reserve("i64")
-    b.branch_if(b.icmp("eq", waiter, 0), over, turn)
-    b.start(turn)
+    b.branch_if(b.icmp("eq", waiter, 0), over, body)
+    b.start(body)
     address = b.cast("inttoptr", waiter, "ptr")
     found = Record(b, WAITER, address)
     following = found["next"]
