@@ -61,6 +61,18 @@ def wrong(tmp_path: Path) -> str:
     return str(path)
 
 
+EXPONENTIAL = """func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
+  %e = stablehlo.exponential %x : tensor<64x100xf32>
+  return %e : tensor<64x100xf32>
+}
+"""
+
+
+def save_text(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
 def save(path: Path, array: np.ndarray) -> str:
     np.save(path, array)
     return str(path)
@@ -594,3 +606,21 @@ def test_shapes_that_are_wrong(unknown: str, add: str) -> None:
         wrong = mistake(command, unknown, *random, "--shape", "2x3xf64")
         assert "--shape: input 0 (%x) is float32[?,3], got one of float64" in wrong
         assert "fewer inputs with unknown dimensions" in mistake(command, add, *random, "--shape", "2x3xf32")
+
+
+def test_a_given_schedule(tmp_path: Path) -> None:
+    moves = tmp_path / "moves.json"
+    program = save_text(tmp_path / "exp.mlir", EXPONENTIAL)
+    printed = json.loads(invoke("show", "--stage", "moves", program).output)
+    for move in printed["0"]:
+        if move["move"] == "unroll":
+            move["by"] = 2
+    moves.write_text(json.dumps(printed))
+    assert (
+        "unroll          2 vectors" in invoke("show", "--stage", "schedule", "--schedule", str(moves), program).output
+    )
+    invoke("run", "--schedule", str(moves), "--random", "--check", program)
+    for text in ("{", '{"7": []}', '{"0": [{"move": "jump"}]}', '{"0": [{"move": "unroll", "loop": 1, "by": 3}]}'):
+        moves.write_text(text)
+        assert "schedule" in mistake("run", "--schedule", str(moves), "--random", program)
+    assert "none.json" in mistake("run", "--schedule", str(tmp_path / "none.json"), "--random", program)

@@ -99,6 +99,12 @@ FoldScales = Annotated[
         "--fold-scales", help="Multiply factors of channels into constant weights; results change by rounding."
     ),
 ]
+ScheduleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schedule", metavar="F.json", help="File with the moves of loop nests, as `show --stage moves` prints them."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")]
 
 

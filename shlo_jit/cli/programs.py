@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shlo_jit import examples
 from shlo_jit.cli import mistakes
@@ -101,8 +102,10 @@ def compile_any(
     dynamic: DynamicCode,
     grid: Grid,
     fold_scales: bool = False,
+    schedule: Path | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
-    """Compiles a program, possibly for several processes, and returns it with the compile time in seconds."""
+    """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
+    a file with the moves of loop nests."""
     from shlo_jit import api
     from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -115,12 +118,22 @@ def compile_any(
             cache=cache,
             dynamic=dynamic.value,
             fold_scales=fold_scales,
+            schedule=None if schedule is None else _moves(schedule),
             num_partitions=grid.processes,
             transport=grid.transport,
         )
         if isinstance(made, DistributedExecutable):
             made = Several(made)
         return made, time.perf_counter() - start
+
+
+def _moves(file: Path) -> Any:
+    """The contents of a file of moves. Ends the command if it is not JSON."""
+    try:
+        with mistakes.readable(str(file)):
+            return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        mistakes.fail(f"--schedule {file}: not JSON: {error}")
 
 
 def for_shapes(made: Executable | DynamicExecutable | Several, shapes: Given) -> tuple[Runnable | Several, float]:

@@ -29,6 +29,7 @@ from shlo_jit.cli.options import (
     Processes,
     Random,
     Runnable,
+    ScheduleFile,
     Seed,
     Shapes,
     Threads,
@@ -122,6 +123,7 @@ def run(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    schedule: ScheduleFile = None,
     processes: Processes = None,
     transport: Transport = None,
     no_cache: NoCache = False,
@@ -160,7 +162,9 @@ def run(
                 if grid.processes is not None:
                     mistakes.fail("--processes: functions of a library run in one process")
                 return programs.load(source, entry or None, threads)
-            return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales)
+            return programs.compile_any(
+                source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales, schedule
+            )
 
         with quiet_unless(grid.prints):
             _run_and_print(

@@ -19,6 +19,7 @@ from shlo_jit.cli.options import (
     File,
     FoldScales,
     Processes,
+    ScheduleFile,
     Seed,
     Shapes,
     Threads,
@@ -80,6 +81,7 @@ def show(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    schedule: ScheduleFile = None,
     processes: Processes = None,
     rank: Annotated[
         int, typer.Option(min=0, metavar="R", help="Process to show, of a program for several processes.")
@@ -110,7 +112,9 @@ def show(
         if stage == "module" and not shapes:
             _hand_out(str(programs.parse(source)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
-            made, _ = programs.compile_any(source, entry, threads, True, dynamic, Grid(processes), fold_scales)
+            made, _ = programs.compile_any(
+                source, entry, threads, True, dynamic, Grid(processes), fold_scales, schedule
+            )
             if isinstance(made, Several):
                 with made.executable as executable:
                     _hand_out(_of_rank(executable, rank, name, stage or "plan", how, profile, only), output)

@@ -1,4 +1,4 @@
-"""Memory of the values that loops carry, which the body updates in place if it can."""
+"""Memory of the values that loops carry: the next value reuses the storage of the state that it replaces, if it can."""
 
 from __future__ import annotations
 

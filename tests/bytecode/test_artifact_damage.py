@@ -93,9 +93,8 @@ def test_what_is_not_known_is_named(old: bytes, new: bytes, message: str) -> Non
 def test_versions_that_are_not_known(version: str) -> None:
     data = ARTIFACT.replace(b"StableHLO_v1.17.0", f"StableHLO_v{version}".encode())
     for given in (data, data.replace(b"reduce_v1", b"reduce_v9")):
-        message = f"the file is of StableHLO {version}, but only versions 0.9.0 to 1.20.0 are supported"
-        assert refusal(given) == message
-    with pytest.raises(shlo_jit.ParseError, match=f"a release of shlo_jit that knows {version}"):
+        assert f"StableHLO {version}" in refusal(given) and "0.9.0 to 1.20.0" in refusal(given)
+    with pytest.raises(shlo_jit.ParseError, match=f"release .*{version}"):
         shlo_jit.compile(data)
 
 

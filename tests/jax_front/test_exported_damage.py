@@ -169,7 +169,7 @@ def test_offsets_and_lengths() -> None:
         with pytest.raises(Damaged):
             Buffer(table(struct.pack("<I", field))).root().bytes(0)
     assert Buffer(table(struct.pack("<I", 4)) + struct.pack("<I", 2) + b"ab").root().bytes(0) == b"ab"
-    with pytest.raises(Damaged, match="a vector of 3 elements of 1 bytes is longer than the flatbuffer"):
+    with pytest.raises(Damaged, match="longer than the flatbuffer"):
         Buffer(table(struct.pack("<I", 4)) + struct.pack("<I", 3) + b"ab").root().bytes(0)
     with pytest.raises(Damaged, match="a string is not UTF-8"):
         Buffer(table(struct.pack("<I", 4)) + struct.pack("<I", 2) + b"\xff\xfe").root().text(0)
@@ -205,7 +205,7 @@ def test_the_limit_covers_shared_tables() -> None:
     def walk(node: Any) -> int:
         return 1 + sum(map(walk, node.tables(0)))
 
-    with pytest.raises(Damaged, match="refer to the same bytes too often"):
+    with pytest.raises(Damaged, match="too often"):
         walk(Buffer(bytes(data)).root())
 
 

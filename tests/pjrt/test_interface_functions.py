@@ -87,7 +87,7 @@ def test_several_processes_are_refused(host: Host) -> None:
             host.call("Client_Create", create_options=rows, num_options=len(rows))
         assert caught.value.code == interface.UNIMPLEMENTED
     rows[1].struct_size = 8
-    with pytest.raises(Refused, match="NamedValue: expected a record of 56 bytes or more, got 8"):
+    with pytest.raises(Refused, match="NamedValue: .*56 bytes.* got 8"):
         host.call("Client_Create", create_options=rows, num_options=len(rows))
 
 
@@ -425,7 +425,7 @@ def test_several_devices(host: Host) -> None:
     with pytest.raises(Refused, match="1 arguments on 4 devices.*1 on 1"):
         host.run(loaded, [parts[0]])
     wide = host.put(X)
-    with pytest.raises(Refused, match="argument 0: the program expects 1xf32, got 4xf32"):
+    with pytest.raises(Refused, match="expects 1xf32, got 4xf32"):
         host.run(loaded, [wide], *[[part] for part in parts[1:]])
     host.destroy(wide, *parts)
     host.call("LoadedExecutable_Destroy", executable=loaded)

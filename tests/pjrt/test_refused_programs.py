@@ -156,7 +156,7 @@ def test_arguments_that_do_not_fit(host: Host, code: bytes) -> None:
             host.run(loaded, *devices)
     dims = [0] + [10**18] * 63  # more text than a message can hold
     many = host.put(np.zeros(0, np.float32), dims=numbers(dims), num_dims=len(dims), byte_strides=None)
-    with pytest.raises(Refused, match="argument 1: the program expects 4xf32, got 0x1000000000000000000x1"):
+    with pytest.raises(Refused, match="argument 1: .* 4xf32, got 0x1000000000000000000x1"):
         host.run(loaded, [x, many])
     y = host.put(X)
     [[made]] = host.run(loaded, [x, y])

@@ -63,7 +63,7 @@ def test_tuples_that_are_too_large_are_refused_at_once(depth: int) -> None:
 @pytest.mark.parametrize("kind", ALIASES)
 def test_every_kind_of_alias(kind: str) -> None:
     start = time.process_time()
-    with pytest.raises(shlo_jit.ParseError, match=r"parts when written out, at most 131,072 are allowed"):
+    with pytest.raises(shlo_jit.ParseError, match=r"at most 131,072"):
         shlo_jit.parse(aliased(ALIASES[kind], 60))
     shlo_jit.parse(aliased(ALIASES[kind], 10))
     assert time.process_time() - start < SECONDS

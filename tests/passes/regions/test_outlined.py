@@ -160,14 +160,14 @@ def test_comparators_that_communicate_are_refused() -> None:
       stablehlo.return %s : tensor<i32>
     }) : (tensor<i32>) -> tensor<i32>
     %o = stablehlo.compare LT, %r, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>"""
-    with pytest.raises(shlo_jit.UnsupportedError, match=r"4:\d+: .*all_reduce is not supported in the region"):
+    with pytest.raises(shlo_jit.UnsupportedError, match=r"4:\d+: .*all_reduce is not supported"):
         shlo_jit.compile(sort("tensor<9xi32>", body), cache=False, num_replicas=2)
 
 
 def test_users_cannot_write_the_call() -> None:
     call = "%0 = stablehlo.custom_call @shlo_jit.sort(%x) {callee = @main, dimension = 0 : i64} : (tensor<9xi32>) -> tensor<9xi32>"
     text = f"func.func @main(%x: tensor<9xi32>) -> tensor<9xi32> {{\n{call}\nreturn %0 : tensor<9xi32>\n}}"
-    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.sort: the target is reserved"):
+    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.sort: reserved"):
         shlo_jit.compile(text)
 
 
