@@ -354,14 +354,14 @@ def test_a_custom_call_without_a_name_is_an_error_before_anything_starts() -> No
 
 
 def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = processes.starting.start
+    start = processes.worker_start.start
 
     def second_fails(target: Any, rank: int, needs_main: bool) -> Any:
         if rank == 2:
             raise BlockingIOError(11, "Resource temporarily unavailable")
         return start(target, rank, needs_main)
 
-    monkeypatch.setattr(processes.starting, "start", second_fails)
+    monkeypatch.setattr(processes.worker_start, "start", second_fails)
     with nothing_left(), pytest.raises(ExecutionError, match="rank 2: .*unavailable"):
         compiled(3)
 
