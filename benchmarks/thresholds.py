@@ -1,7 +1,7 @@
 """Effect of the thresholds of `shlo_jit/tuning.py`: a case's times with a threshold halved, unchanged, and doubled.
 
     python -m benchmarks.thresholds                      every threshold that has a case
-    python -m benchmarks.thresholds TILE_SIDE STASH_COST
+    python -m benchmarks.thresholds TILE_SIDE ROW_BUFFER_COST
 
 Each variant is a process of its own that sets the threshold before it compiles, without the object cache. The three
 alternate, so that a disturbance affects all. `changes` is what the variants differ in: the program's LLVM text, its
@@ -39,14 +39,14 @@ CASES = {
     "STRIDED_LOAD": "strided slice",
     "EXPENSIVE_COST": "forces between bodies",
     "CHEAP_COST": "forces between bodies",
-    "LITTLE": "forces between bodies",
+    "SMALL_SOURCE_RATIO": "forces between bodies",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
     "ROW_SUM_UNROLL": "sum of columns",
     "PREFETCH_BYTES": "heat, 60 steps",
     "PREFETCH_DISTANCE": "gelu",
-    "STASH_COST": "softmax",
-    "STASH_BYTES": "log softmax",
+    "ROW_BUFFER_COST": "softmax",
+    "ROW_BUFFER_BYTES": "log softmax",
     "STREAM_BYTES": "add 3M",
     "WINDOW_UNROLLED": "max pool 2x2",
     "WINDOW_SMALL": "max pool 2x2",

@@ -91,7 +91,7 @@ NEST_TWICE_OPS = 64
 EXPENSIVE_COST = 8
 """Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case
 `forces between bodies`."""
-CHEAP_COST, LITTLE = 2, 16
+CHEAP_COST, SMALL_SOURCE_RATIO = 2, 16
 """Maximum cost for a value to be recomputed by each of several kernels that read it, if its inputs have at least this
 many times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
@@ -222,10 +222,10 @@ PREFETCH_BYTES = 1 << 21
 PREFETCH_DISTANCE = 2048
 """Prefetch distance of such operands in bytes: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements. Case
 `gelu`."""
-STASH_COST = 8
+ROW_BUFFER_COST = 8
 """Minimum cost of an op for its result to be kept for a later pass over the row rather than recomputed. Case
 `softmax`."""
-STASH_BYTES = 1 << 18
+ROW_BUFFER_BYTES = 1 << 18
 """Maximum bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread. No case
 moves."""
 STREAM_BYTES = 1 << 23

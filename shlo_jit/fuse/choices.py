@@ -91,7 +91,7 @@ class Choices:
         return first if all(s is first for s in others) else None
 
     def source_of(self, value: Value) -> Value:
-        """Returns the tensor whose elements a value rearranges."""
+        """Returns the tensor of which a value is a rearrangement."""
         if value not in self._sources:
             self._sources[value] = self._find_source(value)
         return self._sources[value]

@@ -13,7 +13,7 @@ def cost(op: Op) -> int:
 
 
 def longest_row(op: Op) -> int:
-    """Returns the maximum elements of a row for a reduction to join a nest. If they are not adjacent in memory, each
+    """Returns the longest row for which a reduction is fused into a nest. If elements are not adjacent in memory, each
     occupies a cache line, so fewer fit. Still fewer fit at strides that are multiples of half a page, which map to the
     same cache sets."""
     source, last = op.operands[0].tensor, max(op.ints("dimensions"), default=-1)

@@ -117,12 +117,14 @@ def unrolled_copies(nest: Nest, value: Value) -> Nest:
 def unfit(nest: Nest, value: Value) -> Refusal | None:
     """Returns why a nest is not a plain loop that reads each element of the value once, in memory order."""
     if nest.reduce_vars:
-        return Refusal("reader-reduces", "the loop that reads it reduces over rows and passes over them several times")
+        return Refusal(
+            "reader-reduces", "the loop that reads it reduces over rows, of which an epilogue sees only a part"
+        )
     if nest.overwrites is not None or nest.after is not None:
         return Refusal("writes-part", "the loop that reads it writes only a part of a buffer")
     places = [at for v, at in nest.loads if v is value]
     if len(places) != 1 or value.tensor.size == 0:
-        return Refusal("read-at-several-indices", "the loop that reads it does so at several indices")
+        return Refusal("read-at-several-indices", "the loop reads it at more than one index")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     stores = [covers(nest, ix.At(s.index), s.target.tensor.extents, of_part=True) for s in nest.stores]

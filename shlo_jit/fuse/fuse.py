@@ -20,7 +20,7 @@ from shlo_jit.fuse.maps import part_of
 from shlo_jit.fuse.materialize import sibling_of, store_beside, store_in
 from shlo_jit.fuse.nest import Nest, is_wide, space_of
 from shlo_jit.fuse.order import ordered, step_acts
-from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_spread, fuse_update
+from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_interior_pad, fuse_update
 from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
@@ -82,7 +82,7 @@ class _Fusion(Grouping):
             elif op.name == "stablehlo.concatenate":
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
-                fuse_spread(self, op, position)
+                fuse_interior_pad(self, op, position)
             elif is_view(op) and op.result in self.memory:
                 self.view(op, position)
             elif is_fusible(op):
@@ -145,7 +145,7 @@ class _Fusion(Grouping):
         fuse_concatenate(self, op, position, why)
 
     def has_places(self, op: Op, nest: Nest) -> bool:
-        """Whether a single operand has all elements that a nest reads of an op."""
+        """Whether everything that a nest reads from a concatenation comes from one operand."""
         try:
             return all(part_of(op, at, nest.extents) for at in nest.pending[op.result])
         except NotAffine:

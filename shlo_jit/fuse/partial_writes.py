@@ -66,8 +66,8 @@ def fuse_concatenate(g: Grouping, op: Op, position: int, why: Reason | None = No
         offset += n
 
 
-def fuse_spread(g: Grouping, op: Op, position: int) -> None:
-    """Adds a pad with interior padding: one nest fills, another writes the operand's elements in between."""
+def fuse_interior_pad(g: Grouping, op: Op, position: int) -> None:
+    """Adds a pad with interior padding: one nest writes the padding value, another stores the operand with a stride."""
     target = op.result
     if _is_dead(g, target):
         return

@@ -80,7 +80,7 @@ class Attention(NamedTuple):
     `attention_gradient.py`)."""
 
     besides: tuple[OpStep, ...] = ()
-    """Other products that multiply results of the row program row by row, if there are sums."""
+    """Further products whose left operand is a result of the row program, if there are such sums."""
 
     kept: tuple[Value, ...] = ()
     """Results of the row program that other steps read as well, and that are therefore written to memory."""

@@ -27,7 +27,7 @@ class Parts:
         return self._cut.get(id(block))
 
     def _weigh(self, block: PlanBlock) -> int:
-        """Number of steps that this block leaves in its function, after cuts inside it and of the block itself."""
+        """Number of steps that this block contributes to the enclosing function after splitting."""
         weights = [self._weigh_step(step) for step in block.steps]
         if sum(weights) <= tuning.PART_STEPS:
             return sum(weights)

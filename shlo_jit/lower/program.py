@@ -382,7 +382,7 @@ class ProgramLowering:
             assert isinstance(step, ViewStep)
 
     def aligned(self, step: NestStep) -> set[Value]:
-        """Store targets that are aligned to a cache line if they are large; see `codegen/abi.py`."""
+        """Stored values whose buffers are aligned to a cache line if they are large; see `codegen/abi.py`."""
         return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
 
     def nest(self, step: NestStep, schedule: NestSchedule) -> None:

@@ -79,7 +79,7 @@ class Remakes(NamedTuple):
 class DistributedExecutable:
     """A compiled program for a grid of processes. Call it with a sequence that has the arguments of each process, in
     the order of their numbers (replica_id * num_partitions + partition_id). It returns a list with the results of each
-    process. A program on global arrays is called with these, as any executable.
+    process. A program on global arrays is called with those arrays, like any other executable.
 
     Use it in a `with`, or `close` it to end its processes; otherwise, they end with the last reference to it. Calls run
     one at a time. After a WorkerError there are no processes any more, and every call says so; compile the program
@@ -322,7 +322,7 @@ class _RankFront:
         self._base = team.memory.address
         self._kept = team.kept
         self._donated = {*aliases.values(), *team.crew.programs[rank].overwritten}
-        self._staying = _staying(team, rank)
+        self._not_shared = _not_shared(team, rank)
         self._input_buffers = [self._view(b.offset, p) for b, p in zip(self._layout.inputs, inputs, strict=True)]
         self._borrowed = [self._view(b.offset, p) for b, p in zip(self._layout.outputs, outputs, strict=True)]
         """Arrays over the rank's own memory for arguments and results."""
@@ -362,7 +362,7 @@ class _RankFront:
         """Returns the offset at which the rank finds an argument."""
         if array.flags.c_contiguous:
             address = data_address(array)
-            if i not in self._donated and (self._kept is None or i in self._staying or address in self._memory):
+            if i not in self._donated and (self._kept is None or i in self._not_shared or address in self._memory):
                 return address - self._base
             if array.nbytes >= COPIED_TOGETHER_BYTES:
                 copies.append((data_address(self._input_buffers[i]), address, array.nbytes))
@@ -387,7 +387,7 @@ class _RankFront:
         return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]
 
 
-def _staying(team: Team, rank: int) -> set[int]:
+def _not_shared(team: Team, rank: int) -> set[int]:
     """Returns the arguments of a rank that need not be in shared memory, since their readers fetch them."""
     if not team.can_fetch:
         return set()

@@ -19,10 +19,10 @@ from shlo_jit.kernels.convolution.shape import (
     LAST_IN_PLACE,
     NARROW,
     PLANES,
-    WAYS,
+    STRATEGIES,
     ConvShape,
 )
-from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
+from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS, register_tile
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
@@ -41,8 +41,8 @@ def convolution_notes(shape: ConvShape, plan: GemmPlan, symbol: str, table: Tabl
     images = f"{count(shape.batch, 'image')} of {size} pixels"
     return [
         Note("convolution", f"window {window}, {_channels(shape)}, {images} by {symbol}"),
-        Note("strategy", *WAYS[table["kind"]]),
-        Note("tile", _tile(shape, plan, table)),
+        Note("strategy", *STRATEGIES[table["kind"]]),
+        Note("tile", _tile(shape, plan, table), _why_tile(plan, table["kind"])),
         *_operands(table),
         *([_TESTED] if tests_kernel else []),
     ]
@@ -84,6 +84,11 @@ def _tile(shape: ConvShape, plan: GemmPlan, table: Table) -> str:
     if kind == IMAGES:
         return f"{plan.mr} images x {plan.nr} channels in registers"
     return f"{table['stripe'] if kind == LAST_IN_PLACE else plan.mr} pixels x {plan.nr} channels in registers"
+
+
+def _why_tile(plan: GemmPlan, kind: int) -> Reason | None:
+    """Reason for the register tile of a product."""
+    return register_tile(plan) if kind in (LAST_IN_PLACE, LAST_GATHER, FIRST, IMAGES) else None
 
 
 def _operands(table: Table) -> list[Note]:
@@ -148,4 +153,5 @@ def _work(shape: ConvShape, table: Table) -> Reason:
         why = "several pixels, so that operands are not re-read for each"
         return Reason("tasks-by-pixels", f"{work:,} multiply-adds, {each:,} per task; {why}")
     aim = tuning.DEPTHWISE_TASK if kind in BY_CHANNELS else tuning.CONV_TASK // (32 if kind == PLANES else 1)
-    return Reason("tasks-by-work", f"{work:,} multiply-adds, {each:,} per task; the goal is about {aim:,}")
+    cut = f"whole lines of about {aim:,} at most, and equal tasks if they are few"
+    return Reason("tasks-by-work", f"{work:,} multiply-adds, {each:,} per task; {cut}")

@@ -461,9 +461,9 @@ class _Scheduler:
             dtype = key[0].tensor.storage
             if node is None or times < 2 or dtype.is_complex:
                 continue
-            if key not in wanted if wanted is not None else cost(node.op) < tuning.STASH_COST:
+            if key not in wanted if wanted is not None else cost(node.op) < tuning.ROW_BUFFER_COST:
                 continue
             size = elements * dtype.itemsize
-            if sum(stash.values()) + size <= tuning.STASH_BYTES:
+            if sum(stash.values()) + size <= tuning.ROW_BUFFER_BYTES:
                 stash[key] = size
         return stash

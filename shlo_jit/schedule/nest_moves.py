@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.nest import Key, Nest
-from shlo_jit.ir.core import Value
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.schedule.interior import Interior
@@ -34,7 +34,7 @@ from shlo_jit.schedule.moves import (
     Vectorize,
     of_kind,
 )
-from shlo_jit.schedule.space import GIVEN, Space, linear
+from shlo_jit.schedule.space import GIVEN, OMITTED, Space, linear
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size
 
@@ -92,9 +92,14 @@ def _units(s: NestSchedule) -> list[Move]:
 def _memory(s: NestSchedule) -> list[Move]:
     """Moves about values that are kept, loads that are prefetched, and stores that write past the caches."""
     nodes, loads = list(s.nest.nodes), list(s.nest.loads)
-    moves: list[Move] = [Keep(nodes.index(key)) for key in s.stash]
+    moves: list[Move] = [Keep(nodes.index(key), why=_kept(s.nest.nodes[key].op)) for key in s.stash]
     moves += [Prefetch(loads.index(key), distance) for key, distance in s.prefetches.items()]
     return moves + [Stream(i) for i, store in enumerate(s.nest.stores) if store.target in s.streams]
+
+
+def _kept(op: Op) -> Reason:
+    """Reason for a value in the row buffer, which names its op."""
+    return Reason("needed-by-several-passes", f"{op.name.partition('.')[2]}: several passes need it")
 
 
 class GivenMoves:
@@ -120,7 +125,7 @@ class GivenMoves:
                     text = f"vectors per iteration are a power of two from 2 to {most}; one needs no move"
                     raise IllegalMove(move, Reason("unroll-out-of-range", text))
                 return Choice(move.by, GIVEN)
-        return Choice(1, GIVEN)
+        return Choice(1, OMITTED)
 
     def unrolled(self, space: Space) -> tuple[int, ...]:
         """Reduced loops that are unrolled: the innermost ones, up to the vector loop."""
@@ -174,7 +179,7 @@ class GivenMoves:
                 return Tasks(units, -(-units // move.grain), GIVEN, move.grain, work if isinstance(work, Size) else 0)
             tasks = -(-units // move.grain)
             return Tasks(units, tasks, GIVEN, 0 if -(-units // tasks) == move.grain else move.grain)
-        return Tasks(units, 1, GIVEN)
+        return Tasks(units, 1, OMITTED)
 
     # ------------------------------------------------------------------ memory
     def kept(self, nest: Nest) -> set[Key]:

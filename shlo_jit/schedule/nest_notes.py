@@ -85,7 +85,7 @@ def _memory(s: NestSchedule) -> list[Note]:
     out: list[Note] = []
     if s.stash:
         ops = ", ".join(s.nest.nodes[key].op.name.partition(".")[2] for key in s.stash)
-        text = f"several passes need them, and they cost at least {tuning.STASH_COST} additions per element"
+        text = f"several passes need them, and they cost at least {tuning.ROW_BUFFER_COST} additions per element"
         kept = f"{ops}: {count(sum(s.stash.values()), 'byte')}"
         out.append(Note("row buffer", kept, Reason("needed-by-several-passes", text)))
     if s.prefetches:
@@ -107,7 +107,14 @@ def _pass_text(passes: Passes, p: int) -> str:
     return " and ".join(dict.fromkeys(made))
 
 
+def _loop(space: Space, v: int) -> str:
+    """A loop with its trip count, and the loops that were fused into it."""
+    fused = sorted(other for other in space.dropped if space.final(other) == v)
+    names = f" (with {', '.join(f'v{other}' for other in fused)})" if fused else ""
+    return f"v{v}={space.extents[v]}{names}"
+
+
 def _loops(space: Space) -> str:
-    rows = " ".join(f"v{v}={space.extents[v]}" for v in space.rows) or "1 row"
-    inner = " ".join(f"v{v}={space.extents[v]}" for v in space.inner)
+    rows = " ".join(_loop(space, v) for v in space.rows) or "1 row"
+    inner = " ".join(_loop(space, v) for v in space.inner)
     return f"{rows} over {inner}" if inner else rows

@@ -156,6 +156,7 @@ def _given_order(nest: Nest, given: Sequence[Move]) -> list[int]:
 
 
 GIVEN = Reason("given", "given by the caller")
+OMITTED = Reason("omitted", "no given move asks for it")
 
 
 def has_few_elements(nest: Nest) -> bool:
@@ -236,7 +237,8 @@ class _Merging:
 
     def given(self, rows: list[int], inner: list[int], vector: int | None, lanes: int) -> Space:
         """The space with lanes that the caller gave."""
-        return self._space(rows, inner, Choice(vector, GIVEN), Choice(lanes, GIVEN))
+        why = OMITTED if vector is None else GIVEN
+        return self._space(rows, inner, Choice(vector, why), Choice(lanes, why))
 
     def _space(self, rows: list[int], inner: list[int], vector: Choice[int | None], width: Choice[int]) -> Space:
         v = vector.value
@@ -350,8 +352,8 @@ def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
 
 
 def _is_mostly_narrow(nest: Nest, target: Target, lanes: int) -> bool:
-    """Whether twice the lanes pay off, with two registers for elements that fill one otherwise. This needs enough fewer
-    instructions per element. Sums keep their lanes, which determine the order of the sum."""
+    """Whether twice the lanes pay off, at two registers per wide value: if they save enough instructions per element.
+    Sums keep their lanes, which determine the order of the sum."""
     if nest.reduce_vars or lanes < target.lanes(64):
         return False
     work: dict[int, int] = {}

@@ -37,6 +37,8 @@ class Tasks(NamedTuple):
         if self.is_one:
             return Note("tasks", "1 task", self.why)
         cut = f"{count(self.tasks, 'task')} of {count(self.grain, of)}, {count(self.units, of)} in all"
+        if isinstance(self.tasks, int) and isinstance(self.units, int) and self.units != self.tasks * self.grain:
+            cut += f", {self.units - (self.tasks - 1) * self.grain} in the last task"
         return Note("tasks", cut, self.why)
 
 

@@ -315,7 +315,13 @@ def test_columns_that_read_only_padding(
 ) -> None:
     """Pixels at the ends of lines leave out window columns that read only padding: for windows whose lines are runs and
     for those whose columns are, for some pixels of a stripe or all of it, with the usual tiles or a dedicated one."""
-    for name, value in (("MARGINS", margins), ("TAP_CALL", 0), ("ENDS", 0), ("END_TILE", 0), ("OWN_TILE", 1)):
+    for name, value in (
+        ("MARGINS", margins),
+        ("COLUMN_CALL", 0),
+        ("EDGE_SHARE", 0),
+        ("EDGE_TILE", 0),
+        ("DEDICATED_TILE", 1),
+    ):
         monkeypatch.setattr(tuning, f"CONV_{name}", value)
     pick, found = random.Random(repr(names)), Counter[str]()
     for seed in range(60):

@@ -21,7 +21,7 @@ from shlo_jit.kernels.convolution.shape import (
     LAST_GATHER,
     LAST_IN_PLACE,
     PLANES,
-    WAYS,
+    STRATEGIES,
 )
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
@@ -75,7 +75,7 @@ def field(found: ConvolutionSchedule, name: str) -> int:
 )
 def test_strategies(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
-    value, why = WAYS[way]
+    value, why = STRATEGIES[way]
     decides(found, "strategy", value, why.code)
 
 

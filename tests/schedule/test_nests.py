@@ -420,14 +420,18 @@ def test_expensive_values_are_kept_from_pass_to_pass() -> None:
     dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
     assert list(dear.stash.values()) == [4 * (512 + 16)]
     decides(
-        dear, "row buffer", "exponential: 2,112 bytes", "needed-by-several-passes", f"{tuning.STASH_COST} additions"
+        dear,
+        "row buffer",
+        "exponential: 2,112 bytes",
+        "needed-by-several-passes",
+        f"{tuning.ROW_BUFFER_COST} additions",
     )
     decides(dear, "passes", "2 over the row")
     assert not cheap.stash
 
 
 def test_rows_too_long_for_the_stash_are_computed_again() -> None:
-    n = tuning.STASH_BYTES // 4
+    n = tuning.ROW_BUFFER_BYTES // 4
     assert nest(softmax(32, n - 16, "exponential")).stash
     assert not nest(softmax(32, n - 15, "exponential")).stash
 

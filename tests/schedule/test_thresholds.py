@@ -61,7 +61,7 @@ NO_THRESHOLDS = {
     "kernels/convolution/depthwise.py": {"PIXELS"},
     "kernels/convolution/grouped.py": {"PIXELS", "WIDE"},
     "kernels/convolution/padding_terms.py": {"SUMS"},
-    "kernels/fft/fft.py": {"MANY_ROOTS", "WRITTEN_OUT"},
+    "kernels/fft/fft.py": {"MANY_ROOTS", "MOST_ROOTS_KEPT", "WRITTEN_OUT"},
     "kernels/fft/real.py": {"REAL_WRITTEN_OUT"},
     "codegen/target_hints.py": {"MOST_NAMES"},
     "kernels/hexadecimal.py": {"DIGITS"},
@@ -131,7 +131,7 @@ def docstrings() -> Iterator[tuple[list[str], str]]:
 
 
 def test_every_threshold_says_what_it_is() -> None:
-    assert {name for names, text in docstrings() if len(text) > 3 for name in names} == NAMES
+    assert {name for names, text in docstrings() if len(text) > 3 for name in names if name.isupper()} == NAMES
 
 
 def test_cases_that_are_named_exist_and_are_measured() -> None:

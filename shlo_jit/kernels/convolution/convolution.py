@@ -40,12 +40,12 @@ from shlo_jit.kernels.convolution.input import (
 )
 from shlo_jit.kernels.convolution.margins import emit_margin
 from shlo_jit.kernels.convolution.multiply_tasks import (
-    emit_few_task,
     emit_first_task,
     emit_images_task,
     emit_last_task,
+    emit_skinny_task,
 )
-from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_odd_kernel
+from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_nonfinite_kernel
 from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
@@ -96,7 +96,7 @@ prepacked, the data is prefetched beside the last products.
 TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
-    NARROW: ("few", emit_few_task),
+    NARROW: ("few", emit_skinny_task),
     FIRST: ("first", emit_first_task),
     DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
     DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
@@ -168,7 +168,7 @@ def _build(
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     if tests_kernel:
-        b.store(find_odd_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
+        b.store(find_nonfinite_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
     serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
     for task in copy_symbols(types):

@@ -63,7 +63,7 @@ def emit_last_task(
     return name
 
 
-def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, features: int = 1) -> str:
+def emit_skinny_task(module: ModuleText, types: GemmTypes, target: Target, features: int = 1) -> str:
     """Emits the task for features last with a few features; see `narrow.py`. Returns its name."""
     name = f"shlo_conv_{types.name}_few_task"
     few = emit_few(module, conv_plan(types, target), target, features)

@@ -56,7 +56,7 @@ class Line(NamedTuple):
     pixel_step: V
 
 
-def find_odd_kernel(module: ModuleText, types: GemmTypes, target: Target, b: Builder, g: Arguments) -> V:
+def find_nonfinite_kernel(module: ModuleText, types: GemmTypes, target: Target, b: Builder, g: Arguments) -> V:
     """Returns 1 (i64) if the kernel of a call has a number that is not finite, else 0."""
     name = _emit_is_odd(module, types, target)
     count = b.mul(b.mul(g.get("groups"), g.get("co")), g.get("ci"))

@@ -30,14 +30,14 @@ FIELDS = tuple(_FIELDS.split())
 Three = tuple[int, int, int]
 
 LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, NARROW, GROUPED = range(10)
-WAYS = (
+STRATEGIES = (
     (
         "product of pixels and channels, pixels read in place",
-        Reason("long-lines", "channels are contiguous, and lines long enough to fill the tile's rows"),
+        Reason("lines-fill-tiles", "channels are contiguous, and lines leave few rows of tiles idle"),
     ),
     (
         "product of pixels and channels, pixels gathered",
-        Reason("short-lines", "channels are contiguous, and lines too short to fill the tile's rows"),
+        Reason("lines-leave-idle-rows", "channels are contiguous, and lines would leave many rows of tiles idle"),
     ),
     ("product of channels and pixels", Reason("pixels-contiguous", "pixels are contiguous")),
     (

@@ -29,7 +29,7 @@ from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, 
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.skinny import emit_few_entry, emit_few_task
+from shlo_jit.kernels.gemm.skinny import emit_skinny_entry, emit_skinny_task
 from shlo_jit.kernels.gemm.staged_numbers import Registers
 from shlo_jit.kernels.gemm.strategy import GemmStrategy
 from shlo_jit.kernels.gemm.vector import emit_takes_vectors, emit_vector_entry, emit_vector_tasks
@@ -161,12 +161,12 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
 
 def _build_few(types: GemmTypes, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
-    task = emit_few_task(module, plan, target)
+    task = emit_skinny_task(module, plan, target)
     b = module.function(gemm_symbol(types, GemmStrategy.FEW), GEMM_PARAMS, linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
-    emit_few_entry(b, plan, f, task, s.extents, s.threads)
+    emit_skinny_entry(b, plan, f, task, s.extents, s.threads)
     b.ret()
 
 
@@ -276,7 +276,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
 
 
 def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:
-    """Makes the tasks compute the part of a longer product that begins at k0. Returns the end of the part."""
+    """Limits the tasks to k0 <= k < k0 + K of a longer product. Returns k0 + K."""
     stop = b.add(s.k0, s.k)
     f.set(a=b.offset(s.a, b.mul(s.k0, b.sub(0, s.a_cs))), b=b.offset(s.b, b.mul(s.k0, b.sub(0, s.b_rs))))
     f.set(k=stop, k1=stop)

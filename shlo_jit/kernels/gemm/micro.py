@@ -150,8 +150,8 @@ def fold(b: Builder, x: V) -> V:
 
 
 def fold_together(b: Builder, sums: Sequence[V]) -> V:
-    """Applies `fold` to at most as many vectors as they have lanes. Returns a vector with at least one lane for each
-    sum."""
+    """Sums each vector horizontally. There are at most as many vectors as lanes. Returns a vector with at least one
+    lane for each sum."""
     n = part = lanes(sums[0].type)
     add = b.fadd if is_float(sums[0].type) else b.add
     xs = [*sums, *[const(sums[0].type, 0)] * (-len(sums) % (1 << (len(sums) - 1).bit_length()))]

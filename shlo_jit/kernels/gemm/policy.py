@@ -76,7 +76,7 @@ def columns_of(plan: GemmPlan, about: int) -> int:
 
 
 def ends_whole(a: Numbers, plan: GemmPlan, n: N) -> N:
-    """Whether the last columns fill a kernel, of all its vectors or of one: without masks, it reads that many."""
+    """Whether the remaining columns fill a tile or exactly one vector. Without masks, tiles read whole vectors."""
     left = a.rem(n, plan.nr)
     return a.either(a.compare("eq", left, 0), a.compare("eq", left, plan.lanes))
 
@@ -127,7 +127,7 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
     far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
     mode_a = a.decided(
-        IN_PLACE, Reason("packing-does-not-pay", "packing A pays only if all tasks share a packed B wider than a task")
+        IN_PLACE, Reason("packing-does-not-pay", "A is packed only if B is packed, shared, and wider than a task")
     )
     why = a.because(
         (
@@ -369,6 +369,15 @@ def _describe_few(plan: GemmPlan, s: Extents) -> list[Line]:
     ]
 
 
+def register_tile(plan: GemmPlan) -> Reason | None:
+    """The reason for the size of the tile; None for AMX, which has tile registers."""
+    if plan.kind == "amx":
+        return None
+    sums = plan.mr * plan.nv * plan.parts
+    text = f"{sums} vectors of sums; with a row of B and an element of A they fit the registers"
+    return Reason("register-tile", text)
+
+
 def describe(
     plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool, few: bool = False
 ) -> list[Line]:
@@ -406,7 +415,7 @@ def describe(
         again += ", product by product" if batch > 1 else ""
     grouped = f", {c.group:,} products each" if c.group > 1 else ""
     return [
-        ("tile", f"{plan.mr} x {plan.nr} in registers", None),
+        ("tile", f"{plan.mr} x {plan.nr} in registers", register_tile(plan)),
         ("A", WORDS[mode_a], mode_a.why),
         ("B", WORDS[mode_b], mode_b.why),
         ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}{again}", why),

@@ -17,7 +17,7 @@ from shlo_jit.kernels.llvm_values import bits
 from shlo_jit.kernels.target import Target
 
 STORAGE = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "i1": "i8"}
-"""LLVM type of a stored element. Integers are `iN` for either sign; a complex number is a pair of its part."""
+"""LLVM type of a stored element. Integers are `iN` for either sign; a complex number is stored as two of its parts."""
 
 
 def storage(dtype: str) -> str:

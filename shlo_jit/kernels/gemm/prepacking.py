@@ -43,7 +43,7 @@ def prepack_symbol(types: GemmTypes) -> str:
 
 @cache
 def prepack_routine(types: GemmTypes, target: Target) -> Routine:
-    """Returns the routine with the function."""
+    """Returns the routine that packs B into panels."""
     symbol = prepack_symbol(types)
     return Routine(symbol, (symbol,), partial(_build, types), (tile_routine(types, target),))
 

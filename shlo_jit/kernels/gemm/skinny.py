@@ -26,7 +26,7 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
 
 
-def emit_few_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+def emit_skinny_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     """Emits `void task(frame, index, worker)`: `nc` columns of all rows of a product. Returns its name."""
     wide = [emit_kernel(module, plan, target, rows, plan.nv, SKINNY_PANELS) for rows in range(1, SKINNY_TILE + 2)]
     pair = emit_kernel(module, plan, target, 2, plan.nv, PAIR_PANELS)
@@ -104,7 +104,7 @@ class _Rows:
         b.call_pointer("void", kernel, args)
 
 
-def emit_few_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
+def emit_skinny_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
     """Emits the calls of the tasks. The frame holds the arguments."""
     numbers = Registers(b)
     nc = policy.skinny_columns(numbers, plan, s)

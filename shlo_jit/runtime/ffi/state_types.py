@@ -33,8 +33,8 @@ _publish: list[Callable[[int], None]] = []
 def register_ffi_type(name: str, registration: Mapping[str, Any]) -> None:
     """Registers the type of a state that FFI handlers keep, under a unique name, as `jax.ffi.register_ffi_type` does:
     `registration` is a dictionary with `type_id`, a PyCapsule of the type's `XLA_FFI_TypeId`, and `type_info`, a
-    PyCapsule of its `XLA_FFI_TypeInfo`, which describes how a state ends. The number is written to the former, unless
-    another run time has done so. Registering the same type again changes nothing.
+    PyCapsule of its `XLA_FFI_TypeInfo`, which has the state's destructor. The number is written to the former, unless
+    another runtime has done so. Registering the same type again changes nothing.
 
     Raises TypeError for anything else, and ValueError for a name or a number that another type has.
     """
