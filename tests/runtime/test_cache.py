@@ -28,6 +28,7 @@ from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime import routines, unfinished
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
+from shlo_jit.schedule.moves import Unroll
 
 X = np.arange(4, dtype=np.float32)
 HERE = str(Path(__file__).parent)
@@ -230,6 +231,7 @@ OTHER = {
     "reaches": False,
     "profile": True,
     "fold_scales": True,
+    "schedule": (("0", (Unroll(0, 2),)),),
     "has_lapack": True,
     "dynamic": "symbolic",
     "threads": 7,

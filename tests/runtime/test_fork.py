@@ -191,7 +191,7 @@ table, main, found = CodeTable(), threading.get_ident(), []
 def make():
     with forking.compiling():
         begun.set()
-        while not forking.GATE.someone_waits:
+        while not forking.GATE.is_fork_waiting:
             time.sleep(0.001)
         signal.pthread_kill(main, signal.SIGUSR1)
         while not handling.is_set():
