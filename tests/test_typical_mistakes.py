@@ -241,7 +241,7 @@ OPTIONS = [
     ({"target": "haswel"}, "option.target", "'haswell'"),
     ({"target": "arm64"}, "option.target", "'aarch64'"),
     ({"target": "cpu"}, "option.target", "'native'"),
-    ({"target": "gpu"}, "option.target", "CPUs only"),
+    ({"target": "gpu"}, "option.target", "only CPUs"),
     ({"dynamic": "symbol"}, "option.value", "'symbolic'"),
     ({"transport": "process", "num_partitions": 2}, "option.value", "'processes'"),
     ({"threads": "4"}, "option.value", "threads=4"),

@@ -45,7 +45,7 @@ def test_all_ops_read_what_lies_against_inaccessible_pages(
     dtype: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not stays:  # as if the system did not permit it
-        monkeypatch.setattr(distributed, "_staying", lambda team, rank: set())
+        monkeypatch.setattr(distributed, "_not_shared", lambda team, rank: set())
     p = logical() if dtype == "i1" else every_op(dtype)
     given = arguments_of_ranks(3, 3, p.arguments)
     want = meaning(p.text(), given, 3, 1)

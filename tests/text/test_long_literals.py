@@ -64,7 +64,7 @@ def random_text(pick: random.Random) -> tuple[str, int]:
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(literals, "WINDOW", window)
-    monkeypatch.setattr(literals, "PIECE", 2 * window)
+    monkeypatch.setattr(literals, "CHUNK", 2 * window)
     monkeypatch.setattr(tuning, "THREADED_TEXT_BYTES", seed % 3)
     text, count = random_text(random.Random(seed))
     left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decoder)
