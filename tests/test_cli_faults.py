@@ -172,6 +172,7 @@ def test_tolerances_without_end_are_json() -> None:
     assert result["bound"] == {"rtol": "inf", "atol": 0.0}
 
 
+@pytest.mark.slow
 def test_differences_fit_a_page() -> None:
     for example in ("mlp", "attention", "heat", "mandelbrot"):
         shown = invoke("run", "--example", example, "--random", "--check", "--repeat", "1")

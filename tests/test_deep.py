@@ -54,6 +54,7 @@ def run(text: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["if", "case", "while"])
+@pytest.mark.sampled(3)
 def test_nested_control_flow(kind: str) -> None:
     limit = sys.getrecursionlimit()
     np.testing.assert_array_equal(run(nested(kind, 250)), 2 * X + 1)

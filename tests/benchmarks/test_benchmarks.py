@@ -213,6 +213,7 @@ def test_one_case_makes_a_chart(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- compile time over size
+@pytest.mark.slow
 def test_compile_growth_writes_its_files(tmp_path: Path) -> None:
     from benchmarks import compile_growth
 

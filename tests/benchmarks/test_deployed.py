@@ -178,6 +178,7 @@ def test_of_two_measurements_the_higher_figures_count() -> None:
 
 
 # ---------------------------------------------------------------------- processes
+@pytest.mark.slow
 def test_a_model_is_measured_on_all_engines() -> None:
     options = measure.Options((CONSTANT, ARGUMENT, XLA), 0.01, is_started_twice=True)
     row = measure.measure(named("MLP batch 1"), 1, options)

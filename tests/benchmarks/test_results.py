@@ -89,6 +89,7 @@ def test_the_smallest_size_of_a_program_is_measured(name: str) -> None:
     assert all(times["median"] > 0 for times in found["peers"].values())
 
 
+@pytest.mark.slow
 def test_the_command_of_curves(tmp_path: Path) -> None:
     file = tmp_path / "curves.json"
     assert curves.main(["--only", "no such program"]) == 2

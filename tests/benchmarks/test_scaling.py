@@ -21,6 +21,7 @@ NET = Network("a network", latency=5e-6, overhead=1e-6, bandwidth=1e9)
 # ---------------------------------------------------------------------- simulation
 @pytest.mark.parametrize("net", (NET, NETWORKS[0], NETWORKS[-1]), ids=lambda net: net.name)
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op, found in SIMULATED.items() for name in found])
+@pytest.mark.sampled(6)
 def test_an_undisturbed_simulation_is_the_formula(op: str, name: str, net: Network) -> None:
     for hosts in (2, 8, 32):
         for nbytes in (64.0, 1e5, 64e6):

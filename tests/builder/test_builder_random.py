@@ -219,6 +219,7 @@ def test_programs_are_printed_and_read_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.sampled(4)
 def test_programs_give_what_the_reference_interpreter_gives(seed: int) -> None:
     module, arrays = built(1000 + seed, 15)
     exe = shlo_jit.compile(module)

@@ -67,6 +67,7 @@ def test_gives_what_xla_gives(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", [op for op in OPERATIONS if not op.host], ids=lambda op: op.name)
+@pytest.mark.sampled(5)
 def test_gives_what_the_reference_interpreter_gives(operation: Operation) -> None:
     if operation.function.startswith(HAVE_NO_REFERENCE) or operation.name == "BuildPartitionId":
         pytest.skip("the meaning takes several processes, or a state, which the interpreter has not")

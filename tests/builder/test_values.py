@@ -54,6 +54,7 @@ def check(f: Any, *arrays: np.ndarray) -> None:
         (operator.matmul, (FLOATS[0], FLOATS[1].T.copy())),
     ],
 )
+@pytest.mark.sampled(4)
 def test_binary_operators(op: Any, arrays: Any) -> None:
     x, y = arrays
     check(op, x, y)

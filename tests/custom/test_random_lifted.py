@@ -72,5 +72,6 @@ def test_random_functions_of_floats(text, dtype):
 @example(text=UNSIGNED_BECOMES_FLOAT, dtypes=("ui8", "ui32"))
 @example(text=MANY_BRANCHES, dtypes=("i32", "i32"))
 @same_every_time
+@pytest.mark.slow
 def test_random_functions_of_integers(text, dtypes):
     hold(text, dtypes, "i64", [x.astype(np.float64).clip(-1000, 1000).astype(x.dtype) for x in pairs(*dtypes)])

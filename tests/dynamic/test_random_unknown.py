@@ -24,6 +24,7 @@ def check(seed: int) -> int:
     return str(module).count("?")
 
 
+@pytest.mark.slow
 def test_some_programs() -> None:
     unknown = [check(seed) for seed in range(FEW)]
     assert np.median(unknown) > 10

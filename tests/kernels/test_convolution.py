@@ -225,6 +225,7 @@ def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
 
 
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+@pytest.mark.sampled(3)
 def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Images of one line are cut into parts that are lines of their own; so are planes with one line."""
     monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
@@ -249,6 +250,7 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+@pytest.mark.sampled(3)
 def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles as high as lines also work if the last tile of a line is lower, and for at most one vector of features."""
     monkeypatch.setattr(tuning, "CONV_DEDICATED_TILE", 1)
@@ -361,6 +363,7 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("size", [2, 4, 8])
 @pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+@pytest.mark.sampled(4)
 def test_groups_of_a_few_channels(names: tuple[str, str, str], size: int, target: str) -> None:
     """Lines have any length, windows share loaded pixels or do not, and extend beyond all sides of the input."""
     pick, found = random.Random(repr(names)), 0
@@ -377,6 +380,7 @@ def test_groups_of_a_few_channels(names: tuple[str, str, str], size: int, target
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.sampled(3)
 def test_depthwise(names: tuple[str, str, str]) -> None:
     pick = random.Random(1)
     for seed in range(30):

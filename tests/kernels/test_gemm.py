@@ -195,6 +195,7 @@ def test_random_shapes(names: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 @pytest.mark.parametrize("shape", [(1, 200, 170, 700), (1, 300, 600, 450), (1, 40, 1100, 900), (9, 180, 90, 64)])
+@pytest.mark.sampled(5)
 def test_packing_modes(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
     """Tests shared and private packing, several blocks of k, and several chunks of columns."""
     for seed in range(3):

@@ -287,7 +287,7 @@ def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
 
 @pytest.mark.parametrize("pause", [0, 0.02])
 @pytest.mark.parametrize("form", ["futex", "pthread"])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_code_may_go_after_the_end(form: str, pause: float) -> None:
     """No worker runs after the end: it would execute code that has been unloaded, or that of another library."""
     before = threads_of_the_process()

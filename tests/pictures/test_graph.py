@@ -42,6 +42,7 @@ def heads(texts: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sampled(3)
 def test_a_page_has_every_step_once(name: str) -> None:
     functions = planned(PROGRAMS[name])
     page = Page(graph_html(name, "about", regions_of(functions)))

@@ -92,6 +92,7 @@ def agrees(text: str, arrays: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.sampled(4)
 def test_against_reference(op: str, body: str) -> None:
     line, result = OPS[op]
     text = region(BODIES[body])

@@ -82,6 +82,7 @@ def test_values_from_outside_are_arguments() -> None:
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, t), ordered(x, -t[x]))
 
 
+@pytest.mark.slow
 def test_a_comparator_may_sort() -> None:
     """Sorts by the second of three numbers, which the comparator finds by sorting in a loop."""
     inner = """%r{x} = stablehlo.reshape %{x} : (tensor<i32>) -> tensor<1xi32>

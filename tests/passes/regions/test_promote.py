@@ -35,6 +35,7 @@ OPS = {
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("narrow,wide", [("f32", "f64"), ("i8", "i32"), ("bf16", "f32"), ("ui8", "ui16")])
+@pytest.mark.sampled(5)
 def test_wider_bodies(op: str, body: str, narrow: str, wide: str) -> None:
     lines, returned = BODIES[body]
     region = f"{{\n    ^bb0(%l: tensor<W>, %r: tensor<W>):\n      {lines}\n      stablehlo.return {returned} : tensor<W>\n    }}"
