@@ -67,7 +67,6 @@ def program(dtype: str, m: int, n: int, batch: int, transposed: bool, nested: bo
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "i8", "i32", "complex<f32>"])
 @pytest.mark.sampled(4)
-@pytest.mark.sampled(3)
 def test_against_the_reference(dtype: str, target: str) -> None:
     pick, rng = random.Random(dtype), np.random.default_rng(0)
     for nested, transposed in product([False, True], repeat=2):
