@@ -168,7 +168,7 @@ def test_comparators_that_communicate_are_refused() -> None:
 def test_users_cannot_write_the_call() -> None:
     call = "%0 = stablehlo.custom_call @shlo_jit.sort(%x) {callee = @main, dimension = 0 : i64} : (tensor<9xi32>) -> tensor<9xi32>"
     text = f"func.func @main(%x: tensor<9xi32>) -> tensor<9xi32> {{\n{call}\nreturn %0 : tensor<9xi32>\n}}"
-    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.sort: reserved"):
+    with pytest.raises(shlo_jit.VerifyError, match=r"custom_call @shlo_jit.sort: .*reserved"):
         shlo_jit.compile(text)
 
 
