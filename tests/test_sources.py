@@ -236,8 +236,7 @@ def test_what_is_no_text_at_all() -> None:
         for call in (shlo_jit.parse, shlo_jit.verify, shlo_jit.compile):
             with pytest.raises(
                 TypeError,
-                match=r"^expected StableHLO text, a path, bytes, a Module, or an object with mlir_module\(\) or as_text\(\), "
-                f"got {type(source).__name__}",
+                match=f"^expected StableHLO text, .* got {type(source).__name__}",
             ):
                 call(source)
     with pytest.raises(TypeError, match=r"StringIO; .*\.read\(\)"):

@@ -54,13 +54,11 @@ def several(platforms: str) -> list[list[str]]:
 def test_several_processes_are_refused() -> None:
     for lines in several("shlo"):
         assert len(lines) == 2
-        assert all(
-            line.startswith("RuntimeError ") and "runs in one process, but 2 were requested" in line for line in lines
-        )
+        assert all(line.startswith("RuntimeError ") and "one process, but 2" in line for line in lines)
 
 
 def test_programs_that_do_not_ask_for_it_run_in_several_processes() -> None:
     """If the package is installed, and the platform is not requested, XLA's CPU works as without it."""
     for lines in several(""):
         assert lines[0] == "ran 2 2 5.0"
-        assert "runs in one process, but 2 were requested" in lines[1]
+        assert "one process, but 2" in lines[1]

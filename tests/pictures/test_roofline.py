@@ -105,7 +105,7 @@ def test_long_programs_list_what_takes_most() -> None:
 def test_programs_without_known_operations() -> None:
     for steps in ([], [step("0", 1.0, None, None)], [step("0", 1.0, 3.0, None)]):
         page = Page(roofline_html("x", "", steps, MACHINE))
-        assert "no step has a known number of operations" in page.texts("text")
+        assert any(text.startswith("no step") for text in page.texts("text"))
 
 
 @pytest.mark.parametrize("text", [CONTROL, examples.path("mlp").read_text()])

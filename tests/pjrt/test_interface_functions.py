@@ -83,7 +83,7 @@ def test_several_processes_are_refused(host: Host) -> None:
         if count == 1:
             assert host.call("Client_Create", create_options=rows, num_options=len(rows)).client == host.client
             continue
-        with pytest.raises(Refused, match=f"runs in one process, but {count} were requested") as caught:
+        with pytest.raises(Refused, match=f"one process, but {count}") as caught:
             host.call("Client_Create", create_options=rows, num_options=len(rows))
         assert caught.value.code == interface.UNIMPLEMENTED
     rows[1].struct_size = 8

@@ -59,9 +59,9 @@ def test_results_of_an_interrupted_program_are_deleted(host: Host) -> None:
     assert made.all()
     for buffer in made.tolist():
         assert host.call("Buffer_IsDeleted", buffer=buffer).is_deleted
-        with pytest.raises(Refused, match="the array has been deleted or donated"):
+        with pytest.raises(Refused, match="array .*deleted"):
             host.get(buffer)
-        with pytest.raises(Refused, match="an argument has been deleted or donated"):
+        with pytest.raises(Refused, match="argument .*deleted"):
             host.run(loaded, [buffer, n], results=2)
     assert host.call("Buffer_IsDeleted", buffer=x).is_deleted  # it was donated
     y, n2 = host.put(np.zeros(4, np.float32)), host.put(np.array(1))

@@ -107,7 +107,7 @@ def test_result_so_far_is_kept_on_interruption(is_crash: bool, broken, tmp_path:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=600)
-    assert process.returncode == 0 and "interrupted: this is the smallest so far" in said
+    assert process.returncode == 0 and "interrupted" in said
     assert {"stablehlo.tanh", "stablehlo.dot_general"} <= {op.name for op in ops_of(shlo_jit.parse(small))}
 
 

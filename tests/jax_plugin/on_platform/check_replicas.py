@@ -169,6 +169,6 @@ def test_wrong_numbers() -> None:
     program = compiled(op, type, [[0], [1], [2], [3]])
     with pytest.raises(JaxRuntimeError, match="4 shards"):
         given(program, ROWS[:3], jax.devices()[:3])
-    with pytest.raises(JaxRuntimeError, match="argument 0: the program expects 4xf32, got 3xf32"):
+    with pytest.raises(JaxRuntimeError, match="argument 0: .* 4xf32, got 3xf32"):
         given(program, [row[:3] for row in ROWS])
     np.testing.assert_array_equal(given(program, ROWS)[0][0], ROWS[0] + ROWS[1])
