@@ -355,10 +355,9 @@ class _Scheduler:
         """Outputs of a plain loop over one run that are large enough for streaming stores."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
-        if self.given is not None:
-            return self.given.streams(self.nest)
         targets = [s.target for s in self.nest.stores]
-        return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
+        large = tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
+        return large if self.given is None else self.given.streams(self.nest, large)
 
     # ------------------------------------------------------------------ tasks
     @property

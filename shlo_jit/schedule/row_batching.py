@@ -14,8 +14,8 @@ def batched_row_variable(nest: Nest, space: Space, passes: Passes) -> int | None
     """The innermost row variable, if lanes run along short rows; otherwise None.
 
     Combining the lanes of one accumulator takes more than the row itself; combining those of as many rows as there are
-    lanes
-    takes a quarter of that. The results must be adjacent. No store may be inside the row or need a second pass over it.
+    lanes takes a quarter of that. The results must be adjacent. No store may be inside the row or need a second pass
+    over it.
     """
     if space.inner != (space.vector,) or not space.rows or passes.count != 2:
         return None

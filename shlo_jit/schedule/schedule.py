@@ -1,8 +1,7 @@
 """Scheduling: decides how every step of a plan runs, before any code is written or memory assigned.
 
-A kernel's scheduler looks at its op, the target and the uses of its results, and returns a `KernelSchedule`. Its
-readers
-are memory planning (scratch), lowering (everything) and users (`exe.text("schedule")`).
+A kernel's scheduler looks at its op, the target and the uses of its results, and returns a `KernelSchedule`, which
+memory planning (scratch), lowering (everything) and users (`exe.text("schedule")`) read.
 """
 
 from __future__ import annotations

@@ -51,8 +51,9 @@ def given_transposed_loads(nest: Nest, space: Space, given: Sequence[Move]) -> T
     """The transposed loads of a given schedule. Raises IllegalMove."""
     for move in of_kind(given, Transpose):
         v = space.vector
-        if v is None or space.inner or nest.reduce_vars or move.across == v or move.across not in space.rows:
-            text = "it needs a loop without reductions, lanes, and another loop of rows"
+        is_plain = not nest.reduce_vars and nest.interchange is None and not space.inner
+        if v is None or not is_plain or move.across == v or move.across not in space.rows:
+            text = "it needs a plain loop without reductions, lanes, and another loop of rows"
             raise IllegalMove(move, Reason("no-transposed-tiles", text))
         loads = loads_along(nest, space, move.across)
         if not loads:

@@ -55,6 +55,23 @@ PROGRAMS = {
 }
 
 
+SQUARES = """
+func.func @main(%x: tensor<70x50xf32>, %n: tensor<i32>) -> (tensor<70x50xf32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%z = %x, %i = %zero) : tensor<70x50xf32>, tensor<i32> cond {
+    %l = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %l : tensor<i1>
+  } do {
+    %a = stablehlo.multiply %z, %z : tensor<70x50xf32>
+    %b = stablehlo.add %a, %x : tensor<70x50xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %b, %j : tensor<70x50xf32>, tensor<i32>
+  }
+  return %r#0, %r#1 : tensor<70x50xf32>, tensor<i32>
+}"""
+
+
 def moves_of(text: str, **options: Any) -> dict[str, list[dict[str, Any]]]:
     return json.loads(shlo_jit.compile(text, cache=False, **options).text("moves"))
 
@@ -106,6 +123,7 @@ def test_a_given_schedule_is_obeyed() -> None:
         ({"move": "split", "loop": 1, "by": 100}, "row-not-split"),
         ({"move": "parallel", "grain": 0}, "empty-tasks"),
         ({"move": "keep", "value": 99}, "move-without-use"),
+        ({"move": "stream", "store": 0}, "move-without-use"),
         ({"move": "peel"}, "move-without-use"),
     ],
 )
@@ -113,6 +131,35 @@ def test_an_illegal_move_is_named_with_its_reason(move: dict[str, Any], code: st
     with pytest.raises(OptionError) as caught:
         shlo_jit.compile(SOFTMAX, schedule={"0": [move]})
     assert f"[{code}]" in str(caught.value) and f"{move['move']}(" in str(caught.value)
+
+
+def test_small_results_are_not_streamed() -> None:
+    """Their memory is aligned to an element only."""
+    text = PROGRAMS["streams"].replace("3000x2000", "30x200")
+    moves = moves_of(text)["0"]
+    with pytest.raises(OptionError, match="stream-too-small"):
+        shlo_jit.compile(text, schedule={"0": [*moves, {"move": "stream", "store": 0}]})
+    transpose = {"move": "transpose", "across": 0, "side": 8, "tiles": 1}
+    (label,) = [k for k, v in moves_of(SQUARES).items() if any(move["move"] == "repeat" for move in v)]
+    with pytest.raises(OptionError, match="no-transposed-tiles"):
+        shlo_jit.compile(SQUARES, schedule={label: [{"move": "vectorize", "loop": 1, "lanes": 8}, transpose]})
+
+
+def test_schedules_of_an_interchanged_loop() -> None:
+    """Whatever is accepted gives the same bits for any number of iterations."""
+    exe = shlo_jit.compile(SQUARES, cache=False)
+    moves = json.loads(exe.text("moves"))
+    (label,) = [k for k, v in moves.items() if any(move["move"] == "repeat" for move in v)]
+    x, legal = np.random.default_rng(0).uniform(-0.7, 0.2, (70, 50)).astype(np.float32), 0
+    for seed in range(40):
+        try:
+            other = shlo_jit.compile(SQUARES, cache=False, schedule=changed({label: moves[label]}, seed))
+        except OptionError:
+            continue
+        legal += 1
+        for n in (0, 1, 23, 300):
+            assert other(x, np.int32(n))[0].tobytes() == exe(x, np.int32(n))[0].tobytes(), seed
+    assert legal >= 5
 
 
 @pytest.mark.parametrize(
