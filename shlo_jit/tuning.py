@@ -146,6 +146,12 @@ ATTENTION_LEAST_COLUMNS = 16
 ATTENTION_OPERAND_BYTES = 8 << 20
 """Maximum bytes of keys and values that each row reads for every task to pack them itself. Chosen: a share of the
 last-level cache."""
+ROW_BLOCK_BYTES = 2 << 20
+"""Minimum bytes of a value between a product and another step for both to run by blocks of rows. Chosen: the
+second-level caches of two cores."""
+ROW_BLOCK_OPERAND_BYTES = 1 << 20
+"""Maximum bytes of the right operand of a product that is added to others for such a value: every block of rows reads
+it again. Chosen: what the second-level cache keeps."""
 ATTENTION_TASK_ROWS = 64
 """Minimum rows of an attention task: the task packs keys and values for them. Chosen. Case `causal attention`."""
 RECOMPUTED_ELEMENTS = 1 << 18

@@ -57,7 +57,7 @@ class _Attaching:
         (step,) = readers
         if not isinstance(step, NestStep):
             return Refusal("reader-is-kernel", f"a {step.title} reads the product, not a loop")
-        nest = unrolled_copies(step.nest, value)
+        nest = unrolled_copies(step.nest)
         refusal = unfit(nest, value)
         if refusal is not None:
             return refusal
@@ -90,7 +90,7 @@ class _Attaching:
         return None
 
 
-def unrolled_copies(nest: Nest, value: Value) -> Nest:
+def unrolled_copies(nest: Nest) -> Nest:
     """Returns the nest with a store for each iteration of its short loops that only determine where elements are
     stored, as in an image that is enlarged by repeating pixels. Each element of the value is then visited once. Returns
     the nest itself if there are no such loops, or too many iterations."""

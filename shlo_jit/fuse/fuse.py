@@ -10,8 +10,6 @@ each of its elements once anyway, else by a separate nest. Each decision records
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.attention import form_attention
-from shlo_jit.fuse.attention_gradient import form_gradients
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.line_tiles import form_line_tiles
@@ -25,6 +23,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, Vie
 from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.fuse.row_blocks import form_row_blocks
 from shlo_jit.fuse.segments import segments_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
@@ -92,9 +91,8 @@ class _Fusion(Grouping):
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
+        form_row_blocks(block)
         attach_epilogues(block)
-        form_attention(block)
-        form_gradients(block)
         form_line_tiles(block)
         return block
 

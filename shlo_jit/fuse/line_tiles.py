@@ -148,7 +148,7 @@ def image_of(step: OpStep) -> Value | None:
     """Returns the images that a convolution or product computes, of shape [image, line, pixel, feature]: its own
     result, or that of its epilogue at the same place. Else None."""
     op = step.op
-    if op.name not in MAKERS or step.pieces is not None or step.attention is not None or step.bands:
+    if op.name not in MAKERS or step.pieces is not None or step.bands:
         return None
     if step.epilogue is None:
         return op.result if op.result.tensor.rank == 4 else None
@@ -189,7 +189,7 @@ def has_known_extents(value: Value) -> bool:
 
 def reads_lines(step: OpStep, image: Value) -> bool:
     """Whether a step reads the image only as its first operand."""
-    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None or step.attention is not None or step.bands:
+    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None or step.bands:
         return False
     others = [*step.op.operands[1:], *(v for v, _ in (step.epilogue.nest.loads if step.epilogue is not None else []))]
     return step.op.operands[0] is image and image not in others

@@ -6,7 +6,7 @@ A step reads values from memory and writes values to memory. `PlanBlock`s nest a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,6 +40,15 @@ class Step:
     def title(self) -> str:
         raise NotImplementedError
 
+    @property
+    def parts(self) -> Sequence[Step]:
+        """Steps that run within it."""
+        return ()
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        """Values that the step reads for other parts of its results than a nest within it visits."""
+        return []
+
 
 @dataclass(eq=False)
 class NestStep(Step):
@@ -66,42 +75,6 @@ class NestStep(Step):
         return "_".join(["interchanged" if self.nest.interchange is not None else self.title, *words[:3]])
 
 
-class Attention(NamedTuple):
-    """The steps that compute the left operand of a product, some rows at a time (see `attention.py`)."""
-
-    firsts: tuple[OpStep, ...]
-    """Products whose results are never materialized as a whole."""
-    rows: NestStep
-    """The row program that reads them."""
-    weights: Value
-    """The result of the row program, which is not materialized as a whole either: the left operand, up to its shape."""
-    sums: tuple[OpStep, ...] = ()
-    """Products that accumulate over those rows; the row program computes their left operands (see
-    `attention_gradient.py`)."""
-
-    besides: tuple[OpStep, ...] = ()
-    """Further products whose left operand is a result of the row program, if there are such sums."""
-
-    kept: tuple[Value, ...] = ()
-    """Results of the row program that other steps read as well, and that are therefore written to memory."""
-
-    @property
-    def first(self) -> OpStep:
-        """The product that determines the number of rows."""
-        return self.firsts[0]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """All parts, in order."""
-        return (*self.firsts, self.rows, *self.besides, *self.sums)
-
-    @property
-    def inside(self) -> list[Value]:
-        """Results of the row program that the products of its rows read."""
-        following = (*self.besides, *self.sums)
-        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in following)]))
-
-
 class Pieces(NamedTuple):
     """A concatenated operand of a product that is never materialized as a whole (see `segments.py`)."""
 
@@ -120,8 +93,6 @@ class OpStep(Step):
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
     """For a product: the operand that is read in segments."""
-    attention: Attention | None = None
-    """For a product: the steps that run before each block of its rows."""
     bands: tuple[OpStep, ...] = ()
     """Steps that run before this one, one line tile at a time; each computes the lines that the next one reads (see
     `line_tiles.py`)."""
@@ -129,8 +100,8 @@ class OpStep(Step):
     """For a product: why no loop runs on its tiles."""
     not_line_tiled: Refusal | None = None
     """For a convolution or product: why it does not run in line tiles with its reader."""
-    no_attention: Refusal | None = None
-    """For a product that a row program reads: why the two do not run for blocks of rows of another product."""
+    no_row_blocks: Refusal | None = None
+    """For a product: why it does not run block by block of rows with the steps that read it."""
 
     @property
     def operands(self) -> list[Value]:
@@ -138,12 +109,7 @@ class OpStep(Step):
         own = [v for o in self.op.operands for v in self.parts_of(o)]
         if self.bands:
             return [v for v in (*(v for step in self.bands for v in step.reads), *own) if v in self.reads]
-        if self.attention is None:
-            return own
-        firsts = [v for step in self.attention.firsts for v in step.operands]
-        following = (*self.attention.besides, *self.attention.sums)
-        parts = [*firsts, *self.attention.rows.reads, *(v for step in following for v in step.reads)]
-        return [v for v in (*parts, *own) if v in self.reads]
+        return own
 
     def parts_of(self, operand: Value) -> list[Value]:
         """Returns the values that are read for an operand: itself, or its segments."""
@@ -151,29 +117,75 @@ class OpStep(Step):
 
     @property
     def kind(self) -> str:
-        """Key of the kernel that runs the step: the op's name, `attention`, its `gradient`, `bands` (line tiles), or
-        `pieces` (a product that reads segments)."""
+        """Key of the kernel that runs the step: the op's name, `bands` (line tiles), or `pieces` (a product that reads
+        segments)."""
         if self.bands:
             return "bands"
-        if self.attention is not None:
-            return "gradient" if self.attention.sums else "attention"
         return self.op.name if self.pieces is None else "pieces"
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        return self.operands
 
     @property
     def parts(self) -> list[Step]:
         """Steps that run within it: the loop on its tiles, and the steps that run before it."""
-        found = [self.epilogue, *(self.attention.steps if self.attention is not None else []), *self.bands]
-        return [step for step in found if step is not None]
+        return [step for step in (self.epilogue, *self.bands) if step is not None]
 
     @property
     def title(self) -> str:
         """The op's name; for a custom call that represents an op of this project, that op's name."""
         if self.bands:
             return "line_tiles"
-        if self.attention is not None:
-            return self.kind
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
+
+
+@dataclass(eq=False)
+class RowBlocksStep(Step):
+    """Products and loops that run one after the other for each block of rows (see `row_blocks.py`). The rows are those
+    of the products: `batch` matrices of `rows` rows each."""
+
+    stages: tuple[NestStep | OpStep, ...] = ()
+    """The parts, in the order in which they run for a block."""
+    sums: tuple[OpStep, ...] = ()
+    """Those stages that sum over the rows: the block's rows of both operands are multiplied, and added up."""
+    batch: int = 1
+    rows: int = 1
+    inside: tuple[Value, ...] = ()
+    """Values that exist for one block only: no other step reads them."""
+    views: dict[Value, Value] = field(default_factory=dict)
+    """Values that the stages read, which are the memory of a value of another stage with another shape."""
+
+    kind = "row_blocks"
+
+    @property
+    def parts(self) -> Sequence[Step]:
+        return self.stages
+
+    @property
+    def products(self) -> list[OpStep]:
+        """The stages that multiply the block's rows by a matrix."""
+        return [s for s in self.stages if isinstance(s, OpStep) and s not in self.sums]
+
+    @property
+    def nests(self) -> list[NestStep]:
+        return [s for s in self.stages if isinstance(s, NestStep)]
+
+    def source(self, value: Value) -> Value:
+        """The value whose memory another one is."""
+        return self.views.get(value, value)
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        return [v for s in self.stages if not isinstance(s, NestStep) or s.nest is not nest for v in s.reads]
+
+    @property
+    def title(self) -> str:
+        """gradient: some products sum over the rows; attention: a row program between two products; else row_blocks"""
+        if self.sums:
+            return "gradient"
+        products = [i for i, s in enumerate(self.stages) if isinstance(s, OpStep)]
+        programs = [i for i, s in enumerate(self.stages) if isinstance(s, NestStep) and s.nest.reduce_vars]
+        return "attention" if any(products[0] < i < products[-1] for i in programs) else "row_blocks"
 
 
 @dataclass(eq=False)
@@ -288,6 +300,8 @@ def source_ops(step: Step) -> list[Op]:
     """Returns the ops that a step computes, in program order."""
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
+    elif isinstance(step, RowBlocksStep):
+        found = [op for part in step.stages for op in source_ops(part)]
     elif isinstance(step, OpStep):
         found = [step.op, *(op for part in step.parts for op in source_ops(part))]
         found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []

@@ -16,6 +16,7 @@ from shlo_jit.fuse.plan import (
     NestStep,
     OpStep,
     PlanBlock,
+    RowBlocksStep,
     Step,
     all_steps,
     labels_of,
@@ -26,9 +27,11 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.reasons import Reason
+from shlo_jit.sizes import equal
 
 EPILOGUE_INPUT = Reason("epilogue-input", "only the epilogue reads it, a tile at a time while that is in the cache")
 SEGMENTS = Reason("read-in-segments", "never in memory as a whole: the product reads its segments")
+BLOCK = Reason("row-block", "never in memory as a whole: the other stages read it one block of rows at a time")
 LINES = Reason("line-buffer", "never in memory as a whole: the next stage reads its lines from a line buffer")
 
 
@@ -58,6 +61,8 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     lines.append(f"{pad}      reads   {reads or '-'}")
     for value in _in_segments(step):
         lines.append(f"{pad}      segments  {names(value)} {type_text(value)}   ({SEGMENTS})")
+    if isinstance(step, RowBlocksStep):
+        lines += [f"{pad}      {line}".rstrip() for part in step.stages for line in _stage(step, part, names)]
     for part in step.bands if isinstance(step, OpStep) else ():
         lines.append(f"{pad}      line tiles  {part.title} {_body(part)}".rstrip())
         inside = [v for v in part.writes if v not in step.writes and not (part.epilogue and v is part.op.result)]
@@ -66,6 +71,12 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
         why = _why_written(step, value)
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
     return lines + [f"{pad}      {what}   ({refusal})" for what, refusal in _refusals(step)]
+
+
+def _stage(step: RowBlocksStep, part: Step, names: Names) -> list[str]:
+    """Returns the lines of a stage: what it computes, and the values that exist for one block of rows only."""
+    lines = [f"stage   {'sums over rows, ' if part in step.sums else ''}{part.title}   {_body(part)}"]
+    return lines + [f"  block  {names(v)} {type_text(v)}   ({BLOCK})" for v in part.writes if v in step.inside]
 
 
 def _why_written(step: Step, value: Value) -> Reason | None:
@@ -82,8 +93,10 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
         found = [
             ("no epilogue", step.no_epilogue),
             ("no line tiles", step.not_line_tiled),
-            ("no attention", step.no_attention),
+            ("no row blocks", step.no_row_blocks),
         ]
+    elif isinstance(step, RowBlocksStep):
+        found = [("no row blocks", part.no_row_blocks) for part in step.products]
     elif isinstance(step, ControlStep):
         found = [("no interchange", step.not_interchanged)]
     return [(what, refusal) for what, refusal in found if refusal is not None]
@@ -91,19 +104,17 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
 
 def _in_segments(step: Step) -> list[Value]:
     """Returns the operands of products that are read in segments."""
-    products = [step] if isinstance(step, OpStep) else []
-    products += [first for p in products if p.attention is not None for first in p.attention.firsts]
-    return [p.pieces.whole for p in reversed(products) if p.pieces is not None]
+    return [p.pieces.whole for p in (step, *step.parts) if isinstance(p, OpStep) and p.pieces is not None]
 
 
 def _body(step: Step) -> str:
     if isinstance(step, NestStep):
         return f"{_space(step.nest)}   {_ops(step.nest)}"
+    if isinstance(step, RowBlocksStep):
+        return f"{step.batch} x {step.rows} rows" if not equal(step.batch, 1) else f"{step.rows} rows"
     if not isinstance(step, OpStep):
         return ""
-    rows = [_body(step.attention.rows)] if step.attention is not None else []
-    tiles = [f"and on its tiles {_ops(step.epilogue.nest)}"] if step.epilogue is not None else []
-    return "   ".join([*rows, *tiles])
+    return f"and on its tiles {_ops(step.epilogue.nest)}" if step.epilogue is not None else ""
 
 
 def _space(nest: Nest) -> str:

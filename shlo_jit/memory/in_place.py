@@ -44,7 +44,7 @@ def is_ours(p: Planner, storage: Storage) -> bool:
 def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
     """The storage of an operand that this nest of the step reads for the last time, and only at the places it writes.
     None if there is no such operand."""
-    product = step.operands if isinstance(step, OpStep) else []
+    beside = step.read_beside(nest)
     (store, *more) = [s for s in nest.stores if s.target is value]
     if more:
         return None
@@ -57,8 +57,8 @@ def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
             continue
         if any(p.storage.get(o.target) is storage for o in nest.stores):
             continue
-        if any(p.storage.get(o) is storage for o in product):
-            continue  # other tiles of the product still need it
+        if any(p.storage.get(o) is storage for o in beside):
+            continue  # other tiles or stages still need it
         same = [r for r in step.reads if p.storage.get(r) is storage]
         if all(pointwise(nest, r, store.index, value) for r in same):
             return storage

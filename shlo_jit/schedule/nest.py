@@ -105,9 +105,6 @@ class NestSchedule(KernelSchedule):
     no_blocks: Refusal | None = None
     """For the body of a loop that is a candidate for temporal tiling, the reason that its iterations run one after the
     other."""
-    origin: int | None = None
-    """A variable with one iteration whose value is the first unit of a call, if buffers hold only the units of that
-    call."""
 
     @property
     def row_loops(self) -> list[int]:

@@ -146,6 +146,14 @@ def _is_prepacked(rhs: Value, way: GemmStrategy, n: int, context: Context) -> bo
     return way is not GemmStrategy.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
 
 
+def prepacked_constant(op: Op, context: Context) -> np.ndarray | None:
+    """Returns the right operand of a product without batch dimensions as panels; None if it is not a constant."""
+    rhs, roles, plan = op.operands[1], roles_of(op), gemm_plan(gemm_types(op), context.target)
+    if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
+        return None
+    return _panels(rhs, roles, plan, context)
+
+
 def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
     """Returns the constant as panels. Releases the constant if the product is its only reader."""
     assert rhs.op is not None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps, read_inside
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, RowBlocksStep, Step, all_steps, read_inside
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -56,8 +56,7 @@ class Context(NamedTuple):
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
     "pieces": ("segments", "schedule_pieces"),
-    "attention": ("attention", "schedule_attention"),
-    "gradient": ("attention_gradient", "schedule_gradient"),
+    "row_blocks": ("row_blocks", "schedule_row_blocks"),
     "bands": ("line_tiles", "schedule_bands"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
@@ -132,7 +131,8 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
 
 
 def _matrices(plan: PlanBlock) -> int:
-    products = (s.op for s in all_steps(plan) if isinstance(s, OpStep) and s.op.name == "stablehlo.dot_general")
+    steps = (part for step in all_steps(plan) for part in (step, *step.parts))
+    products = (s.op for s in steps if isinstance(s, OpStep) and s.op.name == "stablehlo.dot_general")
     tensors = [value.tensor for value in dict.fromkeys(op.operands[1] for op in products)]
     return sum(t.nbytes for t in tensors if not isinstance(t.nbytes, Size))
 
@@ -150,11 +150,12 @@ def schedule_step(step: Step, context: Context) -> KernelSchedule:
 def _schedule_step(step: Step, context: Context) -> KernelSchedule:
     if isinstance(step, NestStep):
         return schedule_nest(step.nest, context.target, moves=context.given.get(id(step)))
-    if not isinstance(step, OpStep):
+    if not isinstance(step, OpStep | RowBlocksStep):
         return NOTHING
     place = SCHEDULERS.get(step.kind)
-    if place is None:
+    if place is None and isinstance(step, OpStep):
         raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span, label="no-lowering"))
+    assert place is not None
     module, name = place
     return getattr(import_module(f"shlo_jit.schedule.{module}"), name)(step, context)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, Step
+from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep, Step
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ir.types import TensorType
@@ -48,6 +48,8 @@ def step_traffic(step: Step) -> Traffic:
     """Bytes that a step reads and writes; zero for control flow and views."""
     if isinstance(step, NestStep):
         return _nest_traffic(step.nest)
+    if isinstance(step, RowBlocksStep):
+        return Traffic({v: _nbytes(v) for v in step.reads}, sum(map(_nbytes, step.writes)))
     if not isinstance(step, OpStep):
         return Traffic({}, 0)
     reads = {value: _nbytes(value) for value in step.operands}
@@ -83,9 +85,9 @@ def step_operations(step: Step) -> Operations | None:
     """Arithmetic operations of a step; None if their number is unknown or depends on values."""
     if isinstance(step, NestStep):
         return _nest_operations(step.nest) if step.nest.interchange is None else None
-    if not isinstance(step, OpStep):
+    if not isinstance(step, OpStep | RowBlocksStep):
         return None
-    own = _op_operations(step.op)
+    own = _op_operations(step.op) if isinstance(step, OpStep) else 0
     if own is None:
         return own
     inside = [step_operations(part) for part in step.parts]

@@ -25,9 +25,8 @@ def step_work(step: Step) -> int:
         return tuning.STEP_WORK + math.prod(nest.extents) * (
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
         )
-    if isinstance(step, OpStep):
-        return tuning.STEP_WORK + _op_work(step.op) + sum(map(step_work, step.parts))
-    return tuning.STEP_WORK
+    own = _op_work(step.op) if isinstance(step, OpStep) else 0
+    return tuning.STEP_WORK + own + sum(map(step_work, step.parts))
 
 
 def _op_work(op: Op) -> int:

@@ -47,5 +47,5 @@ def test_any_number_of_rows() -> None:
         assert old in program, old
         program = program.replace(old, new)
     plan = shlo_jit.compile(program, dynamic="symbolic").text("plan", [(3, 16), (50, 16), (50, 24)])
-    assert codes(plan, "no attention") == ["dynamic-size"]
+    assert codes(plan, "no row blocks") == ["dynamic-size"]
     check(program, high=3)

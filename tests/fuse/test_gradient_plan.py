@@ -4,7 +4,7 @@ others."""
 from __future__ import annotations
 
 import pytest
-from printed_codes import codes
+from printed_codes import codes, in_memory
 from test_attention_plan import dot, plan, reduce, t
 
 from shlo_jit import tuning
@@ -34,7 +34,7 @@ def test_formed() -> None:
     """All products in any order, and no value of the size of the scores."""
     for lines in ([SCORE, OTHER, PROGRAM, DQ, DK, DV], [OTHER, SCORE, PROGRAM, DV, DK, DQ]):
         text = plan(ARGUMENTS, RESULTS, *lines)
-        assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in text
+        assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in in_memory(text)
 
 
 def test_one_sum() -> None:
@@ -62,7 +62,7 @@ def test_several_products_of_the_same_rows() -> None:
     y = dot("%y", "%w", "%c", SCORES, KEYS, ROWS, BY_KEYS)
     for lines in ([y, DQ, DK, DV], [DQ, DV, DK, y]):
         text = plan(ARGUMENTS, [*RESULTS, ("%y", ROWS)], SCORE, OTHER, PROGRAM, *lines)
-        assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in text
+        assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in in_memory(text)
 
 
 @pytest.mark.parametrize("value", ["%w", "%ds"])
@@ -112,9 +112,9 @@ def test_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "ATTENTION_LEAST_TASKS", B + 1)
         patch.setattr(tuning, "GEMM_TASK", 1)
-        assert {*codes(refused(), "no attention")} == {"too-few-tasks"}
+        assert {*codes(refused(), "no row blocks")} == {"too-few-tasks"}
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "ATTENTION_OPERAND_BYTES", 1)
-        assert {*codes(refused(), "no attention")} == {"large-operands"}
+        assert {*codes(refused(), "no row blocks")} == {"large-operands"}
     monkeypatch.setattr(tuning, "EPILOGUE_DISTANCE", 1)
-    assert "reader-too-far" in codes(refused(), "no attention")
+    assert "reader-too-far" in codes(refused(), "no row blocks")

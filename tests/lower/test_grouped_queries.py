@@ -9,6 +9,7 @@ from typing import Any
 import guarded
 import numpy as np
 import pytest
+from printed_codes import in_memory
 
 import shlo_jit
 from shlo_jit import tuning
@@ -91,8 +92,8 @@ def test_many_rows(form: str, dtype: str) -> None:
     values = operands(70, 70, heads_first, dtype)
     exe = guarded.compile(text_of(function, values), cache=False)
     plan = exe.text("plan")
-    assert "1 attention" in plan.splitlines()[0] and "70x70x" not in plan
-    assert "2 loop" not in plan.splitlines()[0] and plan.count("loop  ") == (not heads_first)
+    assert "1 attention" in plan.splitlines()[0] and "70x70x" not in in_memory(plan)
+    assert ("1 loop" in plan.splitlines()[0]) is not heads_first and "2 loop" not in plan.splitlines()[0]
     near(exe(*values), exact(function, values), dtype)
 
 
@@ -133,7 +134,7 @@ def test_gradient_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     values = operands(70, 70, False)
     exe = guarded.compile(text_of(gradient, values), cache=False)
     plan = exe.text("plan")
-    assert "1 gradient" in plan.splitlines()[0] and "70x70x" not in plan
+    assert "1 gradient" in plan.splitlines()[0] and "70x70x" not in in_memory(plan)
     with jax.enable_x64(True):
         wanted = jax.jit(gradient)(*(x.astype(np.float64) for x in values))
     for found, exact_one in zip(exe(*values), wanted, strict=True):

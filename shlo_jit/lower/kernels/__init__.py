@@ -14,8 +14,7 @@ from typing import Any
 KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
     "pieces": ("segments", "lower"),
-    "attention": ("attention", "lower"),
-    "gradient": ("attention_gradient", "lower"),
+    "row_blocks": ("row_blocks", "lower"),
     "bands": ("line_tiles", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),

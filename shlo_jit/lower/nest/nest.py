@@ -42,8 +42,6 @@ class NestLowering:
         self.nest = schedule.nest
         self.target = schedule.target
         self.space = schedule.space
-        self.fixed: Variables = {}
-        """Variables without a loop."""
 
     # ------------------------------------------------------------------ functions
     def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
@@ -53,8 +51,6 @@ class NestLowering:
         first, last = b.params[-2:]
         if self.schedule.is_whole:
             first, last = i64(0), i64(self.schedule.tasks.units)
-        if self.schedule.origin is not None:
-            self.fixed = {self.schedule.origin: first}
         if self.schedule.split is not None:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
@@ -91,14 +87,21 @@ class NestLowering:
             self.all_rows()
 
     def write_epilogue(
-        self, module: ModuleText, name: str, values: list[Value], aligned: set[Value], *, symbolic: bool
+        self,
+        module: ModuleText,
+        name: str,
+        values: list[Value],
+        aligned: set[Value],
+        *,
+        symbolic: bool,
+        is_steady: bool = True,
     ) -> None:
         """Writes `void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a
         matrix.
 
         The frame holds the addresses of `values` in order, followed by that of the sizes in a symbolic program. The
-        schedule's
-        tile says which variables number batches, rows, columns.
+        schedule's tile says which variables number batches, rows, columns. `is_steady`: the frame does not change while
+        its owner runs.
         """
         tile = self.schedule.tile
         assert tile is not None
@@ -108,7 +111,7 @@ class NestLowering:
         if symbolic:
             with b.at_entry():
                 b.dims = b.load("ptr", b.element(frame, "ptr", len(values)))
-        extra = ", !invariant.load !{}"
+        extra = ", !invariant.load !{}" if is_steady else ""
         pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
         self.b = b
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
@@ -219,7 +222,7 @@ class NestLowering:
         if self.schedule.row_batching is not None:
             whole = b.add(low, b.and_(b.sub(high, low), i64(-width)))
             with b.loop(low, whole, width, "rows") as i:
-                write_row_batch(self.row, {**self.fixed, **variables, v: i})
+                write_row_batch(self.row, {**variables, v: i})
             low = whole
         with b.loop(low, high, 1, hint) as i:
             self.row_vectors({**variables, v: i})
@@ -233,7 +236,7 @@ class NestLowering:
         self.lanes_loop(start, stop, n, {})
 
     def row_vectors(self, variables: Variables) -> None:
-        space, variables = self.space, {**self.fixed, **variables}
+        space = self.space
         if space.vector in space.rows:
             assert space.vector is not None
             n = space.extents[space.vector]

@@ -1,5 +1,5 @@
 """Recompute the weights of attention for its gradient, which comes much later. They need not be in memory until then,
-and need not be materialized at all (see `fuse/attention_gradient.py`).
+and need not be materialized at all (see `fuse/row_sums.py`).
 
 Needs: canonical products, no common subexpressions (which would be merged again). Guarantees: nothing; the first
 product and the elementwise ops on it are recomputed bit for bit. Sums along rows are kept, as they are small. The
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ops import OPS, is_elementwise
-from shlo_jit.ops.attention_rows import has_too_few_tasks
+from shlo_jit.ops.row_tasks import has_too_few_tasks
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite

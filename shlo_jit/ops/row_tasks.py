@@ -1,4 +1,4 @@
-"""Partitioning of the rows of attention, shared by several stages that must agree on it."""
+"""Partitioning of the rows of row blocks into tasks, shared by several stages that must agree on it."""
 
 from __future__ import annotations
 

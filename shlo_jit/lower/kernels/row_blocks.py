@@ -1,0 +1,343 @@
+"""Lowers row blocks, as `schedule/row_blocks.py` has decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import RowBlocksStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_symbol
+from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
+from shlo_jit.kernels.gemm.precision import itemsize, storage
+from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
+from shlo_jit.lower.kernels.epilogue import NULL
+from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
+from shlo_jit.schedule.row_products import Matrices, Right
+from shlo_jit.schedule.scratch import ALIGN
+from shlo_jit.schedule.segments import Part
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower(low: ProgramLowering, step: RowBlocksStep, schedule: RowBlocksSchedule) -> None:
+    """Writes the loops and the task, runs the tasks, and adds up the partial sums."""
+    s = schedule
+    nests = {id(stage): _write_nest(low, stage, s) for stage in s.stages if isinstance(stage, RowNest)}
+    values: list[Value] = []
+    for stage in s.stages:
+        values += nests[id(stage)].outside if isinstance(stage, RowNest) else _outside(stage, s)
+    values = list(dict.fromkeys(values))
+    arrays = [low.constant_array(p.prepacked) for p in s.products if p.prepacked is not None]
+    hint = f"{step.title}_{next((n.hint for n in step.nests if n.nest.reduce_vars), 'products')}"
+    name = low.new_name(hint)
+    pointers = [low.scratch(step), *arrays, *map(low.pointer, values)]
+    b = low.task(name, len(pointers))
+    _Task(b, s, nests, values, len(arrays)).write()
+    low.run_tasks(low.share(hint, name), pointers, s.tasks)
+    if s.division.parts > 1 and step.sums:
+        _add_up(low, s, low.scratch(step))
+
+
+def _outside(stage: RowProduct, s: RowBlocksSchedule) -> list[Value]:
+    """The values in the program's memory that a product reads and writes."""
+    left, right = stage.step.op.operands
+    values = [v for v in (left, stage.step.op.result) if s.buffers.of(v) is None]
+    if stage.prepacked is not None:
+        return values
+    return [*values, *([part.value for part, _ in stage.product.parts] if stage.right is Right.SKINNY else [right])]
+
+
+class _Nest(NamedTuple):
+    """The function of a loop."""
+
+    name: str
+    buffers: list[tuple[str, Value]]
+    """For row programs: the parameters for rows in the worker's memory, as fields, each with one of the values there.
+    For loops on rectangles: all such values."""
+    outside: list[Value]
+    """The values in the program's memory, in the order of the other parameters."""
+    order: list[Value]
+    """For loops on rectangles: the values whose addresses the frame holds."""
+
+
+def _write_nest(low: ProgramLowering, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
+    """Writes the function of a loop: of units if it is a row program, of rectangles otherwise."""
+    nest, hint = stage.schedule.nest, stage.step.hint
+    check_supported(stage.step.nest)
+    field_of = {s.buffers.rows[v]: s.fields[v] for v in s.buffers.rows}
+    values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(x.target for x in nest.stores)]))
+    own: dict[str, list[Value]] = {}
+    groups: dict[int, list[Value]] = {}
+    for v in values:
+        if v in field_of:
+            own.setdefault(field_of[v], []).append(v)
+        else:
+            groups.setdefault(id(low.memory.storage[v]), []).append(v)
+    name = low.new_name(hint)
+    lowering = NestLowering(stage.schedule)
+    outside = [vs[0] for vs in groups.values()]
+    if stage.schedule.tile is not None:
+        lowering.write_epilogue(low.module, name, values, set(), symbolic=low.is_symbolic, is_steady=False)
+        buffers = [(field_of[v], v) for v in values if v in field_of]
+        return _Nest(low.share(hint, name), buffers, [v for v in values if v not in field_of], values)
+    parameters = [(f"b{i}", vs) for i, vs in enumerate(own.values())]
+    parameters += [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
+    parameters += [("dims", [])] if low.is_symbolic else []
+    lowering.write(low.module, name, parameters, set())
+    return _Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
+
+
+def _add_up(low: ProgramLowering, s: RowBlocksSchedule, scratch: V) -> None:
+    """Adds the partial sums of the later row parts to those of the first, in order."""
+    sums = [(p, p.partial) for p in s.products if p.partial is not None]
+    sizes = [s.step.batch * extents_of(p.step.op)[1] * p.product.n for p, _ in sums]
+    places = [s.scratch.shared_offsets[field.name] for _, field in sums]
+    kinds = [p.product.types.acc for p, _ in sums]
+    results = [low.pointer(p.step.op.result) for p, _ in sums]
+    name = ".".join(map(str, ("add_up", tuning.ATTENTION_LEAST_TASKS, s.division.parts, *sizes, *places, *kinds)))
+    if name not in low.module.functions:
+        b = low.task(name, 1 + len(results))
+        frame, index, _ = b.params
+        memory, *into = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(1 + len(results)))
+        for kind, size, place, result in zip(kinds, sizes, places, into, strict=True):
+            _add_slice(b, kind, s.division.parts - 1, (b.offset(memory, place), result), size, index)
+        b.ret()
+    low.parallel(name, [scratch, *results], tuning.ATTENTION_LEAST_TASKS)
+
+
+def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, index: V) -> None:
+    """Adds all parts for the elements of the slice `index`: one cache line per iteration, then single elements."""
+    partial, result = at
+    size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # both parts of complex elements
+    item = bits(kind) // 8
+    lanes = ALIGN // item
+    grain = -(-size // (tuning.ATTENTION_LEAST_TASKS * lanes)) * lanes
+    start = b.mul(index, grain)
+    stop = b.min_(b.add(start, grain), size)
+    whole = b.add(start, b.mul(b.udiv(b.max_(b.sub(stop, start), 0), lanes), lanes))
+    add = b.fadd if is_float(kind) else b.add
+    for first, last, n in ((start, whole, lanes), (whole, stop, 1)):
+        with b.loop(first, last, n, "elements") as i:
+            here, type_ = b.offset(result, b.mul(i, item)), vector(kind, n)
+            total = b.load(type_, here, item)
+            for k in range(parts):
+                place = b.mul(b.add(i, k * size), item)
+                total = add(total, b.load(type_, b.offset(partial, place), item))
+            b.store(total, here, item)
+
+
+def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
+    """The address of the operand's matrix for a batch index."""
+    number, place = batch, i64(0)
+    for extent, stride in reversed(of.batch[1:]):
+        place = b.add(place, b.mul(b.urem(number, extent), stride))
+        number = b.udiv(number, extent)
+    if of.batch:
+        place = b.add(place, b.mul(number, of.batch[0][1]))
+    return b.offset(pointer, b.mul(place, itemsize(dtype)))
+
+
+class _Rows(NamedTuple):
+    """Rows [start, stop) of a batch, one part of its rows."""
+
+    batch: V
+    start: V
+    stop: V
+    part: V
+
+
+class _Block(NamedTuple):
+    """A block of `m` rows: from row i of the batch on, and from row `unit` among those of all batches."""
+
+    i: V
+    unit: V
+    m: V
+
+
+class _Task:
+    """Writes `void task(ptr frame, i64 index, i64 worker)`."""
+
+    def __init__(self, b: Builder, s: RowBlocksSchedule, nests: dict[int, _Nest], values: list[Value], arrays: int):
+        self.b, self.s, self.nests = b, s, nests
+        frame, self.index, worker = b.params
+        count = 1 + arrays + len(values)
+        self.scratch, *loaded = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(count))
+        prepacked = [stage for stage in s.products if stage.prepacked is not None]
+        self.prepacked = {id(stage): x for stage, x in zip(prepacked, loaded[:arrays], strict=True)}
+        self.at = dict(zip(values, loaded[arrays:], strict=True))
+        self.fields = worker_fields(b, s.scratch, self.scratch, worker)
+        self.rights: dict[int, list[V]] = {}
+        """For each product, the right operand's matrix of the current batch, or its segments."""
+        self.panels: dict[int, V] = {}
+        self.frames = {key: b.alloca("ptr", len(nest.order) + 1) for key, nest in nests.items() if nest.order}
+
+    def write(self) -> None:
+        b, s, d = self.b, self.s, self.s.division
+        zero = i64(0)
+        if d.parts > 1:
+            batch, part = b.udiv(self.index, d.parts), b.urem(self.index, d.parts)
+            start = b.mul(part, d.task_rows)
+            self.rows(_Rows(batch, start, b.min_(b.add(start, d.task_rows), s.step.rows), part))
+        else:
+            first = b.mul(self.index, d.each)
+            with b.loop(first, b.min_(b.add(first, d.each), s.step.batch), 1, "batch") as batch:
+                self.rows(_Rows(batch, zero, i64(s.step.rows), zero))
+        b.ret()
+
+    def rows(self, rows: _Rows) -> None:
+        """Emits the code for some rows of a batch, block by block."""
+        b, s = self.b, self.s
+        for stage in s.products:
+            self.begin(stage, rows.batch)
+        sums = {id(p): self.sums(p, rows) for p in s.products if p.partial is not None}
+        with b.loop(rows.start, rows.stop, s.block, "block") as i:
+            m = b.min_(b.sub(rows.stop, i), s.block)
+            block = _Block(i, b.add(b.mul(rows.batch, s.step.rows), i), m)
+            for stage in s.stages:
+                if isinstance(stage, RowNest):
+                    self.nest(stage, block)
+                elif stage.partial is not None:
+                    self.sum(stage, sums[id(stage)], block, b.sub(i, rows.start))
+                else:
+                    self.product(stage, rows.batch, block)
+
+    # ------------------------------------------------------------------ addresses
+    def base(self, value: Value) -> V:
+        """The address of a value's rows in the worker's memory."""
+        return self.fields[self.s.fields[self.s.step.source(value)]]
+
+    def row_zero(self, field: str, buffer: Value, unit: V) -> V:
+        """The address that row 0 of a buffer would have, whose first row is `unit`."""
+        row = buffer.tensor.extents[1] * buffer.tensor.storage.itemsize
+        return self.b.offset(self.fields[field], self.b.mul(unit, -row))
+
+    def left(self, stage: RowProduct, batch: V, block: _Block) -> tuple[V, int, int]:
+        """The block's rows of a left operand, with their strides."""
+        b, p, value = self.b, stage.product, stage.step.op.operands[0]
+        if self.s.buffers.of(value) is not None:
+            return self.base(value), self.s.buffers.stride(value), 1
+        whole = matrix(b, self.at[value], p.a, p.types.a, batch)
+        return b.offset(whole, b.mul(block.i, p.a.row * itemsize(p.types.a))), p.a.row, p.a.column
+
+    def out(self, stage: RowProduct, block: _Block) -> tuple[V, int]:
+        """The block's rows of a result, with their stride."""
+        p, value = stage.product, stage.step.op.result
+        if self.s.buffers.of(value) is not None:
+            return self.base(value), self.s.buffers.stride(value)
+        return self.b.offset(self.at[value], self.b.mul(block.unit, p.n * itemsize(p.types.acc))), p.n
+
+    # ------------------------------------------------------------------ loops
+    def nest(self, stage: RowNest, block: _Block) -> None:
+        b, n = self.b, self.nests[id(stage)]
+        end = b.add(block.unit, block.m)
+        if stage.schedule.tile is None:
+            own = [self.row_zero(field, v, block.unit) for field, v in n.buffers]
+            sizes = [b.dims] if b.dims is not None else []
+            b.call("void", n.name, [*own, *(self.at[v] for v in n.outside), *sizes, block.unit, end], declare=False)
+            return
+        fields, frame = dict((v, field) for field, v in n.buffers), self.frames[id(stage)]
+        for i, v in enumerate(n.order):
+            place = self.row_zero(fields[v], v, block.unit) if v in fields else self.at[v]
+            b.store(place, b.element(frame, "ptr", i))
+        if b.dims is not None:
+            b.store(b.dims, b.element(frame, "ptr", len(n.order)))
+        columns = 1
+        for v in stage.schedule.tile.columns:
+            columns *= stage.schedule.space.extents[v]
+        b.call("void", n.name, [frame, i64(0), block.unit, end, i64(0), i64(columns)], declare=False)
+
+    # ------------------------------------------------------------------ products
+    def begin(self, stage: RowProduct, batch: V) -> None:
+        """Sets the right operand of a product for a batch, and packs it for all blocks of the task."""
+        b, p = self.b, stage.product
+        if stage.right is Right.PREPACKED:
+            self.rights[id(stage)] = [self.prepacked[id(stage)]]
+            return
+        parts = p.parts if stage.right is Right.SKINNY else [(None, p.b)]
+        values = [part.value if part is not None else stage.step.op.operands[1] for part, _ in parts]
+        found = [matrix(b, self.at[v], of, p.types.b, batch) for v, (_, of) in zip(values, parts, strict=True)]
+        self.rights[id(stage)] = found
+        packs = stage.right is Right.PACKED
+        self.panels[id(stage)] = self.packed(stage, found[0], i64(p.k)) if packs else NULL
+
+    def packed(self, stage: RowProduct, right: V, k: V) -> V:
+        """Packs k steps of the right operand of a product."""
+        p, place = stage.product, self.fields[stage.panels.name]
+        self.b.call("void", panels_symbol(p.types), [right, i64(p.b.row), i64(p.b.column), i64(p.n), k, place])
+        return place
+
+    def product(self, stage: RowProduct, batch: V, block: _Block) -> None:
+        """Emits the product of the block's rows."""
+        left, out = self.left(stage, batch, block), self.out(stage, block)
+        rights = self.rights[id(stage)]
+        if stage.right is Right.SKINNY:
+            for (part, _), right in zip(stage.product.parts, rights, strict=True):
+                self.plain(stage, part, left, right, out, block.m)
+        elif stage.right is Right.PREPACKED:
+            p = stage.product
+            whole = Part(stage.step.op.operands[1], 0, 0, p.n, p.k, 0, 0)
+            self.plain(stage, whole, left, rights[0], out, block.m)
+        else:
+            k = i64(stage.product.k)
+            self.by_block(stage, left, (rights[0], self.panels[id(stage)]), out, (block.m, k, i64(0)))
+
+    def plain(
+        self, stage: RowProduct, part: Part, left: tuple[V, int, int], right: V, out: tuple[V, int], m: V
+    ) -> None:
+        """Emits the product of m rows with a matrix or one segment of it, as a plain product on this thread."""
+        b, p, zero, one = self.b, stage.product, i64(0), i64(1)
+        (a, *strides), (c, c_stride) = left, out
+        is_prepacked, work = stage.right is Right.PREPACKED, self.fields["work"]
+        a = b.offset(a, part.k0 * strides[1] * itemsize(p.types.a))
+        c = b.offset(c, part.n0 * itemsize(p.types.acc))
+        args = [a, *(i64(x) for x in strides), zero, right, i64(part.row), i64(part.column), zero]
+        sizes = [one, m, *(i64(x) for x in (part.n, part.k, part.k0))]
+        args += [i64(int(is_prepacked)), c, i64(c_stride), zero, *sizes, work, NULL, NULL, NULL, zero, one]
+        b.call("void", gemm_symbol(p.types, GemmStrategy.TILES if is_prepacked else p.way), args)
+
+    def by_block(
+        self,
+        stage: RowProduct,
+        left: tuple[V, int, int],
+        right: tuple[V, V],
+        out: tuple[V, int],
+        extents: tuple[V, V, V],
+    ) -> None:
+        """Emits a product. `left` and `out` come with their strides, `right` in place and packed; `extents`: m, k and
+        k0."""
+        p = stage.product
+        (a, *a_strides), (in_place, panels), (c, c_stride), (m, k, k0) = left, right, out, extents
+        args = [a, *(i64(x) for x in a_strides), in_place, i64(p.b.row), i64(p.b.column), c, i64(c_stride)]
+        args += [m, i64(p.n), k, k0, panels, self.fields["work"]]
+        self.b.call("void", block_symbol(p.types), args)
+
+    # ------------------------------------------------------------------ sums over rows
+    def sums(self, stage: RowProduct, rows: _Rows) -> V:
+        """The address of a part's sums: for the first part, the result itself."""
+        b, s, p = self.b, self.s, stage.product
+        size = extents_of(stage.step.op)[1] * p.n * itemsize(p.types.acc)
+        result = b.offset(self.at[stage.step.op.result], b.mul(rows.batch, size))
+        if s.division.parts == 1 or stage.partial is None:
+            return result
+        first = s.scratch.shared_offsets[stage.partial.name]
+        place = b.add(b.mul(b.add(b.mul(b.sub(rows.part, 1), s.step.batch), rows.batch), size), first)
+        return b.select(b.icmp("eq", rows.part, i64(0)), result, b.offset(self.scratch, place))
+
+    def sum(self, stage: RowProduct, out: V, block: _Block, done: V) -> None:
+        """Adds the contribution of a block of rows; the first block, for which no row is `done`, initializes it."""
+        b, p, value = self.b, stage.product, stage.step.op.operands[0]
+        right = b.offset(self.rights[id(stage)][0], b.mul(block.i, p.b.row * itemsize(p.types.b)))
+        panels = self.packed(stage, right, block.m) if stage.right is Right.PACKED_BY_BLOCK else NULL
+        m = extents_of(stage.step.op)[1]
+        if self.s.buffers.of(value) is not None:
+            left = (self.base(value), 1, self.s.buffers.stride(value))
+        else:
+            rows = b.mul(block.unit, m * itemsize(p.types.a))
+            left = (b.offset(self.at[value], rows), 1, m)
+        self.by_block(stage, left, (right, panels), (out, p.n), (i64(m), block.m, done))

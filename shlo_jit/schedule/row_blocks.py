@@ -1,0 +1,294 @@
+"""Schedule of row blocks: products and loops that run one block of rows at a time (see `fuse/row_blocks.py`).
+
+A task has some rows of one batch, or several whole batches. For each block of its rows it runs the stages in order;
+values between them are in the worker's buffers. Right operands that all blocks of a task share are packed once, before
+its first block. Stages that sum over rows add up block by block, in order. If there are few batches, each part of a
+batch's rows has separate sums, which are added up in the order of the rows after all parts are done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep
+from shlo_jit.fuse.row_blocks import features_of
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
+from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
+from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Choice, Note, count
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.products import prepacked_constant
+from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage, widths_of
+from shlo_jit.schedule.row_products import Product, Right, product_of
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.tasks import Tasks
+from shlo_jit.sizes import Size, hint_of
+
+
+class RowProduct(NamedTuple):
+    """A stage that multiplies the block's rows by a matrix or, if `partial` is not None, sums over the rows."""
+
+    step: OpStep
+    product: Product
+    right: Right
+    panels: Field
+    """A worker's buffer for the packed right operand; empty if it is not packed there."""
+    prepacked: np.ndarray | None
+    """The right operand as panels, if it was packed at compile time."""
+    partial: Field | None
+    """For a sum over rows, the partial sums of the row parts after the first."""
+
+    @property
+    def note(self) -> Note:
+        p = self.product
+        if self.partial is not None:
+            return Note("stage", f"sums, {p.n} columns, {self.right.value}")
+        pieces = f", {len(p.parts)} segments" if len(p.parts) > 1 else ""
+        return Note("stage", f"product, {p.n} x {p.k}{pieces}; right operand {self.right.value}")
+
+
+class RowNest(NamedTuple):
+    """A stage that is a loop or a row program on the block."""
+
+    step: NestStep
+    schedule: NestSchedule
+
+
+class Division(NamedTuple):
+    """How the rows are divided into tasks and blocks."""
+
+    block: Choice[int]
+    """Rows of a block."""
+    task_rows: int
+    each: int
+    """Batches per task, if a task has all rows of its batches."""
+    parts: int
+    """Tasks that share the rows of a batch."""
+    tasks: Tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBlocksSchedule(KernelSchedule):
+    """Schedule of row blocks."""
+
+    step: RowBlocksStep
+    stages: tuple[RowProduct | RowNest, ...]
+    buffers: Buffers
+    fields: dict[Value, str]
+    """For each value inside, the worker's field of its block."""
+    is_skinny: bool
+    """Whether there are so few rows that each product of a batch is a plain one."""
+    division: Division
+
+    @property
+    def block(self) -> int:
+        return self.division.block.value
+
+    @property
+    def tasks(self) -> Tasks:
+        return self.division.tasks
+
+    @property
+    def products(self) -> list[RowProduct]:
+        return [s for s in self.stages if isinstance(s, RowProduct)]
+
+    @property
+    def notes(self) -> list[Note]:
+        step, division = self.step, self.division
+        of = f"{count(division.each, 'product')}" if division.parts == 1 else f"{division.task_rows} rows"
+        notes = [
+            Note("rows", f"{step.batch} x {step.rows}" if step.batch != 1 else f"{step.rows}"),
+            Note("row blocks", count(self.block, "row"), division.block.why),
+            Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
+        ]
+        if step.sums:
+            how = Reason("sums-over-blocks", "added up block after block")
+            if division.parts > 1:
+                text = f"{division.parts} parts of the rows are summed separately, then added up in order"
+                how = Reason("sums-in-parts", text)
+            notes.append(Note("sums", count(len(step.sums), "product"), how))
+        for stage in self.stages:
+            notes += [stage.note] if isinstance(stage, RowProduct) else self._nest_notes(stage)
+        return notes
+
+    def _nest_notes(self, stage: RowNest) -> list[Note]:
+        head = Note("stage", f"{stage.step.title}{self._memory(stage.step)}")
+        return [head, *(Note(f"  {n.what}", n.value, n.why) for n in stage.schedule.notes if n.what != "tasks")]
+
+    def _memory(self, nest: NestStep) -> str:
+        """Whether a loop writes over what it reads."""
+        read = {self.fields[v] for v in map(self.step.source, nest.reads) if v in self.fields}
+        written = [self.fields[v] for v in nest.writes if v in self.fields]
+        if not written:
+            return ""
+        return ", over its operands" if all(f in read for f in written) else ", in a separate buffer"
+
+
+def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSchedule:
+    target = context.target
+    products = {
+        s: product_of(s, step.rows if s not in step.sums else hint_of(extents_of(s.op)[1]), target)
+        for s in step.stages
+        if isinstance(s, OpStep)
+    }
+    tile = gemm_plan(products[step.products[0]].types, target).mr
+    is_skinny = step.rows <= tile and not step.sums
+    division = _divide(step, products, tile)
+    buffers = make_buffers(step, division.block.value)
+    nests = {i: schedule_stage(s, buffers, target) for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
+    fields, rows = assign_fields(buffers, nests)
+    stages: list[RowProduct | RowNest] = []
+    for i, s in enumerate(step.stages):
+        if isinstance(s, NestStep):
+            stages.append(RowNest(s, nests[i]))
+        else:
+            stages.append(_stage_of(s, products[s], i, step, division, is_skinny, context))
+    made = [s for s in stages if isinstance(s, RowProduct)]
+    work = max(_work(s, target, division.block.value) for s in made)
+    partial = tuple(s.partial for s in made if s.partial is not None)
+    panels = tuple(s.panels for s in made)
+    return RowBlocksSchedule(
+        step=step,
+        stages=tuple(stages),
+        buffers=buffers,
+        fields=fields,
+        is_skinny=is_skinny,
+        division=division,
+        scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
+        routines=tuple(dict.fromkeys(_routine(s, target) for s in made)),
+    )
+
+
+# ---------------------------------------------------------------------- products
+def _stage_of(
+    s: OpStep, p: Product, number: int, step: RowBlocksStep, division: Division, is_skinny: bool, context: Context
+) -> RowProduct:
+    target, is_sum = context.target, s in step.sums
+    in_place = reads_in_place(p.types, target, p.n, p.b.row, p.b.column)
+    prepacked = None
+    if is_skinny:
+        right = Right.SKINNY
+    elif is_sum:
+        right = Right.IN_PLACE if in_place else Right.PACKED_BY_BLOCK
+    else:
+        prepacked = prepacked_constant(s.op, context) if not p.b.batch and len(p.parts) == 1 else None
+        right = Right.PREPACKED if prepacked is not None else Right.IN_PLACE if in_place else Right.PACKED
+    k = division.block.value if is_sum else p.k
+    packs = right in (Right.PACKED, Right.PACKED_BY_BLOCK)
+    panels = Field(f"panels {number}", panels_bytes(p.types, target, p.n, k) if packs else 0)
+    partial = None
+    if is_sum:
+        size = step.batch * hint_of(extents_of(s.op)[1]) * p.n * itemsize(p.types.acc)
+        partial = Field(f"partial {number}", (division.parts - 1) * size)
+    return RowProduct(s, p, right, panels, prepacked, partial)
+
+
+def _work(s: RowProduct, target: Target, rows: int) -> int:
+    """Bytes of a routine's working memory."""
+    p = s.product
+    if s.right is Right.SKINNY:
+        return scratch_bytes(p.types, target, 1, rows, p.n, p.k, 1)
+    if s.right is Right.PREPACKED:
+        return scratch_bytes(p.types, target, 1, rows, p.n, p.k, 1, True)
+    return block_bytes(p.types, target)
+
+
+def _routine(s: RowProduct, target: Target) -> Routine:
+    t = s.product.types
+    if s.right is Right.SKINNY:
+        return gemm_routine(t.a, t.b, t.acc, target, s.product.way)
+    if s.right is Right.PREPACKED:
+        return gemm_routine(t.a, t.b, t.acc, target, GemmStrategy.TILES)
+    return block_routine(t, target)
+
+
+# ---------------------------------------------------------------------- tasks and blocks
+def even(rows: int, parts: int, tile: int) -> int:
+    """Returns the rows in each of about `parts` parts of equal size, a multiple of `tile`."""
+    return -(-rows // (parts * tile)) * tile
+
+
+def _divide(step: RowBlocksStep, products: dict[OpStep, Product], tile: int) -> Division:
+    work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
+    work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
+    if step.sums:
+        task_rows, each, parts, tasks = _tasks_of_sums(step, work, tile)
+    else:
+        task_rows, each, parts, tasks = _tasks(step.batch, step.rows, tile, work, features_of(step.products))
+    return Division(_block(step, products, task_rows, tile), task_rows, each, parts, tasks)
+
+
+def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int, tile: int) -> Choice[int]:
+    """Rows of a block: its buffers stay in the first-level cache, or in the second one if the right operands do not
+    stay there beside them."""
+    widths = widths_of(step)
+    made = {v for s in products for v in s.writes}
+    sizes = [n * v.tensor.storage.itemsize for v, n in widths.items() if v in made]
+    sizes = sizes or [n * v.tensor.storage.itemsize for v, n in widths.items()] or [1]
+    right = sum(hint_of(s.op.operands[1].tensor.nbytes) for s in step.products) // max(1, hint_of(step.batch))
+    limit, row = tuning.GRADIENT_BLOCK_BYTES, sum(sizes)
+    if step.sums:  # blocks determine the order of the sums: they do not depend on which products are recomputed
+        row = 2 * max(sizes)
+    elif right <= tuning.GRADIENT_BLOCK_BYTES:
+        limit, row = tuning.ATTENTION_BLOCK_BYTES, max(sizes)
+    rows = min(task_rows, even(task_rows, -(-task_rows // max(tile, limit // row)), tile))
+    return Choice(rows, Reason("block-bytes", f"the rows between the stages of a block have about {limit:,} bytes"))
+
+
+def _tasks(batch: int, m: int, tile: int, one: int, features: int) -> tuple[int, int, int, Tasks]:
+    """Returns the rows per task, the batches per task (if a task has all rows of its batches), the tasks of a batch,
+    and the tasks. `one`: the multiply-adds of a batch."""
+    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
+    if not isinstance(batch, Size) and batch * one <= serial:
+        return m, batch, 1, Tasks(batch, 1, _serial(batch * one, serial))
+    least = min_rows_per_task(features)
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least))
+    rows = even(m, groups, tile)
+    text = f"about {tuning.ATTENTION_TASKS} tasks, of at least {least} rows each"
+    why = Reason("tasks-by-rows", text)
+    if rows < m:
+        parts = -(-m // rows)
+        return rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1)
+    each = max(1, serial // 4 // one)
+    return m, each, 1, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
+
+
+def _serial(work: int, serial: int) -> Reason:
+    return Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {serial:,} alone")
+
+
+def _tasks_of_sums(step: RowBlocksStep, work: int, tile: int) -> tuple[int, int, int, Tasks]:
+    """Like `_tasks`, for sums over the rows: a task has all rows of its batches, or one of a few parts of them, since
+    each part has separate sums."""
+    batch, m = step.batch, step.rows
+    first, second = extents_of(step.products[0].op), extents_of(_second(step).op)
+    is_alone = batch * work <= tuning.GEMM_SERIAL
+    parts = 1 if is_alone else row_parts(batch, m, first[3] + second[2])
+    rows = even(m, parts, tile) if parts > 1 else m
+    parts = -(-m // rows)
+    if parts > 1:
+        why = Reason("few-batches", "there are few batches, so each task sums over a part of the rows")
+        return rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1)
+    each = batch if is_alone else max(1, tuning.GEMM_SERIAL // 4 // work)
+    why = Reason("task-per-batch", "each task sums over all rows of its batches")
+    return rows, each, 1, Tasks(batch, -(-batch // each), why, each)
+
+
+def _second(step: RowBlocksStep) -> OpStep:
+    """The last product that multiplies rows which other stages have computed."""
+    written = {v for s in step.stages for v in s.writes}
+    return [s for s in step.products if step.source(s.op.operands[0]) in written][-1]
+
+
