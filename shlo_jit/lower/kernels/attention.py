@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -13,16 +11,15 @@ from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.segments import Part
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: AttentionSchedule) -> None:
     """Writes the row program, the epilogue and the task, and runs the tasks."""
     s, parts = schedule, schedule.parts
     check_supported(parts.rows.nest)
@@ -38,12 +35,10 @@ def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> No
     _Task(b, s, rows, epilogue, len(pointers)).write(low.is_symbolic)
     low.run_tasks(low.share(hint, name), pointers, s.tasks)
     if s.epilogue is not None and s.epilogue.is_late:
-        low.nest(s.epilogue.step, s.epilogue.schedule)
+        lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
 
-def write_rows(
-    low: ProgramLowering, rows: NestSchedule, hint: str, own: list[tuple[str, list[Value]]]
-) -> tuple[str, list[V]]:
+def write_rows(low: Services, rows: NestSchedule, hint: str, own: list[tuple[str, list[Value]]]) -> tuple[str, list[V]]:
     """Writes the function of the row program. Its first parameters are `own`, the buffers of the block. Returns its
     name and the addresses of the other buffers that it reads and writes."""
     nest, inside = rows.nest, {v for _, values in own for v in values}

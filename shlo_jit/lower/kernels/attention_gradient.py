@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
@@ -13,16 +11,15 @@ from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.attention import matrix, write_rows
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import check_supported
+from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.attention import Product
 from shlo_jit.schedule.attention_gradient import GradientSchedule
 from shlo_jit.schedule.scratch import ALIGN
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: GradientSchedule) -> None:
     """Writes the row program, the epilogue and the task. Then runs the tasks, adds up the partial sums, and runs the
     epilogues of the other products."""
     s, parts = schedule, schedule.parts
@@ -45,10 +42,10 @@ def lower(low: ProgramLowering, step: OpStep, schedule: GradientSchedule) -> Non
         add_up(low, s, low.scratch(step), [low.pointer(part.op.result) for part in parts.sums])
     for late in (s.epilogue, *s.late):
         if late is not None and late.is_late:
-            low.nest(late.step, late.schedule)
+            lower_nest(low, late.step, late.schedule)
 
 
-def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[V]) -> None:
+def add_up(low: Services, s: GradientSchedule, scratch: V, results: list[V]) -> None:
     """Adds the partial sums of the later row parts to those of the first, in order."""
     sizes = [s.batch * s.firsts[0].n * p.n for p in s.sums]
     places = [s.scratch.shared_offsets[field.name] for field in s.partial]

@@ -3,21 +3,17 @@ stores if the data exceeds the cache."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64, vector
+from shlo_jit.lower.services import Services
 from shlo_jit.sizes import Size, hint_of, surely, word_of
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 LINE, UNROLL = 64, 4
 """Bytes of a cache line, and lines per iteration."""
 
 
-def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
+def copy(low: Services, target: V, source: V, nbytes: int) -> None:
     b = low.b
 
     def serial() -> list[V]:
@@ -38,7 +34,7 @@ def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
         in_tasks()
 
 
-def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
+def _task(low: Services, nbytes: int, chunk: int) -> str:
     name = f"copy.{word_of(nbytes)}"
     if name in low.module.functions:
         return name
@@ -57,7 +53,7 @@ def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
     return name
 
 
-def swap(low: ProgramLowering, left: V, right: V, nbytes: int) -> None:
+def swap(low: Services, left: V, right: V, nbytes: int) -> None:
     """Swaps the contents of two buffers."""
     chunk = max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS))
     chunk = -(-chunk // LINE) * LINE

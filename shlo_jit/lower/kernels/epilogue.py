@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.epilogue import Epilogue
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 NULL = V("ptr", "null")
 
 
-def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, V]:
+def write_epilogue(low: Services, epilogue: Epilogue | None) -> tuple[V, V]:
     """The address of the epilogue's function, and the frame to pass to it. Nulls if there is no epilogue, or if it runs
     late."""
     if epilogue is None or epilogue.is_late:
@@ -30,7 +26,7 @@ def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, 
     return V("ptr", f"@{name}"), frame
 
 
-def epilogue_function(low: ProgramLowering, epilogue: Epilogue, aligned: set[Value]) -> tuple[str, list[Value]]:
+def epilogue_function(low: Services, epilogue: Epilogue, aligned: set[Value]) -> tuple[str, list[Value]]:
     """The name of the epilogue's function, and the values whose addresses its frame holds."""
     check_supported(epilogue.step.nest)
     nest = epilogue.step.nest

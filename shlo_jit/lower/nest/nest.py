@@ -19,9 +19,10 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.interior import write_interior_first
 from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
@@ -13,17 +12,15 @@ from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule, copy_of, data_operands, rows_of
 from shlo_jit.schedule.scratch import ALIGN
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class Collective:
     """The exchange of one op, and the code around it."""
 
-    def __init__(self, low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+    def __init__(self, low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
         self.low, self.step, self.schedule = low, step, schedule
         self.op: Op = step.op
         self.operands: list[Value] = data_operands(step.op)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op
@@ -15,10 +14,8 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.tasks import Tasks, cut
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class Reduction:
@@ -27,7 +24,7 @@ class Reduction:
 
     def __init__(
         self,
-        low: ProgramLowering,
+        low: Services,
         op: Op,
         width: int,
         most: int,
@@ -130,7 +127,7 @@ def _flat(x: Reg) -> tuple[list[V], Callable[[list[V]], Reg]]:
     return list(x), tuple  # type: ignore[return-value]
 
 
-def table_of(low: ProgramLowering, addresses: list[V]) -> V:
+def table_of(low: Services, addresses: list[V]) -> V:
     """A table of addresses on the stack."""
     b = low.b
     table = b.alloca("ptr", max(1, len(addresses)), 8)
@@ -139,7 +136,7 @@ def table_of(low: ProgramLowering, addresses: list[V]) -> V:
     return table
 
 
-def counts_of(low: ProgramLowering, *values: V | int) -> V:
+def counts_of(low: Services, *values: V | int) -> V:
     """A table of i64 on the stack."""
     b = low.b
     table = b.alloca("i64", len(values), 8)

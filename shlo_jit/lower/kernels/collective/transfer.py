@@ -7,19 +7,15 @@ small message waits if board.RING earlier ones on its channel were not read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.kernels.collective.frame import Collective
 from shlo_jit.lower.kernels.copy import copy
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+def send(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
     w, b = Collective(low, step, schedule), low.b
     if schedule.inline.value:
         w.post()
@@ -35,7 +31,7 @@ def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
         w.exchange.leave(message)
 
 
-def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+def recv(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
     w = Collective(low, step, schedule)
     message = w.exchange.post([low.pointer(v) for v in w.operands])
     found = w.exchange.meet(message)
@@ -50,7 +46,7 @@ def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
     w.exchange.leave(message)
 
 
-def start(low: ProgramLowering, number: int) -> None:
+def start(low: Services, number: int) -> None:
     """Posts the operands of an op that starts here and finishes later."""
     finish = low.finish_of(number)
     schedule = low.schedule[finish]

@@ -8,8 +8,6 @@ without windows. Cost: a load and a select per window position, then one load an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from shlo_jit import tuning
@@ -23,11 +21,9 @@ from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.select_and_scatter import Selection, SelectSchedule
 from shlo_jit.schedule.tasks import Tasks
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class SelectWriter:
@@ -116,7 +112,7 @@ class SelectWriter:
         self.result.scatter(place, value if lanes_of(value) == n else widen(b, value, n), found)
 
 
-def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
+def fill(low: Services, op: Op, width: int, tasks: Tasks) -> None:
     """Sets the result to the initial value."""
     size, dtype = op.result.tensor.size, op.result.tensor.storage
 
@@ -134,7 +130,7 @@ def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
     run_units(low, "fill", [low.pointer(op.operands[2]), low.pointer(op.result)], write, tasks)
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: SelectSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: SelectSchedule) -> None:
     op = step.op
     fill(low, op, schedule.fill_width, schedule.fill)
     if schedule.selection is None:

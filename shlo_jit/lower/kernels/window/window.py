@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
@@ -28,11 +27,9 @@ from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.lower.kernels.window.fold import Fold
 from shlo_jit.lower.kernels.window.padding import repeated
 from shlo_jit.lower.kernels.window.scan import ScanWriter
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.window import Dim, Windows, WindowSchedule
 from shlo_jit.sizes import Size, equal, surely
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class WindowWriter:
@@ -257,7 +254,7 @@ def _scaled(b: Builder, x: V, factor: int) -> V:
     return x if factor == 1 else b.mul(x, const(x.type, factor))
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: WindowSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: WindowSchedule) -> None:
     op = step.op
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
 
