@@ -212,6 +212,7 @@ def plan(
     from shlo_jit.ir.dynamic_values import has_dynamic_shapes
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
+    from shlo_jit.memory.streaming import with_streams
     from shlo_jit.memory.temporal_tiling import with_time_blocks
     from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
@@ -267,7 +268,8 @@ def plan(
         for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
             donated = frozenset(given_up if core is cores[-1] else ())
             memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
-            functions.append(PlannedFunction(core, plan, with_time_blocks(plan, scheduled, memory), memory))
+            settled = with_streams(with_time_blocks(plan, scheduled, memory), memory)
+            functions.append(PlannedFunction(core, plan, settled, memory))
     pause()
     return function, functions
 

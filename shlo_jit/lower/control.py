@@ -8,6 +8,7 @@ from shlo_jit.lower.block_writer import BlockWriter
 from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.services import Services
 from shlo_jit.lower.temporal_tiling import blocked, write_interchanged
+from shlo_jit.schedule.copies import schedule_copy, schedule_swap
 
 
 def lower_control(low: Services, step: ControlStep, write: BlockWriter) -> None:
@@ -62,9 +63,9 @@ def _loop(low: Services, step: ControlStep, write: BlockWriter) -> None:
     for (s, t), (p, _), (initial_address, other) in zip(swaps, places, initial, strict=True):
         with b.if_(b.icmp("ne", p, initial_address)):
             if id(t) in states:
-                swap(low, initial_address, other, s.nbytes)
+                swap(low, initial_address, other, schedule_swap(s.nbytes))
             else:
-                copy(low, initial_address, p, s.nbytes)
+                copy(low, initial_address, p, schedule_copy(s.nbytes))
 
 
 def _branches(low: Services, step: ControlStep, write: BlockWriter) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.codegen.program import Callback, CodeCall
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps
+from shlo_jit.fuse.plan import OpStep, PlanBlock, Step, all_steps
 from shlo_jit.ir import digests
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText
@@ -151,10 +151,6 @@ class Services:
         storage = self.memory.scratch.get(id(step))
         return const("ptr", 0) if storage is None else self.address(storage)
 
-    def aligned(self, step: NestStep) -> set[Value]:
-        """Stored values whose buffers are aligned to a cache line if they are large; see `codegen/abi.py`."""
-        return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
-
     # ------------------------------------------------------------------ constants
     def _constant(self, value: Value) -> V:
         assert value.op is not None
@@ -248,7 +244,7 @@ class Services:
         """Runs tasks of `grain` units each by `parallel`; if there are few units, on one thread."""
         threads = None
         if isinstance(tasks.work, Size):
-            is_small = self.b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK)
+            is_small = self.b.icmp("slt", i64(tasks.work), tasks.least_work)
             threads = self.b.select(is_small, i64(1), self.thread_count)
         self.parallel(task, pointers, tasks.tasks, threads)
 
@@ -267,7 +263,7 @@ class Services:
         if tasks.is_one:
             serial()
         elif isinstance(tasks.work, Size):
-            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), serial, in_tasks)
+            b.if_else(b.icmp("slt", i64(tasks.work), tasks.least_work), serial, in_tasks)
         else:
             in_tasks()
 

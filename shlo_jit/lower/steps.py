@@ -71,9 +71,8 @@ class StepWriter:
                 self._part(partial(self._copies, copies[i : i + tuning.PART_STEPS]))
             return
         for c in copies:
-            n = nbytes(c.source)
-            if not equal(n, 0):
-                copy(self.low, self.low.pointer(c.target), self.low.pointer(c.source), n)
+            if not equal(c.how.nbytes, 0):
+                copy(self.low, self.low.pointer(c.target), self.low.pointer(c.source), c.how)
 
     def _step(self, step: Step) -> None:
         low, schedule = self.low, self.low.schedule[step]

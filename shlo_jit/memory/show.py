@@ -6,7 +6,7 @@ from __future__ import annotations
 from shlo_jit.fuse.plan import PlanBlock, all_blocks, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
-from shlo_jit.memory.storage import MemoryPlan, Storage
+from shlo_jit.memory.storage import Copy, MemoryPlan, Storage
 
 
 def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
@@ -102,11 +102,16 @@ def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: 
     for step in all_steps(plan):
         label = labels[id(step)]
         for c in memory.before.get(id(step), []):
-            lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+            lines.append(f"before step {label}: {_copy(c, names)}")
         for s, t in memory.swaps.get(id(step), []):
             lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, swapped every iteration")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):
             where = "at the end" if block is plan else "at the end of a region"
-            lines.append(f"{where}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+            lines.append(f"{where}: {_copy(c, names)}")
     return ["", *lines] if lines else []
+
+
+def _copy(c: Copy, names: Names) -> str:
+    how = f", {c.how}" if c.how.chunk else ""
+    return f"copy {names(c.source)} {type_text(c.source)}{how}   ({c.why})"

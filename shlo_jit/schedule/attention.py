@@ -27,8 +27,7 @@ from shlo_jit.ops.attention_rows import min_rows_per_task
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
-from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
@@ -63,7 +62,7 @@ class Product(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionSchedule(KernelSchedule):
+class AttentionSchedule(WithEpilogue):
     """Schedule of an attention."""
 
     parts: Attention
@@ -90,7 +89,6 @@ class AttentionSchedule(KernelSchedule):
     each: int
     """Batches per task, if a task has all rows of its batches."""
     tasks: Tasks
-    epilogue: Epilogue | None
 
     @property
     def notes(self) -> list[Note]:

@@ -10,7 +10,8 @@ the order of the rows after all parts are done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import Attention, OpStep
@@ -22,8 +23,8 @@ from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.attention import Product, even, may_overwrite, product_of, schedule_rows
 from shlo_jit.schedule.choice import Note, count
-from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.epilogue import Epilogue, WithEpilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import Allowed
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.schedule import Context
@@ -32,7 +33,7 @@ from shlo_jit.schedule.tasks import Tasks
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSchedule(KernelSchedule):
+class GradientSchedule(WithEpilogue):
     """Schedule of the gradient of an attention."""
 
     parts: Attention
@@ -71,9 +72,12 @@ class GradientSchedule(KernelSchedule):
     """For each product, a worker's buffer for the packed operand."""
     buffers: tuple[Field, ...]
     """A worker's buffers for the scores, and for the weights that overwrite no scores."""
-    epilogue: Epilogue | None
     late: tuple[Epilogue, ...]
     """Epilogues of the other products, which run after all of them."""
+
+    def streaming_where(self, allowed: Allowed) -> Self:
+        late = tuple(epilogue.streaming_where(allowed) for epilogue in self.late)
+        return replace(super().streaming_where(allowed), late=late)
 
     @property
     def products(self) -> tuple[Product, ...]:

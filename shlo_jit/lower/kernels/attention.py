@@ -50,7 +50,7 @@ def write_rows(low: Services, rows: NestSchedule, hint: str, own: list[tuple[str
     if low.is_symbolic:
         buffers.append(("dims", []))
     name = low.new_name(hint)
-    NestLowering(rows).write(low.module, name, buffers, set())
+    NestLowering(rows).write(low.module, name, buffers)
     return low.share(hint, name), [low.pointer(values[0]) for values in groups.values()]
 
 

@@ -17,7 +17,7 @@ def write_epilogue(low: Services, epilogue: Epilogue | None) -> tuple[V, V]:
     if epilogue is None or epilogue.is_late:
         return NULL, NULL
     b = low.b
-    name, values = epilogue_function(low, epilogue, low.aligned(epilogue.step))
+    name, values = epilogue_function(low, epilogue)
     frame = b.alloca("ptr", len(values) + low.is_symbolic)
     for i, v in enumerate(values):
         b.store(low.pointer(v), b.element(frame, "ptr", i))
@@ -26,12 +26,12 @@ def write_epilogue(low: Services, epilogue: Epilogue | None) -> tuple[V, V]:
     return V("ptr", f"@{name}"), frame
 
 
-def epilogue_function(low: Services, epilogue: Epilogue, aligned: set[Value]) -> tuple[str, list[Value]]:
+def epilogue_function(low: Services, epilogue: Epilogue) -> tuple[str, list[Value]]:
     """The name of the epilogue's function, and the values whose addresses its frame holds."""
     check_supported(epilogue.step.nest)
     nest = epilogue.step.nest
     values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
     hint = f"epilogue_{epilogue.step.hint}"
     name = low.new_name(hint)
-    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, aligned, symbolic=low.is_symbolic)
+    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, symbolic=low.is_symbolic)
     return low.share(hint, name), values

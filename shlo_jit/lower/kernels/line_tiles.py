@@ -138,8 +138,7 @@ class _Stage:
         """Constants of kernels, as addresses in the program's function."""
         self.epilogue = NULL
         if stage.epilogue is not None:
-            aligned = low.aligned(stage.epilogue.step) if stage.image_field is None else set[Value]()
-            name, self.values = epilogue_function(low, stage.epilogue, aligned)
+            name, self.values = epilogue_function(low, stage.epilogue)
             self.epilogue = V("ptr", f"@{_moved(low, name, len(self.values) + low.is_symbolic)}")
 
     @property

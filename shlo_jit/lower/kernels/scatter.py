@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
@@ -129,7 +128,8 @@ class ScatterWriter:
         def body(i: V, n: int, mask: V | None) -> None:
             self.update(place.moved(b, lanes, i), n, mask)
 
-        lanes_loop(b, self.target, *self.bounds(lanes, place), self.schedule.width, body, tuning.SCATTER_VECTORS)
+        s = self.schedule
+        lanes_loop(b, self.target, *self.bounds(lanes, place), s.width, body, s.unroll)
 
     def update(self, place: Place, n: int, mask: V | None) -> None:
         b = self.b

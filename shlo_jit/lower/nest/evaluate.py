@@ -33,6 +33,12 @@ from shlo_jit.schedule.space import Space, is_interleaved, linear
 from shlo_jit.sizes import Size, equal, surely
 
 
+def has_masks(b: Builder) -> bool:
+    """Whether the target has masked loads."""
+    target = b.module.target
+    return target is not None and target.has_masks
+
+
 class Evaluator:
     """Emits the computation of a nest's values. `pointers` maps a value to the register with its buffer's address."""
 
@@ -246,7 +252,7 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
-        if not spread and strided_loads.is_short(b, moves, position.width, mask):
+        if not spread and self.space.is_short_stride(moves) and (mask is None or has_masks(b)):
             return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)

@@ -45,5 +45,5 @@ def nest_kernel(
         pointers.append(low.scratch(step))
     hint = step.hint
     name = low.new_name(hint)
-    NestLowering(schedule).write(low.module, name, buffers, low.aligned(step))
+    NestLowering(schedule).write(low.module, name, buffers)
     return low.share(hint, name), pointers, buffers

@@ -64,8 +64,7 @@ def _push_part(w: Collective, found: V, index: int) -> None:
     first, length, most = _own_part(w, index)
     shift = b.mul(first, w.results[index].tensor.storage.itemsize)
     sources, targets = w.sources_of(found, index, shift), w.sources_of(found, count + index, shift)
-    n = w.schedule.sources
-    w.reduction(most, n if n is not None and n <= 4 else None).run(
+    w.reduction(most, w.schedule.unrolled_targets).run(
         sources, targets, counts_of(w.low, length, w.exchange.sources, w.exchange.sources)
     )
 

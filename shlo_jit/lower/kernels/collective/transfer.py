@@ -13,6 +13,7 @@ from shlo_jit.lower.kernels.collective.frame import Collective
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule
+from shlo_jit.schedule.copies import schedule_copy
 
 
 def send(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
@@ -39,7 +40,7 @@ def recv(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
 
     def heard() -> None:
         for value, address in zip(w.operands, addresses, strict=True):
-            copy(low, low.pointer(value), address, value.tensor.nbytes)
+            copy(low, low.pointer(value), address, schedule_copy(value.tensor.nbytes))
 
     w.results = w.operands
     w.where_heard(heard)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
@@ -55,8 +54,8 @@ class WindowWriter:
             for k, d in reversed(list(enumerate(self.outer[: self.windows.split]))):
                 index.insert(0, rest if k == 0 else b.urem(rest, d.out))
                 rest = b.udiv(rest, d.out)
-            start = b.mul(block, tuning.WINDOW_BLOCK)
-            stop = i64(self.last.out) if is_whole else b.min_(b.add(start, tuning.WINDOW_BLOCK), self.last.out)
+            start = b.mul(block, self.windows.block)
+            stop = i64(self.last.out) if is_whole else b.min_(b.add(start, self.windows.block), self.last.out)
             self.rows(index, i64(0) if is_whole else start, stop)
 
     def rows(self, index: list[V], start: V, stop: V) -> None:
