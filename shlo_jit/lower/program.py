@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from shlo_jit.codegen import abi
-from shlo_jit.codegen.program import Port, Program
-from shlo_jit.ir.core import Value
-from shlo_jit.ir.types import TensorType
+from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.llvm_values import i32
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower import interrupts
-from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.planned import PlannedFunction
+from shlo_jit.lower.ports import port
 from shlo_jit.lower.readers import readers_of
-from shlo_jit.lower.scalars import stack_scalars
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.services import Callee, Services
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.step_functions import StepFunctions
 from shlo_jit.lower.steps import StepWriter
 from shlo_jit.schedule.work import is_short
-from shlo_jit.sizes import Size
 
 
 def lower_program(functions: list[PlannedFunction], target: Target, *, timed: bool = False) -> Program:
@@ -44,11 +40,10 @@ def lower_program(functions: list[PlannedFunction], target: Target, *, timed: bo
 def _write_function(low: Services, step_functions: StepFunctions, name: str, function: PlannedFunction) -> None:
     """Writes a function of the program, and records what its callers need to know."""
     plan, memory = function.plan, function.memory
-    parts = Parts(plan, memory)
-    low.function, low.stack_scalars = function, stack_scalars(plan, memory, parts)
+    low.function = function
     is_entry = name == abi.ENTRY
     low.scope = scope = Scope(step_functions.new(name, [*abi.PARAMETERS], internal=not is_entry))
-    writer = StepWriter(low, step_functions, parts)
+    writer = StepWriter(low, step_functions)
     with low.timing.function(scope, function.name, plan, is_entry):
         writer.block(plan)
         writer.finish(plan)
@@ -81,10 +76,3 @@ def _program(low: Services) -> Program:
         readers_of(entry) if low.sites else (),
         tuple(low.codes),
     )
-
-
-def port(value: Value) -> Port:
-    """The input or output of a program that a value is."""
-    t = value.type
-    assert isinstance(t, TensorType)
-    return Port(value.name, tuple(abi.AT_CALL if isinstance(n, Size) else n for n in t.extents), t.storage)

@@ -50,8 +50,6 @@ class Services:
         """The program's entry, with its arguments and results."""
         self.function: PlannedFunction
         """The function being lowered."""
-        self.stack_scalars: set[int]
-        """Its storages (by id) that live on the stack."""
         self.scope: Scope
         """The LLVM function being written: the entry, a function that it calls, or a part of one."""
         self.callees: dict[str, Callee] = {}
@@ -128,7 +126,7 @@ class Services:
         scope = self.scope
         if id(storage) in scope.moved:
             return scope.moved[id(storage)]
-        if storage.kind == "arena" and id(storage) not in self.stack_scalars:
+        if storage.kind == "arena" and id(storage) not in self.function.stack:
             return scope.b.offset(scope.arena, storage.number)
         if storage.kind == "none":
             return scope.arena

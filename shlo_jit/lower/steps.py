@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from shlo_jit import tuning
 from shlo_jit.codegen import abi
 from shlo_jit.forking import pause
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
@@ -15,10 +14,10 @@ from shlo_jit.lower.control import lower_control
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest_step import lower_nest
-from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.services import Services
 from shlo_jit.lower.step_functions import StepFunctions
+from shlo_jit.memory.parts import Parts
 from shlo_jit.memory.storage import Copy, nbytes
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
@@ -29,10 +28,10 @@ from shlo_jit.sizes import NotSymbolic, equal, hint_of
 class StepWriter:
     """Writes the steps of one function of the program; a `BlockWriter` for its control flow."""
 
-    def __init__(self, low: Services, functions: StepFunctions, parts: Parts):
+    def __init__(self, low: Services, functions: StepFunctions):
         self.low = low
         self.functions = functions
-        self.parts = parts
+        self.parts: Parts = low.function.parts
 
     def block(self, block: PlanBlock) -> None:
         """Writes the steps of a block; those of a long block become separate functions."""
@@ -66,9 +65,10 @@ class StepWriter:
 
     def _copies(self, copies: list[Copy]) -> None:
         """Writes copies, in order. Many copies are split into several functions."""
-        if len(copies) > tuning.PART_STEPS:
-            for i in range(0, len(copies), tuning.PART_STEPS):
-                self._part(partial(self._copies, copies[i : i + tuning.PART_STEPS]))
+        runs = self.parts.copy_runs(copies)
+        if runs is not None:
+            for run in runs:
+                self._part(partial(self._copies, run))
             return
         for c in copies:
             if not equal(c.how.nbytes, 0):

@@ -27,11 +27,11 @@ from shlo_jit.ops.attention_rows import min_rows_per_task
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Field, Scratch
 from shlo_jit.schedule.segments import Part, parts_of, way_of_parts
 from shlo_jit.schedule.tasks import Tasks

@@ -23,11 +23,11 @@ from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.attention import Product, even, may_overwrite, product_of, schedule_rows
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import Epilogue, WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import Allowed
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.product_layout import Placed
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 

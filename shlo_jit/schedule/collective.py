@@ -34,9 +34,9 @@ from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import accumulator, simple_op
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch, aligned
 from shlo_jit.schedule.site import Site
 from shlo_jit.schedule.tasks import Tasks, cut

@@ -24,13 +24,13 @@ from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution_notes import convolution_notes, tasks_note
 from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import NotSymbolic, Size, surely
 

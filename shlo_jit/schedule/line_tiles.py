@@ -17,12 +17,12 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import Allowed, KernelSchedule
 from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 

@@ -20,8 +20,8 @@ from shlo_jit.ops.contract import dims_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import at_most, equal, hint_of
 

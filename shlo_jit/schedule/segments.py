@@ -26,10 +26,10 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 
 

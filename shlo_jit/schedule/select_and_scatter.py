@@ -16,8 +16,8 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops import is_elementwise
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.window import Dim, dims_of_window
 from shlo_jit.sizes import hint_of
