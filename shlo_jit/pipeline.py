@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shlo_jit.passes.context import Code
     from shlo_jit.runtime.host import Host
     from shlo_jit.schedule.moves import Move
+    from shlo_jit.schedule.schedule import Schedule
 
 T = TypeVar("T")
 
@@ -210,9 +211,6 @@ def plan(
 
     from shlo_jit.fuse.fuse import fuse
     from shlo_jit.ir.dynamic_values import has_dynamic_shapes
-    from shlo_jit.lower.planned import PlannedFunction
-    from shlo_jit.memory.planner import plan_memory
-    from shlo_jit.memory.temporal_tiling import with_time_blocks
     from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
@@ -261,15 +259,33 @@ def plan(
         except IllegalMove as error:
             raise OptionError(f"schedule: {error}") from None
     pause()
-    functions: list[PlannedFunction] = []
     with stage("memory"):
-        memories: dict[str, MemoryPlan] = {}
-        for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
-            donated = frozenset(given_up if core is cores[-1] else ())
-            memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
-            functions.append(PlannedFunction(core, plan, with_time_blocks(plan, scheduled, memory), memory))
+        functions = _with_memory(cores, plans, schedules, given_up)
     pause()
     return function, functions
+
+
+def _with_memory(
+    cores: Sequence[Op], plans: Sequence[PlanBlock], schedules: Sequence[Schedule], given_up: Iterable[int]
+) -> list[PlannedFunction]:
+    """Plans the memory of functions, callees first, and makes the decisions that depend on it. The last function may
+    reuse the memory of the arguments `given_up`."""
+    from shlo_jit.lower.planned import PlannedFunction
+    from shlo_jit.memory.parts import Parts
+    from shlo_jit.memory.planner import plan_memory
+    from shlo_jit.memory.scalars import stack_scalars
+    from shlo_jit.memory.streaming import with_streams
+    from shlo_jit.memory.temporal_tiling import with_time_blocks
+
+    functions: list[PlannedFunction] = []
+    memories: dict[str, MemoryPlan] = {}
+    for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
+        donated = frozenset(given_up if core is cores[-1] else ())
+        memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
+        settled = with_streams(with_time_blocks(plan, scheduled, memory), memory)
+        parts = Parts(plan, memory)
+        functions.append(PlannedFunction(core, plan, settled, memory, parts, stack_scalars(plan, memory, parts)))
+    return functions
 
 
 def _given_moves(

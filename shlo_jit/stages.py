@@ -99,4 +99,4 @@ def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
         return show_plan(function.plan, names)
     if stage == "schedule":
         return show_schedule(function.plan, function.schedule, target, names)
-    return show_memory(function.plan, function.memory, names)
+    return show_memory(function.plan, function.memory, names, function.stack)

@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,10 @@ class Import:
     module: str
     imported: str
     line: int
+    at_load: bool
+    """Whether it runs when the module is loaded: it is not inside a function."""
+    for_types: bool
+    """Whether only type checkers see it."""
 
     def __str__(self) -> str:
         path = ROOT.parent.joinpath(*self.module.split("."))
@@ -64,24 +68,31 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imports() -> tuple[Import, ...]:
-    """All imports of our own modules, including those inside functions, except those for type checkers."""
+def all_imports() -> tuple[Import, ...]:
+    """All imports of our own modules."""
     return tuple(found for name, path in modules().items() for found in imports_of(name, ast.parse(path.read_text())))
 
 
-def imports_of(module: str, node: ast.AST) -> Iterator[Import]:
+@cache
+def imports() -> tuple[Import, ...]:
+    """The imports that run, including those inside functions."""
+    return tuple(found for found in all_imports() if not found.for_types)
+
+
+def imports_of(module: str, node: ast.AST, at_load: bool = True, for_types: bool = False) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             names = [alias.name for alias in child.names]
         elif isinstance(child, ast.ImportFrom):
             inside = [f"{child.module}.{alias.name}" for alias in child.names]
             names = list(dict.fromkeys(name if name in modules() else child.module or "" for name in inside))
-        elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
-            continue
         else:
-            yield from imports_of(module, child)
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            is_for_types = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            yield from imports_of(module, child, at_load and not is_function, for_types or is_for_types)
             continue
-        yield from (Import(module, name, child.lineno) for name in names if name in modules() and name != module)
+        ours = [name for name in names if name in modules() and name != module]
+        yield from (Import(module, name, child.lineno, at_load, for_types) for name in ours)
 
 
 def level(module: str) -> int:
@@ -109,17 +120,60 @@ def test_the_table_of_packages_is_in_their_order() -> None:
     assert packages == [part for _, parts in LAYERS for part in parts if (ROOT / part).is_dir() and part != "examples"]
 
 
-def test_no_cycles() -> None:
-    """Modules in an import cycle can be neither read nor tested separately."""
-    reached: dict[str, set[str]] = {name: set() for name in modules()}
-    for found in imports():
+def in_cycles(given: Iterable[Import]) -> list[str]:
+    """The imports that are parts of cycles."""
+    given = list(given)
+    reached: dict[str, set[str]] = {name: set() for found in given for name in (found.module, found.imported)}
+    for found in given:
         reached[found.module].add(found.imported)
     for middle, beyond in reached.items():  # Warshall's algorithm
         for targets in reached.values():
             if middle in targets:
                 targets |= beyond
-    wrong = [str(found) for found in imports() if found.module in reached[found.imported]]
+    return [str(found) for found in given if found.module in reached[found.imported]]
+
+
+def test_no_cycles() -> None:
+    """Modules in an import cycle can be neither read nor tested separately."""
+    wrong = in_cycles(imports())
     assert not wrong, "\n".join(["in a cycle:", *wrong])
+
+
+@pytest.mark.parametrize(
+    "package", ["kernels", "ops", "verify", "reference", "fuse", "codegen", "lower", "custom", "aot"]
+)
+def test_no_cycles_of_types(package: str) -> None:
+    """A reader of these packages finds every class before those that use it, in annotations as well."""
+    inside = [f for f in all_imports() if f.module.split(".")[1:2] == [package] == f.imported.split(".")[1:2]]
+    wrong = in_cycles(inside)
+    assert inside and not wrong, "\n".join(["in a cycle:", *wrong])
+
+
+def longest_chain(given: Iterable[Import]) -> list[str]:
+    """The longest chain of modules each of which imports the next; there must be no cycles."""
+    following: dict[str, list[str]] = {}
+    for found in given:
+        following.setdefault(found.module, []).append(found.imported)
+
+    @cache
+    def chain(module: str) -> tuple[str, ...]:
+        return (module, *max(map(chain, following.get(module, [])), key=len, default=()))
+
+    return list(max(map(chain, following), key=len))
+
+
+@pytest.mark.parametrize(("at_load", "limit"), [(True, 25), (False, 38)], ids=["when loaded", "also inside functions"])
+def test_chains_of_imports_are_short(at_load: bool, limit: int) -> None:
+    """Each module of a chain is one more that a reader may have to know, and that a change may break."""
+    chain = longest_chain(found for found in imports() if found.at_load or not at_load)
+    assert 10 < len(chain) <= limit, "\n".join([f"{len(chain)} modules:", *chain])
+
+
+def test_a_chain_and_a_cycle_are_found() -> None:
+    links = [Import("a", "b", 1, True, False), Import("b", "c", 1, True, False), Import("a", "c", 1, True, False)]
+    assert in_cycles(links) == []
+    assert longest_chain(links) == ["a", "b", "c"]
+    assert len(in_cycles([*links, Import("c", "b", 1, False, True)])) == 2
 
 
 @pytest.mark.parametrize(("package", "allowed"), [("kernels", [*BASE, "kernels"]), ("ir", [*BASE, "ir"])])

@@ -12,9 +12,10 @@ from shlo_jit.aot import modules, weights
 from shlo_jit.aot.archive import Archive
 from shlo_jit.aot.c_names import is_taken
 from shlo_jit.aot.header import header
-from shlo_jit.aot.image import Image, check_entries, make_image
+from shlo_jit.aot.image import Image
 from shlo_jit.aot.interface import public_symbols
 from shlo_jit.aot.linking import link_shared
+from shlo_jit.aot.make_image import check_entries, make_image
 from shlo_jit.aot.sized import Shapes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.deep import deeply

@@ -14,7 +14,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.collective.routine import COLLECTIVE
-from shlo_jit.lower.program import port
+from shlo_jit.lower.ports import port
 from shlo_jit.ops.collective import channel_id
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import build, routines

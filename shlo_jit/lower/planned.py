@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from shlo_jit.codegen.program import Program
 from shlo_jit.fuse.plan import PlanBlock
 from shlo_jit.ir.core import Module, Op, Value
+from shlo_jit.memory.parts import Parts
 from shlo_jit.memory.storage import MemoryPlan
 from shlo_jit.schedule.schedule import Schedule
 
@@ -22,6 +24,10 @@ class PlannedFunction(NamedTuple):
     """The schedule of each step."""
     memory: MemoryPlan
     """The memory of the values."""
+    parts: Parts
+    """The steps that become functions of their own."""
+    stack: Set[int]
+    """The storages (by id) in the arena that live on the stack."""
 
     @property
     def name(self) -> str:

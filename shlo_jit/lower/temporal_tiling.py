@@ -14,11 +14,15 @@ So each iteration is one call of each kernel, with the addresses of the arrays i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower import interrupts
+from shlo_jit.lower.block_writer import BlockWriter
+from shlo_jit.lower.nest.nest_step import nest_kernel
+from shlo_jit.lower.services import Services
 from shlo_jit.memory.storage import Storage
 from shlo_jit.schedule.loop_interchange import TimeBlocks
 from shlo_jit.schedule.nest import NestSchedule
@@ -28,11 +32,8 @@ from shlo_jit.schedule.work import step_work
 SLOT = 16
 """Bytes reserved for a scalar of an iteration."""
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def blocked(low: ProgramLowering, step: ControlStep) -> list[NestStep]:
+def blocked(low: Services, step: ControlStep) -> list[NestStep]:
     """The nests of a loop that runs several iterations per pass; none if iterations run one after the other."""
     nests = the_nests(step.blocks[1])
     schedules = [low.schedule[nest] for nest in nests]
@@ -52,7 +53,7 @@ class _Stage(NamedTuple):
     """Which of the pointers are to scalars of the iteration."""
 
 
-def write_interchanged(low: ProgramLowering, step: ControlStep, nests: list[NestStep]) -> V:
+def write_interchanged(low: Services, step: ControlStep, nests: list[NestStep], write: BlockWriter) -> V:
     """Emits at least one and at most `blocks.iterations` iterations. Returns whether their number was odd."""
     b, (cond, body) = low.b, step.blocks
     stages, kept = _stages(low, step, nests)
@@ -64,16 +65,16 @@ def write_interchanged(low: ProgramLowering, step: ControlStep, nests: list[Nest
                 for k, (slots, nbytes) in zip(stage.numbers, kept[nests.index(inner)], strict=True):
                     b.memcpy(b.offset(slots, b.mul(loop.values[0], SLOT)), stage.pointers[k], nbytes)
             else:
-                low.steps([inner])
-        low.finish(body)
+                write.steps([inner])
+        write.finish(body)
         made = b.add(loop.values[0], 1)
-        low.block(cond)
+        write.block(cond)
         loop.again = b.and_(low.truth(cond.results[0]), b.icmp("slt", made, i64(blocks.iterations)))
         loop.next(made)
     iterations = loop.values[0]
     place = b.alloca("i64", 1)
     b.store(iterations, place, 8)
-    with low.timing.step(nests[0], several=True):
+    with low.timing.step(low.scope, nests[0], low.schedule[nests[0]].routines, several=True):
         for stage, slots in zip(stages, kept, strict=True):
             low.timing.note_kernel(stage.kernel)
             for k, (at, _) in zip(stage.numbers, slots, strict=True):
@@ -83,13 +84,11 @@ def write_interchanged(low: ProgramLowering, step: ControlStep, nests: list[Nest
             writer = kind(low, stages)
             if writer.tasks:  # a single stripe has no neighbours
                 low.parallel(writer.write(), [*frame, place], writer.tasks)
-    low.pauses.spend(blocks.iterations * sum(int(step_work(nest)) for nest in nests))
+    interrupts.spend(low.scope, blocks.iterations * sum(int(step_work(nest)) for nest in nests))
     return b.icmp("ne", b.and_(iterations, i64(1)), i64(0))
 
 
-def _stages(
-    low: ProgramLowering, step: ControlStep, nests: list[NestStep]
-) -> tuple[list[_Stage], list[list[tuple[V, int]]]]:
+def _stages(low: Services, step: ControlStep, nests: list[NestStep]) -> tuple[list[_Stage], list[list[tuple[V, int]]]]:
     """The kernels, and for each of them the memory in which iterations keep their scalars, with the bytes of one
     scalar."""
     stages: list[_Stage] = []
@@ -97,7 +96,7 @@ def _stages(
     for nest in nests:
         schedule = low.schedule[nest]
         assert isinstance(schedule, NestSchedule) and schedule.blocks is not None
-        name, pointers, buffers = low.nest_kernel(nest, schedule)
+        name, pointers, buffers = nest_kernel(low, nest, schedule)
         storages = [low.memory.storage[values[0]] for _, values in buffers]
         numbers = _numbers(low, step.blocks[1], buffers)
         kept.append([(low.b.alloca("i8", SLOT * schedule.blocks.iterations), storages[k].nbytes) for k in numbers])
@@ -106,14 +105,14 @@ def _stages(
     return stages, kept
 
 
-def _numbers(low: ProgramLowering, body: PlanBlock, buffers: list[tuple[str, list[Value]]]) -> list[int]:
+def _numbers(low: Services, body: PlanBlock, buffers: list[tuple[str, list[Value]]]) -> list[int]:
     """The buffers with scalars that iterations recompute: each iteration has a separate copy."""
     made = {v for s in body.steps for v in s.writes}
     made |= {a for a, r in zip(body.block.arguments, body.results, strict=True) if a is not r}
     return [k for k, (_, values) in enumerate(buffers) if any(v in made and not v.tensor.rank for v in values)]
 
 
-def _moved(low: ProgramLowering, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
+def _moved(low: Services, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
     """The addresses in odd iterations."""
     found = {id(s): p for s, p in zip(storages, pointers, strict=True)}
     for s, t in low.memory.swaps.get(id(step), []):
@@ -126,7 +125,7 @@ class _Tasks:
 
     hint: str
 
-    def __init__(self, low: ProgramLowering, stages: list[_Stage]):
+    def __init__(self, low: Services, stages: list[_Stage]):
         self.low = low
         self.stages = stages
         self.blocks = stages[0].blocks

@@ -6,9 +6,9 @@ The host provides memory in the instance's field `profile`, with records and opt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
 
 from shlo_jit.codegen.abi import (
     EVENT,
@@ -24,12 +24,10 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep, l
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, const, i32, i64
+from shlo_jit.kernels.routine import Routine
 from shlo_jit.lower.scope import Scope
 from shlo_jit.schedule.traffic import step_operations, step_traffic
 from shlo_jit.sizes import Size, equal
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 CLOCK, BEGIN, END, NOTE = "shlo_clock", "shlo_begin", "shlo_end", "shlo_note"
 MONOTONIC = 1
@@ -38,52 +36,40 @@ SHOWN_OPS = 6
 """Maximum number of ops that a step's line names."""
 
 
-class Span(NamedTuple):
-    """A step around the current place."""
-
-    number: int
-    """Number of its record."""
-    scope: Scope
-    event: V
-    """Address of its event; null if there was no room for one."""
-    start: V
-    """Time when it began."""
-
-
 class Timing:
     """The timed steps of a program, in the order of their records."""
 
-    def __init__(self, low: ProgramLowering, wanted: bool) -> None:
-        self.low = low
+    def __init__(self, module: ModuleText, wanted: bool) -> None:
         self.wanted = wanted
         self.steps: list[TimedStep] = []
         self.kernels: list[dict[str, None]] = []
         """Names of the kernels of each of `steps`."""
-        self.open: list[Span] = []
-        """The steps around the current place, innermost last; some may belong to functions around this one."""
+        self.open: list[int] = []
+        """Numbers of the steps around the current place, innermost last; some may belong to functions around this
+        one."""
         self.labels: dict[int, str] = {}
         if wanted:
-            _write_functions(low.module)
+            _write_functions(module)
 
     @contextmanager
-    def function(self, name: str, plan: PlanBlock, is_entry: bool) -> Iterator[None]:
+    def function(self, scope: Scope, name: str, plan: PlanBlock, is_entry: bool) -> Iterator[None]:
         """Times the steps of a function of the program; the entry's time is that of the whole call."""
         if not self.wanted:
             yield
             return
         prefix = "" if is_entry else f"@{name} "
         self.labels = {key: prefix + label for key, label in labels_of(plan).items()}
-        with self._timed(TimedStep("", f"@{name}", category="call")) if is_entry else nullcontext():
+        with self._timed(scope, TimedStep("", f"@{name}", category="call")) if is_entry else nullcontext():
             yield
 
     def note_kernel(self, name: str) -> None:
         """Records that the current step runs a kernel of this name."""
         if self.open:
-            self.kernels[self.open[-1].number][name] = None
+            self.kernels[self.open[-1]][name] = None
 
     @contextmanager
-    def step(self, step: Step, several: bool = False) -> Iterator[None]:
-        """Times the code of a step; `several`: it runs more than once."""
+    def step(self, scope: Scope, step: Step, routines: Iterable[Routine], several: bool = False) -> Iterator[None]:
+        """Times the code of a step, which calls these routines; `several`: it runs more than once."""
         if not self.wanted or isinstance(step, ViewStep):
             yield
             return
@@ -97,63 +83,60 @@ class Timing:
             ops=_described(source_ops(step)),
             category="control" if is_call or isinstance(step, ControlStep) else "step",
         )
-        with self._timed(what):
-            for routine in self.low.schedule[step].routines:
+        with self._timed(scope, what):
+            for routine in routines:
                 self.note_kernel(routine.name)
             yield
 
     @contextmanager
-    def copies(self, step: Step | None, nbytes: int) -> Iterator[None]:
+    def copies(self, scope: Scope, step: Step | None, nbytes: int) -> Iterator[None]:
         """Times the copies before a step, or at the end of a block."""
         if not self.wanted or equal(nbytes, 0):
             yield
             return
         label = "end" if step is None else f"before {self.labels[id(step)]}"
-        with self._timed(TimedStep(label, "copy", nbytes=2 * (_known(nbytes) or 0), category="copy")):
+        with self._timed(scope, TimedStep(label, "copy", nbytes=2 * (_known(nbytes) or 0), category="copy")):
             yield
 
     @contextmanager
-    def part(self, title: str) -> Iterator[None]:
+    def part(self, scope: Scope, title: str) -> Iterator[None]:
         """Times a part of the current step, such as waiting for other ranks."""
         if not self.wanted:
             yield
             return
-        around = self.steps[self.open[-1].number]
-        with self._timed(TimedStep(around.label, title, category="part")):
+        around = self.steps[self.open[-1]]
+        with self._timed(scope, TimedStep(around.label, title, category="part")):
             yield
 
     @contextmanager
-    def _timed(self, what: TimedStep) -> Iterator[None]:
-        number, b = len(self.steps), self.low.b
+    def _timed(self, scope: Scope, what: TimedStep) -> Iterator[None]:
+        number, b = len(self.steps), scope.b
         self.steps.append(what)
         self.kernels.append({})
-        profile = self.low.scope.field("profile")
+        profile = scope.field("profile")
         event = b.call("ptr", BEGIN, [profile, i64(number)], declare=False)
         start = b.call("i64", CLOCK, [], declare=False)
-        self.open.append(Span(number, self.low.scope, event, start))
+        self.open.append(number)
+        # If the function returns early, the event ends, and the run of the step is not recorded.
+        scope.before_failing.append(partial(_end, b, event, start))
         yield
-        now = self._end(self.open.pop())
-        b = self.low.b
+        self.open.pop()
+        scope.before_failing.pop()
+        now = _end(b, event, start)
         record = b.offset(profile, PROFILE_HEAD_BYTES + number * PROFILE_BYTES)
         b.call("void", NOTE, [record, b.sub(now, start)], declare=False)
-
-    def leave(self) -> None:
-        """Emits the end of the events around a place where the function returns. The runs of these steps are not
-        recorded."""
-        for span in reversed(self.open):
-            if span.scope is self.low.scope:
-                self._end(span)
-
-    def _end(self, span: Span) -> V:
-        b = self.low.b
-        now = b.call("i64", CLOCK, [], declare=False)
-        b.call("void", END, [span.event, span.start, now], declare=False)
-        return now
 
     def result(self) -> tuple[TimedStep, ...]:
         """The steps with the names of their kernels."""
         pairs = zip(self.steps, self.kernels, strict=True)
         return tuple(step._replace(kernels=tuple(names)) for step, names in pairs)
+
+
+def _end(b: Builder, event: V, start: V) -> V:
+    """Emits the end of an event. Returns the time."""
+    now = b.call("i64", CLOCK, [], declare=False)
+    b.call("void", END, [event, start, now], declare=False)
+    return now
 
 
 def _known(number: int | None) -> int | None:

@@ -3,14 +3,17 @@ the unavoidable copies, each with its reason."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from shlo_jit.fuse.plan import PlanBlock, all_blocks, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
-from shlo_jit.memory.storage import MemoryPlan, Storage
+from shlo_jit.memory.storage import Copy, MemoryPlan, Storage
 
 
-def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
-    """Returns the plan's storages in the order of their lifetimes, its scratch memory, swaps and copies, as text."""
+def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names, stack: Set[int] = frozenset()) -> str:
+    """Returns the plan's storages in the order of their lifetimes, its scratch memory, swaps and copies, as text.
+    `stack`: the storages (by id) that live on the stack of the function that runs the steps."""
     values: dict[int, list[Value]] = {}
     storages: dict[int, Storage] = {}
     for value, storage in memory.storage.items():
@@ -21,7 +24,11 @@ def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
     ordered = sorted(storages.values(), key=lambda s: (s.first, s.number))
     rows = [("storage", "bytes", "at", "steps", "holds")]
     for s in ordered:
-        holds = _holds(values[id(s)], names) + _sharers(s, ordered, values, names)
+        holds = _holds(values[id(s)], names)
+        if id(s) in stack:
+            rows.append(("stack", f"{s.nbytes:,}", "", _life(s, clock), holds))
+            continue
+        holds += _sharers(s, [o for o in ordered if id(o) not in stack], values, names)
         rows.append((_word(s), f"{s.nbytes:,}", _place(s), _life(s, clock), holds))
     shared = [labels[key] for key, s in memory.scratch.items() if not s.nbytes]
     for key, s in memory.scratch.items():
@@ -102,11 +109,16 @@ def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: 
     for step in all_steps(plan):
         label = labels[id(step)]
         for c in memory.before.get(id(step), []):
-            lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+            lines.append(f"before step {label}: {_copy(c, names)}")
         for s, t in memory.swaps.get(id(step), []):
             lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, swapped every iteration")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):
             where = "at the end" if block is plan else "at the end of a region"
-            lines.append(f"{where}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+            lines.append(f"{where}: {_copy(c, names)}")
     return ["", *lines] if lines else []
+
+
+def _copy(c: Copy, names: Names) -> str:
+    how = f", {c.how}" if c.how.chunk else ""
+    return f"copy {names(c.source)} {type_text(c.source)}{how}   ({c.why})"

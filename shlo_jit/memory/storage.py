@@ -14,6 +14,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.copies import CopySchedule, schedule_copy
 from shlo_jit.schedule.scratch import ALIGN, ScratchBytes
 from shlo_jit.sizes import Size, bound_of, degree_of, per_unit, size_of, surely
 
@@ -44,6 +45,10 @@ class Copy:
     source: Value
     target: Value
     why: Reason
+
+    @property
+    def how(self) -> CopySchedule:
+        return schedule_copy(nbytes(self.source))
 
 
 @dataclass

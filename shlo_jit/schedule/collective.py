@@ -34,11 +34,12 @@ from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import accumulator, simple_op
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch, aligned
 from shlo_jit.schedule.site import Site
+from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import NotSymbolic
 
 REDUCING = {"all_reduce", "reduce_scatter", "collective_reduce"}
@@ -82,6 +83,12 @@ class CollectiveSchedule(KernelSchedule):
     """Whether the operands may be arguments in memory that only their caller reaches, which the other ranks fetch."""
     width: int = 1
     """Lanes of the reduction."""
+    block: int = 1
+    """Elements of a unit of the reduction."""
+    fetched_blocks: int = 1
+    """Units for which operands of other ranks are fetched at a time, if they are."""
+    unrolls_sources: bool = False
+    """Whether the reduction has code for each source; otherwise, it loops over them."""
     channel: int | None = None
     """The channel handle of a send or recv."""
     copied: tuple[int, ...] = ()
@@ -96,6 +103,15 @@ class CollectiveSchedule(KernelSchedule):
         """Number of ranks that each rank receives from; None if ranks differ."""
         counts = {len(m.sources) for m in self.peers}
         return counts.pop() if len(counts) == 1 else None
+
+    def reduction_tasks(self, elements: int) -> Tasks:
+        """The tasks that reduce up to so many elements."""
+        return cut(-(-elements // self.block), elements * (self.sources or 2))
+
+    @property
+    def unrolled_targets(self) -> int | None:
+        """For a reduction that writes its part to all ranks, their number if it has code for each of them."""
+        return self.sources if self.sources is not None and self.sources <= MOST_UNROLLED_TARGETS else None
 
     @property
     def notes(self) -> list[Note]:
@@ -153,7 +169,7 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         in_parts=in_parts,
         pushes=pushes,
         fetches=context.reaches and not inline.value and _can_fetch(op, operands, peers),
-        width=_width(op, context) if kind in REDUCING else 1,
+        **_reduction(op, context, peers),
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
         **_memory(kind, operands, inline.value),
     )
@@ -290,10 +306,23 @@ def _in_parts(kind: str, inline: Choice[bool], groups: list[list[int]]) -> Choic
     return Choice(True, Reason("large-message", "the message is large"))
 
 
-def _width(op: Op, context: Context) -> int:
-    """Lanes of the accumulators."""
-    dtype = accumulator(op, simple_op(op))
-    return choose_lanes(context.target, [dtype], max(v.tensor.size for v in op.results))
+def _reduction(op: Op, context: Context, peers: tuple[Peers, ...]) -> dict[str, Any]:
+    """How operands are reduced, if the op reduces them."""
+    if kind_of(op) not in REDUCING:
+        return {}
+    dtype, block = accumulator(op, simple_op(op)), tuning.REDUCTION_BLOCK
+    counts = {len(m.sources) for m in peers}
+    nbytes = max(1, max(counts) * op.results[0].tensor.storage.itemsize * block)
+    return {
+        "width": choose_lanes(context.target, [dtype], max(v.tensor.size for v in op.results)),
+        "block": block,
+        "fetched_blocks": max(1, tuning.FETCHED_BYTES // nbytes),
+        "unrolls_sources": len(counts) == 1 and max(counts) <= tuning.UNROLLED_SOURCES,
+    }
+
+
+MOST_UNROLLED_TARGETS = 4
+"""Maximum number of ranks for which a reduction that writes to all of them has separate code."""
 
 
 def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:

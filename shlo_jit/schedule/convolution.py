@@ -24,13 +24,13 @@ from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution_notes import convolution_notes, tasks_note
-from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import NotSymbolic, Size, surely
 
@@ -39,7 +39,7 @@ MAX_SPATIAL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionSchedule(PanelsSchedule):
+class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
     """Schedule of a convolution."""
 
     shape: ConvShape
@@ -50,7 +50,6 @@ class ConvolutionSchedule(PanelsSchedule):
     """The parameters of the routine; see `kernels/convolution/decision.py`."""
     tests_kernel: bool
     """Whether each call tests if the kernel is finite, because products with padding are skipped."""
-    epilogue: Epilogue | None
 
     @property
     def kind(self) -> int:

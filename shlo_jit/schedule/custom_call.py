@@ -14,8 +14,8 @@ from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.type_algebra import constant_value
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import NotSymbolic
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, is_wide
@@ -14,6 +14,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops import OPS
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import Allowed, KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.space import Tile
@@ -37,6 +38,20 @@ class Epilogue(NamedTuple):
     def notes(self) -> list[Note]:
         head = Note("epilogue", "after the product" if self.is_late else "on the product's tiles", self.why_late)
         return [head, *(Note(f"  {n.what}", n.value, n.why) for n in self.schedule.notes)]
+
+    def streaming_where(self, allowed: Allowed) -> Epilogue:
+        """The epilogue without streaming stores to targets that are not allowed."""
+        return self._replace(schedule=self.schedule.streaming_where(allowed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithEpilogue(KernelSchedule):
+    """Schedule of a step that a loop over its result may finish."""
+
+    epilogue: Epilogue | None
+
+    def streaming_where(self, allowed: Allowed) -> Self:
+        return self if self.epilogue is None else replace(self, epilogue=self.epilogue.streaming_where(allowed))
 
 
 def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Reason | None = None) -> Epilogue | None:

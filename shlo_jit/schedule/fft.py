@@ -19,8 +19,8 @@ from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, scratch_number
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, shared
 from shlo_jit.sizes import Size, equal, hint_of

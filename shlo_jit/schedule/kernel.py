@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
+from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.scratch import Scratch
@@ -26,7 +30,13 @@ class KernelSchedule:
         """The decisions, in printable form."""
         return []
 
+    def streaming_where(self, allowed: Allowed) -> Self:
+        """The schedule without streaming stores to targets that are not allowed; `self` if it has none."""
+        return self
 
+
+Allowed = Callable[[Nest, Value], bool]
+"""Whether memory allows a nest to write a target with streaming stores."""
 NOTHING = KernelSchedule()
 """Schedule of a step that runs nothing."""
 

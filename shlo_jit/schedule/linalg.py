@@ -22,8 +22,8 @@ from shlo_jit.kernels.substitution import (
 )
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, enough_work, shared
 from shlo_jit.sizes import at_most, equal, hint_of

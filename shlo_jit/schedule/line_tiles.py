@@ -8,7 +8,7 @@ reads are in the task's line buffers: lines that the next tile needs too are mov
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from shlo_jit import tuning
 from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, lines_of
@@ -17,12 +17,12 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.kernel import Allowed, KernelSchedule
 from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 
@@ -44,6 +44,14 @@ class Stage(NamedTuple):
     product_field: Field | None
     """A worker's line buffer for the product that the epilogue reads. None if the product shares the lines of the
     image, or of the last stage."""
+
+    def streaming_where(self, allowed: Allowed) -> Stage:
+        """The stage without streaming stores to targets that are not allowed. Line buffers stay in the caches."""
+        if self.epilogue is None:
+            return self
+        in_memory = self.image_field is None
+        epilogue = self.epilogue.streaming_where(lambda nest, target: in_memory and allowed(nest, target))
+        return self._replace(epilogue=epilogue)
 
     @property
     def height(self) -> int:
@@ -86,6 +94,9 @@ class BandsSchedule(KernelSchedule):
     """Tasks per thread of the call. The bits of the results do not depend on the number of tasks."""
     most: int
     """Maximum number of tasks per image."""
+
+    def streaming_where(self, allowed: Allowed) -> Self:
+        return replace(self, stages=tuple(stage.streaming_where(allowed) for stage in self.stages))
 
     @property
     def notes(self) -> list[Note]:

@@ -7,7 +7,7 @@ All decisions depend on shapes and the target alone, never on the number of thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
@@ -20,7 +20,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.interior import Interior, interior_conditions
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.kernel import Allowed, KernelSchedule
 from shlo_jit.schedule.loop_interchange import TimeBlocks, most_iterations, vectors_a_tile
 from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest_moves import GivenMoves, nest_moves
@@ -95,7 +95,9 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, with the bytes of a row of each. The first pass stores it, later passes read
     it."""
     streams: tuple[Value, ...]
-    """Targets that exceed every cache: written with streaming stores, if their memory is aligned and not read here."""
+    """Targets that exceed every cache: written with streaming stores."""
+    no_streams: Refusal | None = None
+    """The reason that other such targets are not."""
     is_fully_unrolled: bool = False
     """Whether all rows are unrolled, with constant indices, because there are few."""
     interior: Interior | None = None
@@ -120,6 +122,13 @@ class NestSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         return nest_notes(self)
+
+    def streaming_where(self, allowed: Allowed) -> NestSchedule:
+        streams = tuple(target for target in self.streams if allowed(self.nest, target))
+        if len(streams) == len(self.streams):
+            return self
+        why = Refusal("memory-of-argument", "results in the memory of arguments need not be aligned")
+        return replace(self, streams=streams, no_streams=why)
 
     @property
     def moves(self) -> tuple[Move, ...]:

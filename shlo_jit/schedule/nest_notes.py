@@ -97,6 +97,8 @@ def _memory(s: NestSchedule) -> list[Note]:
         text = f"results of at least {tuning.STREAM_BYTES:,} bytes, which no cache holds"
         past = f"{count(len(s.streams), 'result')} past the caches"
         out.append(Note("streams", past, Reason("exceeds-cache", text)))
+    if s.no_streams is not None:
+        out.append(Note("streams", "none" if not s.streams else "no others", s.no_streams))
     return out
 
 

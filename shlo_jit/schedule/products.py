@@ -26,17 +26,17 @@ from shlo_jit.kernels.gemm.strategy import strategy_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
-from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.epilogue import WithEpilogue, Written, schedule_epilogue, written_by_product
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
 from shlo_jit.schedule.product_layout import Placed, layout_of
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import Size, equal, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductSchedule(PanelsSchedule):
+class ProductSchedule(WithEpilogue, PanelsSchedule):
     """Schedule of a dot_general."""
 
     types: GemmTypes
@@ -48,7 +48,6 @@ class ProductSchedule(PanelsSchedule):
     result: Placed
     """The products of one call."""
     way: GemmStrategy
-    epilogue: Epilogue | None
     written: Written | None
     """The place that the routine writes the product to, if it replaces the epilogue."""
     blocking: tuple[Note, ...]

@@ -26,12 +26,12 @@ from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage, widths_of
 from shlo_jit.schedule.row_products import Product, Right, product_of
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, hint_of

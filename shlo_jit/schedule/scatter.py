@@ -20,8 +20,8 @@ from shlo_jit.ops.contract import dims_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import at_most, equal, hint_of
 
@@ -139,6 +139,8 @@ class ScatterSchedule(KernelSchedule):
     shape: Shape
     width: int
     """Number of lanes."""
+    unroll: int
+    """Vectors per iteration of the lane loop."""
     block: int
     """Elements of the lane loop per unit."""
     split: Loop | None
@@ -173,10 +175,10 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
     if op.operands[n + 1].tensor.size == 0 or op.result.tensor.size == 0:
         return NOTHING
     shape, body = _shape_of(op), op.block()
-    width = block = 1
+    width, unroll, block = 1, tuning.SCATTER_VECTORS, 1
     if shape.lanes is not None:
         width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], hint_of(shape.lanes.extent))
-        block = at_most(shape.lanes.extent, width * tuning.SCATTER_VECTORS)
+        block = at_most(shape.lanes.extent, width * unroll)
 
     def iterations(loop: Loop) -> int:
         return -(-loop.extent // block) if loop is shape.lanes else loop.extent
@@ -184,7 +186,7 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
     split = _choose_split(shape, iterations)
     work = op.operands[-1].tensor.size * (body_cost(body) + tuning.SCATTER_ACCESS_COST * n)
     tasks = cut(1 if split is None else iterations(split), work)
-    return ScatterSchedule(shape=shape, width=width, block=block, split=split, tasks=tasks)
+    return ScatterSchedule(shape=shape, width=width, unroll=unroll, block=block, split=split, tasks=tasks)
 
 
 def _choose_split(s: Shape, iterations: Callable[[Loop], int]) -> Loop | None:

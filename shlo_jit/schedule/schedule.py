@@ -6,52 +6,21 @@ memory planning (scratch), lowering (everything) and users (`exe.text("schedule"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from types import MappingProxyType
-from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, RowBlocksStep, Step, all_steps, read_inside
-from shlo_jit.ir.core import Value
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, all_steps, read_inside
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.loop_panels import loops_of
-from shlo_jit.schedule.moves import IllegalMove, Move
+from shlo_jit.schedule.moves import IllegalMove
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
-
-
-class Context(NamedTuple):
-    """The inputs of schedulers besides the op."""
-
-    target: Target
-    is_known_call: Callable[[str], bool]
-    """Whether the user or the runtime has an implementation of a custom call of that name."""
-    read: Mapping[Value, int] = MappingProxyType({})
-    """Values that the plan's steps read and its blocks return, with the number of readers."""
-    matrices: int = 0
-    """Total bytes of the second operands of the plan's products, as far as known: the working set of a run."""
-    loops: Mapping[int, ControlStep] = MappingProxyType({})
-    """Maps a product's step, by id(), to the loop before which its second operand can be packed."""
-    has_lapack: Callable[[], bool] = lambda: True
-    """Whether LAPACK is available."""
-    processes: int = 1
-    """Number of processes in the grid."""
-    reaches: bool = True
-    """Whether processes can write to each other's memory, and all of them intend to because they run the same
-    program."""
-    on_routine: Callable[[Routine], None] = lambda routine: None
-    """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
-    meantime."""
-    given: Mapping[int, Sequence[Move]] = MappingProxyType({})
-    """Maps the id() of a loop nest's step to the moves that a caller gave."""
-
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),

@@ -26,11 +26,10 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
-from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 
 
@@ -81,7 +80,7 @@ def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layou
 
 
 @dataclass(frozen=True, kw_only=True)
-class PiecesSchedule(KernelSchedule):
+class PiecesSchedule(WithEpilogue):
     """Schedule of such a product. A is the vector and B the matrix, whichever comes first."""
 
     types: GemmTypes
@@ -101,7 +100,6 @@ class PiecesSchedule(KernelSchedule):
     b_strides: tuple[int, ...]
     """For each part, the stride along that batch."""
     way: GemmStrategy
-    epilogue: Epilogue | None
 
     @property
     def notes(self) -> list[Note]:

@@ -16,8 +16,8 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops import is_elementwise
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.window import Dim, dims_of_window
 from shlo_jit.sizes import hint_of
@@ -48,12 +48,14 @@ class SelectSchedule(KernelSchedule):
 
     fill_width: int
     fill: Tasks
+    fill_block: int
+    """Elements of the result per unit of `fill`."""
     selection: Selection | None
     """None if the source is empty."""
 
     @property
     def notes(self) -> list[Note]:
-        fill = self.fill.note(f"block of {tuning.FILL_BLOCK:,}")
+        fill = self.fill.note(f"block of {self.fill_block:,}")
         out = [Note("fill", f"{self.fill_width} lanes, {fill.value}", fill.why)]
         s = self.selection
         if s is not None:
@@ -82,6 +84,7 @@ def schedule_select_and_scatter(step: OpStep, context: Context) -> KernelSchedul
     return SelectSchedule(
         fill_width=choose_lanes(target, [op.result.tensor.storage], size),
         fill=cut(-(-size // tuning.FILL_BLOCK), size),
+        fill_block=tuning.FILL_BLOCK,
         selection=_selection(op, target) if op.operands[1].tensor.size else None,
     )
 

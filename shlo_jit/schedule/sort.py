@@ -28,8 +28,8 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.top_k import array_bytes
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.sort_keys import Key, keys_of
 from shlo_jit.schedule.tasks import Tasks, cut

@@ -48,6 +48,12 @@ class Space(NamedTuple):
 
     order: tuple[int, ...] = ()
     """All loops with several iterations before any were merged, outermost first."""
+    short_stride: int = 0
+    """Greatest distance in elements from lane to lane at which elements are loaded as whole vectors and shuffled."""
+
+    def is_short_stride(self, stride: int) -> bool:
+        """Whether elements at this distance from lane to lane are loaded in that way."""
+        return isinstance(stride, int) and 1 < abs(stride) <= self.short_stride
 
     @property
     def why_lanes(self) -> Reason:
@@ -244,7 +250,7 @@ class _Merging:
         v = vector.value
         rows, inner = ([*(x for x in part if x != v), *(x for x in part if x == v)] for part in (rows, inner))
         parts = tuple(rows), tuple(inner), self.extents, self.dropped
-        return Space(*parts, v, width.value, vector.why, width.why, tuple(self.order))
+        return Space(*parts, v, width.value, vector.why, width.why, tuple(self.order), tuning.STRIDED_LOAD)
 
 
 def _expressions(nest: Nest) -> list[Expr]:

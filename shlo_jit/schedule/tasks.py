@@ -22,7 +22,9 @@ class Tasks(NamedTuple):
     each: int = 0
     """The `grain`, if it does not follow from the numbers above because they are known only at the call."""
     work: int = 0
-    """Number of element operations, if it is known only at the call: fewer than PARALLEL_WORK are one task."""
+    """Number of element operations, if it is known only at the call."""
+    least_work: int = 0
+    """In that case, the number from which on the call runs tasks; fewer are run on one thread."""
 
     @property
     def grain(self) -> int:
@@ -75,7 +77,7 @@ def _cut_at_the_call(units: int, work: int) -> Tasks:
     text = f"{work} element operations, known at the call; threads pay off from {tuning.PARALLEL_WORK:,} on"
     why = Reason("work-known-at-call", text)
     grain = max(-(-tuning.TASK_WORK // each), -(-hint_of(units) // tuning.MAX_TASKS))
-    return Tasks(units, -(-units // grain), why, grain, work)
+    return Tasks(units, -(-units // grain), why, grain, work, tuning.PARALLEL_WORK)
 
 
 def shared(units: int, at_most: int, why: Reason, limit: int | None = None) -> Tasks:

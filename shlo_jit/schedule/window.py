@@ -15,9 +15,9 @@ from shlo_jit.ops.window import padding_pairs
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.bodies import body_cost, choose_lanes
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import simple_op
-from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import Size, equal, hint_of, surely
 
@@ -108,6 +108,8 @@ class Windows:
     """Number of outer dimensions that the units count."""
     blocks: int
     """Blocks of the last dimension, one unit each."""
+    block: int
+    """Outputs of a block."""
     tasks: Tasks
 
     @property
@@ -153,7 +155,7 @@ class Windows:
                 count(self.unroll, "vector"),
                 Reason("window-size", f"{self.positions} window positions; up to {tuning.WINDOW_SMALL} allow several"),
             ),
-            self.tasks.note("row of outputs" if equal(self.blocks, 1) else f"block of {tuning.WINDOW_BLOCK}"),
+            self.tasks.note("row of outputs" if equal(self.blocks, 1) else f"block of {self.block}"),
         ]
 
 
@@ -257,6 +259,7 @@ def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
         unroll=tuning.WINDOW_VECTORS if positions <= tuning.WINDOW_SMALL and len(op.results) == 1 else 1,
         split=split,
         blocks=blocks,
+        block=tuning.WINDOW_BLOCK,
         tasks=cut(prod(d.out for d in outer[:split]) * blocks, work),
     )
 

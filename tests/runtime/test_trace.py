@@ -18,7 +18,8 @@ from programs import TARGET, constant
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.lower.program import ProgramLowering
+from shlo_jit.lower import steps
+from shlo_jit.lower.services import Services
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.measured import ProfileMemory
 from shlo_jit.runtime.trace_events import ProcessEvents, Recording, write_trace
@@ -347,15 +348,15 @@ def test_queues_are_those_of_the_executable(path: Path) -> None:
 
 
 def test_parts_of_a_step_lie_in_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = ProgramLowering.nest
+    write = steps.lower_nest
 
-    def in_a_part(self: ProgramLowering, *step: Any) -> None:
-        with self.timing.part("waiting"):
-            write(self, *step)
+    def in_a_part(low: Services, *step: Any) -> None:
+        with low.timing.part(low.scope, "waiting"):
+            write(low, *step)
 
     exe = shlo_jit.compile(LAYER)
     ordinary = exe(*layer_arguments())
-    monkeypatch.setattr(ProgramLowering, "nest", in_a_part)
+    monkeypatch.setattr(steps, "lower_nest", in_a_part)
     with exe.trace(path):
         np.testing.assert_array_equal(exe(*layer_arguments()), ordinary)
     found = runs(path)

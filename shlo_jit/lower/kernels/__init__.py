@@ -1,8 +1,7 @@
 """Kernels of ops that are not nests: maps an op name to the function that emits the code of a step.
 
 `lower(low, step, schedule)` writes into the entry function `low.b` (and writes separate functions into `low.module`),
-as
-the step's schedule says (see `schedule/schedule.py`).
+as the step's schedule says (see `schedule/schedule.py`). `low` is of the class `Services`.
 """
 
 from __future__ import annotations

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.nest.nest_step import lower_nest
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: ConvolutionSchedule) -> None:
     op, b = step.op, low.b
     table = low.table(list(schedule.table))
     epilogue, frame = write_epilogue(low, schedule.epilogue)
@@ -22,4 +19,4 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> 
     args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched), low.thread_count]
     b.call("void", schedule.symbol, args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
-        low.nest(schedule.epilogue.step, schedule.epilogue.schedule)
+        lower_nest(low, schedule.epilogue.step, schedule.epilogue.schedule)

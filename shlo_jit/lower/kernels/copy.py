@@ -1,73 +1,61 @@
-"""Copies of whole buffers, and swaps of two buffers. A copy is a memcpy or, for large buffers, tasks with streaming
-stores if the data exceeds the cache."""
+"""Copies of whole buffers, and swaps of two buffers, as `schedule/copies.py` has decided."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64, vector
-from shlo_jit.sizes import Size, hint_of, surely, word_of
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
-
-LINE, UNROLL = 64, 4
-"""Bytes of a cache line, and lines per iteration."""
+from shlo_jit.lower.services import Services
+from shlo_jit.schedule.copies import LINE, UNROLL, CopySchedule
+from shlo_jit.sizes import word_of
 
 
-def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
+def copy(low: Services, target: V, source: V, how: CopySchedule) -> None:
     b = low.b
 
     def serial() -> list[V]:
-        b.memcpy(target, source, nbytes)
+        b.memcpy(target, source, how.nbytes)
         return []
 
     def in_tasks() -> list[V]:
-        most = max(tuning.COPY_PARALLEL_BYTES // 4, -(-hint_of(nbytes) // tuning.MAX_TASKS))
-        chunk = -(-most // (LINE * UNROLL)) * LINE * UNROLL
-        low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
+        low.parallel(_task(low, how), [target, source], how.tasks)
         return []
 
-    if surely(lambda: nbytes < tuning.COPY_PARALLEL_BYTES):
+    if not how.chunk:
         serial()
-    elif isinstance(nbytes, Size):
-        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), serial, in_tasks)
+    elif how.least:
+        b.if_else(b.icmp("slt", i64(how.nbytes), how.least), serial, in_tasks)
     else:
         in_tasks()
 
 
-def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
-    name = f"copy.{word_of(nbytes)}"
+def _task(low: Services, how: CopySchedule) -> str:
+    name = f"copy.{word_of(how.nbytes)}"
     if name in low.module.functions:
         return name
     b = low.task(name, 2)
     frame, index, _ = b.params
     target, source = (b.load("ptr", b.element(frame, "ptr", k)) for k in (0, 1))
-    first = b.mul(index, chunk)
-    count = b.sub(b.min_(b.add(first, chunk), nbytes), first)
+    first = b.mul(index, how.chunk)
+    count = b.sub(b.min_(b.add(first, how.chunk), how.nbytes), first)
     target, source = b.offset(target, first), b.offset(source, first)
-    if hint_of(nbytes) < tuning.COPY_STREAM_BYTES:
-        b.memcpy(target, source, count)
-    else:
+    if how.streams:
         aligned = b.icmp("eq", b.and_(b.cast("ptrtoint", target, "i64"), i64(LINE - 1)), 0)
         b.if_else(aligned, lambda: _stream(b, target, source, count), lambda: _plain(b, target, source, count))
+    else:
+        b.memcpy(target, source, count)
     b.ret()
     return name
 
 
-def swap(low: ProgramLowering, left: V, right: V, nbytes: int) -> None:
+def swap(low: Services, left: V, right: V, how: CopySchedule) -> None:
     """Swaps the contents of two buffers."""
-    chunk = max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS))
-    chunk = -(-chunk // LINE) * LINE
-    name = f"swap.{nbytes}"
+    name = f"swap.{how.nbytes}"
     if name not in low.module.functions:
         b = low.task(name, 2)
         frame, index, _ = b.params
         pair = [b.load("ptr", b.element(frame, "ptr", k)) for k in (0, 1)]
-        first = b.mul(index, chunk)
-        last = b.min_(b.add(first, chunk), nbytes)
+        first = b.mul(index, how.chunk)
+        last = b.min_(b.add(first, how.chunk), how.nbytes)
         whole = b.sub(last, b.and_(b.sub(last, first), i64(LINE - 1)))
         for start, stop, step, kind in ((first, whole, LINE, vector("i64", LINE // 8)), (whole, last, 1, "i8")):
             with b.loop(start, stop, step, "lines") as i:
@@ -76,7 +64,7 @@ def swap(low: ProgramLowering, left: V, right: V, nbytes: int) -> None:
                 b.store(y, places[0], align=1)
                 b.store(x, places[1], align=1)
         b.ret()
-    low.parallel(name, [left, right], -(-nbytes // chunk))
+    low.parallel(name, [left, right], how.tasks)
 
 
 def _plain(b: Builder, target: V, source: V, count: V) -> list[V]:

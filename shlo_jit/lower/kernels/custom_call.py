@@ -3,21 +3,17 @@ ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.ir.attributes import as_ints
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels import draw, machine_code, size
+from shlo_jit.lower.services import Services
 from shlo_jit.ops.call_attributes import api_version, attributes_of, types_of
 from shlo_jit.ops.known_calls import SORT
 from shlo_jit.schedule.collective import CollectiveSchedule
 from shlo_jit.schedule.custom_call import CallbackSchedule, CodeSchedule, DrawSchedule, SizeSchedule, StartSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 def _port(value: Value) -> Port:
@@ -25,7 +21,7 @@ def _port(value: Value) -> Port:
     return Port(value.name, t.extents, t.storage)
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     if isinstance(schedule, CallbackSchedule):
         _call_back(low, step.op, schedule)
     elif isinstance(schedule, CodeSchedule):
@@ -42,7 +38,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
         _call_lapack(low, step, schedule)
 
 
-def _sort_by_function(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def _sort_by_function(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     from shlo_jit.lower.kernels.sort import called
     from shlo_jit.schedule.sort import CalledSortSchedule
 
@@ -50,7 +46,7 @@ def _sort_by_function(low: ProgramLowering, step: OpStep, schedule: KernelSchedu
     called.lower(low, step, schedule)
 
 
-def _collective(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def _collective(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     from shlo_jit.lower.kernels.collective import collective, transfer
 
     if isinstance(schedule, StartSchedule):
@@ -59,7 +55,7 @@ def _collective(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) ->
         collective.lower(low, step, schedule)
 
 
-def _call_lapack(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def _call_lapack(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     from shlo_jit.lower.kernels.lapack import factors
     from shlo_jit.schedule.lapack import LapackSchedule
 
@@ -67,7 +63,7 @@ def _call_lapack(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -
     factors.lower(low, step, schedule)
 
 
-def _call_back(low: ProgramLowering, op: Op, schedule: CallbackSchedule) -> None:
+def _call_back(low: Services, op: Op, schedule: CallbackSchedule) -> None:
     pointers = [low.pointer(v) for v in schedule.operands]
     for result, operand in schedule.aliases.items():
         pointers[operand] = low.pointer(schedule.results[result])

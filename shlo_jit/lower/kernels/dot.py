@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import ControlStep, OpStep
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.products import ProductSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
     op, b, s, r = step.op, low.b, schedule, schedule.result
     lhs, rhs = (o.tensor.extents for o in op.operands)
     item = [o.tensor.storage.itemsize for o in op.operands]
@@ -58,10 +55,10 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
     right = _panels(low, s) if s.has_panels else low.pointer(op.operands[1])
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:
-        low.nest(s.epilogue.step, s.epilogue.schedule)
+        lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
 
-def _panels(low: ProgramLowering, s: ProductSchedule) -> V:
+def _panels(low: Services, s: ProductSchedule) -> V:
     """Address of the second operand as panels."""
     if s.prepacked is not None:
         return low.constant_array(s.prepacked)
@@ -70,7 +67,7 @@ def _panels(low: ProgramLowering, s: ProductSchedule) -> V:
     return _packed(low, loop, matrices)
 
 
-def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
+def pack_before(low: Services, loop: ControlStep) -> None:
     """Packs the matrices that products in a loop read as panels."""
     b = low.b
     found = low.schedule[loop]
@@ -79,7 +76,7 @@ def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
         b.call("void", prepack_symbol(m.types), [*args, _packed(low, loop, m)])
 
 
-def _packed(low: ProgramLowering, loop: ControlStep, matrices: Matrices) -> V:
+def _packed(low: Services, loop: ControlStep, matrices: Matrices) -> V:
     """Address of the panels that a loop packs from some matrices."""
     found = low.schedule[loop]
     assert isinstance(found, LoopSchedule)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.llvm_values import i64
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
+from shlo_jit.lower.services import Services
 
 
-def lower(low: ProgramLowering, step: OpStep) -> None:
+def lower(low: Services, step: OpStep) -> None:
     b = low.b
     state = low.pointer(step.op.result)
     b.store(abi.count_draw(b, low.scope.instance), state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +11,11 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.fft import PARAMS
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.scratch import Fields, shared_fields, worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.fft import HEADER, Axis, FftSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: FftSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: FftSchedule) -> None:
     op = step.op
     work = low.scratch(step)
     shared = shared_fields(low.b, schedule.scratch, work)
@@ -31,7 +28,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: FftSchedule) -> None:
         source = target
 
 
-def _run_axis(low: ProgramLowering, axis: Axis, source: V, target: V, buffers: V) -> None:
+def _run_axis(low: Services, axis: Axis, source: V, target: V, buffers: V) -> None:
     arguments = []
     for step in axis.passes:
         arguments += [low.constant_array(step.table), low.constant_array(np.array(step.sizes, np.int64))]
@@ -48,7 +45,7 @@ def _ends(b: Builder, axis: Axis, source: V, target: V, fields: Fields) -> list[
     return list(itertools.pairwise(places))
 
 
-def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
+def _run_blocks(low: Services, axis: Axis, pointers: list[V]) -> None:
     """Runs tasks of whole blocks: `void task(ptr frame, i64 index, i64 worker)`."""
     tasks, steps = axis.tasks, axis.passes
     name = low.new_name("fft")
@@ -76,7 +73,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
     low.run_tasks(low.share("fft", name), pointers, tasks)
 
 
-def _run_passes(low: ProgramLowering, axis: Axis, arguments: list[V], pointers: list[V]) -> None:
+def _run_passes(low: Services, axis: Axis, arguments: list[V], pointers: list[V]) -> None:
     """Runs a single block: every pass is cut into tasks separately."""
     b = low.b
     source, target, buffers = pointers

@@ -3,20 +3,16 @@ decided."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.linalg import CholeskySchedule, SolveSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> None:
+def cholesky(low: Services, step: OpStep, schedule: CholeskySchedule) -> None:
     op, count, tasks = step.op, schedule.count, schedule.tasks
     pointers = [low.pointer(op.operands[0]), low.pointer(op.result), low.scratch(step)]
 
@@ -41,7 +37,7 @@ def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> 
     low.run_tasks(low.share("cholesky", task), pointers, tasks)
 
 
-def triangular_solve(low: ProgramLowering, step: OpStep, schedule: SolveSchedule) -> None:
+def triangular_solve(low: Services, step: OpStep, schedule: SolveSchedule) -> None:
     op, s = step.op, schedule
     n, m, size = s.n, s.m, op.result.tensor.storage.itemsize
 

@@ -6,8 +6,6 @@ line 0, even if only some later lines are in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -20,16 +18,14 @@ from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
 from shlo_jit.lower.kernels.units import write_units
 from shlo_jit.lower.kernels.window.window import WindowWriter
 from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.line_tiles import BandsSchedule, Stage, line_bytes
 from shlo_jit.schedule.products import ProductSchedule
 from shlo_jit.schedule.window import Windows
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: BandsSchedule) -> None:
     """Writes the task and runs the tasks."""
     stages = [_STAGES[type(stage.how)](low, stage) for stage in schedule.stages]
     own = {v for stage in schedule.stages for v in (*stage.own, *stage.products)}
@@ -50,7 +46,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
 class _Task:
     """Writes `void task(ptr frame, i64 index, i64 worker)`."""
 
-    def __init__(self, low: ProgramLowering, b: Builder, schedule: BandsSchedule):
+    def __init__(self, low: Services, b: Builder, schedule: BandsSchedule):
         self.low, self.b, self.s = low, b, schedule
         _, index, worker = b.params
         last = schedule.stages[-1]
@@ -134,7 +130,7 @@ class _Task:
 class _Stage:
     """Writes code that computes some lines of a step by its routine."""
 
-    def __init__(self, low: ProgramLowering, stage: Stage):
+    def __init__(self, low: Services, stage: Stage):
         self.stage, self.op = stage, stage.step.op
         self.values: list[Value] = []
         """The values whose addresses the epilogue's frame holds."""
@@ -142,8 +138,7 @@ class _Stage:
         """Constants of kernels, as addresses in the program's function."""
         self.epilogue = NULL
         if stage.epilogue is not None:
-            aligned = low.aligned(stage.epilogue.step) if stage.image_field is None else set[Value]()
-            name, self.values = epilogue_function(low, stage.epilogue, aligned)
+            name, self.values = epilogue_function(low, stage.epilogue)
             self.epilogue = V("ptr", f"@{_moved(low, name, len(self.values) + low.is_symbolic)}")
 
     @property
@@ -178,7 +173,7 @@ class _Stage:
 
 
 class _Convolution(_Stage):
-    def __init__(self, low: ProgramLowering, stage: Stage):
+    def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, ConvolutionSchedule)
         self.how = stage.how
@@ -206,7 +201,7 @@ class _Convolution(_Stage):
 
 
 class _Product(_Stage):
-    def __init__(self, low: ProgramLowering, stage: Stage):
+    def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, ProductSchedule) and stage.how.prepacked is not None
         self.how = stage.how
@@ -237,7 +232,7 @@ class _Product(_Stage):
 
 
 class _Windows(_Stage):
-    def __init__(self, low: ProgramLowering, stage: Stage):
+    def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, Windows)
         writer = WindowWriter(self.op, low.target, stage.how)
@@ -257,7 +252,7 @@ class _Windows(_Stage):
 _STAGES = {ConvolutionSchedule: _Convolution, ProductSchedule: _Product, Windows: _Windows}
 
 
-def _moved(low: ProgramLowering, epilogue: str, slot: int) -> str:
+def _moved(low: Services, epilogue: str, slot: int) -> str:
     """An epilogue whose rows are numbered within the line tile; a slot of its frame holds the first row of the tile."""
     name = f"{epilogue}.moved"
     if name not in low.module.functions:

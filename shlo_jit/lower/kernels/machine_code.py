@@ -3,23 +3,18 @@ for whole arrays, or one call per task for code that works by elements."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import CodeCall
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.lower.addresses import address_table
-from shlo_jit.lower.control import leave_unless_ok
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.custom_call import CodeSchedule
 from shlo_jit.sizes import equal
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: CodeSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: CodeSchedule) -> None:
     code = schedule.code
     pointers = [low.pointer(v) for v in (*schedule.operands, *schedule.results)]
     count = len(schedule.operands)
@@ -37,7 +32,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: CodeSchedule) -> None:
     _leave_where_it_failed(low, found, number)
 
 
-def _kernel(low: ProgramLowering, schedule: CodeSchedule, operands: int, pointers: int) -> str:
+def _kernel(low: Services, schedule: CodeSchedule, operands: int, pointers: int) -> str:
     """The name of `void (ptr operands..., ptr results..., ptr found, i64 first, i64 last)`, which stores the status of
     a failed task in `found`."""
     name = low.new_name(schedule.code.symbol + "_task")
@@ -57,10 +52,10 @@ def _call(b: Builder, symbol: str, operands: list[V], results: list[V], more: li
     return b.call("i64", symbol, [*tables, *more])
 
 
-def _leave_where_it_failed(low: ProgramLowering, found: V, number: int) -> None:
+def _leave_where_it_failed(low: Services, found: V, number: int) -> None:
     """Ends the program if the code failed. Its error record has the number of the code and the code's status."""
     b = low.b
     failed = b.icmp("ne", found, i64(0))
     with b.if_(failed):
         abi.store_error(b, low.scope.instance, b.cast("trunc", found, "i32"), abi.FIRST_CODE - number)
-    leave_unless_ok(low, b.select(failed, i32(abi.Status.CODE_FAILED), i32(abi.Status.OK)))
+    low.scope.leave_unless_ok(b.select(failed, i32(abi.Status.CODE_FAILED), i32(abi.Status.OK)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import RowBlocksStep
@@ -15,17 +15,15 @@ from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
 from shlo_jit.schedule.row_products import Matrices, Right
 from shlo_jit.schedule.scratch import ALIGN
 from shlo_jit.schedule.segments import Part
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: RowBlocksStep, schedule: RowBlocksSchedule) -> None:
+def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> None:
     """Writes the loops and the task, runs the tasks, and adds up the partial sums."""
     s = schedule
     nests = {id(stage): _write_nest(low, stage, s) for stage in s.stages if isinstance(stage, RowNest)}
@@ -66,7 +64,7 @@ class _Nest(NamedTuple):
     """For loops on rectangles: the values whose addresses the frame holds."""
 
 
-def _write_nest(low: ProgramLowering, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
+def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
     """Writes the function of a loop: of units if it is a row program, of rectangles otherwise."""
     nest, hint = stage.schedule.nest, stage.step.hint
     check_supported(stage.step.nest)
@@ -83,17 +81,17 @@ def _write_nest(low: ProgramLowering, stage: RowNest, s: RowBlocksSchedule) -> _
     lowering = NestLowering(stage.schedule)
     outside = [vs[0] for vs in groups.values()]
     if stage.schedule.tile is not None:
-        lowering.write_epilogue(low.module, name, values, set(), symbolic=low.is_symbolic, is_steady=False)
+        lowering.write_epilogue(low.module, name, values, symbolic=low.is_symbolic, is_steady=False)
         buffers = [(field_of[v], v) for v in values if v in field_of]
         return _Nest(low.share(hint, name), buffers, [v for v in values if v not in field_of], values)
     parameters = [(f"b{i}", vs) for i, vs in enumerate(own.values())]
     parameters += [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
     parameters += [("dims", [])] if low.is_symbolic else []
-    lowering.write(low.module, name, parameters, set())
+    lowering.write(low.module, name, parameters)
     return _Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
 
 
-def _add_up(low: ProgramLowering, s: RowBlocksSchedule, scratch: V) -> None:
+def _add_up(low: Services, s: RowBlocksSchedule, scratch: V) -> None:
     """Adds the partial sums of the later row parts to those of the first, in order."""
     sums = [(p, p.partial) for p in s.products if p.partial is not None]
     sizes = [s.step.batch * extents_of(p.step.op)[1] * p.product.n for p, _ in sums]

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
@@ -23,11 +21,9 @@ from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.elements.registers import Reg, lanes_of, widen
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.scatter import Loop, ScatterSchedule
 from shlo_jit.sizes import equal
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,8 @@ class ScatterWriter:
         def body(i: V, n: int, mask: V | None) -> None:
             self.update(place.moved(b, lanes, i), n, mask)
 
-        lanes_loop(b, self.target, *self.bounds(lanes, place), self.schedule.width, body, tuning.SCATTER_VECTORS)
+        s = self.schedule
+        lanes_loop(b, self.target, *self.bounds(lanes, place), s.width, body, s.unroll)
 
     def update(self, place: Place, n: int, mask: V | None) -> None:
         b = self.b
@@ -146,7 +143,7 @@ class ScatterWriter:
             target.store(place.result, value if lanes_of(value) == n else widen(b, value, n), n, mask)
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: ScatterSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: ScatterSchedule) -> None:
     op = step.op
     pointers = [low.pointer(v) for v in (*op.results, *op.operands[len(op.results) :])]
     run_units(low, "scatter", pointers, ScatterWriter(op, low.target, schedule).write, schedule.tasks)

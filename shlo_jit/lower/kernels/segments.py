@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
@@ -11,22 +9,21 @@ from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL
+from shlo_jit.lower.nest.nest_step import lower_nest
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.segments import PiecesSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: PiecesSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: PiecesSchedule) -> None:
     s = schedule
     work = low.scratch(step)
     pointers = [low.pointer(s.a), low.pointer(step.op.result), *(low.pointer(part.value) for part in s.parts)]
     _outer_batches(low, step, s, 0, pointers, work)
     if s.epilogue is not None:
-        low.nest(s.epilogue.step, s.epilogue.schedule)
+        lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
 
-def _outer_batches(low: ProgramLowering, step: OpStep, s: PiecesSchedule, nth: int, pointers: list[V], work: V) -> None:
+def _outer_batches(low: Services, step: OpStep, s: PiecesSchedule, nth: int, pointers: list[V], work: V) -> None:
     """Loops over the batch dimensions from this one on; `pointers` are those of A, the result and the parts."""
     if nth == s.looped:
         _call(low, s, pointers, work)
@@ -42,7 +39,7 @@ def _stride_bytes(value: Value, dimension: int) -> int:
     return strides_of(value.tensor.extents)[dimension] * value.tensor.storage.itemsize
 
 
-def _call(low: ProgramLowering, s: PiecesSchedule, pointers: list[V], work: V) -> None:
+def _call(low: Services, s: PiecesSchedule, pointers: list[V], work: V) -> None:
     """Emits a call for each part, in order."""
     b = low.b
     a, out, *matrices = pointers

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.tasks import Tasks
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 Write = Callable[[Builder, list[V], V, V], None]
 """Emits the body of a kernel: builder, addresses of the buffers, the first unit and the one after the last."""
 
 
-def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, tasks: Tasks) -> None:
+def run_units(low: Services, hint: str, pointers: list[V], write: Write, tasks: Tasks) -> None:
     """Writes a kernel and calls it over its units, as the tasks say."""
     if tasks.units > 0:
         name, pointers = write_units(low, hint, pointers, write, tasks.units if tasks.is_one else 0)
         low.run_units(name, pointers, tasks)
 
 
-def write_units(
-    low: ProgramLowering, hint: str, pointers: list[V], write: Write, all_of: int = 0
-) -> tuple[str, list[V]]:
+def write_units(low: Services, hint: str, pointers: list[V], write: Write, all_of: int = 0) -> tuple[str, list[V]]:
     """Writes a kernel. Returns its name, and the addresses that it takes. `all_of` is the number of units if each call
     has all of them; otherwise 0."""
     params = [("ptr", f"p{i}") for i in range(len(pointers))]

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.choices import CHOICES, UPDATE
 from shlo_jit.fuse.nest import Key, Node
 from shlo_jit.ir.index import Condition
-from shlo_jit.kernels.llvm_values import lanes
-from shlo_jit.lower.elements.registers import Reg, lanes_of, select_lanes, widen
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.position import Position
 
 
 def candidates(position: Position, key: Key, node: Node) -> list[Key]:
@@ -34,15 +28,3 @@ def deciding(key: Key, operand: Key) -> list[Condition]:
     """The conditions under which a value is the operand's, except those under which it is needed."""
     own = set(key[1].conditions)
     return [c for c in operand[1].conditions if c not in own]
-
-
-def chosen(ev: Evaluator, position: Position, key: Key) -> Reg:
-    """The value of one of several operands: that of the last if no other applies."""
-    *others, last = candidates(position, key, ev.nest.nodes[key])
-    x = ev.value(position, last)
-    for other in reversed(others):
-        mask, y = ev.condition(position, deciding(key, other)), ev.value(position, other)
-        assert mask is not None
-        n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
-        x = select_lanes(ev.b, ev.b.splat(mask, n), widen(ev.b, y, n), widen(ev.b, x, n))
-    return x

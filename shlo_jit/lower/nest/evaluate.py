@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Key, Nest, Store
@@ -20,47 +20,23 @@ from shlo_jit.lower.elements.registers import (
     is_pair,
     lanes_of,
     memory_type,
+    select_lanes,
     to_memory,
     widen,
 )
 from shlo_jit.lower.nest import strided_loads
-from shlo_jit.lower.nest.choices import candidates, chosen
+from shlo_jit.lower.nest.choices import candidates, deciding
 from shlo_jit.lower.nest.interleaved import Waiting
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, is_interleaved, linear
 from shlo_jit.sizes import Size, equal, surely
 
 
-class Position:
-    """The current iteration: the values of the loop variables, the lanes, and the values computed here.
-
-    A child position sees what its parents have computed. Its own values disappear with it, because it stands for a loop
-    body.
-    """
-
-    def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Position | None = None):
-        self.variables = variables
-        self.width = width
-        self.mask = mask
-        """i1 lanes that exist, for a tail; None if all do."""
-        self.memo: dict[Key, Reg] = {}
-        self.parent = parent
-        self.slot = parent.slot if parent is not None else 0
-        """Index of this position among those that advance along a row together."""
-        self.truth: Mapping[Condition, bool] = parent.truth if parent is not None else {}
-        """Conditions whose truth is known here."""
-
-    def child(self, variables: dict[int, V] | None = None) -> Position:
-        return Position({**self.variables, **(variables or {})}, self.width, self.mask, self)
-
-    def find(self, key: Key) -> Reg | None:
-        position: Position | None = self
-        while position is not None:
-            found = position.memo.get(key)
-            if found is not None:
-                return found
-            position = position.parent
-        return None
+def has_masks(b: Builder) -> bool:
+    """Whether the target has masked loads."""
+    target = b.module.target
+    return target is not None and target.has_masks
 
 
 class Evaluator:
@@ -144,13 +120,24 @@ class Evaluator:
         if name == "stablehlo.iota":
             return self.iota(position, value.tensor.storage, at.index[op.int("iota_dimension")])
         if name in CHOICES:
-            return chosen(self, position, key)
+            return self.chosen(position, key)
         if OPS[name].index_map is not None:
             return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
         args = [self.value(position, o) for o in node.operands]
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
+
+    def chosen(self, position: Position, key: Key) -> Reg:
+        """The value of one of several operands: that of the last if no other applies."""
+        *others, last = candidates(position, key, self.nest.nodes[key])
+        x = self.value(position, last)
+        for other in reversed(others):
+            mask, y = self.condition(position, deciding(key, other)), self.value(position, other)
+            assert mask is not None
+            n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
+            x = select_lanes(self.b, self.b.splat(mask, n), widen(self.b, y, n), widen(self.b, x, n))
+        return x
 
     # ------------------------------------------------------------------ index expressions
     def varies(self, at: At) -> bool:
@@ -265,7 +252,7 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
-        if not spread and strided_loads.is_short(b, moves, position.width, mask):
+        if not spread and self.space.is_short_stride(moves) and (mask is None or has_masks(b)):
             return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from shlo_jit.ir.index import Condition
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
-from shlo_jit.lower.nest.evaluate import Position
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.interior import Interior
 from shlo_jit.schedule.nest import NestSchedule

@@ -15,7 +15,8 @@ from shlo_jit.ir.index import ORIGIN, At, Expr
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
 
 State = tuple[Value, Store]
 

@@ -19,9 +19,10 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.interior import write_interior_first
 from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter
@@ -44,9 +45,8 @@ class NestLowering:
         self.space = schedule.space
 
     # ------------------------------------------------------------------ functions
-    def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
-        """Writes the function of the units. The last buffer of a split nest is scratch. `aligned`: targets whose memory
-        is aligned to 64 bytes."""
+    def write(self, module: ModuleText, name: str, buffers: Buffers) -> None:
+        """Writes the function of the units. The last buffer of a split nest is scratch."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
         if self.schedule.is_whole:
@@ -58,7 +58,7 @@ class NestLowering:
             if self.schedule.transposed_loads is not None:
                 self.stripes(self.schedule.transposed_loads, first, last)
             elif self.schedule.chunk:
-                self.stream(aligned)
+                self.row.ev.streaming.update(self.schedule.streams)
                 self.chunked(first, last)
             else:
                 self.rows_from(first, last)
@@ -87,14 +87,7 @@ class NestLowering:
             self.all_rows()
 
     def write_epilogue(
-        self,
-        module: ModuleText,
-        name: str,
-        values: list[Value],
-        aligned: set[Value],
-        *,
-        symbolic: bool,
-        is_steady: bool = True,
+        self, module: ModuleText, name: str, values: list[Value], *, symbolic: bool, is_steady: bool = True
     ) -> None:
         """Writes `void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a
         matrix.
@@ -115,7 +108,7 @@ class NestLowering:
         pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
         self.b = b
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
-        self.stream(aligned)
+        self.row.ev.streaming.update(self.schedule.streams)
         outer = self.decode(tile.batch, batch)
         with b.loop(i0, i1, 1, "row") as i:
             variables = {**outer, **self.decode(tile.rows, i)}
@@ -164,13 +157,6 @@ class NestLowering:
                 self.row.row([Position({**variables, v: j}, 1)])
 
     # ------------------------------------------------------------------ loops over rows
-    def stream(self, aligned: set[Value]) -> None:
-        """Enables streaming stores for the schedule's targets, if their memory is aligned and not read here."""
-        read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
-        for target in self.schedule.streams:
-            if target in aligned and id(self.row.ev.pointers[target]) not in read:
-                self.row.ev.streaming.add(target)
-
     def all_rows(self) -> None:
         """Emits plain nested loops over every row."""
         self.nested(self.schedule.row_loops, {}, self.row_vectors)

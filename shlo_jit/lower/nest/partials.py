@@ -8,7 +8,8 @@ from __future__ import annotations
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row_reductions
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.schedule.nest import NestSchedule

@@ -9,7 +9,8 @@ from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.lower.elements.reducers import Reducer, Selector, reducer_of
 from shlo_jit.lower.elements.registers import Reg, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.passes import Passes, Reduction
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from shlo_jit.kernels.llvm_values import i64
 from shlo_jit.lower.elements.reducers import side_by_side
 from shlo_jit.lower.elements.registers import Reg
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row_reductions
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 

@@ -27,10 +27,11 @@ from shlo_jit.lower.elements.registers import (
     select_lanes,
     widen,
 )
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.lower.nest.loop_interchange import write_interchanged
 from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal

@@ -9,18 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit import tuning
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
-
-
-def is_short(b: Builder, stride: int, width: int, mask: V | None) -> bool:
-    """Whether elements with this stride are loaded as vectors. With a mask, the target must have masks."""
-    short = isinstance(stride, int) and 1 < abs(stride) <= tuning.STRIDED_LOAD
-    target = b.module.target
-    return short and width > 1 and (mask is None or (target is not None and target.has_masks))
 
 
 def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int, mask: V | None) -> Reg:

@@ -12,7 +12,8 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64, vector
 from shlo_jit.lower.elements.registers import from_memory, lanes_left, memory_type
-from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.space import linear
 from shlo_jit.schedule.transposed_loads import TransposedLoads

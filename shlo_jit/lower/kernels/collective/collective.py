@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
@@ -17,15 +16,13 @@ from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.frame import Collective, part_elements
 from shlo_jit.lower.kernels.collective.reduction import counts_of
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule, rows_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.tasks import cut
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     assert isinstance(schedule, CollectiveSchedule)
     if schedule.kind in transfer.WRITERS:
         transfer.WRITERS[schedule.kind](low, step, schedule)
@@ -67,8 +64,7 @@ def _push_part(w: Collective, found: V, index: int) -> None:
     first, length, most = _own_part(w, index)
     shift = b.mul(first, w.results[index].tensor.storage.itemsize)
     sources, targets = w.sources_of(found, index, shift), w.sources_of(found, count + index, shift)
-    n = w.schedule.sources
-    w.reduction(most, n if n is not None and n <= 4 else None).run(
+    w.reduction(most, w.schedule.unrolled_targets).run(
         sources, targets, counts_of(w.low, length, w.exchange.sources, w.exchange.sources)
     )
 

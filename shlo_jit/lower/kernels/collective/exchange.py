@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.codegen import abi
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.llvm_values import V, i32, i64
-from shlo_jit.lower.control import leave_unless_ok
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule, number_of
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class Exchange:
@@ -21,7 +16,7 @@ class Exchange:
 
     def __init__(
         self,
-        low: ProgramLowering,
+        low: Services,
         schedule: CollectiveSchedule,
         site: int,
         nbytes: list[int],
@@ -67,23 +62,23 @@ class Exchange:
         message = b.call_pointer("i64", self._function("post"), [self.communicator, self._what, self._place(), table])
         failed = b.icmp("slt", message, 0)
         status = b.select(failed, b.cast("trunc", b.sub(i64(0), message), "i32"), i32(abi.Status.OK))
-        leave_unless_ok(low, status, abi.NO_CALL)
+        low.scope.leave_unless_ok(status, abi.NO_CALL)
         return message
 
     def meet(self, message: V) -> V:
         """Waits for the sources. Returns the table of the addresses that each of them posted."""
         b = self.low.b
         found = b.alloca("ptr", max(1, self.schedule.most_sources * self.count), 8)
-        with self.low.timing.part("waiting"):
+        with self.low.timing.part(self.low.scope, "waiting"):
             status = b.call_pointer("i32", self._function("meet"), [self.communicator, self._what, message, found])
-            leave_unless_ok(self.low, status, abi.NO_CALL)
+            self.low.scope.leave_unless_ok(status, abi.NO_CALL)
         return found
 
     def leave(self, message: V) -> None:
         """Ends the exchange: nothing is read any more, and memory that was posted in place may change afterwards."""
-        with self.low.timing.part("waiting"):
+        with self.low.timing.part(self.low.scope, "waiting"):
             status = self.low.b.call_pointer("i32", self._function("leave"), [self.communicator, message])
-            leave_unless_ok(self.low, status, abi.NO_CALL)
+            self.low.scope.leave_unless_ok(status, abi.NO_CALL)
 
     def found(self, table: V, source: V | int, index: int) -> V:
         """An address that a source posted."""

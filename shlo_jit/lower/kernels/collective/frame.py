@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
@@ -13,17 +12,16 @@ from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule, copy_of, data_operands, rows_of
+from shlo_jit.schedule.copies import schedule_copy
 from shlo_jit.schedule.scratch import ALIGN
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class Collective:
     """The exchange of one op, and the code around it."""
 
-    def __init__(self, low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+    def __init__(self, low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
         self.low, self.step, self.schedule = low, step, schedule
         self.op: Op = step.op
         self.operands: list[Value] = data_operands(step.op)
@@ -64,7 +62,7 @@ class Collective:
         addresses = [low.pointer(v) for v in self.operands]
         for i in self.schedule.copied:
             copy_address = shared_fields(b, self.schedule.scratch, low.scratch(self.step))[copy_of(i)]
-            copy(low, copy_address, addresses[i], self.operands[i].tensor.nbytes)
+            copy(low, copy_address, addresses[i], schedule_copy(self.operands[i].tensor.nbytes))
             addresses[i] = copy_address
         return addresses
 
@@ -90,7 +88,7 @@ class Collective:
         """A reduction of at most `most` elements to `targets` targets."""
         schedule = self.schedule
         reach = self.exchange.communicator if schedule.fetches else None
-        return Reduction(self.low, self.op, schedule.width, most, schedule.sources, targets, reach)
+        return Reduction(self.low, self.op, schedule, most, targets, reach)
 
     def reduce(self, sources: V, targets: list[V], count: V | int, most: int) -> None:
         reduction = self.reduction(most, len(targets))
@@ -101,7 +99,7 @@ class Collective:
         """Copies an operand of another rank, which may have to be fetched."""
         low, b = self.low, self.low.b
         if not self.schedule.fetches:
-            copy(low, target, source, nbytes)
+            copy(low, target, source, schedule_copy(nbytes))
             return
 
         def far() -> list[V]:
@@ -109,7 +107,7 @@ class Collective:
             return []
 
         def near() -> list[V]:
-            copy(low, target, source, nbytes)
+            copy(low, target, source, schedule_copy(nbytes))
             return []
 
         b.if_else(is_far(b, self.exchange.communicator, source), far, near)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.kernel import KernelSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
     b = low.b
     b.store(b.cast("trunc", low.scope.field("rank"), "i32"), low.pointer(step.op.result))

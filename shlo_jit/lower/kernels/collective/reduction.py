@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
@@ -15,10 +13,8 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
-from shlo_jit.schedule.tasks import Tasks, cut
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
+from shlo_jit.lower.services import Services
+from shlo_jit.schedule.collective import CollectiveSchedule
 
 
 class Reduction:
@@ -27,19 +23,18 @@ class Reduction:
 
     def __init__(
         self,
-        low: ProgramLowering,
+        low: Services,
         op: Op,
-        width: int,
+        schedule: CollectiveSchedule,
         most: int,
-        sources: int | None,
         targets: int | None,
         communicator: V | None = None,
     ) -> None:
-        self.low, self.width, self.most = low, width, most
+        self.low, self.schedule, self.most = low, schedule, most
         self.communicator = communicator
         self.reducer: Reducer = reducer_of(op)
         self.dtype: DType = op.results[0].tensor.storage
-        self.sources, self.targets = sources, targets
+        self.sources, self.targets = schedule.sources, targets
 
     def run(self, sources: V, targets: V, counts: V) -> None:
         """Reduces elements. `sources` and `targets` are tables of addresses. `counts` is a table of i64: the numbers of
@@ -56,17 +51,12 @@ class Reduction:
         else:
             self._write_fetched(b, *b.params)
         b.ret()
-        low.run_units(low.share("reduce", name), given, self.tasks())
-
-    def tasks(self) -> Tasks:
-        blocks = -(-self.most // tuning.REDUCTION_BLOCK)
-        return cut(blocks, self.most * (self.sources or 2))
+        low.run_units(low.share("reduce", name), given, self.schedule.reduction_tasks(self.most))
 
     def _write_fetched(self, b: Builder, sources: V, targets: V, counts: V, communicator: V, first: V, last: V) -> None:
         """Reduces block by block: sources that are out of reach are fetched to the stack."""
         assert self.sources is not None
-        unit, itemsize = tuning.REDUCTION_BLOCK, self.dtype.itemsize
-        units = max(1, tuning.FETCHED_BYTES // (self.sources * itemsize * unit))
+        unit, units, itemsize = self.schedule.block, self.schedule.fetched_blocks, self.dtype.itemsize
         near = [b.alloca("i8", units * unit * itemsize) for _ in range(self.sources)]
         here = b.alloca("ptr", self.sources, 8)
         stop = b.min_(b.mul(last, unit), b.load("i64", counts))
@@ -83,13 +73,13 @@ class Reduction:
             self._reduce(b, here, targets, counts, i64(0), size, shift)
 
     def _write(self, b: Builder, sources: V, targets: V, counts: V, first: V, last: V) -> None:
-        block = tuning.REDUCTION_BLOCK
+        block = self.schedule.block
         start, stop = b.mul(first, block), b.min_(b.mul(last, block), b.load("i64", counts))
         self._reduce(b, sources, targets, counts, start, stop, i64(0))
 
     def _reduce(self, b: Builder, sources: V, targets: V, counts: V, start: V, stop: V, shift: V) -> None:
         """Reduces elements of the sources from `start` on, to the targets plus `shift` bytes."""
-        known = self.sources is not None and self.sources <= tuning.UNROLLED_SOURCES
+        known = self.schedule.unrolls_sources
         at_hand = [self._buffer(b, sources, j) for j in range(self.sources or 0)] if known else []
         out = [self._buffer(b, targets, j, shift) for j in range(self.targets or 0)]
         count = b.load("i64", b.offset(counts, 8))
@@ -109,7 +99,7 @@ class Reduction:
                 with b.loop(0, receivers) as j:
                     self._buffer(b, targets, j, shift).store(i, value, n, mask)
 
-        lanes_loop(b, self.low.target, start, stop, self.width, body, 2 if known else 1)
+        lanes_loop(b, self.low.target, start, stop, self.schedule.width, body, 2 if known else 1)
 
     def _over_sources(self, b: Builder, sources: V, count: V, i: V, n: int, mask: V | None) -> list[Reg]:
         first = self.reducer.enter(b, [self._buffer(b, sources, 0).load(i, n, mask)])
@@ -130,7 +120,7 @@ def _flat(x: Reg) -> tuple[list[V], Callable[[list[V]], Reg]]:
     return list(x), tuple  # type: ignore[return-value]
 
 
-def table_of(low: ProgramLowering, addresses: list[V]) -> V:
+def table_of(low: Services, addresses: list[V]) -> V:
     """A table of addresses on the stack."""
     b = low.b
     table = b.alloca("ptr", max(1, len(addresses)), 8)
@@ -139,7 +129,7 @@ def table_of(low: ProgramLowering, addresses: list[V]) -> V:
     return table
 
 
-def counts_of(low: ProgramLowering, *values: V | int) -> V:
+def counts_of(low: Services, *values: V | int) -> V:
     """A table of i64 on the stack."""
     b = low.b
     table = b.alloca("i64", len(values), 8)

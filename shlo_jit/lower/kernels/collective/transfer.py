@@ -7,19 +7,16 @@ small message waits if board.RING earlier ones on its channel were not read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.llvm_values import V
 from shlo_jit.lower.kernels.collective.frame import Collective
 from shlo_jit.lower.kernels.copy import copy
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.collective import CollectiveSchedule
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
+from shlo_jit.schedule.copies import schedule_copy
 
 
-def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+def send(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
     w, b = Collective(low, step, schedule), low.b
     if schedule.inline.value:
         w.post()
@@ -35,7 +32,7 @@ def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
         w.exchange.leave(message)
 
 
-def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+def recv(low: Services, step: OpStep, schedule: CollectiveSchedule) -> None:
     w = Collective(low, step, schedule)
     message = w.exchange.post([low.pointer(v) for v in w.operands])
     found = w.exchange.meet(message)
@@ -43,14 +40,14 @@ def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> No
 
     def heard() -> None:
         for value, address in zip(w.operands, addresses, strict=True):
-            copy(low, low.pointer(value), address, value.tensor.nbytes)
+            copy(low, low.pointer(value), address, schedule_copy(value.tensor.nbytes))
 
     w.results = w.operands
     w.where_heard(heard)
     w.exchange.leave(message)
 
 
-def start(low: ProgramLowering, number: int) -> None:
+def start(low: Services, number: int) -> None:
     """Posts the operands of an op that starts here and finishes later."""
     finish = low.finish_of(number)
     schedule = low.schedule[finish]

@@ -6,15 +6,11 @@ Routines that work in place get a copy of the operand, in the result's buffer. O
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.lower.kernels.lapack.call_writer import Writer
 from shlo_jit.lower.kernels.lapack.eigen import EIGEN_ROUTINES
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.lapack import LapackSchedule
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 def potrf(w: Writer) -> None:
@@ -129,7 +125,7 @@ ROUTINES = {
 """Functions that emit the body of the loop over the batch."""
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: LapackSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: LapackSchedule) -> None:
     """Writes a function with the loop over the batch, and calls it."""
     call = schedule.call
     values = list(dict.fromkeys([*call.operands.values(), *call.results.values()]))

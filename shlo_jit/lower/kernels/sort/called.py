@@ -6,23 +6,19 @@ check for signals, so all lines are sorted on the thread that called the program
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import sort as records_sort
 from shlo_jit.kernels.llvm_values import V, const
+from shlo_jit.lower import interrupts
 from shlo_jit.lower.addresses import address_table
-from shlo_jit.lower.control import call_steps
 from shlo_jit.lower.kernels.access import Buffer
 from shlo_jit.lower.kernels.sort.records import move, start_of
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import CalledSortSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: CalledSortSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: CalledSortSchedule) -> None:
     b, lines, n = low.b, schedule.lines, len(step.op.results)
     fields = shared_fields(b, schedule.scratch, low.scratch(step))
     values = (*step.op.operands[:n], *step.op.results)
@@ -42,7 +38,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: CalledSortSchedule) -> N
 class _Comparator:
     """Writes calls of the function. Its tables of addresses are on the stack, shared by all calls."""
 
-    def __init__(self, low: ProgramLowering, step: OpStep, schedule: CalledSortSchedule, inputs: list[Buffer]):
+    def __init__(self, low: Services, step: OpStep, schedule: CalledSortSchedule, inputs: list[Buffer]):
         self.low, self.inputs = low, inputs
         self.callee = low.callees[schedule.function]
         self.arena = low.scope.arena
@@ -60,10 +56,10 @@ class _Comparator:
         for k, x in enumerate(self.inputs):
             b.store(x.address(i), b.element(self.arguments, "ptr", 2 * k))
             b.store(x.address(j), b.element(self.arguments, "ptr", 2 * k + 1))
-        scope, since = low.scope, low.pauses.since
-        low.pauses.since = self.callee.work
-        call_steps(low, self.callee.name, [self.arguments, self.results, scope.dims, self.arena, scope.instance],
-                   self.callee.may_fail)  # fmt: skip
-        low.pauses.end_iteration()
-        low.pauses.since = since
+        scope, work = low.scope, low.scope.work
+        scope.work = self.callee.work
+        arguments = [self.arguments, self.results, scope.dims, self.arena, scope.instance]
+        scope.call_steps(self.callee.name, arguments, self.callee.may_fail)
+        interrupts.end_iteration(scope)
+        scope.work = work
         return b.icmp("ne", b.load("i8", self.found), const("i8", 0))

@@ -4,7 +4,6 @@ order."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import sort as records_sort
@@ -14,15 +13,13 @@ from shlo_jit.lower.kernels.access import Buffer
 from shlo_jit.lower.kernels.sort.key_sort import KeyWriter, quicksort_chunks
 from shlo_jit.lower.kernels.sort.records import RecordWriter, start_of
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import RecordSort
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 Bounds = tuple[V, V]
 
 
-def sort_chunked(low: ProgramLowering, step: OpStep, writer: RecordWriter) -> None:
+def sort_chunked(low: Services, step: OpStep, writer: RecordWriter) -> None:
     """For each line, computes keys or records, sorts them, and moves the operands."""
     b, lines = low.b, writer.how.lines
     chunks = _Chunks(low, step, writer)
@@ -37,7 +34,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, writer: RecordWriter) -> No
 class _Chunks:
     """The tasks of a sort, and the memory that they share: two arrays and the counters."""
 
-    def __init__(self, low: ProgramLowering, step: OpStep, writer: RecordWriter):
+    def __init__(self, low: Services, step: OpStep, writer: RecordWriter):
         self.low, self.writer, self.how = low, writer, writer.how
         self.keys = KeyWriter(self.how, low.target)
         operands = step.op.operands

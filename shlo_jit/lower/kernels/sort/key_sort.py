@@ -8,18 +8,14 @@ sorted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.registers import register_type
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.keys import emit_key, invert_order
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import RecordSort
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 def quicksort(b: Builder, width: int, array: V, other: V, n: int) -> V:
@@ -74,7 +70,7 @@ class KeyWriter:
         lanes_loop(b, self.target, *bounds, self.width, body)
 
 
-def quicksort_chunks(low: ProgramLowering, width: int, memory: tuple[V, V, V], how: RecordSort) -> V:
+def quicksort_chunks(low: Services, width: int, memory: tuple[V, V, V], how: RecordSort) -> V:
     """Sorts an array by several tasks. Partitions cut the array in two, then each part, until there are as many parts
     as chunks. These are then sorted concurrently. `memory`: the array, another one, and the bounds of the parts.
     Returns the array that has the result."""
@@ -100,7 +96,7 @@ def _part(b: Builder, width: int, step: int) -> tuple[V, V, V, V, V]:
     return here, there, b.sub(last, first), first, at
 
 
-def _cut_task(low: ProgramLowering, width: int, step: int) -> str:
+def _cut_task(low: Services, width: int, step: int) -> str:
     """A task that cuts a part of `step` final parts in two, from one array into the other."""
     name = f"sort_cut{width}.{step}"
     if name not in low.module.functions:
@@ -112,7 +108,7 @@ def _cut_task(low: ProgramLowering, width: int, step: int) -> str:
     return name
 
 
-def _part_task(low: ProgramLowering, width: int) -> str:
+def _part_task(low: Services, width: int) -> str:
     """A task that sorts a part in place."""
     name = f"sort_part{width}"
     if name not in low.module.functions:

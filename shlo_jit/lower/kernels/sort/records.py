@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shlo_jit.ir.types import I64
 from shlo_jit.kernels import sort as records_sort
@@ -17,10 +16,8 @@ from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.key_sort import quicksort
 from shlo_jit.lower.kernels.sort.keys import emit_key
 from shlo_jit.lower.scratch import Fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import Lines, RecordSort
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 def start_of(b: Builder, lines: Lines, line: V) -> V:
@@ -36,9 +33,7 @@ class RecordWriter:
     how: RecordSort
     kept: tuple[str, ...] = ()
 
-    def fill(
-        self, b: Builder, low: ProgramLowering, inputs: list[Buffer], line: V, records: V, bounds: tuple[V, V]
-    ) -> None:
+    def fill(self, b: Builder, low: Services, inputs: list[Buffer], line: V, records: V, bounds: tuple[V, V]) -> None:
         """Writes the records [bounds) of the line that begins at `line`."""
         rec, stride = self.how.records, self.how.lines.stride
         width = low.target.lanes(64) if rec.bits == 64 and stride == 1 else 1
@@ -85,7 +80,7 @@ class RecordWriter:
         x = b.cast("trunc", load_record(b, self.how.records, records, i), f"i{bits(t)}")
         result.store(b.add(start, b.mul(i, self.how.lines.stride)), b.bitcast(x, t))
 
-    def sort_line(self, b: Builder, low: ProgramLowering, fields: Fields) -> V:
+    def sort_line(self, b: Builder, low: Services, fields: Fields) -> V:
         """Sorts the records in the first field. Returns the address of the sorted ones."""
         if self.how.is_partitioned:
             return quicksort(b, self.how.records.bits, fields["first"], fields["second"], self.how.lines.n)

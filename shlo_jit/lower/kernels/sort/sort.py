@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import sort as records_sort
@@ -16,19 +15,16 @@ from shlo_jit.lower.kernels.sort.chunks import sort_chunked
 from shlo_jit.lower.kernels.sort.key_sort import KeyWriter, quicksort
 from shlo_jit.lower.kernels.sort.records import RecordWriter, move, start_of
 from shlo_jit.lower.scratch import Fields, worker_fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import SortSchedule
 from shlo_jit.schedule.tasks import Tasks
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
-
 
 # ---------------------------------------------------------------------------- lines as tasks
 LineBody = Callable[[Builder, list[V], Fields, V], None]
 """Emits the code for one line: builder, buffers, the worker's scratch memory, the line's number."""
 
 
-def each_line(low: ProgramLowering, hint: str, step: OpStep, pointers: list[V], tasks: Tasks, body: LineBody) -> None:
+def each_line(low: Services, hint: str, step: OpStep, pointers: list[V], tasks: Tasks, body: LineBody) -> None:
     """Runs tasks over groups of lines, each with its worker's part of the step's scratch memory."""
     name = low.new_name(hint)
     b = low.task(name, len(pointers) + 1)
@@ -43,7 +39,7 @@ def each_line(low: ProgramLowering, hint: str, step: OpStep, pointers: list[V], 
     low.run_tasks(name, [*pointers, low.scratch(step)], tasks)
 
 
-def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordWriter) -> None:
+def sort_lines(low: Services, step: OpStep, tasks: Tasks, writer: RecordWriter) -> None:
     op, n, how = step.op, len(step.op.operands), writer.how
 
     def body(b: Builder, pointers: list[V], fields: Fields, line: V) -> None:
@@ -74,7 +70,7 @@ def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordW
 
 
 # ---------------------------------------------------------------------------- any comparator
-def sort_by_merging(low: ProgramLowering, step: OpStep, schedule: SortSchedule) -> None:
+def sort_by_merging(low: Services, step: OpStep, schedule: SortSchedule) -> None:
     op, n, lines = step.op, len(step.op.operands), schedule.lines
     body = op.block()
 
@@ -98,7 +94,7 @@ def sort_by_merging(low: ProgramLowering, step: OpStep, schedule: SortSchedule) 
     each_line(low, "sort", step, pointers, schedule.tasks, sort_line)
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: SortSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: SortSchedule) -> None:
     if schedule.records is None:
         sort_by_merging(low, step, schedule)
     elif schedule.records.chunks:

@@ -11,8 +11,6 @@ bits, the line is sorted. Lines are independent tasks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels import top_k as best
 from shlo_jit.kernels.builder import Builder
@@ -23,13 +21,11 @@ from shlo_jit.lower.kernels.sort.keys import emit_order
 from shlo_jit.lower.kernels.sort.records import RecordWriter
 from shlo_jit.lower.kernels.sort.sort import each_line
 from shlo_jit.lower.scratch import Fields
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.sort import RecordSort, TopKSchedule
 
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
-
-def lower(low: ProgramLowering, step: OpStep, schedule: TopKSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: TopKSchedule) -> None:
     op, how, k = step.op, schedule.records, schedule.k
     writer = RecordWriter(how)
     n, lanes = how.lines.n, low.target.lanes(64)
@@ -69,7 +65,7 @@ def record_of(b: Builder, how: RecordSort, key: V, i: V) -> V:
     return b.or_(b.shl(wide, INDEX_BITS), b.cast("zext", i, how.records.type))
 
 
-def order_line(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, records: V) -> None:
+def order_line(b: Builder, low: Services, operand: Buffer, start: V, how: RecordSort, records: V) -> None:
     """Writes the records of all elements of a line."""
     with b.loop(0, how.lines.n, 1, "record") as i:
         x = operand.load(b.add(start, i))
@@ -77,7 +73,7 @@ def order_line(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how:
         b.store(record_of(b, how, order(b, how, x), i), b.element(records, how.records.type, i), align=8)
 
 
-def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, array: V, k: int) -> V:
+def select(b: Builder, low: Services, operand: Buffer, start: V, how: RecordSort, array: V, k: int) -> V:
     """Writes the k smallest records of a line to `array`."""
     n, function = how.lines.n, best.insert_function(low.module, k, low.target.lanes(64))
 

@@ -8,11 +8,8 @@ without windows. Cost: a load and a select per window position, then one load an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
@@ -23,11 +20,8 @@ from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.select_and_scatter import Selection, SelectSchedule
-from shlo_jit.schedule.tasks import Tasks
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class SelectWriter:
@@ -116,7 +110,7 @@ class SelectWriter:
         self.result.scatter(place, value if lanes_of(value) == n else widen(b, value, n), found)
 
 
-def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
+def fill(low: Services, op: Op, schedule: SelectSchedule) -> None:
     """Sets the result to the initial value."""
     size, dtype = op.result.tensor.size, op.result.tensor.storage
 
@@ -128,15 +122,15 @@ def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
         def body(i: V, n: int, mask: V | None) -> None:
             result.store(i, widen(b, value, n), n, mask)
 
-        stop = b.min_(b.mul(last, tuning.FILL_BLOCK), size)
-        lanes_loop(b, low.target, b.mul(first, tuning.FILL_BLOCK), stop, width, body, 4)
+        stop = b.min_(b.mul(last, schedule.fill_block), size)
+        lanes_loop(b, low.target, b.mul(first, schedule.fill_block), stop, schedule.fill_width, body, 4)
 
-    run_units(low, "fill", [low.pointer(op.operands[2]), low.pointer(op.result)], write, tasks)
+    run_units(low, "fill", [low.pointer(op.operands[2]), low.pointer(op.result)], write, schedule.fill)
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: SelectSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: SelectSchedule) -> None:
     op = step.op
-    fill(low, op, schedule.fill_width, schedule.fill)
+    fill(low, op, schedule)
     if schedule.selection is None:
         return
     writer = SelectWriter(op, low.target, schedule.selection)

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
@@ -28,11 +26,9 @@ from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.lower.kernels.window.fold import Fold
 from shlo_jit.lower.kernels.window.padding import repeated
 from shlo_jit.lower.kernels.window.scan import ScanWriter
+from shlo_jit.lower.services import Services
 from shlo_jit.schedule.window import Dim, Windows, WindowSchedule
 from shlo_jit.sizes import Size, equal, surely
-
-if TYPE_CHECKING:
-    from shlo_jit.lower.program import ProgramLowering
 
 
 class WindowWriter:
@@ -58,8 +54,8 @@ class WindowWriter:
             for k, d in reversed(list(enumerate(self.outer[: self.windows.split]))):
                 index.insert(0, rest if k == 0 else b.urem(rest, d.out))
                 rest = b.udiv(rest, d.out)
-            start = b.mul(block, tuning.WINDOW_BLOCK)
-            stop = i64(self.last.out) if is_whole else b.min_(b.add(start, tuning.WINDOW_BLOCK), self.last.out)
+            start = b.mul(block, self.windows.block)
+            stop = i64(self.last.out) if is_whole else b.min_(b.add(start, self.windows.block), self.last.out)
             self.rows(index, i64(0) if is_whole else start, stop)
 
     def rows(self, index: list[V], start: V, stop: V) -> None:
@@ -257,7 +253,7 @@ def _scaled(b: Builder, x: V, factor: int) -> V:
     return x if factor == 1 else b.mul(x, const(x.type, factor))
 
 
-def lower(low: ProgramLowering, step: OpStep, schedule: WindowSchedule) -> None:
+def lower(low: Services, step: OpStep, schedule: WindowSchedule) -> None:
     op = step.op
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
 

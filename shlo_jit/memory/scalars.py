@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Value
-from shlo_jit.lower.parts import Parts
+from shlo_jit.memory.parts import Parts
 from shlo_jit.memory.storage import Copy, MemoryPlan
 from shlo_jit.sizes import Size
 
@@ -70,7 +70,7 @@ class _Uses:
 
     def _copies(self, copies: Iterable[Copy], function: int) -> Iterator[Use]:
         copies = list(copies)
-        if len(copies) > tuning.PART_STEPS:  # split into several functions
+        if self.parts.copy_runs(copies) is not None:
             yield from ((v, None) for copy in copies for v in (copy.source, copy.target))
             return
         yield from ((v, function) for copy in copies for v in (copy.source, copy.target))

@@ -26,6 +26,17 @@ class Parts:
         """The runs of steps that a block is cut into; None if it is not cut."""
         return self._cut.get(id(block))
 
+    @staticmethod
+    def copy_runs(copies: list[Copy]) -> list[list[Copy]] | None:
+        """The runs that copies at one place are cut into, each a function of its own; None if there are few."""
+        most = tuning.PART_STEPS
+        return None if len(copies) <= most else [copies[i : i + most] for i in range(0, len(copies), most)]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether any block is cut."""
+        return bool(self._cut)
+
     def _weigh(self, block: PlanBlock) -> int:
         """Number of steps that this block contributes to the enclosing function after splitting."""
         weights = [self._weigh_step(step) for step in block.steps]
@@ -55,11 +66,10 @@ class Parts:
         ends = sum(self._copies(self.memory.block_end.get(id(block), [])) for block in step.blocks)
         return weight + sum(inner) + ends
 
-    @staticmethod
-    def _copies(copies: list[Copy]) -> int:
+    def _copies(self, copies: list[Copy]) -> int:
         """Number of steps that copies count as: many copies become functions too."""
-        n = len(copies)
-        return n if n <= tuning.PART_STEPS else -(-n // tuning.PART_STEPS)
+        runs = self.copy_runs(copies)
+        return len(copies) if runs is None else len(runs)
 
 
 def _weigh_collective(op: Op) -> int:
