@@ -24,7 +24,7 @@ class Tasks(NamedTuple):
     work: int = 0
     """Number of element operations, if it is known only at the call."""
     least_work: int = 0
-    """In that case, the number from which on the call runs tasks; fewer are run on one thread."""
+    """Number of those from which on the call runs tasks; fewer run on one thread."""
 
     @property
     def grain(self) -> int:
