@@ -50,7 +50,7 @@ class Context(NamedTuple):
     """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
     meantime."""
     given: Mapping[int, Sequence[Move]] = MappingProxyType({})
-    """Maps the id() of a loop nest's step to the moves that a caller gave."""
+    """Maps the id() of a step to the moves that a caller gave for its loop nest or product."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
@@ -135,6 +135,11 @@ def _matrices(plan: PlanBlock) -> int:
     products = (s.op for s in all_steps(plan) if isinstance(s, OpStep) and s.op.name == "stablehlo.dot_general")
     tensors = [value.tensor for value in dict.fromkeys(op.operands[1] for op in products)]
     return sum(t.nbytes for t in tensors if not isinstance(t.nbytes, Size))
+
+
+def has_moves(step: Step) -> bool:
+    """Whether the schedule of a step is moves, which a caller may give."""
+    return isinstance(step, NestStep) or (isinstance(step, OpStep) and step.kind == "stablehlo.dot_general")
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

@@ -349,6 +349,11 @@ def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, stride
     return axpy, a.both(fits, a.either(axpy, dot))
 
 
+def is_serial_matrix(a: Numbers, outputs: N, k: N, batch: N) -> N:
+    """Whether the caller computes a product of a matrix with vectors alone."""
+    return a.compare("le", a.mul(a.mul(outputs, k), batch), tuning.GEMM_VECTOR_SERIAL)
+
+
 class Layout(NamedTuple):
     """Strides in elements: of A along m, k and the batch, of B along k, n and the batch."""
 
@@ -471,13 +476,8 @@ def describe(
         v, axpy = as_vectors
         vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
         how = "all outputs accumulate together" if axpy else "one output after the other"
-        return [
-            (
-                "blocking",
-                f"matrix times {vectors}, {how}",
-                Reason("memory-bound", "bound by memory: the matrix is read once"),
-            )
-        ]
+        why = Reason("memory-bound", "bound by memory: the matrix is read once")
+        return [("blocking", f"matrix times {vectors}, {how}", why)]
     c = blocking_of(plan, s) if given is None else given
     return [
         ("tile", f"{plan.mr} x {plan.nr} in registers", register_tile(plan)),
