@@ -309,6 +309,10 @@ def order_of_sums(p: Product, d: Decisions) -> tuple[str | int, ...]:
     """What the order of additions depends on. Decisions for which it is equal give the same bits."""
     if not is_float(p.plan.acc):
         return ()
+    if d.leaf is GemmStrategy.VECTORS and p.has_sizes and p.plan.kind == "plain":
+        found = vectors_of(p.plan, *p.extents[1:], p.strides)
+        # Sums that accumulate together take the terms in order, as tiles do in one pass.
+        return ("passes", p.extents[3]) if found is not None and found[1] else ("lanes",)
     if d.blocking is None:
         return (d.leaf.name, d.panels)
     return ("passes", min(d.blocking.kc, p.extents[3]))

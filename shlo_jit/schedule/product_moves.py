@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.gemm.policy import PREPACKED
+from shlo_jit.kernels.gemm.strategy import GemmStrategy
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.epilogue import places_of_epilogue
 from shlo_jit.schedule.moves import ComputeAt, IllegalMove, Move, Pack, Parallel, Split, UseLeaf
-from shlo_jit.schedule.product_decisions import LEAVES, MODES, Decisions, Product, changes_bits, decide
+from shlo_jit.schedule.product_decisions import AT_CALL, LEAVES, MODES, Decisions, Product, changes_bits, decide
 from shlo_jit.schedule.product_layout import layout_of
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ def product_moves(d: Decisions) -> tuple[Move, ...]:
     if c is not None:
         moves += [Split(loop, int(part), why=part.why) for loop, part in (("m", c.mc), ("n", c.nc), ("k", c.kc))]
     if d.is_parallel:
-        moves.append(Parallel(int(d.grain), why=None if c is None else c.group.why))
+        at_call = AT_CALL if d.leaf is not GemmStrategy.VECTORS else _OUTPUTS
+        moves.append(Parallel(int(d.grain), why=at_call if c is None else c.group.why))
     return tuple(moves)
 
 
+_OUTPUTS = Reason("tasks-by-outputs", "a task computes some of the outputs, about as many as fit in a cache")
 _PANELS = {
     "ahead": Reason("constant-operand", "it is a constant"),
     "loop": Reason("loop-invariant", "products read it in every iteration"),
@@ -83,32 +86,37 @@ def product_alternatives(
 def _changes(p: Product, now: Decisions, may_change_bits: bool) -> Iterator[list[Move]]:
     """Moves that differ from the decisions in one point, each with what keeps the bits. Some are illegal."""
     c = now.blocking
-    passes: list[Move] = [] if c is None else [Split("k", int(c.kc))]
-    parallel: list[Move] = [Parallel(1)] if now.is_parallel or c is None else []
+    unit, parallel = p.plan.k_unit, [Parallel(1)] if now.is_parallel else []
+    passes: list[Move] = []
+    if p.is_known:
+        passes.append(Split("k", -(-p.extents[3] // unit) * unit if c is None else int(c.kc)))
     for name, leaf in LEAVES.items():
         if leaf is not now.leaf:
             yield [UseLeaf(name), *passes, *parallel]
             yield [UseLeaf(name), *parallel]
-    yield from _packings(now, passes, parallel)
+    yield from _packings(now, passes)
     if c is not None:
         yield from _cuts(p, now)
         yield [move for move in product_moves(now) if not isinstance(move, Parallel)]
         if not now.is_parallel:
             yield [*product_moves(now), Parallel(1)]
     if may_change_bits and c is not None:
-        unit = p.plan.k_unit
         for kc in (2 * c.kc, -(-c.kc // 2 // unit) * unit, -(-p.extents[3] // unit) * unit):
             yield _with_split(now, "k", kc)
 
 
-def _packings(now: Decisions, passes: Sequence[Move], parallel: Sequence[Move]) -> Iterator[list[Move]]:
+def _packings(now: Decisions, passes: Sequence[Move]) -> Iterator[list[Move]]:
     """Other places at which operands are packed."""
-    tiles = UseLeaf("tiles")
+
+    def others(*packs: Move, where: str) -> list[Move]:
+        parallel = [Parallel(1 if where == "shared" else int(now.grain))] if now.is_parallel else []
+        return [UseLeaf("tiles"), *packs, *passes, *parallel]
+
     for where in ("ahead", "loop", "in_place", "private", "shared"):
-        yield [tiles, Pack("b", where), *passes, *parallel]
+        yield others(Pack("b", where), where=where)
     kept = [move for move in product_moves(now) if isinstance(move, Pack) and move.operand == "b"]
     for where in ("shared", "in_place", "private"):
-        yield [tiles, Pack("a", where), *kept, *passes, *parallel]
+        yield others(Pack("a", where), *kept, where=where)
 
 
 def _cuts(p: Product, now: Decisions) -> Iterator[list[Move]]:

@@ -407,8 +407,9 @@ def skinny_blocking(plan: GemmPlan, s: Extents) -> Blocking:
     work = s.m * s.n * s.k * s.batch
     why = Reason("tasks-by-columns", f"{work:,} multiply-adds; a task takes some of the columns")
     columns = Reasoned.of(min(skinny_columns(Ints(), plan, s), s.n), why)
+    a = Reasoned.of(IN_PLACE, Reason("packing-does-not-pay", "few rows of A stay in a cache"))
     b = Reasoned.of(IN_PLACE, rows)
-    return Blocking(_reasoned(IN_PLACE), b, _k_of_pass(plan, s), Reasoned.of(s.m, why), columns, Reasoned.of(1, why))
+    return Blocking(a, b, _k_of_pass(plan, s), Reasoned.of(s.m, why), columns, Reasoned.of(1, why))
 
 
 def product_of(s: Extents) -> int:
