@@ -37,7 +37,8 @@ MODES = (IN_PLACE, SHARED, PRIVATE)
 
 def shape_of(plan: GemmPlan, a: np.ndarray, b: np.ndarray, prepacked: bool) -> Extents:
     (ab, ar, ac), (bb, br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
-    return extents_of(plan, *a.shape[:2], b.shape[2], a.shape[2], Layout(ar, ac, ab, br, bc, bb), prepacked)
+    (batch, m, k), n = a.shape, b.shape[2]
+    return extents_of(plan, batch, m, n, k, Layout(ar, ac, ab, br, bc, bb), prepacked)
 
 
 def random_blocking(rng: random.Random, plan: GemmPlan, s: Extents) -> Blocking:

@@ -248,12 +248,13 @@ ANY_ROWS = LARGE.replace("200x", "?x")
 
 
 def test_sizes_that_are_known_at_the_call() -> None:
+    """The call decides on packing and parts; leaf and epilogue can be given."""
     shapes = [(30, 300), (300, 400)]
-    exe = shlo_jit.compile(ANY_ROWS, dynamic="symbolic", cache=False)
+    exe: Any = shlo_jit.compile(ANY_ROWS, dynamic="symbolic", cache=False)
     moves = json.loads(exe.text("moves", shapes))
     ((label, found),) = moves.items()
     assert [move["move"] for move in found] == ["use_leaf", "parallel", "compute_at"] and found[0]["leaf"] == "any"
-    again = shlo_jit.compile(ANY_ROWS, dynamic="symbolic", cache=False, schedule=moves)
+    again: Any = shlo_jit.compile(ANY_ROWS, dynamic="symbolic", cache=False, schedule=moves)
     assert again.text("lowered", shapes) == exe.text("lowered", shapes)
     arguments = [np.random.default_rng(1).standard_normal(shape).astype(np.float32) for shape in shapes]
     tiles = shlo_jit.compile(
@@ -305,7 +306,7 @@ def test_alternatives_have_the_same_bits(name: str) -> None:
     found = product_of(text)
     assert found is not None
     label, step, own = found
-    exe = shlo_jit.compile(text, cache=False, threads=2)
+    exe: Any = shlo_jit.compile(text, cache=False, threads=2)
     rng = np.random.default_rng(3)
     arguments = [rng.standard_normal(t.shape).astype(np.float32) for t in exe.inputs]
     want = exe(*arguments)
