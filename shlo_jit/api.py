@@ -121,8 +121,9 @@ def compile(
     `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
-    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests run, by the label
-    of the step, as `json.loads(exe.text("moves"))` gives them; see `docs/schedules.md`.
+    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests and
+    matrix products run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
+    `docs/schedules.md`.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.

@@ -79,7 +79,7 @@ def compile_options(
 
 
 def _schedule(given: object) -> tuple[tuple[str, tuple[Move, ...]], ...]:
-    """The moves of loop nests by the labels of their steps."""
+    """The moves of loop nests and products by the labels of their steps."""
     if given is None:
         return ()
     from shlo_jit.schedule.moves import from_json

@@ -54,7 +54,7 @@ class CompileOptions:
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
     schedule: tuple[tuple[str, tuple[Move, ...]], ...] = ()
-    """Given moves of loop nests, by the label of the step; see `schedule/moves.py`."""
+    """Given moves of loop nests and products, by the label of the step; see `schedule/moves.py`."""
     profile: bool = False
     """Whether the code records the duration of each of its steps."""
 

@@ -294,17 +294,19 @@ def _given_moves(
     """The moves that the caller gave, by id() of the step."""
     if not options.schedule:
         return {}
-    from shlo_jit.fuse.plan import NestStep, all_steps, labels_of
+    from shlo_jit.fuse.plan import all_steps, labels_of
+    from shlo_jit.schedule.schedule import has_moves
 
     steps = {}
     for core, plan in zip(cores, plans, strict=True):
         prefix = "" if core is cores[-1] else f"@{core.attributes['sym_name']}:"
         labels = labels_of(plan)
-        steps |= {prefix + labels[id(step)]: step for step in all_steps(plan) if isinstance(step, NestStep)}
+        steps |= {prefix + labels[id(step)]: step for step in all_steps(plan) if has_moves(step)}
     for label, _ in options.schedule:
         if label not in steps:
             known = ", ".join(steps) or "none"
-            raise OptionError(f"schedule: step {label} is no loop nest of this program; those it has: {known}")
+            what = "is no loop nest or product of this program"
+            raise OptionError(f"schedule: step {label} {what}; those it has: {known}")
     return {id(steps[label]): moves for label, moves in options.schedule}
 
 

@@ -105,7 +105,7 @@ def compile_any(
     schedule: Path | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
     """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
-    a file with the moves of loop nests."""
+    a file with the moves of loop nests and products."""
     from shlo_jit import api
     from shlo_jit.runtime.distributed import DistributedExecutable
 

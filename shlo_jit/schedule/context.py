@@ -36,4 +36,4 @@ class Context(NamedTuple):
     """Called with each routine of a step as soon as the step is scheduled, so that it can be compiled in the
     meantime."""
     given: Mapping[int, Sequence[Move]] = MappingProxyType({})
-    """Maps the id() of a loop nest's step to the moves that a caller gave."""
+    """Maps the id() of a step to the moves that a caller gave for its loop nest or product."""

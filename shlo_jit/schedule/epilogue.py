@@ -15,9 +15,10 @@ from shlo_jit.ops import OPS
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import Allowed, KernelSchedule
+from shlo_jit.schedule.moves import ComputeAt, IllegalMove
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
-from shlo_jit.schedule.product_layout import Placed
-from shlo_jit.schedule.space import Tile
+from shlo_jit.schedule.product_layout import Placed, ProductLayout
+from shlo_jit.schedule.space import GIVEN, Tile
 from shlo_jit.sizes import equal, surely
 
 
@@ -76,6 +77,57 @@ def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: Re
             )
     found = schedule_nest(nest, target, tile)
     return Epilogue(step.epilogue, replace(found, streams=_streams(step, found)))
+
+
+def late_reason(layout: ProductLayout) -> Reason | None:
+    """The reason that no epilogue runs on the tiles of a product; None if one can."""
+    return Reason("several-calls", "the product is several calls") if layout.looped else None
+
+
+def finish(
+    step: OpStep, target: Target, layout: ProductLayout, place: ComputeAt | None
+) -> tuple[Epilogue | None, Written | None]:
+    """Returns the epilogue of a product, or the place that the routine writes to instead. `place`: the move of a caller
+    that decides between them. Raises IllegalMove."""
+    why_late, at = late_reason(layout), None if place is None else place.at
+    written = None if layout.looped or at in ("tile", "after") else written_by_product(step, layout.result)
+    if written is not None:
+        return None, written
+    epilogue = schedule_epilogue(step, target, layout.result, why_late or (GIVEN if at == "after" else None))
+    if place is not None and epilogue is None:
+        raise IllegalMove(place, Reason("no-epilogue", "no loop finishes the product"))
+    if place is not None and at == "inline":
+        text = "its epilogue computes, or its rows are not a constant stride apart in their final place"
+        raise IllegalMove(place, Reason("epilogue-not-inline", text))
+    if place is not None and at == "tile" and epilogue is not None and epilogue.why_late is not None:
+        raise IllegalMove(place, epilogue.why_late)
+    return epilogue, None
+
+
+def places_of_epilogue(step: OpStep, target: Target, layout: ProductLayout) -> list[str]:
+    """Returns where the epilogue of a product can run, as words of `ComputeAt`; the most promising place first."""
+    found = []
+    for at in ("inline", "tile", "after"):
+        try:
+            finish(step, target, layout, ComputeAt("epilogue", at))
+        except IllegalMove:
+            continue
+        found.append(at)
+    return found
+
+
+def move_of_epilogue(
+    epilogue: Epilogue | None, written: Written | None, place: ComputeAt | None
+) -> tuple[ComputeAt, ...]:
+    """Returns the move that says where the epilogue runs; none if there is no epilogue. `place`: that of a caller."""
+    if epilogue is None and written is None:
+        return ()
+    at, why = "tile", Reason("tile-in-cache", "a tile of the product is in the cache when it is complete")
+    if written is not None:
+        at, why = "inline", written.note.why
+    elif epilogue is not None and epilogue.why_late is not None:
+        at, why = "after", epilogue.why_late
+    return (ComputeAt("epilogue", at, why=why if place is None else GIVEN),)
 
 
 def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:

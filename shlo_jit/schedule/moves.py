@@ -1,11 +1,11 @@
 """Moves: the decisions of a schedule as data.
 
-A schedule of a loop nest is a tuple of moves. Each move does one thing to the loops of the nest, as the calls on a
-Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it. Moves can be printed, written as JSON,
-read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the schedule again.
+A schedule of a loop nest or of a matrix product is a tuple of moves. Each move does one thing to the loops, as the
+calls on a Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it. Moves can be printed, written
+as JSON, read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the schedule again.
 
-A loop is named by its variable in the nest, as in the printed schedule (`v2`). Loads, stores and values are named by
-their number in the nest's lists.
+A loop of a nest is named by its variable, as in the printed schedule (`v2`); the loops of a product are m, n and k.
+Loads, stores and values are named by their number in the nest's lists.
 """
 
 from __future__ import annotations
@@ -98,17 +98,19 @@ class BatchRows(Move):
 
 @dataclass(frozen=True)
 class Split(Move):
-    """A loop is cut into chunks of `by` elements, which are the units of work. The chunks of a reduced loop leave
-    partial results, which are combined in order."""
+    """A loop is cut into chunks of `by` elements. Chunks of a nest's loop are the units of work; those of a reduced
+    loop leave partial results, which are combined in order. Chunks of the rows m and columns n of a product are the
+    units of work; the terms k are added up chunk by chunk."""
 
     kind = "split"
-    loop: int
+    loop: int | str
     by: int
 
 
 @dataclass(frozen=True)
 class Parallel(Move):
-    """Threads share the units of work, in tasks of `grain` units. Without such a move there is one task."""
+    """Threads share the units of work, in tasks of `grain` units. Without such a move, one thread does the work. A task
+    of a product has a rectangle of `grain` products of a batch."""
 
     kind = "parallel"
     grain: int
@@ -154,13 +156,51 @@ class Stream(Move):
     store: int
 
 
+@dataclass(frozen=True)
+class UseLeaf(Move):
+    """The innermost loops of a product are those of a kernel: register tiles, tiles of few rows that read B in place
+    (`skinny`), or vectors. `any` chooses between tiles and vectors at the call."""
+
+    kind = "use_leaf"
+    leaf: str
+
+
+@dataclass(frozen=True)
+class Pack(Move):
+    """Where an operand of a product, a or b, is packed: `in_place` (nowhere), `private` (by each task), `shared` (once
+    for all tasks), `loop` (before the loop around the product) or `ahead` (when the program is compiled)."""
+
+    kind = "pack"
+    operand: str
+    where: str
+
+
+@dataclass(frozen=True)
+class ComputeAt(Move):
+    """The loop that finishes a product, its epilogue, runs on each `tile` while that is in the cache, or `after` the
+    product. An epilogue that only moves the result runs `inline`: the product is written to its final place."""
+
+    kind = "compute_at"
+    what: str
+    at: str
+
+
+WORDS = {
+    "leaf": ("tiles", "skinny", "vectors", "any"),
+    "operand": ("a", "b"),
+    "where": ("in_place", "private", "shared", "loop", "ahead"),
+    "what": ("epilogue",),
+    "at": ("tile", "after", "inline"),
+}
+"""The words that fields of moves may have. All other fields are numbers."""
+PRODUCT_LOOPS = ("m", "n", "k")
 MOVES: dict[str, type[Move]] = {move.kind: move for move in Move.__subclasses__()}
 """Kind -> class."""
 M = TypeVar("M", bound=Move)
 
 
 class IllegalMove(ValueError):
-    """A move that the nest does not allow."""
+    """A move that the step does not allow."""
 
     def __init__(self, move: Move, why: Reason, place: str = "") -> None:
         super().__init__(f"{place}: {move}: {why}" if place else f"{move}: {why}")
@@ -208,9 +248,15 @@ def _move(given: object) -> Move:
 
 
 def _value(kind: type[Move], name: str, value: object) -> object:
+    words = WORDS.get(name, ())
+    if value in words or (kind is Split and name == "loop" and value in PRODUCT_LOOPS):
+        return value
+    if words:
+        raise ValueError(f"{kind.kind}: {name} is {' or '.join(words)}, got {value!r}")
     is_list = name == "loops"
     items = value if is_list and isinstance(value, list) else [value]
     if is_list != isinstance(value, list) or not all(type(item) is int and item >= 0 for item in items):
         expected = "a list of whole numbers" if is_list else "a whole number"
-        raise ValueError(f"{kind.kind}: {name} is {expected} from 0 on, got {value!r}")
+        also = " (or m, n or k of a product)" if kind is Split and name == "loop" else ""
+        raise ValueError(f"{kind.kind}: {name} is {expected} from 0 on{also}, got {value!r}")
     return tuple(items) if is_list else value

@@ -7,7 +7,6 @@ are looped over. Other dimensions that do not form runs were transposed before (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,20 +17,24 @@ from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.digests import record_derived, sealed
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import Layout, describe, k_block
+from shlo_jit.kernels.gemm.given import given_scratch_bytes
+from shlo_jit.kernels.gemm.policy import Blocking, Layout, describe, k_block
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.staged_numbers import Ints
-from shlo_jit.kernels.gemm.strategy import strategy_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
-from shlo_jit.schedule.epilogue import WithEpilogue, Written, schedule_epilogue, written_by_product
+from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish, move_of_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.moves import ComputeAt, Move, of_kind
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
-from shlo_jit.schedule.product_layout import Placed, layout_of
+from shlo_jit.schedule.product_decisions import Decisions, Product, decide, strategy_for
+from shlo_jit.schedule.product_layout import Placed, ProductLayout, layout_of
+from shlo_jit.schedule.product_moves import check_used, product_moves
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.space import OMITTED
 from shlo_jit.sizes import Size, equal, hint_of
 
 
@@ -51,18 +54,33 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     written: Written | None
     """The place that the routine writes the product to, if it replaces the epilogue."""
     blocking: tuple[Note, ...]
-    """The routine's decisions for these extents and strides."""
+    """The decisions for these extents and strides, as notes."""
+    product: Product
+    decisions: Decisions
+    moves: tuple[Move, ...]
+    """The same decisions as moves, and where the epilogue runs."""
+
+    @property
+    def given(self) -> Blocking | None:
+        """The decisions that are passed to the routine, since it would decide otherwise."""
+        return self.decisions.blocking if self.decisions.is_given else None
+
+    @property
+    def symbol(self) -> str:
+        """The routine's symbol."""
+        return gemm_symbol(self.types, self.way, self.given is not None)
 
     @property
     def kernel_notes(self) -> list[Note]:
         """Decisions about the product itself, without an epilogue."""
         r = self.result
         size = f"{r.batch} x " if r.batch > 1 else ""
-        head = Note("product", f"{size}{r.m} x {r.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
+        head = Note("product", f"{size}{r.m} x {r.n} x {self.k} by {self.symbol}")
+        alone = [Note("threads", "one", OMITTED)] if self.decisions.is_alone else []
         if not self.looped:
-            return [head, *self.blocking]
+            return [head, *self.blocking, *alone]
         why = Reason("batch-not-strided", "the batch dimensions are not a constant stride apart")
-        return [head, Note("calls", "one per index of the outer batch dimensions", why), *self.blocking]
+        return [head, Note("calls", "one per index of the outer batch dimensions", why), *self.blocking, *alone]
 
     @property
     def notes(self) -> list[Note]:
@@ -78,70 +96,93 @@ def gemm_types(op: Op) -> GemmTypes:
 
 
 def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
-    op = step.op
+    op, moves = step.op, context.given.get(id(step))
     if op.result.tensor.size == 0:
+        check_used(moves or (), ())
         return NOTHING
     roles, types, target = roles_of(op), gemm_types(op), context.target
     layout = layout_of(op)
-    strides, looped, result = layout.operands, layout.looped, layout.result
+    product = _product(step, layout, context)
+    d, plan = decide(product, moves), product.plan
+    place = next(iter(of_kind(moves or (), ComputeAt)), None)
+    epilogue, written = finish(step, target, layout, place)
+    made = (*product_moves(d), *move_of_epilogue(epilogue, written, place))
+    check_used(moves or (), made)
     batch, m, n, k = layout.extents
-    why_late = Reason("several-calls", "the product is several calls") if looped else None
-    plan = gemm_plan(types, target)
-    numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_SKINNY_BYTES
-    way, prepacked, first_block = _way(plan, numbers, is_near=near), None, 0
+    given, kc = d.blocking if d.is_given else None, _given_pass(d)
     # Panels hold one matrix after the other, each with all of its columns.
-    of_rows, of_columns = layout.is_split
-    can_be_panels = not looped and not of_columns
-    loop = context.loops.get(id(step)) if can_be_panels else None
-    matrices = Matrices(op.operands[1], types, 1 if of_rows else batch, n, k, strides[3:])
-    if can_be_panels and _is_prepacked(op.operands[1], _way(plan, numbers, is_near=False), n, context):
-        prepacked = _panels(op.operands[1], roles, plan, context)
-        # Skinny products finish a block before the next one arrives: they have no work to overlap the fetch with.
-        few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
-        first_block = prepacked_bytes(plan, n, k if few else min(k, k_block(Ints(), plan, k, True)))
-    packed = prepacked is not None or loop is not None
-    if packed:
-        each = 0 if of_rows else prepacked_bytes(plan, n, k) // itemsize(types.b)
-        way, strides = GemmStrategy.TILES, strides._replace(b_bs=each)
-    written = None if looped else written_by_product(step, result)
-    epilogue = None if written is not None else schedule_epilogue(step, target, result, why_late)
+    of_rows = layout.is_split[0]
+    matrices = Matrices(op.operands[1], types, 1 if of_rows else batch, n, k, layout.operands[3:])
+    strides = layout.operands
+    if d.panels:
+        strides = strides._replace(b_bs=0 if of_rows else prepacked_bytes(plan, n, k, kc) // itemsize(types.b))
+    few = d.leaf is GemmStrategy.FEW
     return ProductSchedule(
         types=types,
         roles=roles,
-        looped=looped,
+        looped=layout.looped,
         k=k,
         strides=strides,
-        result=result if written is None else written.result,
+        result=layout.result if written is None else written.result,
         written=written,
-        prepacked=prepacked,
-        first_block=first_block,
-        loop=(loop, matrices) if loop is not None else None,
+        prepacked=_panels(op.operands[1], roles, plan, context, kc) if d.panels == "ahead" else None,
+        first_block=_first_block(plan, m, n, k, kc) if d.panels == "ahead" else 0,
+        loop=(context.loops[id(step)], matrices) if d.panels == "loop" else None,
         epilogue=epilogue,
-        blocking=_blocking(plan, (batch, m, n, k), strides, packed, way is GemmStrategy.FEW),
-        scratch=_scratch(way, lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
-        way=way,
-        routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
+        blocking=_notes(plan, layout.extents, strides, bool(d.panels), few, given),
+        scratch=_scratch(product, d, types),
+        way=d.leaf,
+        routines=(gemm_routine(types.a, types.b, types.acc, target, d.leaf, given is not None),),
+        product=product,
+        decisions=d,
+        moves=made,
     )
 
 
-def _scratch(way: GemmStrategy, nbytes: Callable[[int], int]) -> Scratch:
+def _product(step: OpStep, layout: ProductLayout, context: Context) -> Product:
+    """The facts that decisions depend on."""
+    plan = gemm_plan(gemm_types(step.op), context.target)
+    extents, strides, rhs = layout.extents, layout.operands, step.op.operands[1]
+    can_be_panels = not layout.looped and not layout.is_split[1]
+    is_constant = rhs.op is not None and rhs.op.name == "stablehlo.constant" and rhs.tensor.size != 0
+    can_pack, packs = [], ""
+    if can_be_panels and id(step) in context.loops:
+        can_pack.append("loop")
+        packs = "loop"
+    if can_be_panels and is_constant:
+        can_pack.append("ahead")
+        way = strategy_for(plan, extents, strides, is_near=False)
+        packs = "ahead" if _is_prepacked(rhs, way, extents[2], context) else packs
+    near = context.matrices <= tuning.GEMM_SKINNY_BYTES
+    return Product(plan, context.target, extents, strides, near, tuple(can_pack), packs)
+
+
+def _given_pass(d: Decisions) -> int | None:
+    """Elements of k per pass, if they are given."""
+    return int(d.blocking.kc) if d.blocking is not None and d.is_given else None
+
+
+def _first_block(plan: GemmPlan, m: int, n: int, k: int, kc: int | None) -> int:
+    """Bytes of the panels that are read first. Products of few rows finish a block before the next one arrives: they
+    have no work to overlap the fetch with."""
+    few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
+    each = k_block(Ints(), plan, k, True) if kc is None else kc
+    return prepacked_bytes(plan, n, k if few else min(k, each), kc)
+
+
+def _scratch(p: Product, d: Decisions, types: GemmTypes) -> Scratch:
     """Scratch memory for packing; none for skinny products, which pack nothing."""
-    return Scratch() if way is GemmStrategy.FEW else Scratch.of(nbytes)
-
-
-def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> GemmStrategy:
-    """The algorithm of the product. If sizes are known only at the call, the call decides."""
-    if any(isinstance(number, Size) for number in numbers):
-        return GemmStrategy.ANY
-    m, n, k, *strides = numbers
-    return strategy_of(plan, m, n, k, Layout(*strides), is_near=is_near)
+    if d.leaf is GemmStrategy.FEW:
+        return Scratch()
+    given, s, packed = d.blocking, p.shape(d.panels), bool(d.panels)
+    if given is not None and d.is_given:
+        return Scratch.of(lambda threads: given_scratch_bytes(p.plan, s, given, threads))
+    return Scratch.of(lambda threads: scratch_bytes(types, p.target, *p.extents, threads, packed))
 
 
 def _is_prepacked(rhs: Value, way: GemmStrategy, n: int, context: Context) -> bool:
-    """Whether the second operand is a constant that is read as panels. A constant is not kept twice if others read it
-    in place and a product with a vector reads it well. The vector itself is always read in place."""
-    if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
-        return False
+    """Whether the second operand, a constant, is read as panels. A constant is not kept twice if others read it in
+    place and a product with a vector reads it well. The vector itself is always read in place."""
     return way is not GemmStrategy.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
 
 
@@ -150,34 +191,39 @@ def prepacked_constant(op: Op, context: Context) -> np.ndarray | None:
     rhs, roles, plan = op.operands[1], roles_of(op), gemm_plan(gemm_types(op), context.target)
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return None
-    return _panels(rhs, roles, plan, context)
+    return _panels(rhs, roles, plan, context, None)
 
 
-def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
-    """Returns the constant as panels. Releases the constant if the product is its only reader."""
+def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context, kc: int | None) -> np.ndarray:
+    """Returns the constant as panels. Releases the constant if the product is its only reader. `kc`: elements of k per
+    pass, if they are given."""
     assert rhs.op is not None
     dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
     constant, order = rhs.op.constant, sum(dims, ())
-
+    each = k_block(Ints(), plan, extents[1], True) if kc is None else kc
     key = (plan, order, *extents)
 
     def make(array: np.ndarray) -> np.ndarray:
-        panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros))
-        record_derived(
-            panels, array, f"product {array.dtype} {array.shape} {key} {k_block(Ints(), plan, extents[1], True)}"
-        )
+        panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros, each))
+        record_derived(panels, array, f"product {array.dtype} {array.shape} {key} {each}")
         return panels
 
-    panels = constant.derived(key, make)
+    panels = constant.derived((*key, each), make)
     if context.read[rhs] == 1:
         constant.release()
     return panels
 
 
-def _blocking(
-    plan: GemmPlan, extents: tuple[int, int, int, int], strides: Sequence[int], prepacked: bool, few: bool
+def _notes(
+    plan: GemmPlan,
+    extents: tuple[int, int, int, int],
+    strides: Layout,
+    prepacked: bool,
+    few: bool,
+    given: Blocking | None,
 ) -> tuple[Note, ...]:
+    """The decisions about packing and tasks, as notes."""
     batch, m, n, k = map(hint_of, extents)
-    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked, few)
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked, few, given)
     return tuple(Note(*line) for line in lines)

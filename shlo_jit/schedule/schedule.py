@@ -106,6 +106,11 @@ def _matrices(plan: PlanBlock) -> int:
     return sum(t.nbytes for t in tensors if not isinstance(t.nbytes, Size))
 
 
+def has_moves(step: Step) -> bool:
+    """Whether the schedule of a step is moves, which a caller may give."""
+    return isinstance(step, NestStep) or (isinstance(step, OpStep) and step.kind == "stablehlo.dot_general")
+
+
 def schedule_step(step: Step, context: Context) -> KernelSchedule:
     try:
         return _schedule_step(step, context)

@@ -17,6 +17,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
+from shlo_jit.kernels.gemm.given import given_scratch_bytes
 from shlo_jit.kernels.gemm.panels import (
     block_bytes,
     block_routine,
@@ -25,7 +26,7 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Layout, has_skinny_path, has_vector_path
+from shlo_jit.kernels.gemm.policy import Blocking, Layout, extents_of, has_skinny_path, has_vector_path
 from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
@@ -96,7 +97,7 @@ def product(
     types: GemmTypes,
     a: np.ndarray,
     b: np.ndarray,
-    target: str = "native",
+    target: str | Target = "native",
     threads: int = 1,
     cover: np.ndarray | None = None,
     ld: int = 0,
@@ -104,12 +105,16 @@ def product(
     at_run_time: bool = False,
     way: GemmStrategy = GemmStrategy.ANY,
     cut: int = 0,
+    given: Blocking | None = None,
 ) -> np.ndarray:
     """Returns C, computed by the routine. `cover` counts, per element of C, how often the epilogue was notified of it.
-    `cut`: the number of steps of k that a separate call computes before."""
-    t = resolve(target)
+    `cut`: the number of steps of k that a separate call computes before. `given`: the decisions, if the routine does
+    not make them."""
+    t = resolve(target) if isinstance(target, str) else target
     way = GemmStrategy.TILES if prepacked else way
-    f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
+    routine = gemm_routine(types.a, types.b, types.acc, t, way, given is not None)
+    arguments = tuple(map(int, given or ()))
+    f = load(routine, t).function(gemm_symbol(types, way, given is not None), SIGNATURE + "i" * len(arguments))
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0
     a, b = guarded.relaid(a, at_end), guarded.relaid(b, at_end)
@@ -118,6 +123,9 @@ def product(
     c = guarded.guarded(c, at_end)
     before = c[:, :, n:].copy()
     size = scratch_bytes(types, t, batch, m, n, k, threads, prepacked)
+    if given is not None:
+        shape = extents_of(gemm_plan(types, t), batch, m, n, k, Layout(0, 0, 0, 0, 0, 0), prepacked)
+        size = given_scratch_bytes(gemm_plan(types, t), shape, given, threads)
     scratch = guarded.scratch(size)
 
     def notify(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
@@ -130,23 +138,25 @@ def product(
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
     if prepacked:
         plan = gemm_plan(types, t)
-        itemsize, b = b.itemsize, panels_of(types, target, b) if at_run_time else guarded.relaid(prepack(plan, b), True)
-        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two are not used
+        itemsize, kc = b.itemsize, None if given is None else int(given.kc)
+        b = panels_of(types, t, b) if at_run_time else guarded.relaid(prepack(plan, b, kc=kc), True)
+        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k, kc) // itemsize  # the first two are not used
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     for k0, k1 in ((0, cut), (cut, k)) if cut else ((0, k),):
         left, right = a[:, :, k0:], b if prepacked else b[:, k0:]
         f(
             *(left.ctypes.data, ar, ac, ab, right.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
             *(batch, m, n, k1 - k0, k0, scratch.ctypes.data, pointer if k1 == k else None, None, None, 0, threads),
+            *arguments,
         )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
     assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
     return c[:, :, :n]
 
 
-def panels_of(types: GemmTypes, target: str, b: np.ndarray) -> np.ndarray:
+def panels_of(types: GemmTypes, t: Target, b: np.ndarray) -> np.ndarray:
     """Returns the panels that `prepack` makes of `b`, packed by machine code."""
-    t, (batch, k, n) = resolve(target), b.shape
+    batch, k, n = b.shape
     size = batch * prepacked_bytes(gemm_plan(types, t), n, k) + SPARE
     panels = guarded.scratch(size)
     bb, br, bc = (s // b.itemsize for s in b.strides)

@@ -114,10 +114,17 @@ def scratch_bytes(
     return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
 
 
-def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+def names_of(plan: GemmPlan, given: bool) -> str:
+    """Returns the beginning of the names of a routine's functions. `given`: the form that takes decisions (see
+    `given.py`)."""
+    return f"{plan.symbol}_given" if given else plan.symbol
+
+
+def emit_task(module: ModuleText, plan: GemmPlan, target: Target, given: bool) -> str:
     """Emits `void task(ptr frame, i64 index, i64 worker)`, which computes one rectangle of C for `group` products.
     Returns its name."""
-    name = f"{plan.symbol}_task"
+    symbol = names_of(plan, given)
+    name = f"{symbol}_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
     pointer, index, worker = b.params
     f = Frame(b, pointer)
@@ -134,18 +141,18 @@ def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     soon = b.offset(f.get("following", "ptr"), b.mul(index, share))
     with b.loop(first, last, hint="batch") as at:
         fetched = b.select(b.icmp("eq", at, first), share, i64(0))
-        b.call("void", f"{plan.symbol}_rectangle", [pointer, at, i0, i1, j0, j1, memory, soon, fetched])
+        b.call("void", f"{symbol}_rectangle", [pointer, at, i0, i1, j0, j1, memory, soon, fetched])
     b.ret()
     return name
 
 
-def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bool = False) -> None:
     """Emits `void rectangle(frame, batch, i0, i1, j0, j1, memory, soon, soon_bytes)`: the k loop and the stripes of a
     rectangle of C. With prepacked panels, `soon` is prefetched beside the last block; it is used after the
-    rectangle."""
+    rectangle. `given`: blocks of k may be as long as those of prepacked panels."""
     params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1")), ("ptr", "memory")]
     params += [("ptr", "soon"), ("i64", "soon_bytes")]
-    b = module.function(f"{plan.symbol}_rectangle", params, attributes=attributes(target))
+    b = module.function(f"{names_of(plan, given)}_rectangle", params, attributes=attributes(target))
     pointer, batch, i0, i1, j0, j1, memory, soon, soon_bytes = b.params
     f = Frame(b, pointer)
     a, b_first, c = f.pointers("a", "b", "c")
@@ -154,7 +161,7 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     b_first = b.offset(b.offset(b_first, b.mul(batch, f.get("b_bs"))), b.mul(j0, b_cs))
     c = b.offset(b.offset(c, b.mul(batch, f.get("c_bs"))), b.mul(j0, plan.out_bytes))
     n = b.sub(j1, j0)
-    chunk = b.offset(memory, a_panel_bytes(plan))
+    chunk = b.offset(memory, a_panel_bytes(plan, given))
     block_bytes = b.mul(f.get("panel_bytes"), ceil_div(b, f.get("n"), plan.nr))
     # k == 0 still takes one iteration: C becomes zero.
     with b.loop(k0, b.max_(k1, 1), f.get("kc"), "kblock") as kb:
@@ -284,10 +291,10 @@ def _amx_stripe(
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
-def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target, given: bool) -> str:
     """Emits `void task(ptr frame, i64 index, i64 worker)`, which packs steps k0 to k1 of some columns of B, or of some
     rows of A. Returns its name."""
-    name = f"{plan.symbol}_pack_task"
+    name = f"{names_of(plan, given)}_pack_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
     pointer, index, _ = b.params
     f = Frame(b, pointer)

@@ -25,9 +25,10 @@ from shlo_jit.kernels.gemm.blocks import (
     panel_bytes_of,
     scratch_bytes,
 )
+from shlo_jit.kernels.gemm.given import GIVEN_PARAMS
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
-from shlo_jit.kernels.gemm.policy import SHARED, Extents, columns_of, has_vector_path
+from shlo_jit.kernels.gemm.policy import PRIVATE, SHARED, Blocking, Cut, Extents, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.skinny import emit_skinny_entry, emit_skinny_task
 from shlo_jit.kernels.gemm.staged_numbers import Registers
@@ -75,30 +76,36 @@ parts, a call for each. Prepacked operands may not.
 `following` is the address of data that is read after this product, `following_bytes` its size. If B is prepacked, the
 data is prefetched beside the last tiles.
 
-`scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
-`void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
-by the thread that computed it; the rectangles partition C.
+`scratch` has `scratch_bytes(...)` bytes aligned to 64, or `given_scratch_bytes(...)` if decisions are given. `epilogue`
+is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it
+is final, by the thread that computed it; the rectangles partition C.
 """
 
 
-def gemm_symbol(types: GemmTypes, way: GemmStrategy = GemmStrategy.ANY) -> str:
-    """Returns the external symbol for these types."""
-    return f"shlo_gemm_{types.name}{way.value}"
+def gemm_symbol(types: GemmTypes, way: GemmStrategy = GemmStrategy.ANY, given: bool = False) -> str:
+    """Returns the external symbol for these types. `given`: of the form that takes `GIVEN_PARAMS` as well."""
+    return f"shlo_gemm_{types.name}{way.value}{'_given' if given else ''}"
 
 
 @cache
 def gemm_routine(
-    a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way: GemmStrategy = GemmStrategy.ANY
+    a_dtype: str,
+    b_dtype: str,
+    acc_dtype: str,
+    target: Target,
+    way: GemmStrategy = GemmStrategy.ANY,
+    given: bool = False,
 ) -> Routine:
-    """Returns the routine for these element types (StableHLO names)."""
+    """Returns the routine for these element types (StableHLO names). `given`: the form that takes `GIVEN_PARAMS` as
+    well, for tiles and skinny tiles."""
     types = GemmTypes(a_dtype, b_dtype, acc_dtype)
-    symbol = gemm_symbol(types, way)
+    symbol = gemm_symbol(types, way, given)
     if way is GemmStrategy.TILES:
-        return Routine(symbol, (symbol,), partial(_build_entry, types), (tile_routine(types, target),))
+        return Routine(symbol, (symbol,), partial(_build_entry, types, given), (tile_routine(types, target),))
     if way is GemmStrategy.VECTORS:
         return Routine(symbol, (symbol,), partial(_build_vectors, types))
     if way is GemmStrategy.FEW:
-        return Routine(symbol, (symbol,), partial(_build_few, types), (tile_routine(types, target),))
+        return Routine(symbol, (symbol,), partial(_build_few, types, given), (tile_routine(types, target),))
     ways = (
         (GemmStrategy.TILES, GemmStrategy.VECTORS)
         if has_vector_path(gemm_plan(types, target))
@@ -140,12 +147,12 @@ def _build_tile(types: GemmTypes, module: ModuleText, target: Target) -> None:
         emit_pack(module, pack, target, tile_attributes(target))
 
 
-def _build_entry(types: GemmTypes, module: ModuleText, target: Target) -> None:
+def _build_entry(types: GemmTypes, given: bool, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
-    emit_rectangle(module, plan, target)
-    task = emit_task(module, plan, target)
-    pack_task = emit_pack_task(module, plan, target)
-    emit_entry(module, plan, target, task, pack_task)
+    emit_rectangle(module, plan, target, given)
+    task = emit_task(module, plan, target, given)
+    pack_task = emit_pack_task(module, plan, target, given)
+    emit_entry(module, plan, target, task, pack_task, given)
 
 
 def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -159,15 +166,19 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
     b.ret()
 
 
-def _build_few(types: GemmTypes, module: ModuleText, target: Target) -> None:
-    plan = gemm_plan(types, target)
-    task = emit_skinny_task(module, plan, target)
-    b = module.function(gemm_symbol(types, GemmStrategy.FEW), GEMM_PARAMS, linkage="", attributes=attributes(target))
+def _build_few(types: GemmTypes, given: bool, module: ModuleText, target: Target) -> None:
+    plan, symbol = gemm_plan(types, target), gemm_symbol(types, GemmStrategy.FEW, given)
+    task = emit_skinny_task(module, plan, target, symbol)
+    b = module.function(symbol, _params(given), linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
-    emit_skinny_entry(b, plan, f, task, s.extents, s.threads)
+    emit_skinny_entry(b, plan, f, task, s.extents, s.threads, s.given)
     b.ret()
+
+
+def _params(given: bool) -> tuple[tuple[str, str], ...]:
+    return (*GEMM_PARAMS, *GIVEN_PARAMS) if given else GEMM_PARAMS
 
 
 def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -212,15 +223,19 @@ class _Shape:
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
         )
         self.following, self.following_bytes = p["following"], p["following_bytes"]
+        self.given = Blocking(**{x: p[x] for x in Blocking._fields}) if Blocking._fields[0] in p else None
+        """The caller's decisions, if this form of the routine takes them."""
 
     @property
     def extents(self) -> Extents:
         return Extents(self.batch, self.m, self.n, self.k, self.a_rs, self.a_cs, self.b_cs, self.b_rs, self.prepacked)
 
 
-def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str) -> None:
-    """Emits the external symbol: it decides on blocking and packing by the shape, and runs the tasks."""
-    b = module.function(plan.symbol, GEMM_PARAMS, linkage="", attributes=attributes(target))
+def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str, given: bool) -> None:
+    """Emits the external symbol: it decides on blocking and packing by the shape, or takes the caller's decisions, and
+    runs the tasks."""
+    symbol = gemm_symbol(plan.types, GemmStrategy.TILES, given)
+    b = module.function(symbol, _params(given), linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     run, end = b.label("run"), b.label("empty")
     b.branch_if(b.icmp("sgt", b.mul(b.mul(s.batch, s.m), s.n), 0), run, end)
@@ -229,10 +244,9 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     stop = _count_from_k0(b, s, f)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
     numbers, extents = Registers(b), s.extents
-    mode = policy.packing(numbers, plan, extents, product)
-    each = policy.k_block(numbers, plan, s.k, s.prepacked)
+    mode, each = _modes(numbers, plan, s, product)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
-    rectangles = policy.cut(numbers, plan, extents, mode, product)
+    rectangles = _rectangles(numbers, plan, s, mode, product)
     f.set(mc=rectangles.mc, nc=rectangles.nc, rows=rectangles.rows, columns=rectangles.columns, group=rectangles.group)
     tasks = policy.task_count(numbers, rectangles, s.batch)
     # A prefetch of an invalid address would walk the page tables each time.
@@ -255,7 +269,8 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         return []
 
     def once() -> list[V]:
-        serial = b.or_(policy.is_serial(numbers, extents, product), b.icmp("eq", tasks, 1))
+        small = policy.is_serial(numbers, extents, product) if s.given is None else const("i1", False)
+        serial = b.or_(small, b.icmp("eq", tasks, 1))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:
@@ -275,6 +290,24 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     b.ret()
 
 
+def _modes(a: Registers, plan: GemmPlan, s: _Shape, product: V) -> tuple[tuple[V, V], V]:
+    """Returns the modes of B and A, and the elements of k of a pass."""
+    if s.given is not None:
+        return (s.given.mode_b, s.given.mode_a), s.given.kc
+    mode = policy.packing(a, plan, s.extents, product)
+    return mode, policy.k_block(a, plan, s.k, s.prepacked)
+
+
+def _rectangles(a: Registers, plan: GemmPlan, s: _Shape, mode: tuple[V, V], product: V) -> Cut:
+    """Returns the rectangles of C that tasks compute."""
+    if s.given is None:
+        return policy.cut(a, plan, s.extents, mode, product)
+    mc, nc = s.given.mc, s.given.nc
+    rows, columns = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
+    phased = a.either(*(a.compare("eq", x, SHARED) for x in mode))
+    return Cut(mc, nc, rows, columns, s.given.group, a.mul(rows, columns), phased)
+
+
 def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:
     """Limits the tasks to k0 <= k < k0 + K of a longer product. Returns k0 + K."""
     stop = b.add(s.k0, s.k)
@@ -291,8 +324,13 @@ def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V
     """Divides the scratch memory: all of B and all of A (kc steps) if they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
-    chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
-    a_panel = b.select(s.prepacked, i64(a_panel_bytes(plan, True)), i64(a_panel_bytes(plan)))
+    if s.given is None:
+        chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
+        a_panel = b.select(s.prepacked, i64(a_panel_bytes(plan, True)), i64(a_panel_bytes(plan)))
+    else:
+        private = b.icmp("eq", s.given.mode_b, PRIVATE)
+        most = b.select(private, ceil_div(b, s.given.nc, plan.nr), i64(0))
+        chunk, a_panel = b.mul(b.min_(panels, most), panel_bytes), i64(a_panel_bytes(plan, True))
     units = b.mul(ceil_div(b, b.min_(s.k, each), plan.k_unit), plan.k_unit // plan.group)
     shared_a_panel = b.add(b.mul(units, plan.mr * plan.unit_bytes * plan.parts), 256)
     shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))

@@ -49,6 +49,21 @@ class Extents(NamedTuple):
     """B consists of panels (see `prepacked.py`)."""
 
 
+class Blocking(NamedTuple):
+    """The decisions about a product on tiles, as a caller may give them: ints with reasons, or registers."""
+
+    mode_a: N
+    mode_b: N
+    kc: N
+    """Elements of k per pass over C."""
+    mc: N
+    """Rows of a task: whole stripes, or all rows."""
+    nc: N
+    """Columns of a task: whole panels, or all columns."""
+    group: N
+    """Products for which a task computes its rectangle."""
+
+
 class Cut(NamedTuple):
     """Tasks of a product: rectangles of `mc` x `nc` elements of C, `rows` x `columns` of them, `group` products per
     task."""
@@ -83,7 +98,12 @@ def ends_whole(a: Numbers, plan: GemmPlan, n: N) -> N:
 
 def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     """Returns the modes of B and A. `product`: the multiply-adds of one product."""
-    convert_a, convert_b = plan.convert
+    mode = mode_of_b(a, plan, s, product)
+    return mode, mode_of_a(a, plan, s, mode)
+
+
+def mode_of_b(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> N:
+    """Returns how B is read. `product`: the multiply-adds of one product."""
     few_rows = a.compare("le", s.m, tuning.GEMM_PRIVATE_ROWS)
     many = a.both(a.compare("ge", s.batch, tuning.GEMM_BATCH), a.compare("le", product, tuning.GEMM_PRIVATE_PRODUCT))
     mode = a.decided(
@@ -99,15 +119,13 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         ),
     )
     mode = a.override(mode, a.either(few_rows, many), a.number(PRIVATE), why)
-    if not convert_b:
+    if not plan.convert[1]:
         size = itemsize(plan.types.b)
         rare = a.compare("le", s.m, plan.mr)
         resident = a.compare("le", a.mul(a.mul(s.k, s.n), size), tuning.GEMM_B_RESIDENT)
         # Rows that are a multiple of half a page apart map to few sets of the first level cache.
         resident = a.both(resident, a.compare("ne", a.bits(s.b_rs, 2047), 0))
-        adjacent = a.either(a.compare("eq", s.b_cs, size), a.compare("eq", s.n, 1))
-        if not plan.masks:
-            adjacent = a.both(adjacent, ends_whole(a, plan, s.n))
+        adjacent = is_adjacent(a, plan, s)
         why = a.because(
             (rare, Reason("few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {plan.mr}")),
             (
@@ -119,7 +137,17 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
             ),
         )
         mode = a.override(mode, a.both(adjacent, a.either(rare, resident)), a.number(IN_PLACE), why)
-    mode = a.override(mode, s.prepacked, a.number(PREPACKED), Reason("constant-operand", "it is a constant"))
+    return a.override(mode, s.prepacked, a.number(PREPACKED), Reason("constant-operand", "it is a constant"))
+
+
+def is_adjacent(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+    """Whether the rows of B are contiguous, and tiles that read them in place read nothing beyond them."""
+    adjacent = a.either(a.compare("eq", s.b_cs, itemsize(plan.types.b)), a.compare("eq", s.n, 1))
+    return adjacent if plan.masks else a.both(adjacent, ends_whole(a, plan, s.n))
+
+
+def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
+    """Returns how A is read. `mode`: how B is read."""
     columns = columns_of(plan, tuning.GEMM_WIDEST)
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
@@ -146,8 +174,8 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     )
     mode_a = a.override(mode_a, far, a.number(SHARED), why)
     if plan.kind == "amx":
-        return mode, a.decided(PRIVATE, Reason("tile-registers-layout", "the tile registers need their own layout"))
-    if convert_a:
+        return a.decided(PRIVATE, Reason("tile-registers-layout", "the tile registers need their own layout"))
+    if plan.convert[0]:
         here = a.compare("eq", mode_a, IN_PLACE)
         mode_a = a.override(
             mode_a, here, a.number(PRIVATE), Reason("elements-converted", "its elements are converted to another type")
@@ -160,7 +188,7 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
                 a.number(IN_PLACE),
                 Reason("row-steps-contiguous", "the elements of a row that one step multiplies are adjacent"),
             )
-    return mode, mode_a
+    return mode_a
 
 
 def are_joined(a: Numbers, plan: GemmPlan, a_cs: N, k: N) -> N:
@@ -321,6 +349,11 @@ def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, stride
     return axpy, a.both(fits, a.either(axpy, dot))
 
 
+def is_serial_matrix(a: Numbers, outputs: N, k: N, batch: N) -> N:
+    """Whether the caller computes a product of a matrix with vectors alone."""
+    return a.compare("le", a.mul(a.mul(outputs, k), batch), tuning.GEMM_VECTOR_SERIAL)
+
+
 class Layout(NamedTuple):
     """Strides in elements: of A along m, k and the batch, of B along k, n and the batch."""
 
@@ -351,22 +384,65 @@ def extents_of(plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layou
     return Extents(batch, m, n, k, *strides, prepacked)
 
 
-def _describe_few(plan: GemmPlan, s: Extents) -> list[Line]:
-    nc = skinny_columns(Ints(), plan, s)
-    tasks = -(-s.n // nc) * s.batch
-    why = Reason(
+def blocking_of(plan: GemmPlan, s: Extents, mode_b: int | None = None, mode_a: int | None = None) -> Blocking:
+    """Returns the routine's decisions about a product on tiles, each with its reason. `mode_b`, `mode_a`: how B and A
+    are read, if that is not the routine's decision."""
+    a, product = Ints(), product_of(s)
+    mode_b = _reasoned(mode_of_b(a, plan, s, product) if mode_b is None else mode_b)
+    mode_a = _reasoned(mode_of_a(a, plan, s, mode_b) if mode_a is None else mode_a)
+    c = cut(a, plan, s, (mode_b, mode_a), product)
+    work = product * s.batch
+    why = Reason("tasks-by-work", f"{work:,} multiply-adds; about {tuning.GEMM_TASK:,} a task")
+    if not c.phased and is_serial(a, s, product):
+        why = Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {tuning.GEMM_SERIAL:,} alone")
+    rows, columns = (Reasoned.of(x, why) for x in (min(c.mc, s.m), min(c.nc, s.n)))
+    return Blocking(mode_a, mode_b, _k_of_pass(plan, s), rows, columns, Reasoned.of(min(c.group, s.batch), why))
+
+
+def skinny_blocking(plan: GemmPlan, s: Extents) -> Blocking:
+    """Returns the routine's decisions about a skinny product, which reads both operands in place."""
+    rows = Reason(
         "few-rows-contiguous", f"its rows are contiguous, and {s.m} rows use it, at most {tuning.GEMM_SKINNY_ROWS}"
     )
     work = s.m * s.n * s.k * s.batch
-    return [
-        ("tile", f"up to {SKINNY_TILE} x {SKINNY_PANELS * plan.nr} in registers", None),
-        ("B", WORDS[IN_PLACE], why),
-        (
-            "tasks",
-            f"{tasks:,} task{'' if tasks == 1 else 's'} of {s.m:,} x {min(nc, s.n):,}",
-            Reason("tasks-by-columns", f"{work:,} multiply-adds; a task takes some of the columns"),
-        ),
-    ]
+    why = Reason("tasks-by-columns", f"{work:,} multiply-adds; a task takes some of the columns")
+    columns = Reasoned.of(min(skinny_columns(Ints(), plan, s), s.n), why)
+    a = Reasoned.of(IN_PLACE, Reason("packing-does-not-pay", "few rows of A stay in a cache"))
+    b = Reasoned.of(IN_PLACE, rows)
+    return Blocking(a, b, _k_of_pass(plan, s), Reasoned.of(s.m, why), columns, Reasoned.of(1, why))
+
+
+def product_of(s: Extents) -> int:
+    """Returns the multiply-adds of one product."""
+    return s.m * s.n * max(s.k, 1)
+
+
+def _reasoned(value: int) -> Reasoned:
+    return value if isinstance(value, Reasoned) else Reasoned(value)
+
+
+def _k_of_pass(plan: GemmPlan, s: Extents) -> Reasoned:
+    """Returns the elements of k per pass, with the reason."""
+    longest = plan.prepacked_kc if s.prepacked else plan.kc
+    why = Reason("equal-passes", f"equal parts of {s.k:,}, at most {longest:,} each, and a multiple of {plan.k_unit}")
+    return Reasoned.of(k_block(Ints(), plan, s.k, s.prepacked), why)
+
+
+def is_phased(blocking: Blocking) -> bool:
+    """Whether an operand is packed for all tasks, a pass over k at a time."""
+    return SHARED in (blocking.mode_a, blocking.mode_b)
+
+
+def tasks_of(s: Extents, blocking: Blocking) -> int:
+    """Returns the tasks of a phase, or of the product if there are no phases."""
+    grid = -(-s.m // blocking.mc) * -(-s.n // blocking.nc)
+    return grid if is_phased(blocking) else grid * -(-s.batch // blocking.group)
+
+
+def is_parallel(s: Extents, blocking: Blocking) -> bool:
+    """Whether threads share the work of a product with these decisions, unless the caller computes small products
+    alone."""
+    return is_phased(blocking) or tasks_of(s, blocking) > 1
 
 
 def register_tile(plan: GemmPlan) -> Reason | None:
@@ -379,44 +455,45 @@ def register_tile(plan: GemmPlan) -> Reason | None:
 
 
 def describe(
-    plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool, few: bool = False
+    plan: GemmPlan,
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    layout: Layout,
+    prepacked: bool,
+    few: bool = False,
+    given: Blocking | None = None,
 ) -> list[Line]:
-    """Returns the decisions of the routine for these extents and strides. `few`: those of skinny products."""
-    a = Ints()
+    """Returns the decisions of the routine for these extents and strides. `few`: those of skinny products; `given`:
+    decisions of the caller, not of the routine."""
     s = extents_of(plan, batch, m, n, k, layout, prepacked)
     if few:
-        return _describe_few(plan, s)
-    as_vectors = None if prepacked else vectors_of(plan, m, n, k, layout)
+        c = skinny_blocking(plan, s) if given is None else given
+        tile = f"up to {SKINNY_TILE} x {SKINNY_PANELS * plan.nr} in registers"
+        return [("tile", tile, None), ("B", WORDS[IN_PLACE], c.mode_b.why), ("tasks", _tasks_text(s, c), c.nc.why)]
+    as_vectors = None if prepacked or given is not None else vectors_of(plan, m, n, k, layout)
     if as_vectors is not None:
         v, axpy = as_vectors
         vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
         how = "all outputs accumulate together" if axpy else "one output after the other"
-        return [
-            (
-                "blocking",
-                f"matrix times {vectors}, {how}",
-                Reason("memory-bound", "bound by memory: the matrix is read once"),
-            )
-        ]
-    product = m * n * max(k, 1)
-    modes = packing(a, plan, s, product)
-    mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
-    c = cut(a, plan, s, modes, product)
-    tasks = task_count(a, c, batch)
-    work = product * batch
-    why = Reason("tasks-by-work", f"{work:,} multiply-adds; about {tuning.GEMM_TASK:,} a task")
-    if not c.phased and is_serial(a, s, product):
-        why = Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {tuning.GEMM_SERIAL:,} alone")
-    many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
-    if c.phased:
-        each = k_block(a, plan, k, prepacked)
-        blocks = -(-max(k, 1) // each) * batch
-        again = f", {blocks:,} times: once for each {each} of k" if blocks > batch else ""
-        again += ", product by product" if batch > 1 else ""
-    grouped = f", {c.group:,} products each" if c.group > 1 else ""
+        why = Reason("memory-bound", "bound by memory: the matrix is read once")
+        return [("blocking", f"matrix times {vectors}, {how}", why)]
+    c = blocking_of(plan, s) if given is None else given
     return [
         ("tile", f"{plan.mr} x {plan.nr} in registers", register_tile(plan)),
-        ("A", WORDS[mode_a], mode_a.why),
-        ("B", WORDS[mode_b], mode_b.why),
-        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}{again}", why),
+        ("A", WORDS[c.mode_a], c.mode_a.why),
+        ("B", WORDS[c.mode_b], c.mode_b.why),
+        ("tasks", _tasks_text(s, c), c.mc.why),
     ]
+
+
+def _tasks_text(s: Extents, c: Blocking) -> str:
+    """Returns the number and the size of tasks, in words."""
+    tasks, again = tasks_of(s, c), ""
+    if is_phased(c):
+        blocks = -(-max(s.k, 1) // c.kc) * s.batch
+        again = f", {blocks:,} times: once for each {c.kc} of k" if blocks > s.batch else ""
+        again += ", product by product" if s.batch > 1 else ""
+    grouped = f", {c.group:,} products each" if c.group > 1 else ""
+    return f"{tasks:,} task{'' if tasks == 1 else 's'} of {c.mc:,} x {c.nc:,}{grouped}{again}"

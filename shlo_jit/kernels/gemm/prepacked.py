@@ -26,19 +26,21 @@ def bytes_of_zeros(size: int) -> np.ndarray:
     return np.zeros(size, np.uint8)
 
 
-def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
-    """Returns the bytes of one product's panels."""
-    each = k_block(Ints(), plan, k, True)
+def prepacked_bytes(plan: GemmPlan, n: int, k: int, kc: int | None = None) -> int:
+    """Returns the bytes of one product's panels. `kc`: elements of k per pass, if they are given."""
+    each = k_block(Ints(), plan, k, True) if kc is None else kc
     return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
 
 
-def prepack(plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = bytes_of_zeros) -> np.ndarray:
+def prepack(
+    plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = bytes_of_zeros, kc: int | None = None
+) -> np.ndarray:
     """Returns the panels of `b` [batch, k, n] (any strides), which has the plan's element type, as bytes. Products
     follow each other, `prepacked_bytes` each, which is a multiple of the element's size. `zeros` allocates the memory:
-    u8 of the given size."""
+    u8 of the given size. `kc`: elements of k per pass, if they are given."""
     batch, k, n = b.shape
-    out = zeros(batch * prepacked_bytes(plan, n, k)).reshape(batch, -1)
-    each, panels, at = k_block(Ints(), plan, k, True), -(-n // plan.nr), 0
+    each = k_block(Ints(), plan, k, True) if kc is None else kc
+    out, panels, at = zeros(batch * prepacked_bytes(plan, n, k, each)).reshape(batch, -1), -(-n // plan.nr), 0
     for first in range(0, k, each):
         block = b[:, first : first + each]
         size = panels * plan.panel_bytes(block.shape[1])

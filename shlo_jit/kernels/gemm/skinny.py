@@ -19,21 +19,22 @@ from shlo_jit.kernels.gemm.micro import (
     stripe_symbol,
     tile_attributes,
 )
-from shlo_jit.kernels.gemm.policy import PAIR_PANELS, SKINNY_PANELS, SKINNY_TILE, Extents
+from shlo_jit.kernels.gemm.policy import PAIR_PANELS, SKINNY_PANELS, SKINNY_TILE, Blocking, Extents
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Registers
-from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.target import Target
 
 
-def emit_skinny_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
-    """Emits `void task(frame, index, worker)`: `nc` columns of all rows of a product. Returns its name."""
+def emit_skinny_task(module: ModuleText, plan: GemmPlan, target: Target, symbol: str) -> str:
+    """Emits `void task(frame, index, worker)`: `nc` columns of all rows of a product. Returns its name. `symbol`: the
+    routine's, with which the names of its task and constant begin."""
     wide = [emit_kernel(module, plan, target, rows, plan.nv, SKINNY_PANELS) for rows in range(1, SKINNY_TILE + 2)]
     pair = emit_kernel(module, plan, target, 2, plan.nv, PAIR_PANELS)
-    zeros = f"{plan.symbol}_few_zeros"
+    zeros = f"{symbol}_zeros"
     zero_bytes = SUMS * plan.lanes * plan.out_bytes
     module.define_global(zeros, f"internal constant [{zero_bytes} x i8] zeroinitializer, align 64")
-    name = f"{plan.symbol}_few_task"
+    name = f"{symbol}_task"
     b = module.function(
         name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=tile_attributes(target)
     )
@@ -104,11 +105,14 @@ class _Rows:
         b.call_pointer("void", kernel, args)
 
 
-def emit_skinny_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V) -> None:
-    """Emits the calls of the tasks. The frame holds the arguments."""
+def emit_skinny_entry(
+    b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V, given: Blocking | None
+) -> None:
+    """Emits the calls of the tasks. The frame holds the arguments. `given`: the caller's decisions."""
     numbers = Registers(b)
-    nc = policy.skinny_columns(numbers, plan, s)
-    chunks, each = ceil_div(b, s.n, nc), policy.k_block(numbers, plan, s.k, s.prepacked)
+    nc = policy.skinny_columns(numbers, plan, s) if given is None else given.nc
+    chunks = ceil_div(b, s.n, nc)
+    each = policy.k_block(numbers, plan, s.k, s.prepacked) if given is None else given.kc
     f.set(nc=nc, columns=chunks, kc=each)
     tasks, at = b.mul(chunks, s.batch), V("ptr", f"@{task}")
 
@@ -122,5 +126,5 @@ def emit_skinny_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extent
         return []
 
     product = b.mul(b.mul(s.m, s.n), s.k)
-    serial = b.or_(policy.is_serial(numbers, s, product), b.icmp("eq", tasks, 1))
-    b.if_else(serial, here, spread)
+    small = policy.is_serial(numbers, s, product) if given is None else const("i1", False)
+    b.if_else(b.or_(small, b.icmp("eq", tasks, 1)), here, spread)

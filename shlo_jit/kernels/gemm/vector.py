@@ -251,4 +251,4 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
         b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
         return []
 
-    b.if_else(b.icmp("sle", b.mul(b.mul(v.outputs, k), batch), tuning.GEMM_VECTOR_SERIAL), here, spread)
+    b.if_else(policy.is_serial_matrix(Registers(b), v.outputs, k, batch), here, spread)

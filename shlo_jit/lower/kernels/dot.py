@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from shlo_jit.fuse.plan import ControlStep, OpStep
 from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
@@ -27,9 +26,10 @@ def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
             i64(int(s.has_panels)), out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n),
-            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched), low.thread_count,
+            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched),
+            i64(1) if s.decisions.is_alone else low.thread_count, *map(i64, s.given or ()),
         ]  # fmt: skip
-        b.call("void", gemm_symbol(s.types, s.way), args)
+        b.call("void", s.symbol, args)
 
     def loops(dims: list[tuple[int, int]], left: V, right: V, out: V, block: int) -> None:
         """Loops over the outer batch dimensions; `block` is the elements of C inside the current one."""
