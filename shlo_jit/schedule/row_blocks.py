@@ -13,28 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep
-from shlo_jit.fuse.row_blocks import features_of
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
-from shlo_jit.schedule.choice import Choice, Note, count
+from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
-from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage, widths_of
+from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
+from shlo_jit.schedule.row_division import Division, divide
 from shlo_jit.schedule.row_products import Product, Right, product_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
-from shlo_jit.sizes import Size, hint_of
+from shlo_jit.sizes import hint_of
 
 
 class RowProduct(NamedTuple):
@@ -66,19 +65,6 @@ class RowNest(NamedTuple):
     schedule: NestSchedule
 
 
-class Division(NamedTuple):
-    """How the rows are divided into tasks and blocks."""
-
-    block: Choice[int]
-    """Rows of a block."""
-    task_rows: int
-    each: int
-    """Batches per task, if a task has all rows of its batches."""
-    parts: int
-    """Tasks that share the rows of a batch."""
-    tasks: Tasks
-
-
 @dataclass(frozen=True, kw_only=True)
 class RowBlocksSchedule(KernelSchedule):
     """Schedule of row blocks."""
@@ -99,6 +85,10 @@ class RowBlocksSchedule(KernelSchedule):
     @property
     def tasks(self) -> Tasks:
         return self.division.tasks
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return self.division.moves(self.step.rows)
 
     @property
     def products(self) -> list[RowProduct]:
@@ -145,7 +135,7 @@ def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSched
     }
     tile = gemm_plan(products[step.products[0]].types, target).mr
     is_skinny = step.rows <= tile and not step.sums
-    division = _divide(step, products, tile)
+    division = divide(step, products, tile, context.given.get(id(step)))
     buffers = make_buffers(step, division.block.value)
     nests = {i: schedule_stage(s, buffers, target) for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
     fields, rows = assign_fields(buffers, nests)
@@ -212,83 +202,3 @@ def _routine(s: RowProduct, target: Target) -> Routine:
     if s.right is Right.PREPACKED:
         return gemm_routine(t.a, t.b, t.acc, target, GemmStrategy.TILES)
     return block_routine(t, target)
-
-
-# ---------------------------------------------------------------------- tasks and blocks
-def even(rows: int, parts: int, tile: int) -> int:
-    """Returns the rows in each of about `parts` parts of equal size, a multiple of `tile`."""
-    return -(-rows // (parts * tile)) * tile
-
-
-def _divide(step: RowBlocksStep, products: dict[OpStep, Product], tile: int) -> Division:
-    work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
-    work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
-    if step.sums:
-        task_rows, each, parts, tasks = _tasks_of_sums(step, work, tile)
-    else:
-        task_rows, each, parts, tasks = _tasks(step.batch, step.rows, tile, work, features_of(step.products))
-    return Division(_block(step, products, task_rows, tile), task_rows, each, parts, tasks)
-
-
-def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int, tile: int) -> Choice[int]:
-    """Rows of a block: its buffers stay in the first-level cache, or in the second one if the right operands do not
-    stay there beside them."""
-    widths = widths_of(step)
-    made = {v for s in products for v in s.writes}
-    sizes = [n * v.tensor.storage.itemsize for v, n in widths.items() if v in made]
-    sizes = sizes or [n * v.tensor.storage.itemsize for v, n in widths.items()] or [1]
-    right = sum(hint_of(s.op.operands[1].tensor.nbytes) for s in step.products) // max(1, hint_of(step.batch))
-    limit, row = tuning.GRADIENT_BLOCK_BYTES, sum(sizes)
-    if step.sums:  # blocks determine the order of the sums: they do not depend on which products are recomputed
-        row = 2 * max(sizes)
-    elif right <= tuning.GRADIENT_BLOCK_BYTES:
-        limit, row = tuning.ATTENTION_BLOCK_BYTES, max(sizes)
-    rows = min(task_rows, even(task_rows, -(-task_rows // max(tile, limit // row)), tile))
-    return Choice(rows, Reason("block-bytes", f"the rows between the stages of a block have about {limit:,} bytes"))
-
-
-def _tasks(batch: int, m: int, tile: int, one: int, features: int) -> tuple[int, int, int, Tasks]:
-    """Returns the rows per task, the batches per task (if a task has all rows of its batches), the tasks of a batch,
-    and the tasks. `one`: the multiply-adds of a batch."""
-    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
-    if not isinstance(batch, Size) and batch * one <= serial:
-        return m, batch, 1, Tasks(batch, 1, _serial(batch * one, serial))
-    least = min_rows_per_task(features)
-    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least))
-    rows = even(m, groups, tile)
-    text = f"about {tuning.ATTENTION_TASKS} tasks, of at least {least} rows each"
-    why = Reason("tasks-by-rows", text)
-    if rows < m:
-        parts = -(-m // rows)
-        return rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1)
-    each = max(1, serial // 4 // one)
-    return m, each, 1, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
-
-
-def _serial(work: int, serial: int) -> Reason:
-    return Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {serial:,} alone")
-
-
-def _tasks_of_sums(step: RowBlocksStep, work: int, tile: int) -> tuple[int, int, int, Tasks]:
-    """Like `_tasks`, for sums over the rows: a task has all rows of its batches, or one of a few parts of them, since
-    each part has separate sums."""
-    batch, m = step.batch, step.rows
-    first, second = extents_of(step.products[0].op), extents_of(_second(step).op)
-    is_alone = batch * work <= tuning.GEMM_SERIAL
-    parts = 1 if is_alone else row_parts(batch, m, first[3] + second[2])
-    rows = even(m, parts, tile) if parts > 1 else m
-    parts = -(-m // rows)
-    if parts > 1:
-        why = Reason("few-batches", "there are few batches, so each task sums over a part of the rows")
-        return rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1)
-    each = batch if is_alone else max(1, tuning.GEMM_SERIAL // 4 // work)
-    why = Reason("task-per-batch", "each task sums over all rows of its batches")
-    return rows, each, 1, Tasks(batch, -(-batch // each), why, each)
-
-
-def _second(step: RowBlocksStep) -> OpStep:
-    """The last product that multiplies rows which other stages have computed."""
-    written = {v for s in step.stages for v in s.writes}
-    return [s for s in step.products if step.source(s.op.operands[0]) in written][-1]
-
-

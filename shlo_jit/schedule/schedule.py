@@ -108,7 +108,8 @@ def _matrices(plan: PlanBlock) -> int:
 
 def has_moves(step: Step) -> bool:
     """Whether the schedule of a step is moves, which a caller may give."""
-    return isinstance(step, NestStep) or (isinstance(step, OpStep) and step.kind == "stablehlo.dot_general")
+    is_product = isinstance(step, OpStep) and step.kind == "stablehlo.dot_general"
+    return is_product or isinstance(step, NestStep | RowBlocksStep)
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

@@ -12,6 +12,7 @@ from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import to_json
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import ProductSchedule
+from shlo_jit.schedule.row_blocks import RowBlocksSchedule
 from shlo_jit.schedule.schedule import Schedule
 
 
@@ -24,15 +25,15 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
 
 
 def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
-    """The moves of all loop nests and products as JSON, by the label of the step: `2` in the entry function, which is
-    the last one, `@name:2` in another."""
+    """The moves of all loop nests, products and row blocks as JSON, by the label of the step: `2` in the entry
+    function, which is the last one, `@name:2` in another."""
     found = {}
     for i, (name, plan, schedule) in enumerate(functions):
         prefix = "" if i == len(functions) - 1 else f"@{name}:"
         labels = labels_of(plan)
         for step in all_steps(plan):
             scheduled = schedule[step]
-            if isinstance(scheduled, NestSchedule | ProductSchedule):
+            if isinstance(scheduled, NestSchedule | ProductSchedule | RowBlocksSchedule):
                 found[prefix + labels[id(step)]] = to_json(scheduled.moves)
     lines = []
     for label, moves in found.items():

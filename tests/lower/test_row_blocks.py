@@ -6,6 +6,9 @@ any number of threads, and the combinations that people write.
 
 from __future__ import annotations
 
+import json
+import random
+
 import guarded
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from random_runs import seeds
 
 import shlo_jit
 from shlo_jit import tuning
+from shlo_jit.options import OptionError
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +60,58 @@ def test_random_programs() -> None:
     assert run(range(60)) > 20, "too few programs run by blocks of rows"
 
 
+def run_given(numbers: range) -> tuple[int, int]:
+    """Checks programs with random moves for their row blocks; returns how many were legal and how many were not."""
+    legal = illegal = 0
+    for seed in numbers:
+        text, arguments = random_row_blocks(seed)
+        exe = shlo_jit.compile(text, cache=False, threads=1)
+        labels = [line.split()[0] for line in exe.text("plan").splitlines() if " row_blocks " in line[:20]]
+        choose = random.Random(seed)
+        rows = [1, 2, 5, 7, 12, 40, 100, 200]
+        for label in labels:
+            moves = [{"move": "split", "loop": "m", "by": choose.choice(rows)}]
+            if choose.random() < 0.8:
+                moves.append({"move": "parallel", "grain": choose.choice(rows)})
+            try:
+                random_check.check(text, arguments, schedule={label: moves})
+                legal += 1
+            except OptionError:
+                illegal += 1
+            except Exception as e:
+                e.add_note(f"program {seed} with {moves}:\n{text}")
+                raise
+    return legal, illegal
+
+
+def test_given_moves() -> None:
+    legal, illegal = run_given(range(40))
+    assert legal > 8 and illegal > 3
+
+
+def test_printed_moves_give_the_same_code() -> None:
+    text, _ = random_row_blocks(next(s for s in range(99) if "1 row_blocks" in plan_of(s)))
+    exe = shlo_jit.compile(text, cache=False, threads=1)
+    again = shlo_jit.compile(text, cache=False, threads=1, schedule=json.loads(exe.text("moves")))
+    assert again.text("lowered") == exe.text("lowered")
+
+
+def plan_of(seed: int) -> str:
+    return shlo_jit.compile(random_row_blocks(seed)[0], cache=False, threads=1).text("plan").splitlines()[0]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_more_random_programs() -> None:
     numbers = seeds(1000)
     assert run(numbers) > len(numbers) // 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_more_given_moves() -> None:
+    legal, _ = run_given(seeds(1000))
+    assert legal > 0
 
 
 def of(*shape: int) -> np.ndarray:

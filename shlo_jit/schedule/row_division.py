@@ -1,0 +1,191 @@
+"""How the rows of row blocks are divided into tasks and blocks: decided, given as moves, and varied by a tuner.
+
+    split(loop=m, by=32)       blocks of 32 rows
+    parallel(grain=128)        tasks of 128 rows of a batch; without this move, one task does everything
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import OpStep, RowBlocksStep
+from shlo_jit.fuse.row_blocks import features_of
+from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Choice
+from shlo_jit.schedule.moves import IllegalMove, Move, Parallel, Split
+from shlo_jit.schedule.row_buffers import widths_of
+from shlo_jit.schedule.row_products import Product
+from shlo_jit.schedule.space import GIVEN, OMITTED
+from shlo_jit.schedule.tasks import Tasks
+from shlo_jit.sizes import Size, hint_of
+
+
+class Division(NamedTuple):
+    """How the rows are divided into tasks and blocks."""
+
+    block: Choice[int]
+    """Rows of a block."""
+    task_rows: int
+    each: int
+    """Batches per task, if a task has all rows of its batches."""
+    parts: int
+    """Tasks that share the rows of a batch."""
+    tasks: Tasks
+
+    def moves(self, rows: int) -> tuple[Move, ...]:
+        """The division as moves. `rows`: the rows of a batch."""
+        block = Split("m", self.block.value, why=self.block.why)
+        if self.tasks.is_one:
+            return (block,)
+        grain = self.task_rows if self.parts > 1 else self.each * rows
+        return block, Parallel(grain, why=self.tasks.why)
+
+
+class _Cut(NamedTuple):
+    """The tasks of a division."""
+
+    task_rows: int
+    each: int
+    parts: int
+    tasks: Tasks
+
+
+def divide(
+    step: RowBlocksStep, products: dict[OpStep, Product], tile: int, given: Sequence[Move] | None = None
+) -> Division:
+    """Returns the division of a step's rows. `tile`: the rows of a register tile. `given`: the moves that decide
+    instead; raises IllegalMove if the step does not allow one of them."""
+    if given is not None:
+        return _given(step, given)
+    work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
+    work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
+    cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
+    return Division(_block(step, products, cut.task_rows, tile), *cut)
+
+
+def even(rows: int, parts: int, tile: int) -> int:
+    """Returns the rows in each of about `parts` parts of equal size, a multiple of `tile`."""
+    return -(-rows // (parts * tile)) * tile
+
+
+def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int, tile: int) -> Choice[int]:
+    """Rows of a block: its buffers stay in the first-level cache, or in the second one if the right operands do not
+    stay there beside them."""
+    widths = widths_of(step)
+    made = {v for s in products for v in s.writes}
+    sizes = [n * v.tensor.storage.itemsize for v, n in widths.items() if v in made]
+    sizes = sizes or [n * v.tensor.storage.itemsize for v, n in widths.items()] or [1]
+    right = sum(hint_of(s.op.operands[1].tensor.nbytes) for s in step.products) // max(1, hint_of(step.batch))
+    limit, row = tuning.GRADIENT_BLOCK_BYTES, sum(sizes)
+    if step.sums:  # blocks determine the order of the sums: they do not depend on which products are recomputed
+        row = 2 * max(sizes)
+    elif right <= tuning.GRADIENT_BLOCK_BYTES:
+        limit, row = tuning.ATTENTION_BLOCK_BYTES, max(sizes)
+    rows = min(task_rows, even(task_rows, -(-task_rows // max(tile, limit // row)), tile))
+    return Choice(rows, Reason("block-bytes", f"the rows between the stages of a block have about {limit:,} bytes"))
+
+
+def _cut(step: RowBlocksStep, one: int, tile: int) -> _Cut:
+    """The tasks of a step without sums. `one`: the multiply-adds of a batch."""
+    batch, m = step.batch, step.rows
+    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
+    if not isinstance(batch, Size) and batch * one <= serial:
+        text = f"{batch * one:,} multiply-adds; the caller does up to {serial:,} alone"
+        return _Cut(m, batch, 1, Tasks(batch, 1, Reason("too-little-work", text)))
+    least = min_rows_per_task(features_of(step.products))
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least))
+    rows = even(m, groups, tile)
+    why = Reason("tasks-by-rows", f"about {tuning.ATTENTION_TASKS} tasks, of at least {least} rows each")
+    if rows < m:
+        parts = -(-m // rows)
+        return _Cut(rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1))
+    each = max(1, serial // 4 // one)
+    work = batch * one if isinstance(batch, Size) else 0
+    return _Cut(m, each, 1, Tasks(batch, -(-batch // each), why, each, work))
+
+
+def _cut_of_sums(step: RowBlocksStep, work: int, tile: int) -> _Cut:
+    """The tasks of a step with sums over the rows: a task has all rows of its batches, or one of a few parts of them,
+    since each part has separate sums. `work`: the multiply-adds of a batch."""
+    batch, m = step.batch, step.rows
+    first, second = extents_of(step.products[0].op), extents_of(_second(step).op)
+    is_alone = batch * work <= tuning.GEMM_SERIAL
+    parts = 1 if is_alone else row_parts(batch, m, first[3] + second[2])
+    rows = even(m, parts, tile) if parts > 1 else m
+    parts = -(-m // rows)
+    if parts > 1:
+        why = Reason("few-batches", "there are few batches, so each task sums over a part of the rows")
+        return _Cut(rows, 1, parts, Tasks(batch * parts, batch * parts, why, 1))
+    each = batch if is_alone else max(1, tuning.GEMM_SERIAL // 4 // work)
+    why = Reason("task-per-batch", "each task sums over all rows of its batches")
+    return _Cut(rows, each, 1, Tasks(batch, -(-batch // each), why, each))
+
+
+def _second(step: RowBlocksStep) -> OpStep:
+    """The last product that multiplies rows which other stages have computed."""
+    written = {v for s in step.stages for v in s.writes}
+    return [s for s in step.products if step.source(s.op.operands[0]) in written][-1]
+
+
+# ---------------------------------------------------------------------- given moves
+def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
+    """The division that moves describe."""
+    batch, m = step.batch, step.rows
+    cut = _Cut(m, hint_of(batch), 1, Tasks(batch, 1, OMITTED))
+    block = Choice(m, OMITTED)
+    for move in given:
+        if isinstance(move, Parallel):
+            cut = _given_cut(step, move)
+        elif not isinstance(move, Split) or move.loop != "m":
+            raise IllegalMove(move, Reason("move-without-use", "row blocks have blocks of rows m, and tasks"))
+    for move in given:
+        if isinstance(move, Split):
+            if not 1 <= move.by <= cut.task_rows:
+                text = f"a block has 1 to {cut.task_rows} rows, those of a task"
+                raise IllegalMove(move, Reason("split-out-of-range", text))
+            block = Choice(move.by, GIVEN)
+    if isinstance(batch, Size) and cut.tasks.is_one:
+        cut = cut._replace(each=1, tasks=Tasks(batch, batch, OMITTED, 1))
+    return Division(Choice(min(block.value, cut.task_rows), block.why), *cut)
+
+
+def _given_cut(step: RowBlocksStep, move: Parallel) -> _Cut:
+    """The tasks of `grain` rows: some rows of a batch, or whole batches."""
+    batch, m, grain = step.batch, step.rows, move.grain
+    if 1 <= grain < m:
+        parts = -(-m // grain)
+        return _Cut(grain, 1, parts, Tasks(batch * parts, batch * parts, GIVEN, 1))
+    each = grain // m
+    if grain < 1 or grain % m or (not isinstance(batch, Size) and each > batch):
+        text = f"a task has fewer rows than the {m} of a batch, or whole batches"
+        raise IllegalMove(move, Reason("group-out-of-range", text))
+    return _Cut(m, each, 1, Tasks(batch, -(-batch // each), GIVEN, each))
+
+
+# ---------------------------------------------------------------------- alternatives
+def other_divisions(step: RowBlocksStep, now: Division, tile: int) -> Iterator[tuple[Move, ...]]:
+    """Yields other divisions as moves, the most promising first: blocks and tasks of half and of twice the rows."""
+    block, *rest = now.moves(step.rows)
+    assert isinstance(block, Split)
+    for by in (2 * block.by, -(-block.by // 2 // tile) * tile, 4 * block.by):
+        if by != block.by:
+            yield (Split("m", min(by, now.task_rows)), *rest)
+    for parallel in (move for move in rest if isinstance(move, Parallel)):
+        grains = [2 * parallel.grain, -(-parallel.grain // 2 // tile) * tile]
+        if now.parts == 1:
+            grains = [2 * parallel.grain, max(step.rows, parallel.grain // 2 // step.rows * step.rows)]
+        for grain in grains:
+            if grain != parallel.grain:
+                grain = grain if grain < step.rows else -(-grain // step.rows) * step.rows
+                rows = min(grain, step.rows)
+                yield (Split("m", min(block.by, rows)), Parallel(grain))
+
+
+def changes_bits(step: RowBlocksStep, now: Division, then: Division) -> bool:
+    """Whether results with another division may have other bits: sums over the rows grow block by block."""
+    before, after = ((d.block.value, d.parts, d.task_rows) for d in (now, then))
+    return bool(step.sums) and before != after
