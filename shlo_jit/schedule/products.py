@@ -29,9 +29,8 @@ from shlo_jit.schedule.epilogue import Epilogue, Written, finish, move_of_epilog
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.moves import ComputeAt, Move, of_kind
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
-from shlo_jit.schedule.product_decisions import Decisions, Product, decide, strategy_for
+from shlo_jit.schedule.product_decisions import Decisions, Product, check_used, decide, moves_of, strategy_for
 from shlo_jit.schedule.product_layout import Placed, ProductLayout, layout_of
-from shlo_jit.schedule.product_moves import check_used, product_moves
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import OMITTED
@@ -107,7 +106,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     d, plan = decide(product, moves), product.plan
     place = next(iter(of_kind(moves or (), ComputeAt)), None)
     epilogue, written = finish(step, target, layout, place)
-    made = (*product_moves(d), *move_of_epilogue(epilogue, written, place))
+    made = (*moves_of(d), *move_of_epilogue(epilogue, written, place))
     check_used(moves or (), made)
     batch, m, n, k = layout.extents
     given, kc = d.blocking if d.is_given else None, _given_pass(d)
