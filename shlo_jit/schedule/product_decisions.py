@@ -318,7 +318,7 @@ def moves_of(d: Decisions) -> tuple[Move, ...]:
         if c.mode_b != PREPACKED:
             moves.append(Pack("b", _MODE_NAMES[c.mode_b], why=c.mode_b.why))
     if d.panels:
-        moves.append(Pack("b", d.panels, why=_PANELS[d.panels]))
+        moves.append(Pack("b", d.panels, why=WHY_PANELS[d.panels]))
     if c is not None:
         moves += [Split(loop, int(part), why=part.why) for loop, part in (("m", c.mc), ("n", c.nc), ("k", c.kc))]
     if d.is_parallel:
@@ -328,7 +328,7 @@ def moves_of(d: Decisions) -> tuple[Move, ...]:
 
 
 _OUTPUTS = Reason("tasks-by-outputs", "a task computes some of the outputs, about as many as fit in a cache")
-_PANELS = {
+WHY_PANELS = {
     "ahead": Reason("constant-operand", "it is a constant"),
     "loop": Reason("loop-invariant", "products read it in every iteration"),
 }

@@ -29,7 +29,15 @@ from shlo_jit.schedule.epilogue import Epilogue, Written, finish, move_of_epilog
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.moves import ComputeAt, Move, of_kind
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
-from shlo_jit.schedule.product_decisions import Decisions, Product, check_used, decide, moves_of, strategy_for
+from shlo_jit.schedule.product_decisions import (
+    WHY_PANELS,
+    Decisions,
+    Product,
+    check_used,
+    decide,
+    moves_of,
+    strategy_for,
+)
 from shlo_jit.schedule.product_layout import Placed, ProductLayout, layout_of
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
@@ -129,7 +137,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         first_block=_first_block(plan, m, n, k, kc) if d.panels == "ahead" else 0,
         loop=(context.loops[id(step)], matrices) if d.panels == "loop" else None,
         epilogue=epilogue,
-        blocking=_notes(plan, layout.extents, strides, bool(d.panels), few, given),
+        blocking=_notes(plan, layout.extents, strides, d.panels, few, given),
         scratch=_scratch(product, d, types),
         way=d.leaf,
         routines=(gemm_routine(types.a, types.b, types.acc, target, d.leaf, given is not None),),
@@ -211,11 +219,14 @@ def _notes(
     plan: GemmPlan,
     extents: tuple[int, int, int, int],
     strides: Layout,
-    prepacked: bool,
+    panels: str,
     few: bool,
     given: Blocking | None,
 ) -> tuple[Note, ...]:
     """The decisions about packing and tasks, as notes."""
     batch, m, n, k = map(hint_of, extents)
-    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked, few, given)
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), bool(panels), few, given)
+    if panels == "loop":
+        packed = ("B", "packed before the loop", WHY_PANELS["loop"])
+        lines = [packed if line[0] == "B" else line for line in lines]
     return tuple(Note(*line) for line in lines)
