@@ -304,6 +304,44 @@ def _refuse_grain(move: Parallel, text: str) -> NoReturn:
     raise IllegalMove(move, Reason("group-out-of-range", text))
 
 
+# ---------------------------------------------------------------------- as moves
+_LEAF_NAMES = {leaf: name for name, leaf in LEAVES.items()}
+_MODE_NAMES = {mode: name for name, mode in MODES.items()}
+
+
+def moves_of(d: Decisions) -> tuple[Move, ...]:
+    """The moves that lead to these decisions, in the order in which they are made."""
+    moves: list[Move] = [UseLeaf(_LEAF_NAMES[d.leaf], why=d.why_leaf)]
+    c = d.blocking
+    if c is not None:
+        moves.append(Pack("a", _MODE_NAMES[c.mode_a], why=c.mode_a.why))
+        if c.mode_b != PREPACKED:
+            moves.append(Pack("b", _MODE_NAMES[c.mode_b], why=c.mode_b.why))
+    if d.panels:
+        moves.append(Pack("b", d.panels, why=WHY_PANELS[d.panels]))
+    if c is not None:
+        moves += [Split(loop, int(part), why=part.why) for loop, part in (("m", c.mc), ("n", c.nc), ("k", c.kc))]
+    if d.is_parallel:
+        at_call = AT_CALL if d.leaf is not GemmStrategy.VECTORS else _OUTPUTS
+        moves.append(Parallel(int(d.grain), why=at_call if c is None else c.group.why))
+    return tuple(moves)
+
+
+_OUTPUTS = Reason("tasks-by-outputs", "a task computes some of the outputs, about as many as fit in a cache")
+WHY_PANELS = {
+    "ahead": Reason("constant-operand", "it is a constant"),
+    "loop": Reason("loop-invariant", "products read it in every iteration"),
+}
+"""The reasons for panels that are packed before the product."""
+
+
+def check_used(given: Sequence[Move], made: Sequence[Move]) -> None:
+    """Raises IllegalMove for the first move that the schedule does not have."""
+    for move in given:
+        if move not in made:
+            raise IllegalMove(move, Reason("move-without-use", "the product has no such loop, operand or choice"))
+
+
 # ---------------------------------------------------------------------- bits
 def order_of_sums(p: Product, d: Decisions) -> tuple[str | int, ...]:
     """What the order of additions depends on. Decisions for which it is equal give the same bits."""

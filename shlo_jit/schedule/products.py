@@ -30,9 +30,16 @@ from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish, move_of_ep
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.moves import ComputeAt, Move, of_kind
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
-from shlo_jit.schedule.product_decisions import Decisions, Product, decide, strategy_for
+from shlo_jit.schedule.product_decisions import (
+    WHY_PANELS,
+    Decisions,
+    Product,
+    check_used,
+    decide,
+    moves_of,
+    strategy_for,
+)
 from shlo_jit.schedule.product_layout import Placed, ProductLayout, layout_of
-from shlo_jit.schedule.product_moves import check_used, product_moves
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import OMITTED
 from shlo_jit.sizes import Size, equal, hint_of
@@ -106,7 +113,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     d, plan = decide(product, moves), product.plan
     place = next(iter(of_kind(moves or (), ComputeAt)), None)
     epilogue, written = finish(step, target, layout, place)
-    made = (*product_moves(d), *move_of_epilogue(epilogue, written, place))
+    made = (*moves_of(d), *move_of_epilogue(epilogue, written, place))
     check_used(moves or (), made)
     batch, m, n, k = layout.extents
     given, kc = d.blocking if d.is_given else None, _given_pass(d)
@@ -129,7 +136,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         first_block=_first_block(plan, m, n, k, kc) if d.panels == "ahead" else 0,
         loop=(context.loops[id(step)], matrices) if d.panels == "loop" else None,
         epilogue=epilogue,
-        blocking=_notes(plan, layout.extents, strides, bool(d.panels), few, given),
+        blocking=_notes(plan, layout.extents, strides, d.panels, few, given),
         scratch=_scratch(product, d, types),
         way=d.leaf,
         routines=(gemm_routine(types.a, types.b, types.acc, target, d.leaf, given is not None),),
@@ -219,11 +226,14 @@ def _notes(
     plan: GemmPlan,
     extents: tuple[int, int, int, int],
     strides: Layout,
-    prepacked: bool,
+    panels: str,
     few: bool,
     given: Blocking | None,
 ) -> tuple[Note, ...]:
     """The decisions about packing and tasks, as notes."""
     batch, m, n, k = map(hint_of, extents)
-    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked, few, given)
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), bool(panels), few, given)
+    if panels == "loop":
+        packed = ("B", "packed before the loop", WHY_PANELS["loop"])
+        lines = [packed if line[0] == "B" else line for line in lines]
     return tuple(Note(*line) for line in lines)

@@ -43,6 +43,7 @@ def test_a_matrix_from_outside_is_packed_once() -> None:
     text = main(f"%x: {tensor(4, 64)}, %w: {tensor(64, 64)}", tensor(4, 64), loop(body, tensor(4, 64)))
     (packing,), products = found(text)
     decides(packing, "packs", "64 x 64", "loop-invariant")
+    decides(products[0], "B", "before the loop", "loop-invariant")
     assert len(packing.fields) == 1
     assert [p.has_panels for p in products] == [True, True]
 
