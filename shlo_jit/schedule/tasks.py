@@ -24,7 +24,8 @@ class Tasks(NamedTuple):
     work: int = 0
     """Number of element operations, if it is known only at the call."""
     least_work: int = 0
-    """In that case, the number from which on the call runs tasks; fewer are run on one thread."""
+    """Element operations from which on the call runs tasks, if their number is known only then; fewer run on one
+    thread."""
 
     @property
     def grain(self) -> int:
