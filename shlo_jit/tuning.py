@@ -616,6 +616,9 @@ COPY_TASK_BYTES = 1 << 18
 UNROLLED_SOURCES = 16
 """Maximum ranks whose operands a reduction reads simultaneously, with their addresses in registers or on the stack.
 Chosen."""
+UNROLLED_TARGETS = 4
+"""Maximum ranks to which a reduction writes its part simultaneously, each with code of its own; for more it has a loop.
+Chosen."""
 MPI_POLLS = 1000
 """Polls for an MPI message before other ranks are served; between polls a rank sleeps. Chosen: a millisecond or two."""
 MPI_NAP = 50e-6

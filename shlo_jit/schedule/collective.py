@@ -89,6 +89,8 @@ class CollectiveSchedule(KernelSchedule):
     """Units for which operands of other ranks are fetched at a time, if they are."""
     unrolls_sources: bool = False
     """Whether the reduction has code for each source; otherwise, it loops over them."""
+    unrolled_targets: int | None = None
+    """For a reduction that writes its part to all ranks, their number if it has code for each of them."""
     channel: int | None = None
     """The channel handle of a send or recv."""
     copied: tuple[int, ...] = ()
@@ -107,11 +109,6 @@ class CollectiveSchedule(KernelSchedule):
     def reduction_tasks(self, elements: int) -> Tasks:
         """The tasks that reduce up to so many elements."""
         return cut(-(-elements // self.block), elements * (self.sources or 2))
-
-    @property
-    def unrolled_targets(self) -> int | None:
-        """For a reduction that writes its part to all ranks, their number if it has code for each of them."""
-        return self.sources if self.sources is not None and self.sources <= MOST_UNROLLED_TARGETS else None
 
     @property
     def notes(self) -> list[Note]:
@@ -318,11 +315,8 @@ def _reduction(op: Op, context: Context, peers: tuple[Peers, ...]) -> dict[str, 
         "block": block,
         "fetched_blocks": max(1, tuning.FETCHED_BYTES // nbytes),
         "unrolls_sources": len(counts) == 1 and max(counts) <= tuning.UNROLLED_SOURCES,
+        "unrolled_targets": max(counts) if len(counts) == 1 and max(counts) <= tuning.UNROLLED_TARGETS else None,
     }
-
-
-MOST_UNROLLED_TARGETS = 4
-"""Maximum number of ranks for which a reduction that writes to all of them has separate code."""
 
 
 def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:

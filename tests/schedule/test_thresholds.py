@@ -72,7 +72,7 @@ NO_THRESHOLDS = {
     "kernels/quicksort.py": {"NETWORK"},
     "kernels/gemm/vector.py": {"LINE", "STEPS"},
     "kernels/substitution.py": {"ROWS"},
-    "lower/kernels/copy.py": {"LINE", "UNROLL"},
+    "schedule/copies.py": {"LINE", "UNROLL"},
     "lower/temporal_tiling.py": {"SLOT"},
 }  # fmt: skip
 """For each file, the integers at module level that are not thresholds."""
