@@ -73,7 +73,7 @@ CASES = {
     "GEMM_PRIVATE_PRODUCT": "dot f32 16 of 256",
     "GEMM_BATCH": "dot f32 16 of 256",
     "GEMM_GROUP": "dot f32 2000 of 16",
-    "GEMM_WIDEST": "dot f32 1536",
+    "GEMM_CHUNK_BYTES": "dot f32 1536",
     "GEMM_B_RESIDENT": "dot f32 128",
     "GEMM_THIN": "dot f32 32x1024x4096",
     "GEMM_THIN_BYTES": "MLP",
@@ -168,6 +168,15 @@ def main(names: list[str]) -> int:
     return 0
 
 
+def scaled(value: Any, factor: float) -> Any:
+    """Returns a threshold multiplied by a factor: at least 1 if it is an integer. Of several numbers, each of them."""
+    if type(value) is tuple:
+        return tuple(scaled(v, factor) for v in value)
+    if isinstance(value, int):
+        return max(1, int(value * factor))
+    return value * factor if isinstance(value, float) else value
+
+
 def _value(name: str) -> int:
     from shlo_jit import tuning
 
@@ -201,9 +210,9 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
     import shlo_jit
     from shlo_jit import tuning
 
-    setattr(tuning, name, type(getattr(tuning, name))(max(1, getattr(tuning, name) * factor)))
+    setattr(tuning, name, scaled(getattr(tuning, name), factor))
     exe = shlo_jit.compile(text, cache=False)
-    answers = {"texts": lambda: _texts(text), "block": _block(exe, inputs)}
+    answers = {"texts": lambda: texts_of(text), "block": _block(exe, inputs)}
     while True:
         try:
             what = pipe.recv()
@@ -212,7 +221,7 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
         pipe.send(answers[what]())
 
 
-def _texts(text: str) -> dict[str, str]:
+def texts_of(text: str, target_name: str = "native") -> dict[str, str]:
     """LLVM text of a program, its schedule without reasons, and the LLVM text of the routines it calls."""
     from shlo_jit.codegen.target import resolve
     from shlo_jit.kernels.builder import ModuleText
@@ -221,7 +230,7 @@ def _texts(text: str) -> dict[str, str]:
     from shlo_jit.stages import show
     from shlo_jit.text.parser import parse_module
 
-    target, routines = resolve(), []
+    target, routines = resolve(target_name), []
     lowered = lower(parse_module(text, "case"), CompileOptions(target))
     for routine in lowered.program.routines:
         module = ModuleText(target)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from shlo_jit import caches
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
@@ -217,7 +218,7 @@ TILE_COLLIDING = 4096
 the lines share a set of the first-level cache. A transpose of 64 x 64 x 64 takes 0.6 of the time. Chosen."""
 ROW_SUM_UNROLL = 16
 """Vectors of adjacent rows that a reduction with a tiny body accumulates. Case `sum of columns`."""
-PREFETCH_BYTES = 1 << 21
+PREFETCH_BYTES = caches.L2 * 2
 """Minimum bytes of an operand to be prefetched: it comes from memory or the last-level cache. Case `heat, 60 steps`."""
 PREFETCH_DISTANCE = 2048
 """Prefetch distance of such operands in bytes: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements. Case
@@ -228,9 +229,11 @@ ROW_BUFFER_COST = 8
 ROW_BUFFER_BYTES = 1 << 18
 """Maximum bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread. No case
 moves."""
-STREAM_BYTES = 1 << 23
-"""Minimum bytes of an output for a plain loop to write it with non-temporal stores. Case `add 3M`."""
-COPY_STREAM_BYTES = 1 << 25
+STREAM_BYTES = (caches.LAST_LEVEL / 4).at_least(8 << 20)
+"""Minimum bytes of an output for a plain loop to write it with non-temporal stores: a reader would find little of it in
+the last-level cache, with its operands beside it. Smaller results need not be aligned (`codegen/abi.py`). Case
+`add 3M`."""
+COPY_STREAM_BYTES = caches.LAST_LEVEL
 """Minimum bytes of a copy to use non-temporal stores, which do not read what they overwrite. No case moves."""
 
 # ---------------------------------------------------------------------------- other kernels
@@ -271,7 +274,7 @@ SORT_CHUNKS = 8
 """Chunks of such a line, a power of two. Chosen: more would add more counters than threads. Case `sort 500K`."""
 TOP_K_INSERTED = 256
 """Maximum k for a top-k to keep a sorted array. No case moves."""
-FFT_BLOCK_BYTES = 128 << 10
+FFT_BLOCK_BYTES = caches.L2 / 8
 """Bytes of a block's elements: the two buffers of a block stay in the second-level cache. No case moves."""
 FFT_PARALLEL = 1 << 14
 """Minimum elements for threads to pay off. No case moves."""
@@ -295,21 +298,21 @@ LAPACK_BLOCK = 64
 ATTENTION_TASKS = 24
 """Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case
 `attention 12 of 384`."""
-ATTENTION_BLOCK_BYTES = 32 << 10
+ATTENTION_BLOCK_BYTES = (caches.L1 * 2 / 3).at_least(32 << 10)
 """Approximate bytes of scores of a block of rows: the first-level cache. Case `attention 12 of 384`."""
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Approximate bytes of scores of a block of rows of the gradient of attention, for both products that it reads. Chosen:
 a part of the second-level cache; smaller blocks would traverse the sums more often."""
-LINE_TILE_IMAGE_BYTES = 1 << 20
+LINE_TILE_IMAGE_BYTES = caches.L2
 """Minimum bytes of images for the step that produces them and the step that reads them to run in line tiles. Chosen:
 the second-level cache of a core; two cores keep smaller images from one step to the next."""
-LINE_BUFFER_BYTES = 512 << 10
+LINE_BUFFER_BYTES = caches.L2 / 2
 """Approximate bytes of the line buffers that a line tile writes and reads again. Chosen: half of the second-level
 cache; the rest is for inputs and outputs."""
 LINE_TILE_KEPT = 8
 """Minimum lines of a line tile for each line that the next tile needs as well and that is moved for it. Chosen: moving
 more took as long as the caches saved."""
-LINE_TILE_KERNEL_BYTES = 640 << 10
+LINE_TILE_KERNEL_BYTES = caches.L2 * 5 / 8
 """Maximum bytes of weights that line tiles read, each tile anew. Chosen: what the second-level cache keeps beside some
 lines."""
 LINE_TILE_TASKS = 4
@@ -343,7 +346,7 @@ Transformer block of `benchmarks.curves`."""
 GEMM_SKINNY_BYTES = 14 << 20
 """Maximum bytes of a program's matrices for it to do so: parts of rows come fast from a cache, and slowly from memory.
 Chosen."""
-GEMM_NEAR_PANELS = 1 << 19
+GEMM_NEAR_PANELS = caches.L2 / 2
 """Maximum bytes of panels that the rows of a task read, for many rows: half of the second-level cache. ResNet-50 of
 `benchmarks.deployed`, in batches."""
 GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
@@ -365,9 +368,9 @@ GEMM_BATCH = 8
 """Minimum products of a batch for that. No case moves."""
 GEMM_GROUP = 256 << 10
 """Multiply-adds of a task that computes many small products. Case `dot f32 2000 of 16`."""
-GEMM_WIDEST = 512
-"""Approximate columns of C in a task: with kc steps of k, a chunk of B takes 3/4 MB of the second-level cache. Case
-`dot f32 1536`."""
+GEMM_CHUNK_BYTES = (caches.L2 * 5 / 8).at_least(640 << 10)
+"""Bytes of the chunk of B that a task reads for each of its rows, for 320 steps of k in 32 bits. It determines the
+columns of C in a task. A second-level cache of 512 KiB gains nothing by smaller chunks. Case `dot f32 1536`."""
 GEMM_B_RESIDENT = 128 << 10
 """Maximum bytes of B to be read in place for any m: it stays in the second-level cache unpacked. No case moves."""
 GEMM_AMX_IN_PLACE = 128
@@ -384,9 +387,10 @@ GEMM_THIN_BYTES = 1 << 20
 """Minimum bytes of the matrix for several vectors to be treated so: it comes from beyond the caches. No case moves."""
 GEMM_VECTOR_SERIAL = 1 << 17
 """Maximum elements of the matrix for the caller to do a product with a vector alone."""
-GEMM_VECTOR_CHUNK = 32 << 10
-"""Maximum bytes of sums that a task of such a product keeps: the first-level cache. No case moves."""
-GEMM_VECTOR_FAR = 8 << 20
+GEMM_VECTOR_CHUNK = (caches.L1 * 2 / 3).at_least(16 << 10)
+"""Maximum bytes of sums that a task of such a product keeps: most of the first-level cache, and room for 64 sums of 8
+bytes for each of GEMM_THIN vectors."""
+GEMM_VECTOR_FAR = caches.LAST_LEVEL / 4
 """Minimum bytes of the matrix for such a product to have one task a thread: memory is read faster in long contiguous
 parts. Case `dot f32 vector x 3000x3000`."""
 GEMM_VECTOR_PREFETCH = 8 << 10
@@ -415,9 +419,11 @@ CONV_FEW_TASKS = 16
 threads take a fifth longer than ten half-size ones. Chosen."""
 CONV_EACH_TASK = 1 << 14
 """Multiply-adds equivalent to the fixed cost of a convolution's task, some 0.1 us. Chosen."""
-CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
-"""Bytes of a kernel that the second-level cache does not keep beside the input, and approximate pixels of a task for
-such kernels. ResNet-50 of `benchmarks.deployed`."""
+CONV_KERNEL_BYTES = caches.L2 * 3 / 4
+"""Bytes of a kernel, or of the part that a call of the tile reads, that the second-level cache keeps beside the input.
+ResNet-50 of `benchmarks.deployed`."""
+CONV_FAR_PIXELS = 256
+"""Approximate pixels of a task if the kernel is larger. ResNet-50 of `benchmarks.deployed`."""
 CONV_DEDICATED_TILE = 1 << 26
 """Minimum multiply-adds of a convolution for a tile as high as its lines to be compiled for it, if that wastes less. It
 gains 15 % of 300 us, and takes 15 ms. Chosen."""
@@ -491,15 +497,15 @@ ASSUMED_TRIP_COUNT = 32
 """Trip count that is assumed for a loop whose trip count depends on values. Chosen."""
 INTERCHANGE_VECTORS = 8
 """Vectors of a tile, if they fit into the registers: two pipes with a latency of four cycles. Case `mandelbrot`."""
-TEMPORAL_TILE_LOOP_BYTES = 16 << 20
+TEMPORAL_TILE_LOOP_BYTES = caches.LAST_LEVEL / 2
 """Minimum bytes of a loop's states and operands for temporal tiling: several iterations run on a part of them before
 the next part. Chosen: what a last-level cache keeps for a program; below, nothing is gained or lost. No case moves."""
-TEMPORAL_TILE_BYTES = 640 << 10
+TEMPORAL_TILE_BYTES = (caches.L2 * 5 / 8).at_least(640 << 10)
 """Bytes that a temporal tile works on: most of the second-level cache. Case `wave of 3000 x 3000`."""
 TEMPORAL_TILE_LEAST_ITERATIONS = 4
 """Minimum iterations of a temporal tile in TEMPORAL_TILE_BYTES. With fewer, it works on TEMPORAL_TILE_SHARED_BYTES.
 Chosen."""
-TEMPORAL_TILE_SHARED_BYTES = 4 << 20
+TEMPORAL_TILE_SHARED_BYTES = caches.LAST_LEVEL / 8
 """Bytes of such a larger temporal tile: a part of the last-level cache, which cores share. Chosen by planes of 512
 KiB."""
 TEMPORAL_TILE_WAVEFRONT = 16 << 10

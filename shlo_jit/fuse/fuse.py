@@ -10,6 +10,7 @@ each of its elements once anyway, else by a separate nest. Each decision records
 from __future__ import annotations
 
 from shlo_jit import tuning
+from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.attention_gradient import form_gradients
 from shlo_jit.fuse.epilogue import attach_epilogues
@@ -33,32 +34,33 @@ from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
 
-def fuse(function: Op) -> PlanBlock:
-    """Returns the steps of a function of core ops."""
-    return fuse_block(function.block())
+def fuse(function: Op, caches: Caches = PLAIN) -> PlanBlock:
+    """Returns the steps of a function of core ops, for a CPU with these caches."""
+    return fuse_block(function.block(), caches)
 
 
-def fuse_block(block: Block) -> PlanBlock:
+def fuse_block(block: Block, caches: Caches) -> PlanBlock:
     """Returns the steps of a block, including those of the blocks inside its control flow."""
-    return _Fusion(block).run()
+    return _Fusion(block, caches).run()
 
 
-def fuse_control(op: Op, position: int) -> ControlStep:
+def fuse_control(op: Op, position: int, caches: Caches) -> ControlStep:
     """Returns the step of a control-flow op, with the steps of its blocks."""
     if op.name != "stablehlo.while":
-        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
+        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block, caches) for r in op.regions])
     found = interchange_loop(op)
     if isinstance(found, Refusal):
-        blocks = [fuse_block(op.block(0)), _Fusion(op.block(1), in_loop=True).run()]
+        blocks = [fuse_block(op.block(0), caches), _Fusion(op.block(1), caches, in_loop=True).run()]
         return ControlStep(position=position, op=op, blocks=blocks, not_interchanged=found)
-    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0)), found])
+    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), caches), found])
 
 
 class _Fusion(Grouping):
     """The backward sweep over a block. `in_loop`: the block is the body of a while."""
 
-    def __init__(self, block: Block, in_loop: bool = False):
+    def __init__(self, block: Block, caches: Caches, in_loop: bool = False):
         super().__init__(block)
+        self.caches = caches
         self.states = {*block.terminator.operands} if in_loop else set[Value]()
         self.inner: dict[int, list[Value]] = {}
         """Id of a block inside control flow -> the values that it reads from outside."""
@@ -95,7 +97,7 @@ class _Fusion(Grouping):
         attach_epilogues(block)
         form_attention(block)
         form_gradients(block)
-        form_line_tiles(block)
+        form_line_tiles(block, self.caches)
         return block
 
     def constant(self, op: Op, position: int) -> None:
@@ -111,7 +113,7 @@ class _Fusion(Grouping):
     def kernel(self, op: Op, position: int) -> None:
         """Adds the step of an op that has a dedicated kernel, or of control flow."""
         if op.name in CONTROL:
-            step: Step = fuse_control(op, position)
+            step: Step = fuse_control(op, position, self.caches)
             for block in step.blocks:
                 self.inner[id(block.block)] = block.outside
                 for value in block.outside:

@@ -102,7 +102,10 @@ class AttentionSchedule(KernelSchedule):
         right = "each batch is two plain products" if self.few else f"right operands: {right}"
         pieces = tuple(len(p.parts) for p in (self.first, self.second))
         read = f"{pieces[0]} of the first matrix, {pieces[1]} of the second"
-        why = Reason("block-bytes", f"a block of scores has about {tuning.ATTENTION_BLOCK_BYTES:,} bytes")
+        why = Reason(
+            "block-bytes",
+            f"a block of scores has about {self.rows.target.bytes_of(tuning.ATTENTION_BLOCK_BYTES):,} bytes",
+        )
         return [
             Note("products", f"{self.batch} x {size(self.first)}, then {size(self.second)}"),
             Note("row blocks", f"{count(self.block, 'row')}; {right}", why),
@@ -134,7 +137,7 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     few = m <= tile
     packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
     task_rows, each, tasks = _tasks(batch, m, tile, first.n, first.k + second.n)
-    blocks = -(-task_rows // max(tile, tuning.ATTENTION_BLOCK_BYTES // (first.n * size)))
+    blocks = -(-task_rows // max(tile, target.bytes_of(tuning.ATTENTION_BLOCK_BYTES) // (first.n * size)))
     block = min(task_rows, even(task_rows, blocks, tile))
     rows, (scores,), (weights,) = schedule_rows(parts, batch, m, block, target)
     in_place = may_overwrite(rows, scores, weights)

@@ -291,7 +291,7 @@ def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V
     """Divides the scratch memory: all of B and all of A (kc steps) if they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
-    chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
+    chunk = b.mul(b.min_(panels, plan.widest // plan.nr), panel_bytes)
     a_panel = b.select(s.prepacked, i64(a_panel_bytes(plan, True)), i64(a_panel_bytes(plan)))
     units = b.mul(ceil_div(b, b.min_(s.k, each), plan.k_unit), plan.k_unit // plan.group)
     shared_a_panel = b.add(b.mul(units, plan.mr * plan.unit_bytes * plan.parts), 256)

@@ -48,7 +48,7 @@ def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
     first = b.mul(index, chunk)
     count = b.sub(b.min_(b.add(first, chunk), nbytes), first)
     target, source = b.offset(target, first), b.offset(source, first)
-    if hint_of(nbytes) < tuning.COPY_STREAM_BYTES:
+    if hint_of(nbytes) < low.target.bytes_of(tuning.COPY_STREAM_BYTES):
         b.memcpy(target, source, count)
     else:
         aligned = b.icmp("eq", b.and_(b.cast("ptrtoint", target, "i64"), i64(LINE - 1)), 0)
