@@ -42,7 +42,6 @@ CASES = {
     "SMALL_SOURCE_RATIO": "forces between bodies",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
-    "ROW_SUM_UNROLL": "sum of columns",
     "PREFETCH_BYTES": "heat, 60 steps",
     "PREFETCH_DISTANCE": "gelu",
     "ROW_BUFFER_COST": "softmax",

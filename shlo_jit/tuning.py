@@ -216,8 +216,6 @@ TILE_STRIPE = 4
 TILE_COLLIDING = 4096
 """Distance in bytes of the lines that adjacent tiles write: at multiples of it an iteration handles one tile, because
 the lines share a set of the first-level cache. A transpose of 64 x 64 x 64 takes 0.6 of the time. Chosen."""
-ROW_SUM_UNROLL = 16
-"""Vectors of adjacent rows that a reduction with a tiny body accumulates. Case `sum of columns`."""
 PREFETCH_BYTES = caches.L2 * 2
 """Minimum bytes of an operand to be prefetched: it comes from memory or the last-level cache. Case `heat, 60 steps`."""
 PREFETCH_DISTANCE = 2048

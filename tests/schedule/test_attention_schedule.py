@@ -39,7 +39,7 @@ def test_blocks_are_whole_tiles_that_stay_in_the_cache() -> None:
     for n in (64, 100, 128, 300, 512):
         found = attention(24, 1000, n)
         assert found.block % TILE == 0
-        assert TILE <= found.block <= max(TILE, tuning.ATTENTION_BLOCK_BYTES // (4 * n) + TILE)
+        assert TILE <= found.block <= max(TILE, AVX512.bytes_of(tuning.ATTENTION_BLOCK_BYTES) // (4 * n) + TILE)
     assert attention(24, 1000, 4096).block == TILE
     assert attention(24, 30, 64).block == min(30, 3 * TILE)
 

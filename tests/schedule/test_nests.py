@@ -370,7 +370,7 @@ def test_rows_with_little_work_are_not_split() -> None:
 
 # ---------------------------------------------------------------------- memory that is far
 def test_large_operands_are_fetched_ahead() -> None:
-    n = tuning.PREFETCH_BYTES // 4
+    n = AVX512.bytes_of(tuning.PREFETCH_BYTES) // 4
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not near.prefetches
     assert list(far.prefetches.values()) == [tuning.PREFETCH_DISTANCE]
@@ -379,12 +379,12 @@ def test_large_operands_are_fetched_ahead() -> None:
         "prefetches",
         f"1 load, {tuning.PREFETCH_DISTANCE:,} bytes",
         "streams-from-memory",
-        f"{tuning.PREFETCH_BYTES:,} bytes",
+        f"{AVX512.bytes_of(tuning.PREFETCH_BYTES):,} bytes",
     )
 
 
 def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
-    n = tuning.PREFETCH_BYTES // 4
+    n = AVX512.bytes_of(tuning.PREFETCH_BYTES) // 4
     t, part = tensor(n), tensor(n - 2)
     lines = [f"%s{i} = stablehlo.slice %x [{i}:{n - 2 + i}] : ({t}) -> {part}" for i in range(3)]
     lines += [f"%a = stablehlo.add %s0, %s1 : {part}", f"%y = stablehlo.add %a, %s2 : {part}"]
@@ -437,11 +437,11 @@ def test_rows_too_long_for_the_stash_are_computed_again() -> None:
 
 
 def test_large_results_are_written_past_the_caches() -> None:
-    n = tuning.STREAM_BYTES // 4
+    n = AVX512.bytes_of(tuning.STREAM_BYTES) // 4
     small, large = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not small.streams
     assert len(large.streams) == 1
-    decides(large, "streams", "1 result", "exceeds-cache", f"{tuning.STREAM_BYTES:,} bytes")
+    decides(large, "streams", "1 result", "exceeds-cache", f"{AVX512.bytes_of(tuning.STREAM_BYTES):,} bytes")
 
 
 # ---------------------------------------------------------------------- few iterations of a reduction

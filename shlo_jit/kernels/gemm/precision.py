@@ -213,7 +213,7 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind, unit, group = "vnni", "i32", 4
     lanes = target.lanes(bits(acc))
     mr, nv = _register_tile(target, kind, bits(acc))
-    # A panel of mr x kc units takes about half of the first level cache, a chunk of GEMM_WIDEST columns most of the
+    # A panel of mr x kc units takes about half of the first level cache, a chunk of GEMM_CHUNK_BYTES most of the
     # second. kc orders the sums, so it is the same whatever the sizes of caches are.
     if kind == "amx":
         return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, LONGEST_PASS * group, True, target.caches)
