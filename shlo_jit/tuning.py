@@ -350,8 +350,13 @@ GEMM_NEAR_PANELS = caches.L2 / 2
 GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
 """If all panels fit within GEMM_NEAR_PANELS: minimum rows of a task, and minimum tasks along the rows for tasks to have
 whole lines of C. 784 x 128 x 512 gains 16 %. ResNet-50 of `benchmarks.deployed`."""
+GEMM_PASS_K = 320
+"""Maximum steps of k in a pass over C. Passes order the sums, so this and the next two are the same on every CPU."""
+GEMM_PANEL_BYTES = 28 << 10
+"""Maximum bytes of a panel of A in such a pass. Chosen: a first-level cache of 32 KiB keeps it beside a part
+of B."""
 GEMM_PREPACKED_K = 1024
-"""Maximum steps of k in a pass over C, if B is prepacked. `benchmarks.weights`."""
+"""GEMM_PASS_K if B is prepacked. `benchmarks.weights`."""
 HOISTED_ROWS, HOISTED_TERMS, HOISTED_BYTES = 128, 16, 64 << 20
 """Hoisting a product out of a loop: maximum rows for it to be computed for all iterations in advance; minimum steps of
 k for that to be faster than reading its result from memory; maximum bytes of the results. Chosen."""

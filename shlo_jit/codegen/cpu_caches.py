@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from shlo_jit.caches import PLAIN, Caches
 
-KIB, MIB = 1 << 10, 1 << 20
-
 _INTEL = "Intel 64 and IA-32 Architectures Optimization Reference Manual"
 _ARK = "ark.intel.com"
 
@@ -48,7 +46,7 @@ _ROWS: dict[str, tuple[tuple[int, int, int, int, int], str]] = {
 
 
 def _row(l1: int, l2: int, last_level: int, cores: int, line: int) -> Caches:
-    return Caches(l1 * KIB, l2 * KIB, last_level * MIB or l2 * KIB * cores, cores, line)
+    return Caches(l1 << 10, l2 << 10, last_level << 20 or (l2 << 10) * cores, cores, line)
 
 
 KNOWN = {name: _row(*row) for names, (row, _) in _ROWS.items() for name in names.split()}

@@ -17,8 +17,6 @@ from shlo_jit.caches import PLAIN, Caches, Share
 from shlo_jit.kernels.llvm_values import bits
 from shlo_jit.kernels.target import Target
 
-LONGEST_PASS = 320
-"""Maximum steps of k per pass over C, unless B is prepacked."""
 STORAGE = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "i1": "i8"}
 """LLVM type of a stored element. Integers are `iN` for either sign; a complex number is stored as two of its parts."""
 
@@ -87,7 +85,7 @@ class GemmPlan:
     @property
     def widest(self) -> int:
         """Approximate columns of C in a task, in whole panels."""
-        return self.bytes_of(tuning.GEMM_CHUNK_BYTES) // (LONGEST_PASS * 4 * self.nr) * self.nr
+        return self.bytes_of(tuning.GEMM_CHUNK_BYTES) // (tuning.GEMM_PASS_K * 4 * self.nr) * self.nr
 
     @property
     def prepacked_kc(self) -> int:
@@ -216,7 +214,8 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     # A panel of mr x kc units takes about half of the first level cache, a chunk of GEMM_CHUNK_BYTES most of the
     # second. kc orders the sums, so it is the same whatever the sizes of caches are.
     if kind == "amx":
-        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, LONGEST_PASS * group, True, target.caches)
-    kc = max(16, (28 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
-    kc = min(kc, LONGEST_PASS * group)
+        kc = tuning.GEMM_PASS_K * group
+        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, True, target.caches)
+    kc = max(16, tuning.GEMM_PANEL_BYTES // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
+    kc = min(kc, tuning.GEMM_PASS_K * group)
     return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, target.has_masks, target.caches)
