@@ -3,6 +3,7 @@
     python -m benchmarks.moved_thresholds                            every threshold, on the cases and the examples
     python -m benchmarks.moved_thresholds --programs DIR ...         and on the .mlir files of these folders
     python -m benchmarks.moved_thresholds TILE_SIDE CONV_TASK        these thresholds
+    python -m benchmarks.moved_thresholds --extremes WINDOW_SPARSE   whether its branch decides anything
 
 Each line names a threshold, how many programs read it, and the first program that changes with half and with double of
 it. `schedule` and `program` are the decisions and the LLVM text. `routine` is the text of a routine, such as that of
@@ -30,6 +31,8 @@ from benchmarks.thresholds import scaled, texts_of
 from shlo_jit import StableHLOError, tuning
 
 FACTORS = {"half": 0.5, "double": 2.0}
+EXTREMES = {"tiny": 2.0**-40, "huge": 2.0**40}
+"""Factors for which the branch that a threshold guards is always taken, or never."""
 
 
 class Read(NamedTuple):
@@ -111,7 +114,7 @@ def line(name: str, known: dict[str, Read], sources: dict[str, str], options: ar
     readers = {program: now for program, now in known.items() if name in now.thresholds}
     if not readers:
         return f"| {name} | 0 | unread | unread |"
-    found = [in_fork(lambda f=f: first_change(name, f, readers, sources, options)) for f in FACTORS.values()]
+    found = [in_fork(lambda f=f: first_change(name, f, readers, sources, options)) for f in options.factors.values()]
     return f"| {name} | {len(readers)} | {found[0]} | {found[1]} |"
 
 
@@ -122,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--programs", type=Path, nargs="*", default=[], help="folders with .mlir files")
     parser.add_argument("--target", default="native", help="the CPU the text is for; default: %(default)s")
     parser.add_argument("--seconds", type=float, default=60, help="processor time of a variant; default: %(default)s")
+    parser.add_argument("--extremes", dest="factors", action="store_const", const=EXTREMES, default=FACTORS,
+                        help="nearly zero, and nearly no limit, instead of half and double")  # fmt: skip
     options = parser.parse_args(arguments)
     names = options.names or [name for name in vars(tuning) if name.isupper()]
     unknown = [name for name in names if name not in vars(tuning)]
@@ -134,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known[program] = in_fork(lambda text=text: read(text, options.target))
     seconds = sum(now.seconds for now in known.values())
     print(f"{len(known)} programs, {seconds:.0f} s to compile to text", file=sys.stderr, flush=True)
-    print("| threshold | programs that read it | half changes | double changes |\n|---|--:|---|---|", flush=True)
+    columns = " | ".join(f"{how} changes" for how in options.factors)
+    print(f"| threshold | programs that read it | {columns} |\n|---|--:|---|---|", flush=True)
     for name in names:
         print(line(name, known, sources, options), flush=True)
     return 0

@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
+from shlo_jit.caches import Share
+
 CASES = {
     "NARROW_PRODUCT": "dot f32 80000x3x3",
     "SMALL_PRODUCT": "dot f32 2000 of 12",
@@ -50,7 +52,6 @@ CASES = {
     "WINDOW_UNROLLED": "max pool 2x2",
     "WINDOW_SMALL": "max pool 2x2",
     "WINDOW_VECTORS": "max pool 2x2",
-    "WINDOW_UNITS": "max pool 2x2",
     "SCAN_SIMPLE_COST": "cumulative sum",
     "SCAN_ROWS": "cumulative sum",
     "SCATTER_UNITS": "scatter add rows",
@@ -62,7 +63,6 @@ CASES = {
     "FFT_PARALLEL": "fft 2048",
     "FFT_SLICE": "fft 2048",
     "MATRIX_COOPERATIVE": "cholesky 400",
-    "SUBSTITUTION_PARALLEL": "cholesky 400",
     "ATTENTION_TASKS": "attention 12 of 384",
     "ATTENTION_TASK_ROWS": "causal attention",
     "ATTENTION_BLOCK_BYTES": "attention 12 of 384",
@@ -171,6 +171,8 @@ def scaled(value: Any, factor: float) -> Any:
     """Returns a threshold multiplied by a factor: at least 1 if it is an integer. Of several numbers, each of them."""
     if type(value) is tuple:
         return tuple(scaled(v, factor) for v in value)
+    if isinstance(value, Share):
+        return value * round(factor) if factor >= 1 else value / round(1 / factor)
     if isinstance(value, int):
         return max(1, int(value * factor))
     return value * factor if isinstance(value, float) else value
@@ -178,8 +180,9 @@ def scaled(value: Any, factor: float) -> Any:
 
 def _value(name: str) -> int:
     from shlo_jit import tuning
+    from shlo_jit.codegen.target import resolve
 
-    return getattr(tuning, name)
+    return resolve().bytes_of(getattr(tuning, name))
 
 
 def _microseconds(seconds: float) -> str:

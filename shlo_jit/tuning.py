@@ -66,9 +66,9 @@ DILATION_PHASES = 16
 gradient."""
 BYTE_PATCHES = 1 << 28
 """Maximum bytes of gathered patches (im2col) for a convolution of bytes to become a product. Chosen: bounds memory."""
-BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
-"""Minimum terms and minimum results of a row of patches for the copies to pay off. Chosen."""
-BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
+BYTE_LEAST_SIDE = 8
+"""Minimum terms, and minimum results, of a row of patches for the copies to pay off. Chosen."""
+BYTE_BLOCK_FEATURES = 32
 """Results that a block of groups should have, and maximum groups of a block: all products of a block but one part are
 with zeros. Chosen: a register of bytes."""
 COUNTED_ITERATIONS = 4096
@@ -166,13 +166,14 @@ TASK_WORK = 1 << 15
 """Element operations a task should have for its dispatch (some 0.3 us) to cost little. Case `add 3M`."""
 PARALLEL_WORK = 1 << 17
 """Minimum element operations of a kernel to be run in parallel; smaller ones run on the caller. Waking a worker takes
-some 5 us. Case `add 30K`."""
+some 5 us. It also holds for multiply-adds that are bound by memory: of a product with a vector, a depthwise
+convolution, a triangular system. Case `add 30K`."""
 LONG_TASK = 1 << 26
 """Maximum element operations of a task, even if MAX_TASKS would make it longer: a call can be interrupted between
 tasks. Chosen: tens of milliseconds."""
 MAX_TASKS = 64
-"""Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. Case
-`exp`."""
+"""Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. A window
+kernel is divided into about as many. Case `exp`."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""
@@ -181,7 +182,8 @@ COPY_PARALLEL_BYTES = 1 << 19
 
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
-"""Extents below which lanes along a variable gain little, and nothing. Chosen."""
+"""Extents below which lanes along a variable gain little, and nothing. For tiles transposed in registers, these are the
+minimum extents, and the minimum lanes. Chosen."""
 SHORT_SELECTION = 56
 """Maximum elements of a row for lanes to run across rows in an argmax that gathers elements of the row: combining lanes
 takes as long. Case `argmax of short rows`."""
@@ -205,10 +207,6 @@ SMALL_TENSOR = 256
 """Maximum elements for a strided traversal to be cheap, since the tensor stays in the first-level cache. Chosen."""
 TILE_SIDE = 16
 """Side length, in elements, of the tiles that are transposed in registers. Case `transpose 3000`."""
-TILE_LEAST_SIDE = 4
-"""Minimum lanes for a transpose in registers to gain. Chosen."""
-TILE_EXTENT = 8
-"""Minimum extents for transposed (strided) loads to be tiled. Chosen."""
 TILE_OPS = 60
 """Maximum ops of a nest to be tiled: its body is emitted for every line of a tile. Chosen."""
 TILE_STRIPE = 4
@@ -246,22 +244,18 @@ WINDOW_SMALL = 16
 """Maximum window positions for several vectors of outputs to be folded side by side. No case moves."""
 WINDOW_VECTORS = 4
 """Vectors of outputs that are folded side by side. Case `max pool 2x2`."""
-WINDOW_UNITS = 64
-"""Units (parallel work items) that a window kernel should have. No case moves."""
 WINDOW_BLOCK = 1024
 """Outputs of the last dimension in a unit, if the other dimensions give few units."""
 SCAN_SIMPLE_COST = 4
 """Maximum cost of a body for scans to run side by side. No case moves."""
 SCAN_ROWS = 4
-"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector. Case `cumulative sum`."""
-SCAN_COLUMN_VECTORS = 4
-"""Vectors of columns side by side in a unit, if the scanned dimension is strided."""
-SELECT_UNITS = 16
-"""Units that a select_and_scatter should have."""
+"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector; if the scanned dimension
+is strided, vectors of columns. Case `cumulative sum`."""
 FILL_BLOCK = 1 << 14
 """Elements of a unit that fills a tensor."""
 SCATTER_UNITS = 16
-"""Minimum iterations of a loop to be the one that is split into tasks. No case moves."""
+"""Minimum iterations of a loop of a scatter to be the one that is split into tasks, and units that a select_and_scatter
+should have."""
 SCATTER_VECTORS = 4
 """Vectors of a window in a unit. Case `scatter add rows`."""
 SCATTER_ACCESS_COST = 4
@@ -287,8 +281,6 @@ FFT_SLICE = 2048
 """Elements of a row in a unit of a pass, if rows are long. Chosen: the first-level cache. No case moves."""
 MATRIX_COOPERATIVE = 256
 """Minimum order of a matrix for threads to cooperate on it rather than to process one matrix each. No case moves."""
-SUBSTITUTION_PARALLEL = 1 << 17
-"""Minimum multiply-adds of a block row for threads to pay off. No case moves."""
 LAPACK_BLOCK = 64
 """Maximum block size (columns) of a blocked routine of LAPACK: what LAPACK's own tables say for these sizes."""
 
@@ -320,8 +312,8 @@ LINE_TILE_LINES = 4
 """Minimum lines of the last result in a task of line tiles. Chosen: some more than the lines that are computed
 twice."""
 GEMM_SERIAL = 1 << 20
-"""Maximum multiply-adds for a product to run on the caller: some 10 us, and waking threads costs as much. No case
-moves."""
+"""Maximum multiply-adds for a product or a convolution to run on the caller: some 10 us, and waking threads costs as
+much."""
 GEMM_TASK = 6 << 20
 """Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
 `dot f32 512`."""
@@ -388,8 +380,6 @@ GEMM_THIN = 32
 """Maximum rows of A that are treated as vectors. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20
 """Minimum bytes of the matrix for several vectors to be treated so: it comes from beyond the caches. No case moves."""
-GEMM_VECTOR_SERIAL = 1 << 17
-"""Maximum elements of the matrix for the caller to do a product with a vector alone."""
 GEMM_VECTOR_CHUNK = (caches.L1 * 2 / 3).at_least(16 << 10)
 """Maximum bytes of sums that a task of such a product keeps: most of the first-level cache, and room for 64 sums of 8
 bytes for each of GEMM_THIN vectors."""
@@ -459,11 +449,6 @@ NARROW_PACKED_ROWS = 2
 it for 128 rows, 10 for 256."""
 NARROW_TERMS = 16
 """Minimum steps of k for that. Chosen: a vector of f32."""
-CONV_SERIAL = 1 << 20
-"""Maximum multiply-adds of a convolution to run on the caller alone."""
-DEPTHWISE_SERIAL = 1 << 17
-"""CONV_SERIAL of a depthwise convolution. Chosen: it is bound by memory, and takes some eight times as long per
-multiply-add."""
 DEPTHWISE_TASK = 1 << 18
 """Approximate multiply-adds of a task of a depthwise convolution with features last: some 4 us. Chosen."""
 CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
@@ -565,9 +550,6 @@ expression."""
 LONG_LITERAL_BYTES = 64 << 10
 """Minimum bytes of a literal in an artifact to be kept separate from the rest of it. Chosen: it is read by one or two
 system calls."""
-THREADED_READ_BYTES = 8 << 20
-"""Minimum bytes of a program's constants in the object cache for several threads to read them. Chosen: that much takes
-4 ms to read, and threads 2 to import."""
 BACKGROUND_STORE_BYTES = 16 << 20
 """Minimum bytes of a program's constants for the object cache to be written in the background, while the program can
 already be called. Chosen: files of that size take 10 ms and more."""
@@ -577,9 +559,10 @@ compiled here. Chosen: 1 GiB, the cache's limit, is written in 2 s."""
 KNOWN_FILE_BYTES = 1 << 20
 """Minimum bytes of a file for the object cache to keep its program without literals. Chosen: that much is decoded in 3
 ms, and an entry of the cache read in 0.2."""
-THREADED_TEXT_BYTES = 8 << 20
-"""Minimum bytes of a text for several threads to decode its literals, by machine code that may have to be compiled
-first (10 ms). Chosen: that much takes 5 ms to decode in Python."""
+THREADED_BYTES = 8 << 20
+"""Minimum bytes for several threads to read a program's constants from the object cache, or to decode the literals of a
+text by machine code. Chosen: that much takes 4 to 5 ms, threads take 2 to import, and the machine code may take 10 to
+compile."""
 SHAPE_ELEMENTS = 16
 """Maximum elements of an integer tensor that may be a shape. Its values are followed when a program with unknown
 dimensions is refined; for an argument, code is specialized for each value. Chosen: beyond the rank of real tensors."""
@@ -644,13 +627,19 @@ former_names = {
     "BANDS_KERNEL_BYTES": "LINE_TILE_KERNEL_BYTES",
     "BANDS_LINES": "LINE_TILE_LINES",
     "BANDS_TASKS": "LINE_TILE_TASKS",
+    "BYTE_LEAST_DEPTH": "BYTE_LEAST_SIDE",
+    "BYTE_LEAST_FEATURES": "BYTE_LEAST_SIDE",
+    "BYTE_MERGED_GROUPS": "BYTE_BLOCK_FEATURES",
     "CHOICE_PIECES": "CHOICE_SEGMENTS",
     "CONV_ENDS": "CONV_EDGE_SHARE",
     "CONV_END_TILE": "CONV_EDGE_TILE",
+    "CONV_FAR_KERNEL": "CONV_KERNEL_BYTES",
     "CONV_OWN_TILE": "CONV_DEDICATED_TILE",
+    "CONV_SERIAL": "GEMM_SERIAL",
     "CONV_TAP_CALL": "CONV_COLUMN_CALL",
     "COUNTED_TURNS": "COUNTED_ITERATIONS",
     "DEAR_COST": "EXPENSIVE_COST",
+    "DEPTHWISE_SERIAL": "PARALLEL_WORK",
     "EARLY_PRODUCT": "PRECOMPILED_PRODUCT",
     "EXCHANGE_BYTES": "PING_PONG_BYTES",
     "FEW_COLUMNS_PACKED": "NARROW_PACKED_ROWS",
@@ -662,6 +651,7 @@ former_names = {
     "GEMM_PACK_AHEAD": "GEMM_PACK_PREFETCH",
     "GEMM_PANEL_AHEAD": "GEMM_PANEL_PREFETCH",
     "GEMM_VECTOR_AHEAD": "GEMM_VECTOR_PREFETCH",
+    "GEMM_VECTOR_SERIAL": "PARALLEL_WORK",
     "HOISTED_STEPS": "HOISTED_TERMS",
     "HOMES_ASKED": "MATERIALIZE_CANDIDATES",
     "LEAST_TURNS": "INTERCHANGE_LEAST_ITERATIONS",
@@ -671,8 +661,15 @@ former_names = {
     "PIECE_BYTES": "SEGMENT_BYTES",
     "PIECE_ROWS": "SEGMENT_ROWS",
     "PREFETCH_AHEAD": "PREFETCH_DISTANCE",
+    "SCAN_COLUMN_VECTORS": "SCAN_ROWS",
+    "SELECT_UNITS": "SCATTER_UNITS",
     "SPECIALISATIONS": "SPECIALIZATIONS",
     "STORED_BEHIND_BYTES": "BACKGROUND_STORE_BYTES",
+    "SUBSTITUTION_PARALLEL": "PARALLEL_WORK",
+    "THREADED_READ_BYTES": "THREADED_BYTES",
+    "THREADED_TEXT_BYTES": "THREADED_BYTES",
+    "TILE_EXTENT": "SHORT_LANES",
+    "TILE_LEAST_SIDE": "SHORTER_LANES",
     "TIME_BLOCKS_BYTES": "TEMPORAL_TILE_LOOP_BYTES",
     "TIME_BLOCKS_CACHE": "TEMPORAL_TILE_BYTES",
     "TIME_BLOCKS_CHUNK": "TEMPORAL_TILE_CHUNK",
@@ -694,6 +691,7 @@ former_names = {
     "USUAL_PART": "INTERIOR_PART",
     "USUAL_TURNS": "ASSUMED_TRIP_COUNT",
     "WINDOW_ASKS": "WINDOW_CHECKS",
+    "WINDOW_UNITS": "MAX_TASKS",
     "WRITTEN_OUT_OPS": "UNROLLED_OPS",
 }
 """Former name of a threshold -> its name. They go with the next release."""

@@ -209,7 +209,7 @@ def even(rows: int, parts: int, tile: int) -> int:
 def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, int, Tasks]:
     """Returns the rows per task, the batches per task (if a task has all rows of its batches), and the tasks."""
     one = m * n * features
-    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
+    serial = min(tuning.GEMM_SERIAL, m * tuning.PARALLEL_WORK)
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, _serial(batch * one, serial))
     groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // min_rows_per_task(features)))

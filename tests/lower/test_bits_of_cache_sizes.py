@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import guarded
 import jax
@@ -70,7 +71,7 @@ def lowered(function: Callable[..., object], *arguments: np.ndarray) -> tuple[st
     return jax.jit(function).lower(*arguments).as_text(), arguments
 
 
-def normal(*shape: int, dtype: object = np.float32) -> np.ndarray:
+def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.asarray(np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32), dtype)
 
 
@@ -93,7 +94,9 @@ KERNEL = normal(3, 3, 48, 96)
 
 
 def convolution(x: jax.Array) -> jax.Array:
-    return jax.lax.conv_general_dilated(x, KERNEL, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.lax.conv_general_dilated(
+        x, jnp.asarray(KERNEL), (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
 
 
 CASES = {

@@ -262,7 +262,7 @@ def test_few_elements_of_few_ops_have_no_lanes() -> None:
         (chain(16, 2), 1, "short-loop", "1 vector"),
         (reduction((8, 4096), "1", before=20), 4, "body-size", ""),
         (reduction((8, 4096), "1", before=24), 2, "body-size", ""),
-        (reduction((4096, 512), "0"), tuning.ROW_SUM_UNROLL, "body-size", ""),
+        (reduction((4096, 512), "0"), AVX512.vector_registers // 2, "body-size", ""),
         (reduction((4096, 512), "0", before=3), 4, "body-size", ""),
         (reduction((4096, 512), "0", before=12), 1, "body-size", ""),
     ],
@@ -288,7 +288,7 @@ def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        (transposed(96, 1, m=tuning.TILE_EXTENT - 1), AVX512),
+        (transposed(96, 1, m=tuning.SHORT_LANES - 1), AVX512),
         (transposed(96, 1, more=tuning.TILE_OPS), AVX512),
         (transposed(96, 1).replace("f32", "f64"), SSE),
     ],
@@ -301,9 +301,9 @@ def test_no_tiles(text: str, target: Target) -> None:
 
 
 def test_tiles_end_where_their_limits_do() -> None:
-    assert nest(transposed(96, 1, m=tuning.TILE_EXTENT)).transposed_loads is not None
+    assert nest(transposed(96, 1, m=tuning.SHORT_LANES)).transposed_loads is not None
     assert nest(transposed(96, 1, more=tuning.TILE_OPS - 1)).transposed_loads is not None
-    assert nest(transposed(96, 1), SSE).transposed_loads is not None  # TILE_LEAST_SIDE lanes
+    assert nest(transposed(96, 1), SSE).transposed_loads is not None  # SHORTER_LANES lanes
 
 
 def test_a_tiled_unit_is_a_stripe() -> None:

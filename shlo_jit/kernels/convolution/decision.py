@@ -194,7 +194,7 @@ class _Decision:
         lines = self.images * self.output[0] * self.output[1]
         self._set(kind=kind, nc=channels, column_chunks=1)
         each = self.output[2] * channels
-        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.DEPTHWISE_SERIAL:
+        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.PARALLEL_WORK:
             self._cut_lines(lines, each)
             return
         wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * terms // tuning.DEPTHWISE_TASK), 4))
@@ -208,7 +208,7 @@ class _Decision:
         """Cuts the work into tasks of whole lines, which have `elements` elements each."""
         work = max(1, elements * self.window_size)
         chunk = max(1, (tuning.CONV_TASK // 32) // hint_of(work))
-        if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
+        if not isinstance(lines, Size) and work * lines <= tuning.PARALLEL_WORK:
             chunk = max(1, lines)
         self._set(row_chunk=chunk, main_tasks=-(-lines // chunk))
 
@@ -401,7 +401,7 @@ class _Decision:
         """Returns `even_tasks`, except that groups are tasks as well, all equally long."""
         s = self.shape
         work = hint_of(self.values["rows"] * s.co * s.ci) * self.window_size
-        if s.groups > 1 or work <= tuning.CONV_SERIAL:
+        if s.groups > 1 or work <= tuning.GEMM_SERIAL:
             return chunk, each
         return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
 

@@ -236,7 +236,7 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     nbytes = b.mul(b.mul(v.outputs, k), itemsize(plan.types.a))
     parts = b.select(b.icmp("sge", nbytes, plan.bytes_of(tuning.GEMM_VECTOR_FAR)), b.max_(threads, 1), i64(8))
     sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), 256), most)
-    rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
+    rows = b.mul(b.max_(b.udiv(i64(tuning.TASK_WORK), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(v.axpy, sums, rows)
     chunks = ceil_div(b, v.outputs, chunk)
     f.set(nc=chunk, columns=chunks)
@@ -252,4 +252,4 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
         b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
         return []
 
-    b.if_else(b.icmp("sle", b.mul(b.mul(v.outputs, k), batch), tuning.GEMM_VECTOR_SERIAL), here, spread)
+    b.if_else(b.icmp("sle", b.mul(b.mul(v.outputs, k), batch), tuning.PARALLEL_WORK), here, spread)
