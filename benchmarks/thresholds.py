@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
+from shlo_jit.caches import Share
+
 CASES = {
     "NARROW_PRODUCT": "dot f32 80000x3x3",
     "SMALL_PRODUCT": "dot f32 2000 of 12",
@@ -42,7 +44,6 @@ CASES = {
     "SMALL_SOURCE_RATIO": "forces between bodies",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
-    "ROW_SUM_UNROLL": "sum of columns",
     "PREFETCH_BYTES": "heat, 60 steps",
     "PREFETCH_DISTANCE": "gelu",
     "ROW_BUFFER_COST": "softmax",
@@ -51,7 +52,6 @@ CASES = {
     "WINDOW_UNROLLED": "max pool 2x2",
     "WINDOW_SMALL": "max pool 2x2",
     "WINDOW_VECTORS": "max pool 2x2",
-    "WINDOW_UNITS": "max pool 2x2",
     "SCAN_SIMPLE_COST": "cumulative sum",
     "SCAN_ROWS": "cumulative sum",
     "SCATTER_UNITS": "scatter add rows",
@@ -63,7 +63,6 @@ CASES = {
     "FFT_PARALLEL": "fft 2048",
     "FFT_SLICE": "fft 2048",
     "MATRIX_COOPERATIVE": "cholesky 400",
-    "SUBSTITUTION_PARALLEL": "cholesky 400",
     "ATTENTION_TASKS": "attention 12 of 384",
     "ATTENTION_TASK_ROWS": "causal attention",
     "ATTENTION_BLOCK_BYTES": "attention 12 of 384",
@@ -73,7 +72,7 @@ CASES = {
     "GEMM_PRIVATE_PRODUCT": "dot f32 16 of 256",
     "GEMM_BATCH": "dot f32 16 of 256",
     "GEMM_GROUP": "dot f32 2000 of 16",
-    "GEMM_WIDEST": "dot f32 1536",
+    "GEMM_CHUNK_BYTES": "dot f32 1536",
     "GEMM_B_RESIDENT": "dot f32 128",
     "GEMM_THIN": "dot f32 32x1024x4096",
     "GEMM_THIN_BYTES": "MLP",
@@ -168,10 +167,22 @@ def main(names: list[str]) -> int:
     return 0
 
 
+def scaled(value: Any, factor: float) -> Any:
+    """Returns a threshold multiplied by a factor: at least 1 if it is an integer. Of several numbers, each of them."""
+    if type(value) is tuple:
+        return tuple(scaled(v, factor) for v in value)
+    if isinstance(value, Share):
+        return value * round(factor) if factor >= 1 else value / round(1 / factor)
+    if isinstance(value, int):
+        return max(1, int(value * factor))
+    return value * factor if isinstance(value, float) else value
+
+
 def _value(name: str) -> int:
     from shlo_jit import tuning
+    from shlo_jit.codegen.target import resolve
 
-    return getattr(tuning, name)
+    return resolve().bytes_of(getattr(tuning, name))
 
 
 def _microseconds(seconds: float) -> str:
@@ -201,9 +212,9 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
     import shlo_jit
     from shlo_jit import tuning
 
-    setattr(tuning, name, type(getattr(tuning, name))(max(1, getattr(tuning, name) * factor)))
+    setattr(tuning, name, scaled(getattr(tuning, name), factor))
     exe = shlo_jit.compile(text, cache=False)
-    answers = {"texts": lambda: _texts(text), "block": _block(exe, inputs)}
+    answers = {"texts": lambda: texts_of(text), "block": _block(exe, inputs)}
     while True:
         try:
             what = pipe.recv()
@@ -212,7 +223,7 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
         pipe.send(answers[what]())
 
 
-def _texts(text: str) -> dict[str, str]:
+def texts_of(text: str, target_name: str = "native") -> dict[str, str]:
     """LLVM text of a program, its schedule without reasons, and the LLVM text of the routines it calls."""
     from shlo_jit.codegen.target import resolve
     from shlo_jit.kernels.builder import ModuleText
@@ -221,7 +232,7 @@ def _texts(text: str) -> dict[str, str]:
     from shlo_jit.stages import show
     from shlo_jit.text.parser import parse_module
 
-    target, routines = resolve(), []
+    target, routines = resolve(target_name), []
     lowered = lower(parse_module(text, "case"), CompileOptions(target))
     for routine in lowered.program.routines:
         module = ModuleText(target)

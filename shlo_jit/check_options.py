@@ -338,7 +338,7 @@ def _targets(given: object) -> tuple[Target, ...]:
         if (other.arch, other.system) != (targets[0].arch, targets[0].system):
             what = f"{targets[0].name!r} and {other.name!r}"
             raise wrong_value(f"target: {what} are for different machines: export a library for each")
-    if len({t.identity for t in targets}) < len(targets):
+    if len({t.instructions for t in targets}) < len(targets):
         raise wrong_value(f"target: {given!r} names one target twice")
     if len(targets) > 1 and targets[0].arch == "wasm32":
         raise wrong_value("target: WebAssembly cannot test for features: export a library for each")

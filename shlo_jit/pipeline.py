@@ -241,7 +241,7 @@ def plan(
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
     check_donated(given_up, len(cores[-1].block().arguments))
     with stage("fuse"):
-        plans = [fuse(core) for core in cores]
+        plans = [fuse(core, options.target.caches) for core in cores]
     pause()
     with stage("schedule"):
         has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from shlo_jit import caches
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
@@ -65,9 +66,9 @@ DILATION_PHASES = 16
 gradient."""
 BYTE_PATCHES = 1 << 28
 """Maximum bytes of gathered patches (im2col) for a convolution of bytes to become a product. Chosen: bounds memory."""
-BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
-"""Minimum terms and minimum results of a row of patches for the copies to pay off. Chosen."""
-BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
+BYTE_LEAST_SIDE = 8
+"""Minimum terms, and minimum results, of a row of patches for the copies to pay off. Chosen."""
+BYTE_BLOCK_FEATURES = 32
 """Results that a block of groups should have, and maximum groups of a block: all products of a block but one part are
 with zeros. Chosen: a register of bytes."""
 COUNTED_ITERATIONS = 4096
@@ -146,10 +147,10 @@ ATTENTION_LEAST_COLUMNS = 16
 ATTENTION_OPERAND_BYTES = 8 << 20
 """Maximum bytes of keys and values that each row reads for every task to pack them itself. Chosen: a share of the
 last-level cache."""
-ROW_BLOCK_BYTES = 2 << 20
+ROW_BLOCK_BYTES = caches.L2 * 2
 """Minimum bytes of a value between a product and another step for both to run by blocks of rows. Chosen: the
 second-level caches of two cores."""
-ROW_BLOCK_OPERAND_BYTES = 1 << 20
+ROW_BLOCK_OPERAND_BYTES = caches.L2
 """Maximum bytes of the right operand of a product that is added to others for such a value: every block of rows reads
 it again. Chosen: what the second-level cache keeps."""
 ATTENTION_TASK_ROWS = 64
@@ -171,13 +172,14 @@ TASK_WORK = 1 << 15
 """Element operations a task should have for its dispatch (some 0.3 us) to cost little. Case `add 3M`."""
 PARALLEL_WORK = 1 << 17
 """Minimum element operations of a kernel to be run in parallel; smaller ones run on the caller. Waking a worker takes
-some 5 us. Case `add 30K`."""
+some 5 us. It also holds for multiply-adds that are bound by memory: of a product with a vector, a depthwise
+convolution, a triangular system. Case `add 30K`."""
 LONG_TASK = 1 << 26
 """Maximum element operations of a task, even if MAX_TASKS would make it longer: a call can be interrupted between
 tasks. Chosen: tens of milliseconds."""
 MAX_TASKS = 64
-"""Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. Case
-`exp`."""
+"""Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. A window
+kernel is divided into about as many. Case `exp`."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""
@@ -186,7 +188,8 @@ COPY_PARALLEL_BYTES = 1 << 19
 
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
-"""Extents below which lanes along a variable gain little, and nothing. Chosen."""
+"""Extents below which lanes along a variable gain little, and nothing. For tiles transposed in registers, these are the
+minimum extents, and the minimum lanes. Chosen."""
 SHORT_SELECTION = 56
 """Maximum elements of a row for lanes to run across rows in an argmax that gathers elements of the row: combining lanes
 takes as long. Case `argmax of short rows`."""
@@ -210,10 +213,6 @@ SMALL_TENSOR = 256
 """Maximum elements for a strided traversal to be cheap, since the tensor stays in the first-level cache. Chosen."""
 TILE_SIDE = 16
 """Side length, in elements, of the tiles that are transposed in registers. Case `transpose 3000`."""
-TILE_LEAST_SIDE = 4
-"""Minimum lanes for a transpose in registers to gain. Chosen."""
-TILE_EXTENT = 8
-"""Minimum extents for transposed (strided) loads to be tiled. Chosen."""
 TILE_OPS = 60
 """Maximum ops of a nest to be tiled: its body is emitted for every line of a tile. Chosen."""
 TILE_STRIPE = 4
@@ -221,9 +220,7 @@ TILE_STRIPE = 4
 TILE_COLLIDING = 4096
 """Distance in bytes of the lines that adjacent tiles write: at multiples of it an iteration handles one tile, because
 the lines share a set of the first-level cache. A transpose of 64 x 64 x 64 takes 0.6 of the time. Chosen."""
-ROW_SUM_UNROLL = 16
-"""Vectors of adjacent rows that a reduction with a tiny body accumulates. Case `sum of columns`."""
-PREFETCH_BYTES = 1 << 21
+PREFETCH_BYTES = caches.L2 * 2
 """Minimum bytes of an operand to be prefetched: it comes from memory or the last-level cache. Case `heat, 60 steps`."""
 PREFETCH_DISTANCE = 2048
 """Prefetch distance of such operands in bytes: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements. Case
@@ -234,10 +231,13 @@ ROW_BUFFER_COST = 8
 ROW_BUFFER_BYTES = 1 << 18
 """Maximum bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread. No case
 moves."""
-STREAM_BYTES = 1 << 23
-"""Minimum bytes of an output for a plain loop to write it with non-temporal stores. Case `add 3M`."""
-COPY_STREAM_BYTES = 1 << 25
-"""Minimum bytes of a copy to use non-temporal stores, which do not read what they overwrite. No case moves."""
+STREAM_BYTES = (caches.LAST_LEVEL / 4).at_least(8 << 20)
+"""Minimum bytes of an output for a plain loop to write it with non-temporal stores: a reader would find little of it in
+the last-level cache, with its operands beside it. Smaller results need not be aligned (`codegen/abi.py`). Case
+`add 3M`."""
+COPY_STREAM_BYTES = 32 << 20
+"""Minimum bytes of a copy to use non-temporal stores, which do not read what they overwrite. Chosen: a last-level cache,
+whatever the size of that of the CPU; copies are planned before there is a target. No case moves."""
 
 # ---------------------------------------------------------------------------- other kernels
 WINDOW_SPARSE, WINDOW_WIDE = 4, 64
@@ -251,22 +251,18 @@ WINDOW_SMALL = 16
 """Maximum window positions for several vectors of outputs to be folded side by side. No case moves."""
 WINDOW_VECTORS = 4
 """Vectors of outputs that are folded side by side. Case `max pool 2x2`."""
-WINDOW_UNITS = 64
-"""Units (parallel work items) that a window kernel should have. No case moves."""
 WINDOW_BLOCK = 1024
 """Outputs of the last dimension in a unit, if the other dimensions give few units."""
 SCAN_SIMPLE_COST = 4
 """Maximum cost of a body for scans to run side by side. No case moves."""
 SCAN_ROWS = 4
-"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector. Case `cumulative sum`."""
-SCAN_COLUMN_VECTORS = 4
-"""Vectors of columns side by side in a unit, if the scanned dimension is strided."""
-SELECT_UNITS = 16
-"""Units that a select_and_scatter should have."""
+"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector; if the scanned dimension
+is strided, vectors of columns. Case `cumulative sum`."""
 FILL_BLOCK = 1 << 14
 """Elements of a unit that fills a tensor."""
 SCATTER_UNITS = 16
-"""Minimum iterations of a loop to be the one that is split into tasks. No case moves."""
+"""Minimum iterations of a loop of a scatter to be the one that is split into tasks, and units that a select_and_scatter
+should have."""
 SCATTER_VECTORS = 4
 """Vectors of a window in a unit. Case `scatter add rows`."""
 SCATTER_ACCESS_COST = 4
@@ -277,7 +273,7 @@ SORT_CHUNKS = 8
 """Chunks of such a line, a power of two. Chosen: more would add more counters than threads. Case `sort 500K`."""
 TOP_K_INSERTED = 256
 """Maximum k for a top-k to keep a sorted array. No case moves."""
-FFT_BLOCK_BYTES = 128 << 10
+FFT_BLOCK_BYTES = caches.L2 / 8
 """Bytes of a block's elements: the two buffers of a block stay in the second-level cache. No case moves."""
 FFT_PARALLEL = 1 << 14
 """Minimum elements for threads to pay off. No case moves."""
@@ -292,8 +288,6 @@ FFT_SLICE = 2048
 """Elements of a row in a unit of a pass, if rows are long. Chosen: the first-level cache. No case moves."""
 MATRIX_COOPERATIVE = 256
 """Minimum order of a matrix for threads to cooperate on it rather than to process one matrix each. No case moves."""
-SUBSTITUTION_PARALLEL = 1 << 17
-"""Minimum multiply-adds of a block row for threads to pay off. No case moves."""
 LAPACK_BLOCK = 64
 """Maximum block size (columns) of a blocked routine of LAPACK: what LAPACK's own tables say for these sizes."""
 
@@ -301,21 +295,25 @@ LAPACK_BLOCK = 64
 ATTENTION_TASKS = 24
 """Approximate tasks of attention: more would pack more often, fewer keep fewer threads busy. Case
 `attention 12 of 384`."""
-ATTENTION_BLOCK_BYTES = 32 << 10
+ATTENTION_BLOCK_BYTES = (caches.L1 * 2 / 3).at_least(32 << 10)
 """Approximate bytes of scores of a block of rows: the first-level cache. Case `attention 12 of 384`."""
+ROW_BUFFER_SHARE = caches.L2 / 2
+"""Approximate bytes between the stages of a block of rows, if its right operands have more and do not stay in the cache
+beside it. Chosen: blocks of 16 to 256 KB take the same time (`benchmarks.row_blocks`); larger ones read the operands
+less often."""
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Approximate bytes of scores of a block of rows of the gradient of attention, for both products that it reads. Chosen:
 a part of the second-level cache; smaller blocks would traverse the sums more often."""
-LINE_TILE_IMAGE_BYTES = 1 << 20
+LINE_TILE_IMAGE_BYTES = caches.L2
 """Minimum bytes of images for the step that produces them and the step that reads them to run in line tiles. Chosen:
 the second-level cache of a core; two cores keep smaller images from one step to the next."""
-LINE_BUFFER_BYTES = 512 << 10
+LINE_BUFFER_BYTES = caches.L2 / 2
 """Approximate bytes of the line buffers that a line tile writes and reads again. Chosen: half of the second-level
 cache; the rest is for inputs and outputs."""
 LINE_TILE_KEPT = 8
 """Minimum lines of a line tile for each line that the next tile needs as well and that is moved for it. Chosen: moving
 more took as long as the caches saved."""
-LINE_TILE_KERNEL_BYTES = 640 << 10
+LINE_TILE_KERNEL_BYTES = caches.L2 * 5 / 8
 """Maximum bytes of weights that line tiles read, each tile anew. Chosen: what the second-level cache keeps beside some
 lines."""
 LINE_TILE_TASKS = 4
@@ -325,8 +323,8 @@ LINE_TILE_LINES = 4
 """Minimum lines of the last result in a task of line tiles. Chosen: some more than the lines that are computed
 twice."""
 GEMM_SERIAL = 1 << 20
-"""Maximum multiply-adds for a product to run on the caller: some 10 us, and waking threads costs as much. No case
-moves."""
+"""Maximum multiply-adds for a product or a convolution to run on the caller: some 10 us, and waking threads costs as
+much."""
 GEMM_TASK = 6 << 20
 """Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
 `dot f32 512`."""
@@ -349,14 +347,19 @@ Transformer block of `benchmarks.curves`."""
 GEMM_SKINNY_BYTES = 14 << 20
 """Maximum bytes of a program's matrices for it to do so: parts of rows come fast from a cache, and slowly from memory.
 Chosen."""
-GEMM_NEAR_PANELS = 1 << 19
+GEMM_NEAR_PANELS = caches.L2 / 2
 """Maximum bytes of panels that the rows of a task read, for many rows: half of the second-level cache. ResNet-50 of
 `benchmarks.deployed`, in batches."""
 GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
 """If all panels fit within GEMM_NEAR_PANELS: minimum rows of a task, and minimum tasks along the rows for tasks to have
 whole lines of C. 784 x 128 x 512 gains 16 %. ResNet-50 of `benchmarks.deployed`."""
+GEMM_PASS_K = 320
+"""Maximum steps of k in a pass over C. Passes order the sums, so this and the next two are the same on every CPU."""
+GEMM_PANEL_BYTES = 28 << 10
+"""Maximum bytes of a panel of A in such a pass. Chosen: a first-level cache of 32 KiB keeps it beside a part
+of B."""
 GEMM_PREPACKED_K = 1024
-"""Maximum steps of k in a pass over C, if B is prepacked. `benchmarks.weights`."""
+"""GEMM_PASS_K if B is prepacked. `benchmarks.weights`."""
 HOISTED_ROWS, HOISTED_TERMS, HOISTED_BYTES = 128, 16, 64 << 20
 """Hoisting a product out of a loop: maximum rows for it to be computed for all iterations in advance; minimum steps of
 k for that to be faster than reading its result from memory; maximum bytes of the results. Chosen."""
@@ -371,9 +374,9 @@ GEMM_BATCH = 8
 """Minimum products of a batch for that. No case moves."""
 GEMM_GROUP = 256 << 10
 """Multiply-adds of a task that computes many small products. Case `dot f32 2000 of 16`."""
-GEMM_WIDEST = 512
-"""Approximate columns of C in a task: with kc steps of k, a chunk of B takes 3/4 MB of the second-level cache. Case
-`dot f32 1536`."""
+GEMM_CHUNK_BYTES = (caches.L2 * 5 / 8).at_least(640 << 10)
+"""Bytes of the chunk of B that a task reads for each of its rows, for 320 steps of k in 32 bits. It determines the
+columns of C in a task. A second-level cache of 512 KiB gains nothing by smaller chunks. Case `dot f32 1536`."""
 GEMM_B_RESIDENT = 128 << 10
 """Maximum bytes of B to be read in place for any m: it stays in the second-level cache unpacked. No case moves."""
 GEMM_AMX_IN_PLACE = 128
@@ -388,11 +391,10 @@ GEMM_THIN = 32
 """Maximum rows of A that are treated as vectors. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20
 """Minimum bytes of the matrix for several vectors to be treated so: it comes from beyond the caches. No case moves."""
-GEMM_VECTOR_SERIAL = 1 << 17
-"""Maximum elements of the matrix for the caller to do a product with a vector alone."""
-GEMM_VECTOR_CHUNK = 32 << 10
-"""Maximum bytes of sums that a task of such a product keeps: the first-level cache. No case moves."""
-GEMM_VECTOR_FAR = 8 << 20
+GEMM_VECTOR_CHUNK = (caches.L1 * 2 / 3).at_least(16 << 10)
+"""Maximum bytes of sums that a task of such a product keeps: most of the first-level cache, and room for 64 sums of 8
+bytes for each of GEMM_THIN vectors."""
+GEMM_VECTOR_FAR = caches.LAST_LEVEL / 4
 """Minimum bytes of the matrix for such a product to have one task a thread: memory is read faster in long contiguous
 parts. Case `dot f32 vector x 3000x3000`."""
 GEMM_VECTOR_PREFETCH = 8 << 10
@@ -421,9 +423,11 @@ CONV_FEW_TASKS = 16
 threads take a fifth longer than ten half-size ones. Chosen."""
 CONV_EACH_TASK = 1 << 14
 """Multiply-adds equivalent to the fixed cost of a convolution's task, some 0.1 us. Chosen."""
-CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
-"""Bytes of a kernel that the second-level cache does not keep beside the input, and approximate pixels of a task for
-such kernels. ResNet-50 of `benchmarks.deployed`."""
+CONV_KERNEL_BYTES = caches.L2 * 3 / 4
+"""Bytes of a kernel, or of the part that a call of the tile reads, that the second-level cache keeps beside the input.
+ResNet-50 of `benchmarks.deployed`."""
+CONV_FAR_PIXELS = 256
+"""Approximate pixels of a task if the kernel is larger. ResNet-50 of `benchmarks.deployed`."""
 CONV_DEDICATED_TILE = 1 << 26
 """Minimum multiply-adds of a convolution for a tile as high as its lines to be compiled for it, if that wastes less. It
 gains 15 % of 300 us, and takes 15 ms. Chosen."""
@@ -456,11 +460,6 @@ NARROW_PACKED_ROWS = 2
 it for 128 rows, 10 for 256."""
 NARROW_TERMS = 16
 """Minimum steps of k for that. Chosen: a vector of f32."""
-CONV_SERIAL = 1 << 20
-"""Maximum multiply-adds of a convolution to run on the caller alone."""
-DEPTHWISE_SERIAL = 1 << 17
-"""CONV_SERIAL of a depthwise convolution. Chosen: it is bound by memory, and takes some eight times as long per
-multiply-add."""
 DEPTHWISE_TASK = 1 << 18
 """Approximate multiply-adds of a task of a depthwise convolution with features last: some 4 us. Chosen."""
 CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
@@ -497,15 +496,15 @@ ASSUMED_TRIP_COUNT = 32
 """Trip count that is assumed for a loop whose trip count depends on values. Chosen."""
 INTERCHANGE_VECTORS = 8
 """Vectors of a tile, if they fit into the registers: two pipes with a latency of four cycles. Case `mandelbrot`."""
-TEMPORAL_TILE_LOOP_BYTES = 16 << 20
+TEMPORAL_TILE_LOOP_BYTES = caches.LAST_LEVEL / 2
 """Minimum bytes of a loop's states and operands for temporal tiling: several iterations run on a part of them before
 the next part. Chosen: what a last-level cache keeps for a program; below, nothing is gained or lost. No case moves."""
-TEMPORAL_TILE_BYTES = 640 << 10
+TEMPORAL_TILE_BYTES = (caches.L2 * 5 / 8).at_least(640 << 10)
 """Bytes that a temporal tile works on: most of the second-level cache. Case `wave of 3000 x 3000`."""
 TEMPORAL_TILE_LEAST_ITERATIONS = 4
 """Minimum iterations of a temporal tile in TEMPORAL_TILE_BYTES. With fewer, it works on TEMPORAL_TILE_SHARED_BYTES.
 Chosen."""
-TEMPORAL_TILE_SHARED_BYTES = 4 << 20
+TEMPORAL_TILE_SHARED_BYTES = caches.LAST_LEVEL / 8
 """Bytes of such a larger temporal tile: a part of the last-level cache, which cores share. Chosen by planes of 512
 KiB."""
 TEMPORAL_TILE_WAVEFRONT = 16 << 10
@@ -562,9 +561,6 @@ expression."""
 LONG_LITERAL_BYTES = 64 << 10
 """Minimum bytes of a literal in an artifact to be kept separate from the rest of it. Chosen: it is read by one or two
 system calls."""
-THREADED_READ_BYTES = 8 << 20
-"""Minimum bytes of a program's constants in the object cache for several threads to read them. Chosen: that much takes
-4 ms to read, and threads 2 to import."""
 BACKGROUND_STORE_BYTES = 16 << 20
 """Minimum bytes of a program's constants for the object cache to be written in the background, while the program can
 already be called. Chosen: files of that size take 10 ms and more."""
@@ -574,9 +570,10 @@ compiled here. Chosen: 1 GiB, the cache's limit, is written in 2 s."""
 KNOWN_FILE_BYTES = 1 << 20
 """Minimum bytes of a file for the object cache to keep its program without literals. Chosen: that much is decoded in 3
 ms, and an entry of the cache read in 0.2."""
-THREADED_TEXT_BYTES = 8 << 20
-"""Minimum bytes of a text for several threads to decode its literals, by machine code that may have to be compiled
-first (10 ms). Chosen: that much takes 5 ms to decode in Python."""
+THREADED_BYTES = 8 << 20
+"""Minimum bytes for several threads to read a program's constants from the object cache, or to decode the literals of a
+text by machine code. Chosen: that much takes 4 to 5 ms, threads take 2 to import, and the machine code may take 10 to
+compile."""
 SHAPE_ELEMENTS = 16
 """Maximum elements of an integer tensor that may be a shape. Its values are followed when a program with unknown
 dimensions is refined; for an argument, code is specialized for each value. Chosen: beyond the rank of real tensors."""
@@ -644,13 +641,19 @@ former_names = {
     "BANDS_KERNEL_BYTES": "LINE_TILE_KERNEL_BYTES",
     "BANDS_LINES": "LINE_TILE_LINES",
     "BANDS_TASKS": "LINE_TILE_TASKS",
+    "BYTE_LEAST_DEPTH": "BYTE_LEAST_SIDE",
+    "BYTE_LEAST_FEATURES": "BYTE_LEAST_SIDE",
+    "BYTE_MERGED_GROUPS": "BYTE_BLOCK_FEATURES",
     "CHOICE_PIECES": "CHOICE_SEGMENTS",
     "CONV_ENDS": "CONV_EDGE_SHARE",
     "CONV_END_TILE": "CONV_EDGE_TILE",
+    "CONV_FAR_KERNEL": "CONV_KERNEL_BYTES",
     "CONV_OWN_TILE": "CONV_DEDICATED_TILE",
+    "CONV_SERIAL": "GEMM_SERIAL",
     "CONV_TAP_CALL": "CONV_COLUMN_CALL",
     "COUNTED_TURNS": "COUNTED_ITERATIONS",
     "DEAR_COST": "EXPENSIVE_COST",
+    "DEPTHWISE_SERIAL": "PARALLEL_WORK",
     "EARLY_PRODUCT": "PRECOMPILED_PRODUCT",
     "EXCHANGE_BYTES": "PING_PONG_BYTES",
     "FEW_COLUMNS_PACKED": "NARROW_PACKED_ROWS",
@@ -662,6 +665,7 @@ former_names = {
     "GEMM_PACK_AHEAD": "GEMM_PACK_PREFETCH",
     "GEMM_PANEL_AHEAD": "GEMM_PANEL_PREFETCH",
     "GEMM_VECTOR_AHEAD": "GEMM_VECTOR_PREFETCH",
+    "GEMM_VECTOR_SERIAL": "PARALLEL_WORK",
     "HOISTED_STEPS": "HOISTED_TERMS",
     "HOMES_ASKED": "MATERIALIZE_CANDIDATES",
     "LEAST_TURNS": "INTERCHANGE_LEAST_ITERATIONS",
@@ -671,8 +675,15 @@ former_names = {
     "PIECE_BYTES": "SEGMENT_BYTES",
     "PIECE_ROWS": "SEGMENT_ROWS",
     "PREFETCH_AHEAD": "PREFETCH_DISTANCE",
+    "SCAN_COLUMN_VECTORS": "SCAN_ROWS",
+    "SELECT_UNITS": "SCATTER_UNITS",
     "SPECIALISATIONS": "SPECIALIZATIONS",
     "STORED_BEHIND_BYTES": "BACKGROUND_STORE_BYTES",
+    "SUBSTITUTION_PARALLEL": "PARALLEL_WORK",
+    "THREADED_READ_BYTES": "THREADED_BYTES",
+    "THREADED_TEXT_BYTES": "THREADED_BYTES",
+    "TILE_EXTENT": "SHORT_LANES",
+    "TILE_LEAST_SIDE": "SHORTER_LANES",
     "TIME_BLOCKS_BYTES": "TEMPORAL_TILE_LOOP_BYTES",
     "TIME_BLOCKS_CACHE": "TEMPORAL_TILE_BYTES",
     "TIME_BLOCKS_CHUNK": "TEMPORAL_TILE_CHUNK",
@@ -694,6 +705,7 @@ former_names = {
     "USUAL_PART": "INTERIOR_PART",
     "USUAL_TURNS": "ASSUMED_TRIP_COUNT",
     "WINDOW_ASKS": "WINDOW_CHECKS",
+    "WINDOW_UNITS": "MAX_TASKS",
     "WRITTEN_OUT_OPS": "UNROLLED_OPS",
 }
 """Former name of a threshold -> its name. They go with the next release."""

@@ -54,7 +54,7 @@ def without_literals(read: Read, size: int, again: Read, threads: int) -> tuple[
     for start, end in zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), size], strict=True):
         fill(start, end)
     total = sum(end - start for start, end in spans)
-    many = threads > 1 and total >= tuning.THREADED_READ_BYTES
+    many = threads > 1 and total >= tuning.THREADED_BYTES
     with thread_pool(threads, "shlo_jit literals") if many else nullcontext() as executor:
         run = map if executor is None else executor.map
         found = list(run(lambda span: _literal(span, read, again), spans))

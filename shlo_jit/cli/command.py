@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import converting, exporting, mistakes, passing, programs, reducing, report, running, showing
+from shlo_jit.cli import (
+    converting,
+    describing,
+    exporting,
+    mistakes,
+    passing,
+    programs,
+    reducing,
+    report,
+    running,
+    showing,
+)
 from shlo_jit.cli.options import AsJson, Commands, Entry, Example, File, SeveralInputs, Shapes
 from shlo_jit.cli.progress import progress
 
@@ -111,6 +122,9 @@ app.command()(reducing.reduce)
 app.command()(converting.convert)
 app.command()(exporting.export)
 app.command()(exporting.inspect)
+
+
+app.command()(describing.info)
 
 
 @app.command()

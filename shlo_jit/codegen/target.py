@@ -7,6 +7,9 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from shlo_jit.caches import Caches
+from shlo_jit.codegen.cpu_caches import caches_of
+from shlo_jit.codegen.host_caches import host_caches
 from shlo_jit.errors import UsageValueError
 from shlo_jit.kernels.target import Target
 
@@ -112,7 +115,7 @@ def _native() -> Target:
     triple, cpu, known = host()
     on = {f for f, yes in known.items() if yes and not f.startswith(TUNING)}
     features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(known) - on)])
-    return _describe("native", triple, *machine_of_triple(triple), cpu, features, on)
+    return _describe("native", triple, *machine_of_triple(triple), cpu, features, on, host_caches(cpu))
 
 
 def machine_of_triple(triple: str) -> tuple[str, str]:
@@ -214,10 +217,12 @@ def _named(name: str, arch: str, system: str, triple: str, text: str) -> Target:
     stated = on - had if exact else on
     withheld = (had if exact else set(FEATURES[arch])) - on
     features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(stated))] + [f"-{f}" for f in sorted(withheld)]
-    return _describe(name, triple, arch, system, cpu, ",".join(features), on)
+    return _describe(name, triple, arch, system, cpu, ",".join(features), on, caches_of(cpu))
 
 
-def _describe(name: str, triple: str, arch: str, system: str, cpu: str, features: str, on: Collection[str]) -> Target:
+def _describe(
+    name: str, triple: str, arch: str, system: str, cpu: str, features: str, on: Collection[str], caches: Caches
+) -> Target:
     x86 = arch == "x86_64"
     wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= set(on)
     no_vectors = (arch == "riscv64" and "v" not in on) or (arch == "wasm32" and "simd128" not in on)
@@ -235,6 +240,7 @@ def _describe(name: str, triple: str, arch: str, system: str, cpu: str, features
         has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
         has_vnni=wide and "avx512vnni" in on,
+        caches=caches,
     )
 
 

@@ -10,6 +10,7 @@ each of its elements once anyway, else by a separate nest. Each decision records
 from __future__ import annotations
 
 from shlo_jit import tuning
+from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.line_tiles import form_line_tiles
@@ -32,32 +33,33 @@ from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
 
-def fuse(function: Op) -> PlanBlock:
-    """Returns the steps of a function of core ops."""
-    return fuse_block(function.block())
+def fuse(function: Op, caches: Caches = PLAIN) -> PlanBlock:
+    """Returns the steps of a function of core ops, for a CPU with these caches."""
+    return fuse_block(function.block(), caches)
 
 
-def fuse_block(block: Block) -> PlanBlock:
+def fuse_block(block: Block, caches: Caches) -> PlanBlock:
     """Returns the steps of a block, including those of the blocks inside its control flow."""
-    return _Fusion(block).run()
+    return _Fusion(block, caches).run()
 
 
-def fuse_control(op: Op, position: int) -> ControlStep:
+def fuse_control(op: Op, position: int, caches: Caches) -> ControlStep:
     """Returns the step of a control-flow op, with the steps of its blocks."""
     if op.name != "stablehlo.while":
-        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
+        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block, caches) for r in op.regions])
     found = interchange_loop(op)
     if isinstance(found, Refusal):
-        blocks = [fuse_block(op.block(0)), _Fusion(op.block(1), in_loop=True).run()]
+        blocks = [fuse_block(op.block(0), caches), _Fusion(op.block(1), caches, in_loop=True).run()]
         return ControlStep(position=position, op=op, blocks=blocks, not_interchanged=found)
-    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0)), found])
+    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), caches), found])
 
 
 class _Fusion(Grouping):
     """The backward sweep over a block. `in_loop`: the block is the body of a while."""
 
-    def __init__(self, block: Block, in_loop: bool = False):
+    def __init__(self, block: Block, caches: Caches, in_loop: bool = False):
         super().__init__(block)
+        self.caches = caches
         self.states = {*block.terminator.operands} if in_loop else set[Value]()
         self.inner: dict[int, list[Value]] = {}
         """Id of a block inside control flow -> the values that it reads from outside."""
@@ -91,9 +93,9 @@ class _Fusion(Grouping):
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
-        form_row_blocks(block)
+        form_row_blocks(block, self.caches)
         attach_epilogues(block)
-        form_line_tiles(block)
+        form_line_tiles(block, self.caches)
         return block
 
     def constant(self, op: Op, position: int) -> None:
@@ -109,7 +111,7 @@ class _Fusion(Grouping):
     def kernel(self, op: Op, position: int) -> None:
         """Adds the step of an op that has a dedicated kernel, or of control flow."""
         if op.name in CONTROL:
-            step: Step = fuse_control(op, position)
+            step: Step = fuse_control(op, position, self.caches)
             for block in step.blocks:
                 self.inner[id(block.block)] = block.outside
                 for value in block.outside:

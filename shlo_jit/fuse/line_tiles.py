@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shlo_jit import tuning
+from shlo_jit.caches import Caches
 from shlo_jit.fuse.grouping import has_plain_body
 from shlo_jit.fuse.plan import OpStep, PlanBlock, Step
 from shlo_jit.fuse.refusal import Refusal
@@ -41,15 +42,16 @@ class Lines(NamedTuple):
         return self.low == 0 and self.reach == self.stride and self.stride * results == lines
 
 
-def form_line_tiles(block: PlanBlock) -> None:
-    """Makes chains of steps run in line tiles. The block's steps stay in a valid order."""
+def form_line_tiles(block: PlanBlock, caches: Caches) -> None:
+    """Makes chains of steps run in line tiles, for a CPU with these caches. The block's steps stay in a valid order."""
     if any(isinstance(step, OpStep) and step.op.name in MAKERS for step in block.steps):
-        _Forming(block).run()
+        _Forming(block, caches).run()
 
 
 class _Forming:
-    def __init__(self, block: PlanBlock):
+    def __init__(self, block: PlanBlock, caches: Caches):
         self.block = block
+        self.caches = caches
         self.place = {id(step): i for i, step in enumerate(block.steps)}
         self.readers: dict[Value, list[Step]] = {}
         for step in block.steps:
@@ -85,12 +87,12 @@ class _Forming:
     def next(self, maker: OpStep) -> OpStep | None:
         """Returns the step that reads a step's images if the two can run in line tiles and gain from it."""
         image = image_of(maker)
-        if image is None or not is_large(image):
+        if image is None or not is_large(image, self.caches):
             return None
         reader = next((s for s in self.readers.get(image, []) if isinstance(s, OpStep) and reads_lines(s, image)), None)
         if reader is None:
             return None
-        maker.not_line_tiled = unfit(maker, image, reader)
+        maker.not_line_tiled = unfit(maker, image, reader, self.caches)
         if maker.not_line_tiled is None and reader.op.name != WINDOW and self.outside(maker, reader):
             maker.not_line_tiled = Refusal(
                 "other-readers", "other steps read its result too, so it is written to memory in any case"
@@ -177,9 +179,9 @@ def same_places(step: OpStep) -> list[Value]:
     ]
 
 
-def is_large(image: Value) -> bool:
+def is_large(image: Value, caches: Caches) -> bool:
     """Whether an image does not fit into the caches of the cores that compute it."""
-    return has_known_extents(image) and image.tensor.nbytes >= tuning.LINE_TILE_IMAGE_BYTES
+    return has_known_extents(image) and image.tensor.nbytes >= caches.bytes_of(tuning.LINE_TILE_IMAGE_BYTES)
 
 
 def has_known_extents(value: Value) -> bool:
@@ -195,7 +197,7 @@ def reads_lines(step: OpStep, image: Value) -> bool:
     return step.op.operands[0] is image and image not in others
 
 
-def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
+def unfit(maker: OpStep, image: Value, reader: OpStep, caches: Caches) -> Refusal | None:
     """Returns why two steps cannot run in line tiles, or would be slower."""
     own, lines = lines_of(maker.op), lines_of(reader.op)
     for found in (own, lines):
@@ -207,13 +209,11 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
             "epilogue-writes-elsewhere",
             "the epilogue of its reader writes to other indices than those of the reader's result",
         )
+    most = caches.bytes_of(tuning.LINE_TILE_KERNEL_BYTES)
     for op in (maker.op, reader.op):
         nbytes = op.operands[1].tensor.nbytes if op.name in MAKERS else 0
-        if nbytes > tuning.LINE_TILE_KERNEL_BYTES:
-            return Refusal(
-                "large-weights",
-                f"every line tile re-reads {nbytes:,} bytes of weights, more than {tuning.LINE_TILE_KERNEL_BYTES:,}",
-            )
+        if nbytes > most:
+            return Refusal("large-weights", f"every line tile re-reads {nbytes:,} bytes of weights, more than {most:,}")
     batch, height = image.tensor.extents[:2]
     line = image.tensor.nbytes // (batch * height)
     kept = max(0, lines.reach - lines.stride)
@@ -222,10 +222,11 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
             "overlapping-windows",
             "its reader is a convolution with overlapping windows, and computes more than reading costs",
         )
-    if (least := line * max(lines.reach + lines.stride, kept * tuning.LINE_TILE_KEPT)) > tuning.LINE_BUFFER_BYTES:
+    room = caches.bytes_of(tuning.LINE_BUFFER_BYTES)
+    if (least := line * max(lines.reach + lines.stride, kept * tuning.LINE_TILE_KEPT)) > room:
         return Refusal(
             "line-buffer-too-large",
-            f"line tiles worth their shared lines need {least:,} bytes, more than {tuning.LINE_BUFFER_BYTES:,}",
+            f"line tiles worth their shared lines need {least:,} bytes, more than {room:,}",
         )
     if batch * reader.op.result.tensor.extents[1] < (few := tuning.LINE_TILE_TASKS * tuning.LINE_TILE_LINES):
         return Refusal(

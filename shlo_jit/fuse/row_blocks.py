@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit import tuning
+from shlo_jit.caches import Caches
 from shlo_jit.fuse.epilogue import unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
@@ -32,10 +33,11 @@ PRODUCT = "stablehlo.dot_general"
 Stage = NestStep | OpStep
 
 
-def form_row_blocks(block: PlanBlock) -> None:
-    """Makes groups of steps run by blocks of rows. The block's steps stay in a valid order."""
+def form_row_blocks(block: PlanBlock, caches: Caches) -> None:
+    """Makes groups of steps run by blocks of rows, for a CPU with these caches. The block's steps stay in a valid
+    order."""
     if any(is_product(step) for step in block.steps):
-        _Forming(block).run()
+        _Forming(block, caches).run()
 
 
 def is_product(step: Step) -> bool:
@@ -183,9 +185,9 @@ def features_of(products: Sequence[OpStep]) -> int:
 
 
 class _Forming(Steps):
-    def __init__(self, block: PlanBlock):
+    def __init__(self, block: PlanBlock, caches: Caches):
         super().__init__(block)
-        self.block = block
+        self.block, self.caches = block, caches
 
     def run(self) -> None:
         for step in self.block.steps:
@@ -240,7 +242,7 @@ class _Forming(Steps):
 
     def large(self, step: OpStep) -> None:
         """Forms a group of a product and the steps that it shares large values with."""
-        if not may_be_stage(step):
+        if not self.may_be_stage(step):
             return
         group = self.grown(Group(self, [step]))
         first = self.place[id(step)]
@@ -285,7 +287,7 @@ class _Forming(Steps):
                 readers = [s for s in readers if id(s) not in members]
             for s in readers:
                 is_loop = isinstance(s, NestStep) and not s.nest.reduce_vars and len(readers) == 1
-                if is_loop or (is_large(value) and may_be_stage(s)):
+                if is_loop or (self.is_large(value) and self.may_be_stage(s)):
                     yield s  # type: ignore[misc]
         for step in group.stages:
             values = [step.op.operands[0]] if isinstance(step, OpStep) else step.reads
@@ -294,12 +296,26 @@ class _Forming(Steps):
                 writer = self.writer(source)
                 if writer is None or id(writer) in members or source in self.returned:
                     continue
-                if is_large(source) and may_be_stage(writer) and self.only(source, group.stages):
+                if self.is_large(source) and self.may_be_stage(writer) and self.only(source, group.stages):
                     yield writer  # type: ignore[misc]
 
     def only(self, value: Value, steps: Sequence[Step]) -> bool:
         """Whether a value is not returned, and no other steps than these read it."""
         return value not in self.returned and all(s in steps for s, _ in self.seen_by(value))
+
+    def may_be_stage(self, step: Step) -> bool:
+        """Whether a step may be added to a group for a large value between them."""
+        if isinstance(step, NestStep):
+            return True
+        if not isinstance(step, OpStep) or step.op.name != PRODUCT or step.pieces is not None:
+            return False
+        nbytes = step.op.operands[1].tensor.nbytes
+        return not isinstance(nbytes, Size) and nbytes <= self.caches.bytes_of(tuning.ROW_BLOCK_OPERAND_BYTES)
+
+    def is_large(self, value: Value) -> bool:
+        """Whether a value does not stay in the second-level caches from one step to the next."""
+        nbytes = value.tensor.nbytes
+        return not isinstance(nbytes, Size) and nbytes >= self.caches.bytes_of(tuning.ROW_BLOCK_BYTES)
 
     # ------------------------------------------------------------------ the step
     def commit(self, group: Group) -> Refusal | None:
@@ -327,19 +343,3 @@ def is_ordered(op: Op) -> bool:
     """Whether a reduction may depend on the order of a row's elements: it has a body of several ops, and is no
     selection."""
     return len(op.results) == 1 and len(op.block().ops) > 2
-
-
-def may_be_stage(step: Step) -> bool:
-    """Whether a step may be added to a group for a large value between them."""
-    if isinstance(step, NestStep):
-        return True
-    if not isinstance(step, OpStep) or step.op.name != PRODUCT or step.pieces is not None:
-        return False
-    nbytes = step.op.operands[1].tensor.nbytes
-    return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES
-
-
-def is_large(value: Value) -> bool:
-    """Whether a value does not stay in the second-level caches from one step to the next."""
-    nbytes = value.tensor.nbytes
-    return not isinstance(nbytes, Size) and nbytes >= tuning.ROW_BLOCK_BYTES

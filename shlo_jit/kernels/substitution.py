@@ -229,7 +229,7 @@ def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
             b.call("void", factor, args, declare=False)
             _copy_rows(b, field, (at, n), (scratch, i64(width)), j, end, columns)
             b.store(j, b.element(frame, "i64", 2))
-            alone = b.icmp("slt", b.mul(b.mul(right, end), width), tuning.SUBSTITUTION_PARALLEL)
+            alone = b.icmp("slt", b.mul(b.mul(right, end), width), tuning.PARALLEL_WORK)
             some = b.select(alone, i64(1), threads)
             tasks = b.udiv(b.add(right, width - 1), width)
             with b.if_(b.icmp("sgt", right, 0), "right"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shlo_jit.caches import PLAIN, Caches, Share
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -33,13 +35,23 @@ class Target:
     """`vdpbf16ps`."""
     has_vnni: bool
     """`vpdpbusd`."""
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 1 << 20
+    caches: Caches = PLAIN
+    """Sizes of data caches: read on the machine we run on, from a table for a CPU by its name."""
 
     @property
-    def identity(self) -> tuple[str, str, str, int]:
-        """The parts of a target that affect code: `native` and the same CPU by its name are one target."""
+    def instructions(self) -> tuple[str, str, str, int]:
+        """The parts of a target that say which instructions code uses: `native` and the same CPU by its name are
+        one."""
         return self.triple, self.cpu, self.features, self.vector_bits
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The parts of a target that affect code: the instructions, and the sizes of caches."""
+        return *self.instructions, *self.caches.identity
+
+    def bytes_of(self, size: Share | int) -> int:
+        """Returns the bytes that a threshold is on this CPU (`Caches.bytes_of`)."""
+        return self.caches.bytes_of(size)
 
     def lanes(self, bits: int) -> int:
         """Returns the lanes of a register for elements of a width: at least two up to 64 bits, as kernels require."""

@@ -65,7 +65,7 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
     memory and into checksums, which do not hold the GIL."""
     digests = [*dict.fromkeys(wanted)]
     threads = min(usable_cpus(), len(digests))
-    if threads < 2 or sum(cache.nbytes(constant_key(digest)) for digest in digests) < tuning.THREADED_READ_BYTES:
+    if threads < 2 or sum(cache.nbytes(constant_key(digest)) for digest in digests) < tuning.THREADED_BYTES:
         found = [find(digest, cache) for digest in digests]
     else:
         with thread_pool(threads, "shlo_jit constants") as executor:

@@ -145,7 +145,7 @@ def _work(shape: ConvShape, table: Table) -> Reason:
     """Reason for the number of tasks: the total work and the work per task."""
     kind = table["kind"]
     work = shape.batch * prod(shape.output) * shape.groups * shape.co * shape.ci * prod(shape.window)
-    serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
+    serial = tuning.PARALLEL_WORK if kind in BOUND_BY_MEMORY else tuning.GEMM_SERIAL
     if not isinstance(work, Size) and work <= serial:
         return Reason("too-little-work", f"{work:,} multiply-adds; the caller does up to {serial:,} alone")
     each = hint_of(work) // max(1, hint_of(table["main_tasks"]))

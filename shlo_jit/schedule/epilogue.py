@@ -141,12 +141,13 @@ def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
     if schedule.tile is None or len(schedule.tile.columns) > 1:  # tasks begin anywhere in the innermost
         return ()
     found: list[Value] = []
+    least = schedule.target.bytes_of(tuning.STREAM_BYTES)
     for s in nest.stores:
         offset = ix.linearize(s.index, s.target.tensor.extents)
         steps = [offset.const, *(c for v, c in offset.terms if v != vector)]
         whole = not offset.syms and all(equal(c % width, 0) for c in steps)
         is_part = s.value is not s.target and not any(k[0] is s.target for k in nest.loads)
-        if is_part and whole and surely(lambda s=s: s.target.tensor.nbytes >= tuning.STREAM_BYTES):
+        if is_part and whole and surely(lambda s=s: s.target.tensor.nbytes >= least):
             found.append(s.target)
     return tuple(found)
 

@@ -160,7 +160,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
 
     def complex_axis(d: int) -> Axis:
         n, inner, outer = complex_shape[d], math.prod(complex_shape[d + 1 :]), math.prod(complex_shape[:d])
-        columns = _columns(n, inner, lanes, complex_bytes)
+        columns = _columns(n, inner, lanes, complex_bytes, target.bytes_of(tuning.FFT_BLOCK_BYTES))
         block = inner == 1 and in_blocks("c2c", n, hint_of(outer), lanes)
         factor = scale if d == first and kind == "IFFT" else 1.0
         t = Transform("c2c", part, n, columns, inner, inverse, lanes, factor, block)
@@ -179,10 +179,10 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     return [*others, Axis(t, passes, outer, 1, half, n, complex_bytes, complex_bytes // 2)]
 
 
-def _columns(n: int, inner: int, lanes: int, itemsize: int) -> int:
-    """Inner elements per block: all of them, or a divisor that fits the cache."""
-    if n * inner * itemsize <= tuning.FFT_BLOCK_BYTES:
+def _columns(n: int, inner: int, lanes: int, itemsize: int, nbytes: int) -> int:
+    """Inner elements per block: all of them, or a divisor that fits into `nbytes`."""
+    if n * inner * itemsize <= nbytes:
         return inner
-    most = max(lanes, tuning.FFT_BLOCK_BYTES // (n * itemsize))
+    most = max(lanes, nbytes // (n * itemsize))
     fitting = [c for c in range(lanes, min(most, inner) + 1, lanes) if inner % c == 0]
     return max(fitting, default=inner)

@@ -90,6 +90,8 @@ class BandsSchedule(KernelSchedule):
     stages: tuple[Stage, ...]
     band: int
     """Maximum number of lines of the last step's result in a tile."""
+    buffers: int
+    """Approximate bytes of all line buffers."""
     each: int
     """Tasks per thread of the call. The bits of the results do not depend on the number of tasks."""
     most: int
@@ -104,7 +106,7 @@ class BandsSchedule(KernelSchedule):
         why = Reason("tiles-share-lines", "line tiles re-use lines of the tile before")
         if self.each != 1:
             why = Reason("tiles-share-no-lines", "line tiles share no lines")
-        size = Reason("line-buffer-bytes", f"line buffers of up to {tuning.LINE_BUFFER_BYTES:,} bytes")
+        size = Reason("line-buffer-bytes", f"line buffers of up to {self.buffers:,} bytes")
         return [
             Note("line tiles", f"{count(self.band, 'line')} of {last.height}", size),
             Note("tasks", f"{self.each} per thread, up to {self.most} per image", why),
@@ -117,7 +119,8 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     height = step.op.result.tensor.extents[1]
     readers = [lines_of(part.op) for part in steps[1:]]
     share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
-    band = _band(steps, height)
+    buffers = context.target.bytes_of(tuning.LINE_BUFFER_BYTES)
+    band = _band(steps, height, buffers)
     stages: list[Stage] = []
     for part, most in zip(steps, _most(steps, band), strict=True):
         stages.append(_stage(part, most, step, len(stages), context))
@@ -127,6 +130,7 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     return BandsSchedule(
         stages=tuple(stages),
         band=band,
+        buffers=buffers,
         each=1 if share else tuning.LINE_TILE_TASKS,
         most=max(1, height // tuning.LINE_TILE_LINES),
         scratch=Scratch(worker=(*fields, work)),
@@ -162,14 +166,14 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
     return replace(found.windows, split=2, blocks=1)
 
 
-def _band(steps: tuple[OpStep, ...], height: int) -> int:
-    """Lines of the last result per tile: as many as possible while the caches keep the intermediate lines."""
+def _band(steps: tuple[OpStep, ...], height: int, buffers: int) -> int:
+    """Lines of the last result per tile: as many as possible while the intermediate lines fit into `buffers` bytes."""
     images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
 
     def nbytes(band: int) -> int:
         return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
 
-    return next((n for n in range(height, 1, -1) if nbytes(n) <= tuning.LINE_BUFFER_BYTES), 1)
+    return next((n for n in range(height, 1, -1) if nbytes(n) <= buffers), 1)
 
 
 def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:

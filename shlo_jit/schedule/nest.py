@@ -295,8 +295,8 @@ class _Scheduler:
             limit = vectors_a_tile(self.nest, self.target)
         elif self.nest.reduce_vars and space.vector in space.rows and space.inner:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
-            limit = tuning.ROW_SUM_UNROLL if size <= 4 else 4 if size <= (40 if several else 12) else 1
-            limit = min(limit, self.target.vector_registers // 2)
+            registers = self.target.vector_registers // 2
+            limit = registers if size <= 4 else 4 if size <= (40 if several else 12) else 1
         elif self.nest.reduce_vars:
             limit = 4 if size <= 24 else 2
         else:
@@ -332,9 +332,10 @@ class _Scheduler:
             return {}
         inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
         foremost: dict[tuple, tuple[int, Key, int]] = {}
+        far = self.target.bytes_of(tuning.PREFETCH_BYTES)
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
-            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < tuning.PREFETCH_BYTES
+            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
             distance = tuning.PREFETCH_DISTANCE // storage.itemsize
@@ -362,8 +363,9 @@ class _Scheduler:
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
         targets = [s.target for s in self.nest.stores]
-        large = tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
-        return large if self.given is None else self.given.streams(self.nest, large)
+        least = self.target.bytes_of(tuning.STREAM_BYTES)
+        large = tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= least))
+        return large if self.given is None else self.given.streams(self.nest, large, least)
 
     # ------------------------------------------------------------------ tasks
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.reasons import Reason
@@ -198,12 +197,13 @@ class GivenMoves:
                 found[loads[move.load]] = move.distance
         return found
 
-    def streams(self, nest: Nest, large: Sequence[Value]) -> tuple[Value, ...]:
-        """Targets that are written past the caches, among those that are `large`: memory of others is not aligned."""
+    def streams(self, nest: Nest, large: Sequence[Value], least: int) -> tuple[Value, ...]:
+        """Targets that are written past the caches, among those that are `large`. Memory of others, which have fewer
+        than `least` bytes, is not aligned."""
         found: list[Value] = []
         for move in of_kind(self.moves, Stream):
             if move.store < len(nest.stores) and nest.stores[move.store].target not in large:
-                text = f"only memory of at least {tuning.STREAM_BYTES:,} bytes is aligned for streaming stores"
+                text = f"only memory of at least {least:,} bytes is aligned for streaming stores"
                 raise IllegalMove(move, Reason("stream-too-small", text))
             found += [store.target for store in nest.stores[move.store : move.store + 1]]
         return tuple(found)

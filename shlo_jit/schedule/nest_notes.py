@@ -83,6 +83,7 @@ def _tasks(s: NestSchedule) -> list[Note]:
 def _memory(s: NestSchedule) -> list[Note]:
     """Notes on values that are kept between passes, prefetched, or written past the caches."""
     out: list[Note] = []
+    caches = s.target.caches
     if s.stash:
         ops = ", ".join(s.nest.nodes[key].op.name.partition(".")[2] for key in s.stash)
         text = f"several passes need them, and they cost at least {tuning.ROW_BUFFER_COST} additions per element"
@@ -90,11 +91,11 @@ def _memory(s: NestSchedule) -> list[Note]:
         out.append(Note("row buffer", kept, Reason("needed-by-several-passes", text)))
     if s.prefetches:
         distances = ", ".join(f"{n:,}" for n in sorted(set(s.prefetches.values())))
-        text = f"operands of at least {tuning.PREFETCH_BYTES:,} bytes come from memory"
+        text = f"operands of at least {caches.bytes_of(tuning.PREFETCH_BYTES):,} bytes come from memory"
         far = f"{count(len(s.prefetches), 'load')}, {distances} bytes ahead"
         out.append(Note("prefetches", far, Reason("streams-from-memory", text)))
     if s.streams:
-        text = f"results of at least {tuning.STREAM_BYTES:,} bytes, which no cache holds"
+        text = f"results of at least {caches.bytes_of(tuning.STREAM_BYTES):,} bytes, which no cache holds"
         past = f"{count(len(s.streams), 'result')} past the caches"
         out.append(Note("streams", past, Reason("exceeds-cache", text)))
     if s.no_streams is not None:

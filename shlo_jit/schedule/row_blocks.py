@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
-from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
+from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import extents_of
@@ -29,7 +29,7 @@ from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
-from shlo_jit.schedule.row_division import Division, divide
+from shlo_jit.schedule.row_division import Division, divide, tile_rows
 from shlo_jit.schedule.row_products import Product, Right, product_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
@@ -133,9 +133,8 @@ def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSched
         for s in step.stages
         if isinstance(s, OpStep)
     }
-    tile = gemm_plan(products[step.products[0]].types, target).mr
-    is_skinny = step.rows <= tile and not step.sums
-    division = divide(step, products, tile, context.given.get(id(step)))
+    is_skinny = step.rows <= tile_rows(step, products, target) and not step.sums
+    division = divide(step, products, target, context.given.get(id(step)))
     buffers = make_buffers(step, division.block.value)
     nests = {i: schedule_stage(s, buffers, target) for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
     fields, rows = assign_fields(buffers, nests)

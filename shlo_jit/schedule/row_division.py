@@ -12,6 +12,8 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep, RowBlocksStep
 from shlo_jit.fuse.row_blocks import features_of
+from shlo_jit.kernels.gemm.precision import gemm_plan
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
@@ -55,16 +57,17 @@ class _Cut(NamedTuple):
 
 
 def divide(
-    step: RowBlocksStep, products: dict[OpStep, Product], tile: int, given: Sequence[Move] | None = None
+    step: RowBlocksStep, products: dict[OpStep, Product], target: Target, given: Sequence[Move] | None = None
 ) -> Division:
-    """Returns the division of a step's rows. `tile`: the rows of a register tile. `given`: the moves that decide
-    instead; raises IllegalMove if the step does not allow one of them."""
+    """Returns the division of a step's rows. `given`: the moves that decide instead; raises IllegalMove if the step
+    does not allow one of them."""
     if given is not None:
         return _given(step, given)
+    tile = tile_rows(step, products, target)
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
     cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
-    return Division(_block(step, products, cut.task_rows, tile), *cut)
+    return Division(_block(step, products, cut.task_rows, target), *cut)
 
 
 def even(rows: int, parts: int, tile: int) -> int:
@@ -72,7 +75,12 @@ def even(rows: int, parts: int, tile: int) -> int:
     return -(-rows // (parts * tile)) * tile
 
 
-def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int, tile: int) -> Choice[int]:
+def tile_rows(step: RowBlocksStep, products: dict[OpStep, Product], target: Target) -> int:
+    """Returns the rows of a register tile of the first product."""
+    return gemm_plan(products[step.products[0]].types, target).mr
+
+
+def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int, target: Target) -> Choice[int]:
     """Rows of a block: its buffers stay in the first-level cache, or in the second one if the right operands do not
     stay there beside them."""
     widths = widths_of(step)
@@ -80,11 +88,11 @@ def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int,
     sizes = [n * v.tensor.storage.itemsize for v, n in widths.items() if v in made]
     sizes = sizes or [n * v.tensor.storage.itemsize for v, n in widths.items()] or [1]
     right = sum(hint_of(s.op.operands[1].tensor.nbytes) for s in step.products) // max(1, hint_of(step.batch))
-    limit, row = tuning.GRADIENT_BLOCK_BYTES, sum(sizes)
-    if step.sums:  # blocks determine the order of the sums: they do not depend on which products are recomputed
-        row = 2 * max(sizes)
-    elif right <= tuning.GRADIENT_BLOCK_BYTES:
-        limit, row = tuning.ATTENTION_BLOCK_BYTES, max(sizes)
+    limit, row, tile = target.bytes_of(tuning.ROW_BUFFER_SHARE), sum(sizes), tile_rows(step, products, target)
+    if step.sums:  # blocks order the sums: they depend neither on caches nor on which products are recomputed
+        limit, row = tuning.GRADIENT_BLOCK_BYTES, 2 * max(sizes)
+    elif right <= limit:
+        limit, row = target.bytes_of(tuning.ATTENTION_BLOCK_BYTES), max(sizes)
     rows = min(task_rows, even(task_rows, -(-task_rows // max(tile, limit // row)), tile))
     return Choice(rows, Reason("block-bytes", f"the rows between the stages of a block have about {limit:,} bytes"))
 
@@ -92,7 +100,7 @@ def _block(step: RowBlocksStep, products: dict[OpStep, Product], task_rows: int,
 def _cut(step: RowBlocksStep, one: int, tile: int) -> _Cut:
     """The tasks of a step without sums. `one`: the multiply-adds of a batch."""
     batch, m = step.batch, step.rows
-    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
+    serial = min(tuning.GEMM_SERIAL, m * tuning.PARALLEL_WORK)
     if not isinstance(batch, Size) and batch * one <= serial:
         text = f"{batch * one:,} multiply-adds; the caller does up to {serial:,} alone"
         return _Cut(m, batch, 1, Tasks(batch, 1, Reason("too-little-work", text)))

@@ -101,7 +101,7 @@ def _selection(op: Op, target: Target) -> Selection:
     columns = lanes.extent if lanes is not None else 1
     width = choose_lanes(target, types, columns)
     rows = prod(d.extent for d, _, _ in plain)
-    block = columns if hint_of(rows) >= tuning.SELECT_UNITS else width
+    block = columns if hint_of(rows) >= tuning.SCATTER_UNITS else width
     blocks = -(-columns // block)
     size = prod(d.size for d, _, _ in windowed)
     work = op.operands[1].tensor.size * (size * (body_cost(op.block()) + 2) + 8)

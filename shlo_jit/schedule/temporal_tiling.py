@@ -317,14 +317,15 @@ class _Blocking:
         lines = -(-size // elements)
         reach = max(1, -(-far // elements) + (periodic and size % elements > 0))
         nbytes = self.nbytes()
-        if nbytes < tuning.TEMPORAL_TILE_LOOP_BYTES:
+        caches = self.stages[0].schedule.target.caches
+        if nbytes < caches.bytes_of(tuning.TEMPORAL_TILE_LOOP_BYTES):
             return Refusal("fits-in-cache", f"states and operands have {nbytes:,} bytes, which stay in the caches")
         a_line = nbytes // lines
         front = max(1, tuning.TEMPORAL_TILE_WAVEFRONT // a_line)
         iterations = 0
         for cache in (tuning.TEMPORAL_TILE_BYTES, tuning.TEMPORAL_TILE_SHARED_BYTES):
             if iterations < tuning.TEMPORAL_TILE_LEAST_ITERATIONS:
-                iterations = (cache // a_line - front - reach) // (reach * count)
+                iterations = (caches.bytes_of(cache) // a_line - front - reach) // (reach * count)
         iterations = min(
             tuning.TEMPORAL_TILE_ITERATIONS, iterations, lines // (2 * tuning.TEMPORAL_TILE_STRIPES * reach * count)
         )

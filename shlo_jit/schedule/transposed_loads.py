@@ -35,15 +35,15 @@ def find_transposed_loads(nest: Nest, space: Space) -> TransposedLoads | None:
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
         return None
-    if hint_of(space.extents[v]) < tuning.TILE_EXTENT:
+    if hint_of(space.extents[v]) < tuning.SHORT_LANES:
         return None
     for a in space.rows:
-        if a == v or hint_of(space.extents[a]) < tuning.TILE_EXTENT:
+        if a == v or hint_of(space.extents[a]) < tuning.SHORT_LANES:
             continue
         loads = loads_along(nest, space, a)
         if loads:
             side = min(space.width, tuning.TILE_SIDE)
-            return TransposedLoads(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
+            return TransposedLoads(a, loads, side, _tiles(nest, space, a)) if side >= tuning.SHORTER_LANES else None
     return None
 
 

@@ -246,9 +246,9 @@ def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
     positions = prod(d.size for d in dims)
     types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
     split, rows = 0, hint_of(prod(d.out for d in outer))
-    while split < len(outer) and hint_of(prod(d.out for d in outer[:split])) < tuning.WINDOW_UNITS:
+    while split < len(outer) and hint_of(prod(d.out for d in outer[:split])) < tuning.MAX_TASKS:
         split += 1
-    blocks = -(-last.out // tuning.WINDOW_BLOCK) if rows < tuning.WINDOW_UNITS else 1
+    blocks = -(-last.out // tuning.WINDOW_BLOCK) if rows < tuning.MAX_TASKS else 1
     visited = prod(d.meets if d.is_sparse else d.size for d in dims)
     work = prod(d.out for d in dims) * visited * (body_cost(op.block()) + len(op.results))
     return Windows(
@@ -280,7 +280,7 @@ def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
     types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
     width = choose_lanes(target, types, n if columns == 1 else columns)
     small = body_cost(op.block()) <= tuning.SCAN_SIMPLE_COST and len(op.results) == 1
-    block = width * (tuning.SCAN_COLUMN_VECTORS if small else 1)
+    block = width * (tuning.SCAN_ROWS if small else 1)
     blocks = -(-columns // block)
     work = rows * columns * n * (body_cost(op.block()) + 1)
     return Scan(

@@ -193,7 +193,7 @@ def characters_of_file(descriptor: int, size: int, name: str, fast: Fast | None 
 
     def again(start: int, end: int) -> np.ndarray:
         with open(path, "rb", buffering=0) as file:
-            decode = fast() if fast is not None and size >= tuning.THREADED_TEXT_BYTES else decode_digits
+            decode = fast() if fast is not None and size >= tuning.THREADED_BYTES else decode_digits
             found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end, decode)
         return np.empty(0, np.uint8) if found is None else found[0]
 
@@ -206,7 +206,7 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
     The literals of a large text are decoded in `threads` threads with decoders from `fast`. A literal that contains
     anything but pairs of digits stays in the text. Positions count characters of UTF-8 text, not bytes.
     """
-    large = given.size >= tuning.THREADED_TEXT_BYTES
+    large = given.size >= tuning.THREADED_BYTES
     make = functools.cache(fast if large and fast is not None else lambda: decode_digits)
     with thread_pool(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
         window = _Window(given)
@@ -229,7 +229,7 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
 def read_all(literals: Iterable[Literal], threads: int) -> None:
     """Reads the literals that have not been read yet, in `threads` threads. Raises OSError like `Literal.data`."""
     waiting = [literal for literal in literals if not literal.is_read]
-    if sum(literal.nbytes for literal in waiting) < tuning.THREADED_TEXT_BYTES or threads < 2:
+    if sum(literal.nbytes for literal in waiting) < tuning.THREADED_BYTES or threads < 2:
         return  # they are read on first use
     with thread_pool(threads, "shlo_jit literals") as executor:
         for _ in executor.map(lambda literal: literal.data, waiting):

@@ -27,7 +27,7 @@ from shlo_jit.reference.interpreter import evaluate
 FIRST = int(os.environ.get("SHLO_JIT_RANDOM_FIRST", "1000"))
 PROGRAMS = int(os.environ.get("SHLO_JIT_RANDOM_PROGRAMS", "100"))
 MOST_THREADS = 8
-SPREAD = {"CONV_SERIAL": 1, "DEPTHWISE_SERIAL": 1, "DEPTHWISE_TASK": 64, "PARALLEL_WORK": 1, "TASK_WORK": 64}
+SPREAD = {"GEMM_SERIAL": 1, "DEPTHWISE_TASK": 64, "PARALLEL_WORK": 1, "TASK_WORK": 64}
 """Thresholds for which small shapes have tasks for several threads."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "own tiles": {
         **SPREAD, "CONV_DEDICATED_TILE": 1, "CONV_EDGE_TILE": 1, "CONV_EDGE_SHARE": -1.0, "CONV_COLUMN_CALL": 0, "CONV_GATHER": 0,
-        "CONV_FAR_KERNEL": 1, "CONV_FAR_PIXELS": 16, "CONV_MARGINS": 1000,
+        "CONV_KERNEL_BYTES": 1, "CONV_FAR_PIXELS": 16, "CONV_MARGINS": 1000,
     },
     "padding counted": {
         **SPREAD, "WINDOW_WIDE": 2, "WINDOW_SPARSE": 1, "CONV_DISTANT": 4, "CONV_DISTANT_SHARE": 1,

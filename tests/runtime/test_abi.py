@@ -7,6 +7,7 @@ import ctypes
 import pytest
 
 from shlo_jit import tuning
+from shlo_jit.caches import PLAIN
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.target import resolve
 from shlo_jit.options import CompileOptions
@@ -53,8 +54,10 @@ def test_statuses_have_texts() -> None:
     assert "77" in abi.status_text(77)
 
 
-def test_what_is_streamed_to_is_aligned() -> None:
-    assert tuning.STREAM_BYTES >= abi.ALIGNED_RESULT_BYTES
+@pytest.mark.parametrize("last_level", [1 << 20, 32 << 20, 1 << 30])
+def test_what_is_streamed_to_is_aligned(last_level: int) -> None:
+    caches = PLAIN._replace(last_level=last_level)
+    assert caches.bytes_of(tuning.STREAM_BYTES) >= abi.ALIGNED_RESULT_BYTES
 
 
 def test_the_version_is_part_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shlo_jit.codegen.cpu_caches import caches_of
 from shlo_jit.fuse.fuse import fuse
 from shlo_jit.fuse.plan import PlanBlock
 from shlo_jit.ir.core import Op
@@ -28,6 +29,7 @@ AVX512 = Target(
     has_mask_registers=True,
     has_bf16_dot=False,
     has_vnni=False,
+    caches=caches_of("znver5"),
 )
 AVX2 = replace(AVX512, features="+avx2", vector_bits=256, vector_registers=16, has_masks=False)
 SSE = replace(AVX2, features="", vector_bits=128)
@@ -56,16 +58,16 @@ def core_of(text: str, calls: frozenset[str] = frozenset()) -> Op:
     return core_functions(module, function, calls.__contains__)[-1]
 
 
-def plan_of(text: str, calls: frozenset[str] = frozenset()) -> PlanBlock:
+def plan_of(text: str, calls: frozenset[str] = frozenset(), target: Target = AVX512) -> PlanBlock:
     """Returns the steps of a program's entry function."""
-    return fuse(core_of(text, calls))
+    return fuse(core_of(text, calls), target.caches)
 
 
 def schedules(
     text: str, target: Target = AVX512, calls: frozenset[str] = frozenset(), lapack: bool = True
 ) -> list[KernelSchedule]:
     """Returns the schedules of a program's steps, in order, except those that run nothing."""
-    found = schedule(plan_of(text, calls), context_of(target, calls, lapack))
+    found = schedule(plan_of(text, calls, target), context_of(target, calls, lapack))
     return [s for s in found.steps.values() if type(s) is not type(NOTHING)]
 
 

@@ -106,9 +106,9 @@ def test_a_schedule_says_what_a_tile_and_a_task_compute(found: ConvolutionSchedu
 
 def test_little_work_runs_on_the_caller() -> None:
     """However many tasks there are, one thread runs them one after the other."""
-    decides(convolution((1, 10, 10, 16), 3, 16), "tasks", "", "too-little-work", f"{tuning.CONV_SERIAL:,}")
+    decides(convolution((1, 10, 10, 16), 3, 16), "tasks", "", "too-little-work", f"{tuning.GEMM_SERIAL:,}")
     few = convolution((1, 10, 10, 32), 3, 32, groups=32)
-    decides(few, "tasks", "1 task", "too-little-work", f"{tuning.DEPTHWISE_SERIAL:,}")
+    decides(few, "tasks", "1 task", "too-little-work", f"{tuning.PARALLEL_WORK:,}")
 
 
 def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
@@ -302,8 +302,8 @@ def test_a_call_has_so_many_steps_of_k() -> None:
 
 
 def test_small_depthwise_convolutions_are_one_task() -> None:
-    """Compares the work, pixels x channels x 9, with DEPTHWISE_SERIAL."""
-    side = int((tuning.DEPTHWISE_SERIAL / 9 / 16) ** 0.5)
+    """Compares the work, pixels x channels x 9, with PARALLEL_WORK."""
+    side = int((tuning.PARALLEL_WORK / 9 / 16) ** 0.5)
     few = convolution((1, side + 2, side + 2, 16), 3, 16, groups=16)
     many = convolution((1, side + 3, side + 3, 16), 3, 16, groups=16)
     decides(few, "tasks", "1 task")

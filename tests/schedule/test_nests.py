@@ -262,7 +262,7 @@ def test_few_elements_of_few_ops_have_no_lanes() -> None:
         (chain(16, 2), 1, "short-loop", "1 vector"),
         (reduction((8, 4096), "1", before=20), 4, "body-size", ""),
         (reduction((8, 4096), "1", before=24), 2, "body-size", ""),
-        (reduction((4096, 512), "0"), tuning.ROW_SUM_UNROLL, "body-size", ""),
+        (reduction((4096, 512), "0"), AVX512.vector_registers // 2, "body-size", ""),
         (reduction((4096, 512), "0", before=3), 4, "body-size", ""),
         (reduction((4096, 512), "0", before=12), 1, "body-size", ""),
     ],
@@ -288,7 +288,7 @@ def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        (transposed(96, 1, m=tuning.TILE_EXTENT - 1), AVX512),
+        (transposed(96, 1, m=tuning.SHORT_LANES - 1), AVX512),
         (transposed(96, 1, more=tuning.TILE_OPS), AVX512),
         (transposed(96, 1).replace("f32", "f64"), SSE),
     ],
@@ -301,9 +301,9 @@ def test_no_tiles(text: str, target: Target) -> None:
 
 
 def test_tiles_end_where_their_limits_do() -> None:
-    assert nest(transposed(96, 1, m=tuning.TILE_EXTENT)).transposed_loads is not None
+    assert nest(transposed(96, 1, m=tuning.SHORT_LANES)).transposed_loads is not None
     assert nest(transposed(96, 1, more=tuning.TILE_OPS - 1)).transposed_loads is not None
-    assert nest(transposed(96, 1), SSE).transposed_loads is not None  # TILE_LEAST_SIDE lanes
+    assert nest(transposed(96, 1), SSE).transposed_loads is not None  # SHORTER_LANES lanes
 
 
 def test_a_tiled_unit_is_a_stripe() -> None:
@@ -370,7 +370,7 @@ def test_rows_with_little_work_are_not_split() -> None:
 
 # ---------------------------------------------------------------------- memory that is far
 def test_large_operands_are_fetched_ahead() -> None:
-    n = tuning.PREFETCH_BYTES // 4
+    n = AVX512.bytes_of(tuning.PREFETCH_BYTES) // 4
     near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not near.prefetches
     assert list(far.prefetches.values()) == [tuning.PREFETCH_DISTANCE]
@@ -379,12 +379,12 @@ def test_large_operands_are_fetched_ahead() -> None:
         "prefetches",
         f"1 load, {tuning.PREFETCH_DISTANCE:,} bytes",
         "streams-from-memory",
-        f"{tuning.PREFETCH_BYTES:,} bytes",
+        f"{AVX512.bytes_of(tuning.PREFETCH_BYTES):,} bytes",
     )
 
 
 def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
-    n = tuning.PREFETCH_BYTES // 4
+    n = AVX512.bytes_of(tuning.PREFETCH_BYTES) // 4
     t, part = tensor(n), tensor(n - 2)
     lines = [f"%s{i} = stablehlo.slice %x [{i}:{n - 2 + i}] : ({t}) -> {part}" for i in range(3)]
     lines += [f"%a = stablehlo.add %s0, %s1 : {part}", f"%y = stablehlo.add %a, %s2 : {part}"]
@@ -437,11 +437,11 @@ def test_rows_too_long_for_the_stash_are_computed_again() -> None:
 
 
 def test_large_results_are_written_past_the_caches() -> None:
-    n = tuning.STREAM_BYTES // 4
+    n = AVX512.bytes_of(tuning.STREAM_BYTES) // 4
     small, large = nest(chain(n - 1, 1)), nest(chain(n, 1))
     assert not small.streams
     assert len(large.streams) == 1
-    decides(large, "streams", "1 result", "exceeds-cache", f"{tuning.STREAM_BYTES:,} bytes")
+    decides(large, "streams", "1 result", "exceeds-cache", f"{AVX512.bytes_of(tuning.STREAM_BYTES):,} bytes")
 
 
 # ---------------------------------------------------------------------- few iterations of a reduction

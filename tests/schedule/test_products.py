@@ -80,8 +80,8 @@ def test_without_masks_b_in_place_has_whole_vectors() -> None:
 @pytest.mark.parametrize(
     ("n", "a", "code", "shows"),
     [
-        (tuning.GEMM_WIDEST, "in place", "packing-does-not-pay", ""),
-        (tuning.GEMM_WIDEST + 1, "shared by all", "many-columns-reuse", f"{tuning.GEMM_WIDEST}"),
+        (PLAN.widest, "in place", "packing-does-not-pay", ""),
+        (PLAN.widest + 1, "shared by all", "many-columns-reuse", f"{PLAN.widest}"),
     ],
 )
 def test_where_a_is_read_from(n: int, a: str, code: str, shows: str) -> None:
@@ -124,9 +124,9 @@ def test_small_products_of_a_batch_share_a_task() -> None:
 
 
 def test_a_task_has_so_many_columns_and_products() -> None:
-    """A large product has GEMM_WIDEST columns per task, in whole panels, and rows for GEMM_TASK multiply-adds per pass
-    over k."""
-    columns = tuning.GEMM_WIDEST // PLAN.nr * PLAN.nr
+    """A task of a large product has the columns that GEMM_CHUNK_BYTES allows, in whole panels. It has rows for
+    GEMM_TASK multiply-adds per pass over k."""
+    columns = PLAN.widest
     each = 3000 // -(-3000 // PLAN.kc)
     rows = tuning.GEMM_TASK // (columns * each) // PLAN.mr * PLAN.mr
     decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")

@@ -58,8 +58,8 @@ def test_blocks_are_whole_tiles_that_stay_in_the_cache() -> None:
     for n in (64, 100, 128, 300, 512):
         found = attention(24, 1000, n)
         assert found.block % TILE == 0
-        assert TILE <= found.block <= max(TILE, tuning.ATTENTION_BLOCK_BYTES // (4 * n) + TILE)
-    far = attention(24, 1000, 4096).block, tuning.GRADIENT_BLOCK_BYTES // (4 * 4096)
+        assert TILE <= found.block <= max(TILE, AVX512.bytes_of(tuning.ATTENTION_BLOCK_BYTES) // (4 * n) + TILE)
+    far = attention(24, 1000, 4096).block, AVX512.bytes_of(tuning.ROW_BUFFER_SHARE) // (4 * 4096)
     assert TILE < far[0] <= far[1] + TILE, "keys that do not stay in the cache beside the block are read less often"
     assert attention(24, 30, 64).block == min(30, 3 * TILE)
 

@@ -74,7 +74,7 @@ def test_one_large_block_is_cut_inside_of_its_passes() -> None:
 def test_columns_of_a_block_fit_the_cache() -> None:
     """Along the first axis of n x 4096: all columns, or as many as fit FFT_BLOCK_BYTES."""
     inner = 256
-    n = tuning.FFT_BLOCK_BYTES // 8 // inner
+    n = AVX512.bytes_of(tuning.FFT_BLOCK_BYTES) // 8 // inner
     whole, cut = fft((n, inner), n, inner).axes[0], fft((2 * n, inner), 2 * n, inner).axes[0]
     assert (whole.transform.columns, whole.chunks) == (inner, 1)
     assert (cut.transform.columns, cut.chunks) == (inner // 2, 2)

@@ -78,13 +78,13 @@ def test_windows_with_few_positions_are_folded_side_by_side() -> None:
 
 
 def test_units_are_as_few_outer_dimensions_as_are_enough() -> None:
-    n = tuning.WINDOW_UNITS
+    n = tuning.MAX_TASKS
     assert windows(window((n, 9, 9, 100), (1, 3, 3, 1))).split == 1
     assert windows(window((n - 1, 9, 9, 100), (1, 3, 3, 1))).split == 2
 
 
 def test_few_rows_of_outputs_are_cut_into_blocks() -> None:
-    n, long = tuning.WINDOW_UNITS, 4 * tuning.WINDOW_BLOCK
+    n, long = tuning.MAX_TASKS, 4 * tuning.WINDOW_BLOCK
     few, many = window((n - 1, long + 2), (1, 3)), window((n, long + 2), (1, 3))
     assert windows(few).blocks == 4
     decides(few, "tasks", f"blocks of {tuning.WINDOW_BLOCK}")
@@ -122,7 +122,7 @@ def test_scans_with_cheap_bodies_run_side_by_side() -> None:
     assert (cheap.side, dear.side) == (tuning.SCAN_ROWS, 1)
     decides(cumulative((64, 100), 1), "unroll", f"{tuning.SCAN_ROWS} side by side")
     cheap, dear = scan(cumulative((100, 256), 0)), scan(cumulative((100, 256), 0, ROOTS))
-    assert (cheap.block, dear.block) == (16 * tuning.SCAN_COLUMN_VECTORS, 16)
+    assert (cheap.block, dear.block) == (16 * tuning.SCAN_ROWS, 16)
     decides(cumulative((100, 256), 0), "tasks", "1 task")
 
 
@@ -167,7 +167,7 @@ def selection(shape: tuple[int, int, int, int], window: tuple[int, int, int, int
 
 
 def test_enough_images_are_units_and_few_are_cut_into_columns() -> None:
-    n = tuning.SELECT_UNITS
+    n = tuning.SCATTER_UNITS
     few, many = selection((n - 1, 8, 8, 64), (1, 2, 2, 1)), selection((n, 8, 8, 64), (1, 2, 2, 1))
     for found, block, units in ((few, 16, 4 * (n - 1)), (many, 64, n)):
         assert found.selection is not None

@@ -65,7 +65,7 @@ def random_text(pick: random.Random) -> tuple[str, int]:
 def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(literals, "WINDOW", window)
     monkeypatch.setattr(literals, "CHUNK", 2 * window)
-    monkeypatch.setattr(tuning, "THREADED_TEXT_BYTES", seed % 3)
+    monkeypatch.setattr(tuning, "THREADED_BYTES", seed % 3)
     text, count = random_text(random.Random(seed))
     left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decoder)
     assert len(cuts) == count
@@ -191,7 +191,7 @@ def test_literals_in_comments_and_unknown_attributes() -> None:
 
 def test_compiled_from_a_file_with_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(tuning, "THREADED_TEXT_BYTES", 0)
+    monkeypatch.setattr(tuning, "THREADED_BYTES", 0)
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((3, 200, 200)).astype(np.float32)
     lines = [

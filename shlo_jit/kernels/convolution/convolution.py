@@ -170,7 +170,7 @@ def _build(
     if tests_kernel:
         b.store(find_nonfinite_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
-    serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
+    serial = tuning.PARALLEL_WORK if kind in BOUND_BY_MEMORY else tuning.GEMM_SERIAL
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)

@@ -194,7 +194,7 @@ class _Decision:
         lines = self.images * self.output[0] * self.output[1]
         self._set(kind=kind, nc=channels, column_chunks=1)
         each = self.output[2] * channels
-        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.DEPTHWISE_SERIAL:
+        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.PARALLEL_WORK:
             self._cut_lines(lines, each)
             return
         wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * terms // tuning.DEPTHWISE_TASK), 4))
@@ -208,7 +208,7 @@ class _Decision:
         """Cuts the work into tasks of whole lines, which have `elements` elements each."""
         work = max(1, elements * self.window_size)
         chunk = max(1, (tuning.CONV_TASK // 32) // hint_of(work))
-        if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
+        if not isinstance(lines, Size) and work * lines <= tuning.PARALLEL_WORK:
             chunk = max(1, lines)
         self._set(row_chunk=chunk, main_tasks=-(-lines // chunk))
 
@@ -366,10 +366,11 @@ class _Decision:
 
     def _cut_last(self, k: int, call_k: int) -> None:
         s, plan, v = self.shape, self.plan, self.values
-        columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
+        kernel_bytes = plan.bytes_of(tuning.CONV_KERNEL_BYTES)
+        columns = max(plan.nr, min(plan.widest, kernel_bytes // 4 // hint_of(call_k)) // plan.nr * plan.nr)
         columns = min(columns, _round(hint_of(s.co), plan.nr))
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
-        if k * hint_of(s.co) * plan.unit_bytes >= tuning.CONV_FAR_KERNEL:
+        if k * hint_of(s.co) * plan.unit_bytes >= kernel_bytes:
             rows, columns = self._cut_far(k, columns)
         self._split_lines(rows, columns)
         width = max(1, self.output[2])
@@ -400,7 +401,7 @@ class _Decision:
         """Returns `even_tasks`, except that groups are tasks as well, all equally long."""
         s = self.shape
         work = hint_of(self.values["rows"] * s.co * s.ci) * self.window_size
-        if s.groups > 1 or work <= tuning.CONV_SERIAL:
+        if s.groups > 1 or work <= tuning.GEMM_SERIAL:
             return chunk, each
         return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
 
@@ -490,7 +491,8 @@ class _Decision:
     def _cut_first(self, k: int, call_k: int) -> None:
         """Cuts a product whose rows are features and whose columns are pixels of an image."""
         s, plan = self.shape, self.plan
-        most = min(tuning.CONV_TASK // max(1, k * hint_of(s.co) * plan.nr), (192 << 10) // (hint_of(call_k) * plan.nr))
+        most = plan.bytes_of(tuning.CONV_KERNEL_BYTES) // 4 // (hint_of(call_k) * plan.nr)
+        most = min(tuning.CONV_TASK // max(1, k * hint_of(s.co) * plan.nr), most)
         columns = min(max(1, most) * plan.nr, _round(max(1, self.pixels), plan.nr))
         chunks = -(-self.pixels // columns)
         self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)

@@ -21,7 +21,7 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.micro import attributes, next_height
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, columns_of
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.target import Target
@@ -84,7 +84,7 @@ def worker_bytes(plan: GemmPlan, n: int, k: int, prepacked: bool) -> int:
     """Returns the packing memory per worker: an A panel (with room for a store beyond its end) and a chunk of B."""
     if prepacked:
         return a_panel_bytes(plan, prepacked)
-    panels = at_most(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
+    panels = at_most(-(-n // plan.nr), plan.widest // plan.nr)
     return a_panel_bytes(plan) + panels * plan.panel_bytes(at_most(k, plan.kc))
 
 

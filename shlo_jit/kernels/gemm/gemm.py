@@ -325,7 +325,7 @@ def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
     if s.given is None:
-        chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
+        chunk = b.mul(b.min_(panels, plan.widest // plan.nr), panel_bytes)
         a_panel = b.select(s.prepacked, i64(a_panel_bytes(plan, True)), i64(a_panel_bytes(plan)))
     else:
         private = b.icmp("eq", s.given.mode_b, PRIVATE)

@@ -148,7 +148,7 @@ def is_adjacent(a: Numbers, plan: GemmPlan, s: Extents) -> N:
 
 def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
     """Returns how A is read. `mode`: how B is read."""
-    columns = columns_of(plan, tuning.GEMM_WIDEST)
+    columns = plan.widest
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
     # The rows of a tile would map to one set of the first level cache.
@@ -199,7 +199,7 @@ def are_joined(a: Numbers, plan: GemmPlan, a_cs: N, k: N) -> N:
 def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) -> Cut:
     """Returns the rectangles: about GEMM_TASK multiply-adds per task, whole stripes and whole panels. `modes`: of B and
     A."""
-    widest = columns_of(plan, tuning.GEMM_WIDEST)
+    widest = plan.widest
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
     per_element = a.most(a.select(phased, k_block(a, plan, s.k, s.prepacked), s.k), 1)
     # Few rows: one chunk of rows, and as many columns as fill a task. Otherwise wide chunks, and rows to fill a task.
@@ -239,7 +239,8 @@ def _rows_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> N:
     each = a.most(a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), of_row), tuning.GEMM_NEAR_ROWS)
     each = a.least(a.mul(a.ceil_div(each, plan.mr), plan.mr), most)
     panels = a.mul(a.mul(a.ceil_div(s.n, plan.nr), a.most(s.k, 1)), plan.b_step // plan.group)
-    near = a.both(a.compare("le", panels, tuning.GEMM_NEAR_PANELS), a.compare("eq", mode_a, IN_PLACE))
+    near = a.compare("le", panels, plan.bytes_of(tuning.GEMM_NEAR_PANELS))
+    near = a.both(near, a.compare("eq", mode_a, IN_PLACE))
     enough = a.compare("ge", a.ceil_div(s.m, each), tuning.GEMM_CHUNKS)
     return a.select(a.both(near, enough), each, a.number(most))
 
@@ -257,10 +258,11 @@ def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N
     """Returns the panels of a task that does not get slower with few panels. There are so many tasks that threads end
     at about the same time, unless tasks become too short. `panel`: the multiply-adds of a panel; `chunks`: chunks of
     rows. With many rows, whole rows of C are written if their panels stay in the second level cache."""
-    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
+    panels, widest = a.ceil_div(s.n, plan.nr), plan.widest // plan.nr
     many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
     each = a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1))
-    near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
+    near_bytes = plan.bytes_of(tuning.GEMM_NEAR_PANELS)
+    near = a.div(a.number(near_bytes), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
     each = a.least(a.select(a.compare("ge", chunks, tuning.GEMM_CHUNKS), a.most(near, 1), each), widest)
     return a.ceil_div(panels, a.most(a.ceil_div(panels, each), 1))
 
@@ -268,7 +270,7 @@ def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N
 def _panels_of_long(a: Numbers, plan: GemmPlan, s: Extents, panel: N) -> N:
     """Returns the panels of a task that has to pack A, or has few rows and is bound by reading B: a multiple of four
     tasks. One or two rows are multiplied by several panels together, so a task has a multiple of these if possible."""
-    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
+    panels, widest = a.ceil_div(s.n, plan.nr), plan.widest // plan.nr
     tasks = a.ceil_div(panels, a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest))
     tasks = a.select(a.compare("gt", tasks, 1), a.mul(a.ceil_div(tasks, 4), 4), tasks)
     each = a.ceil_div(panels, a.most(tasks, 1))
@@ -351,7 +353,7 @@ def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, stride
 
 def is_serial_matrix(a: Numbers, outputs: N, k: N, batch: N) -> N:
     """Whether the caller computes a product of a matrix with vectors alone."""
-    return a.compare("le", a.mul(a.mul(outputs, k), batch), tuning.GEMM_VECTOR_SERIAL)
+    return a.compare("le", a.mul(a.mul(outputs, k), batch), tuning.PARALLEL_WORK)
 
 
 class Layout(NamedTuple):

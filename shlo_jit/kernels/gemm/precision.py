@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from shlo_jit import tuning
+from shlo_jit.caches import PLAIN, Caches, Share
 from shlo_jit.kernels.llvm_values import bits
 from shlo_jit.kernels.target import Target
 
@@ -75,6 +76,16 @@ class GemmPlan:
     kc: int
     """Maximum elements of k per pass over C; a multiple of `k_unit`."""
     masks: bool
+    caches: Caches = PLAIN
+
+    def bytes_of(self, size: Share | int) -> int:
+        """Returns the bytes that a threshold is on the plan's CPU (`Caches.bytes_of`)."""
+        return self.caches.bytes_of(size)
+
+    @property
+    def widest(self) -> int:
+        """Approximate columns of C in a task, in whole panels."""
+        return self.bytes_of(tuning.GEMM_CHUNK_BYTES) // (tuning.GEMM_PASS_K * 4 * self.nr) * self.nr
 
     @property
     def prepacked_kc(self) -> int:
@@ -200,8 +211,11 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind, unit, group = "vnni", "i32", 4
     lanes = target.lanes(bits(acc))
     mr, nv = _register_tile(target, kind, bits(acc))
-    # A panel of mr x kc units takes about half of the first level cache, a chunk of 512 columns half of the second.
+    # A panel of mr x kc units takes about half of the first level cache, a chunk of GEMM_CHUNK_BYTES most of the
+    # second. kc orders the sums, so it is the same whatever the sizes of caches are.
     if kind == "amx":
-        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, 320 * group, True)
-    kc = max(16, (28 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
-    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 320 * group), target.has_masks)
+        kc = tuning.GEMM_PASS_K * group
+        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, True, target.caches)
+    kc = max(16, tuning.GEMM_PANEL_BYTES // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
+    kc = min(kc, tuning.GEMM_PASS_K * group)
+    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, target.has_masks, target.caches)

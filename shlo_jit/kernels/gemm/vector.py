@@ -97,7 +97,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     b, plan = v.b, v.plan
     bytes_, n = plan.out_bytes, plan.lanes
     k, k_stride, x_stride, y_stride, m, x_rs, y_rs = f.ints("k", "a_cs", "b_rs", "c_rs", "m", "x_rs", "y_rs")
-    sums = b.alloca("i8", tuning.GEMM_VECTOR_CHUNK)
+    sums = b.alloca("i8", plan.bytes_of(tuning.GEMM_VECTOR_CHUNK))
     factors = b.alloca("i8", tuning.GEMM_THIN * STEPS * bytes_)
     count = b.sub(o1, o0)
     vectors = b.mul(b.udiv(count, n), n)
@@ -230,12 +230,13 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     f.set(a=matrix, a_rs=v.stride, a_cs=v.k_stride, a_bs=m_bs, b=x, b_rs=v.x_stride, b_bs=x_bs)
     f.set(c_rs=y_stride, n=v.outputs, mode_b=b.cast("zext", v.row, "i64"))
     batch = f.get("batch")
-    most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), v.count), 64), 64)
+    most = plan.bytes_of(tuning.GEMM_VECTOR_CHUNK) // plan.out_bytes // 64
+    most = b.max_(b.mul(b.udiv(i64(most), v.count), 64), 64)
     # If the matrix is large, each thread reads long parts of its rows. The cut does not change the sums.
     nbytes = b.mul(b.mul(v.outputs, k), itemsize(plan.types.a))
-    parts = b.select(b.icmp("sge", nbytes, tuning.GEMM_VECTOR_FAR), b.max_(threads, 1), i64(8))
+    parts = b.select(b.icmp("sge", nbytes, plan.bytes_of(tuning.GEMM_VECTOR_FAR)), b.max_(threads, 1), i64(8))
     sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), 256), most)
-    rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
+    rows = b.mul(b.max_(b.udiv(i64(tuning.TASK_WORK), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(v.axpy, sums, rows)
     chunks = ceil_div(b, v.outputs, chunk)
     f.set(nc=chunk, columns=chunks)

@@ -101,7 +101,7 @@ def pays(kernel: tuple[int, ...], dtype: DType, shape: tuple[int, ...], attribut
     assert isinstance(numbers, ConvDims)
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
     features = kernel[numbers.kernel_output_feature_dimension]
-    if hint_of(features) < tuning.BYTE_LEAST_FEATURES or not math.prod(shape):
+    if hint_of(features) < tuning.BYTE_LEAST_SIDE or not math.prod(shape):
         return False
     depth = math.prod(kernel) // features
     rows = math.prod(shape) // features
@@ -114,7 +114,7 @@ def pays(kernel: tuple[int, ...], dtype: DType, shape: tuple[int, ...], attribut
     return (
         dtype.is_integer
         and dtype.bits == 32
-        and hint_of(depth) >= tuning.BYTE_LEAST_DEPTH
+        and hint_of(depth) >= tuning.BYTE_LEAST_SIDE
         and hint_of(depth * rows) <= tuning.BYTE_PATCHES
     )
 
@@ -161,7 +161,7 @@ def _grouped(
 
 def _merged(groups: int, features: int) -> int:
     """Returns how many groups form a block, given the output features per group."""
-    fitting = [n for n in range(1, min(groups, tuning.BYTE_MERGED_GROUPS) + 1) if groups % n == 0]
+    fitting = [n for n in range(1, min(groups, tuning.BYTE_BLOCK_FEATURES) + 1) if groups % n == 0]
     return next((n for n in fitting if n * features >= tuning.BYTE_BLOCK_FEATURES), fitting[-1])
 
 
