@@ -236,8 +236,8 @@ STREAM_BYTES = (caches.LAST_LEVEL / 4).at_least(8 << 20)
 the last-level cache, with its operands beside it. Smaller results need not be aligned (`codegen/abi.py`). Case
 `add 3M`."""
 COPY_STREAM_BYTES = 32 << 20
-"""Minimum bytes of a copy to use non-temporal stores, which do not read what they overwrite. Chosen: a last-level cache,
-whatever the size of that of the CPU; copies are planned before there is a target. No case moves."""
+"""Minimum bytes of a copy to use non-temporal stores, which do not read what they overwrite. Chosen: a last-level
+cache, whatever the size of that of the CPU: copies are planned before there is a target. No case moves."""
 
 # ---------------------------------------------------------------------------- other kernels
 WINDOW_SPARSE, WINDOW_WIDE = 4, 64

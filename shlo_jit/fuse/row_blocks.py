@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit import tuning
 from shlo_jit.caches import Caches
-from shlo_jit.fuse.epilogue import unrolled_copies
+from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
@@ -30,6 +30,7 @@ from shlo_jit.ops.runs import extents_of, is_split
 from shlo_jit.sizes import Size, equal, hint_of
 
 PRODUCT = "stablehlo.dot_general"
+WINDOWS = ("stablehlo.convolution", "stablehlo.reduce_window")
 Stage = NestStep | OpStep
 
 
@@ -242,7 +243,7 @@ class _Forming(Steps):
 
     def large(self, step: OpStep) -> None:
         """Forms a group of a product and the steps that it shares large values with."""
-        if not self.may_be_stage(step):
+        if not self.may_be_stage(step) or self.is_beside_images(step):
             return
         group = self.grown(Group(self, [step]))
         first = self.place[id(step)]
@@ -296,8 +297,32 @@ class _Forming(Steps):
                 writer = self.writer(source)
                 if writer is None or id(writer) in members or source in self.returned:
                     continue
-                if self.is_large(source) and self.may_be_stage(writer) and self.only(source, group.stages):
+                is_ours = self.is_large(source) and self.only(source, group.stages)
+                if is_ours and self.may_be_stage(writer) and not self.is_epilogue(writer, members):
                     yield writer  # type: ignore[misc]
+
+    def is_epilogue(self, step: Step, members: set[int]) -> bool:
+        """Whether a loop can run on the tiles of a product or convolution that is no member."""
+        if not isinstance(step, NestStep) or step.nest.reduce_vars:
+            return False
+        return any(
+            isinstance(w, OpStep) and w.op.name in HOSTS and id(w) not in members and self.only(v, [step])
+            for v in step.reads
+            if (w := self.writer(v)) is not None
+        )
+
+    def is_beside_images(self, product: OpStep) -> bool:
+        """Whether windows over lines are the next to read a product's result, or the last to make its operand: such
+        steps run by line tiles."""
+        around = [w for v in self.through_loops(product.op.operands[0], back=True) if (w := self.writer(v)) is not None]
+        around += [r for v in self.through_loops(product.op.result, back=False) for r in self.readers.get(v, [])]
+        return any(isinstance(s, OpStep) and s.op.name in WINDOWS for s in around)
+
+    def through_loops(self, value: Value, *, back: bool) -> list[Value]:
+        """A value, and those that loops without reductions compute it from (`back`), or from it."""
+        nests = [self.writer(value)] if back else self.readers.get(value, [])
+        loops = [s for s in nests if isinstance(s, NestStep) and not s.nest.reduce_vars]
+        return [value, *(v for s in loops for v in (s.reads if back else s.writes))]
 
     def only(self, value: Value, steps: Sequence[Step]) -> bool:
         """Whether a value is not returned, and no other steps than these read it."""
