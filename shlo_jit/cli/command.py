@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import converting, exporting, mistakes, passing, programs, reducing, report, running, showing
+from shlo_jit.cli import (
+    autotuning,
+    converting,
+    exporting,
+    mistakes,
+    passing,
+    programs,
+    reducing,
+    report,
+    running,
+    showing,
+)
 from shlo_jit.cli.options import AsJson, Commands, Entry, Example, File, SeveralInputs, Shapes
 from shlo_jit.cli.progress import progress
 
@@ -57,6 +68,7 @@ def command(
 
 app.command(cls=SeveralInputs)(running.run)
 app.command(cls=SeveralInputs)(running.profile)
+app.command(cls=SeveralInputs)(autotuning.tune)
 
 
 app.command()(showing.show)
@@ -140,6 +152,8 @@ def info() -> None:
     table = report.make_table()
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
+    if found.schedules:
+        table.add_row("of these", f"{found.schedules:,} tuned schedules")
     if found.unfinished:
         table.add_row("unfinished files", f"{found.unfinished:,}, of processes that are writing, or ended early")
     table.add_row("size", f"{report.size(found.nbytes)} of {report.size(found.limit)}")
