@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from shlo_jit.fuse.nest import Key
 from shlo_jit.fuse.plan import NestStep, Step
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import KernelSchedule
@@ -34,6 +35,7 @@ from shlo_jit.schedule.moves import (
     of_kind,
 )
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.sizes import NotSymbolic, Size, hint_of
 
 Moves = tuple[Move, ...]
@@ -70,14 +72,21 @@ def _order_of_sums(s: NestSchedule) -> tuple[object, ...]:
     Lanes along a row combine every so many elements, and chunks of a row leave partial results. Other loops keep the
     order of the row. Row batching combines the lanes of each row as a single row does.
     """
-    dtypes = [key[0].tensor.storage for key in s.passes.reduces]
-    if not any(dtype.is_float or dtype.is_complex for dtype in dtypes):
+    if not any(map(_rounds, s.passes.reduces)):
         return ()
     v, chunks = s.space.vector, None if s.split is None else (s.space.inner[0], s.split.chunk)
     if v not in s.space.inner:
         return (chunks,)
     assert v is not None
     return chunks, v, s.space.width, s.unroll.value, s.space.extents[v]
+
+
+def _rounds(reduction: Key) -> bool:
+    """Whether the result of a reduction depends on its order. Integers do not, nor the largest element."""
+    value, _ = reduction
+    simple = simple_op(value.op) if value.op is not None else None
+    is_exact = simple is not None and simple.has("idempotent")
+    return not is_exact and (value.tensor.storage.is_float or value.tensor.storage.is_complex)
 
 
 def _legal(s: NestSchedule, target: Target, moves: Sequence[Move], wanted: Moves) -> Moves | None:
