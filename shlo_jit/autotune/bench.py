@@ -27,7 +27,7 @@ WHOLE = ""
 V = TypeVar("V")
 
 
-class Refused(Exception):
+class NotCompiled(Exception):
     """A schedule that cannot be compiled."""
 
 
@@ -55,11 +55,11 @@ class Bench(Protocol, Generic[V]):
         ...
 
     def timed(self, schedules: Schedules) -> V:
-        """Compiles the program so that the times of its steps are known. Raises Refused."""
+        """Compiles the program so that the times of its steps are known. Raises NotCompiled."""
         ...
 
     def plain(self, schedules: Schedules) -> V:
-        """Compiles the program as it is used. Raises Refused."""
+        """Compiles the program as it is used. Raises NotCompiled."""
         ...
 
     def has_equal_results(self, variant: V) -> bool:
@@ -141,7 +141,7 @@ class ProgramBench:
         try:
             executable = self._tunable.timed(given(schedules))
         except (OptionError, InternalError) as error:
-            raise Refused(str(error)) from error
+            raise NotCompiled(str(error)) from error
         instance = executable._front.instance
         steps = instance.loaded.program.timed
         memory = ProfileMemory(len(steps), 0)
@@ -154,7 +154,7 @@ class ProgramBench:
         try:
             executable = self._tunable.variant(given(schedules)) if schedules else self._default
         except (OptionError, InternalError) as error:
-            raise Refused(str(error)) from error
+            raise NotCompiled(str(error)) from error
         return Variant(executable, [], None)
 
     # ------------------------------------------------------------------ calls

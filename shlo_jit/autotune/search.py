@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from shlo_jit.autotune.bench import WHOLE, Bench, Moves, Refused, Schedules, V
+from shlo_jit.autotune.bench import WHOLE, Bench, Moves, NotCompiled, Schedules, V
 from shlo_jit.autotune.comparison import LEAST_PAIRS, Comparison
 
 LEAST_SHARE = 0.01
@@ -57,7 +57,7 @@ class Search(Generic[V]):
     """The state of a search: the best schedules so far, and the code for them."""
 
     def __init__(self, bench: Bench[V], start: Schedules, on_event: OnEvent = lambda text: None) -> None:
-        """`start`: schedules that are known to be good. Raises Refused if they are not accepted."""
+        """`start`: schedules that are known to be good. Raises NotCompiled if they are not accepted."""
         self.bench = bench
         self.best = dict(start)
         self.end = math.inf
@@ -108,7 +108,7 @@ class Search(Generic[V]):
     def _try(self, trial: dict[str, Moves]) -> None:
         try:
             code = self.bench.timed(self.best | trial)
-        except Refused as error:
+        except NotCompiled as error:
             self._drop(trial, str(error))
             return
         if not self.bench.has_equal_results(code):
@@ -134,7 +134,7 @@ class Search(Generic[V]):
         schedules = self.best | winners
         try:
             code = self.bench.timed(schedules) if code is None else code
-        except Refused as error:
+        except NotCompiled as error:
             self.notes.append(f"steps {', '.join(winners)} cannot be changed together: dropped: {error}")
             return
         end = min(self.end, self.bench.now() + TRIAL_SECONDS)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shlo_jit.autotune.bench import WHOLE, Bench, ProgramBench, Refused, Schedules, V, Variant, given
+from shlo_jit.autotune.bench import WHOLE, Bench, NotCompiled, ProgramBench, Schedules, V, Variant, given
 from shlo_jit.autotune.comparison import LEAST_PAIRS, Comparison
 from shlo_jit.autotune.result import TunedStep, TuneResult
 from shlo_jit.autotune.search import Search, compare
@@ -98,7 +98,7 @@ def begin(bench: Bench[V], start: Schedules, seconds: float, on_event: Callable[
     or gives other results, the search starts from scratch."""
     now, search = bench.now(), None
     if start:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(NotCompiled):
             if bench.has_equal_results(bench.plain(start)):
                 search = Search(bench, start, on_event)
     search = Search(bench, {}, on_event) if search is None else search

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from shlo_jit.autotune.bench import WHOLE, Known, Moves, Refused, Schedules
+from shlo_jit.autotune.bench import WHOLE, Known, Moves, NotCompiled, Schedules
 from shlo_jit.schedule.moves import Parallel, Unroll, of_kind
 
 Seconds = Callable[[int, int], float]
@@ -68,7 +68,7 @@ class FakeBench:
         self._now += 0.01
         self.compiled.append(schedules)
         if why := self.refused(schedules):
-            raise Refused(why)
+            raise NotCompiled(why)
         return Code(schedules, is_timed)
 
     def has_equal_results(self, variant: Code) -> bool:
