@@ -23,6 +23,8 @@ MOST_STEPS = 64
 """Number of steps that are tuned, those that take the most time."""
 MOST_PAIRS = 40
 """Number of pairs of calls after which a trial that has not won has lost."""
+MOST_FINAL_PAIRS = 200
+"""Maximum number of pairs of calls in the final run."""
 TRIAL_SECONDS = 1.0
 """Time after which a trial ends, if it has the pairs that it needs to win."""
 FIRST_RUNS = 5
@@ -115,7 +117,7 @@ class Search(Generic[V]):
             self._drop(trial, "results have other bits")
             return
         end = min(self.end, self.bench.now() + TRIAL_SECONDS)
-        compared = compare(self.bench, self._code, code, trial, end, lambda c: c.wins or c.loses)
+        compared = compare(self.bench, self._code, code, trial, end, is_decided=lambda c: c.wins or c.loses)
         winners = {label: moves for label, moves in trial.items() if compared[label].wins}
         if winners:
             self._accept(winners, code if len(winners) == len(trial) else None, compared)
@@ -138,7 +140,7 @@ class Search(Generic[V]):
             self.notes.append(f"steps {', '.join(winners)} cannot be changed together: dropped: {error}")
             return
         end = min(self.end, self.bench.now() + TRIAL_SECONDS)
-        whole = compare(self.bench, self._code, code, [WHOLE], end, lambda c: c.wins)[WHOLE]
+        whole = compare(self.bench, self._code, code, [WHOLE], end, is_decided=lambda c: c.wins)[WHOLE]
         found = [f"step {n}: {self._changed(n, moves)}: {compared[n].ratio:.2f}x" for n, moves in winners.items()]
         if whole.is_slower:
             self.notes += [f"{text}, but the whole program is slower: dropped" for text in found]
@@ -162,14 +164,16 @@ def compare(
     after: V,
     labels: Iterable[str],
     end: float,
+    most: int = MOST_PAIRS,
     is_decided: Callable[[Comparison], bool] = lambda comparison: False,
 ) -> dict[str, Comparison]:
     """Compares the times of some steps of two variants, in calls that alternate.
 
-    There are enough pairs for a gain to count, and more of them until the time `end`; fewer if every step is decided.
+    There are enough pairs for a gain to count, and more of them until the time `end`, at most `most`; fewer if every
+    step is decided.
     """
     found = {label: Comparison() for label in labels}
-    for number in range(MOST_PAIRS):
+    for number in range(most):
         if number % 2:
             first, second = bench.run(before), bench.run(after)
         else:

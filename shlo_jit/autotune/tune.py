@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from shlo_jit.autotune.bench import WHOLE, Bench, NotCompiled, ProgramBench, Schedules, V, Variant, given
 from shlo_jit.autotune.comparison import LEAST_PAIRS, Comparison
 from shlo_jit.autotune.result import TunedStep, TuneResult
-from shlo_jit.autotune.search import Search, compare
+from shlo_jit.autotune.search import MOST_FINAL_PAIRS, Search, compare
 from shlo_jit.errors import UsageValueError
 from shlo_jit.options import StoredSchedule
 from shlo_jit.runtime import build, stored_schedules
@@ -36,7 +36,8 @@ class Outcome(NamedTuple):
     """Times of the steps, before and after; empty without a final run."""
     before: float
     """Time of a call in seconds."""
-    after: float
+    ratio: float
+    """Time of a call before, divided by that after; 1.0 if nothing was won."""
     notes: tuple[str, ...]
 
 
@@ -68,8 +69,8 @@ def tune_executable(
         schedule={label: to_json(found) for label, found in moves},
         steps=rows(bench, search, outcome),
         before_us=1e6 * outcome.before,
-        after_us=1e6 * outcome.after,
-        ratio=outcome.before / outcome.after,
+        after_us=1e6 * outcome.before / outcome.ratio,
+        ratio=outcome.ratio,
         tried=search.tried,
         seconds=bench.now() - start,
         is_complete=is_complete,
@@ -124,20 +125,19 @@ def confirm(bench: Bench[V], search: Search[V], end: float) -> Outcome:
     """
     notes = [*search.notes]
     if not search.best:
-        return Outcome({}, {}, search.seconds, search.seconds, tuple(notes))
+        return Outcome({}, {}, search.seconds, 1.0, tuple(notes))
     middle = bench.now() + max(0.0, end - bench.now()) / 2
-    steps = compare(bench, bench.timed({}), bench.timed(search.best), search.steps, middle)
-    won = {label: moves for label, moves in search.best.items() if label in steps and steps[label].difference < 0}
+    steps = compare(bench, bench.timed({}), bench.timed(search.best), search.steps, middle, MOST_FINAL_PAIRS)
+    won = {label: moves for label, moves in search.best.items() if label in steps and steps[label].is_faster}
     notes += [f"step {label}: not faster in the final run: dropped" for label in search.best if label not in won]
     after = bench.plain(won)
     has_equal_results = bench.has_equal_results(after)
-    whole = compare(bench, bench.plain({}), after, [WHOLE], end)[WHOLE]
-    if won and not (has_equal_results and whole.is_not_slower):
+    whole = compare(bench, bench.plain({}), after, [WHOLE], end, MOST_FINAL_PAIRS)[WHOLE]
+    if won and not (has_equal_results and whole.is_faster):
         why = "was not faster" if has_equal_results else "gave other bits"
         notes.append(f"the whole program {why} in the final run: everything was dropped")
         won = {}
-    before, after = statistics.median(whole.before), statistics.median(whole.after)
-    return Outcome(won, steps, before, after if won else before, tuple(notes))
+    return Outcome(won, steps, statistics.median(whole.before), whole.ratio if won else 1.0, tuple(notes))
 
 
 def rows(bench: Bench[V], search: Search[V], outcome: Outcome) -> tuple[TunedStep, ...]:

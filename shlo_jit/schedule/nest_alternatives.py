@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
+from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.fuse.plan import NestStep, Step
 from shlo_jit.kernels.target import Target
@@ -45,6 +47,8 @@ FACTORS = (2.0, 0.5, 4.0, 0.25)
 """Factors by which a number of a move is changed, the most promising first."""
 PREFETCH_BYTES = 1024
 """Distance of a prefetch where there was none."""
+MOST_CODE = 4
+"""Factor by which unrolled loops may be longer than those that the compiler unrolls: compiling them takes time."""
 TASKS = (4, 16, 64)
 """Numbers of tasks for a nest that has been one task."""
 
@@ -178,9 +182,11 @@ def _unrolls(s: NestSchedule) -> Iterator[Change]:
     if v is not None and s.interleaved is None:
         for unroll in _scaled(s.unroll.value):
             yield _vectors(s, s.space.width, unroll), (Unroll(v, unroll),) if unroll > 1 else ()
+    body = s.unroll.value * (len(s.nest.nodes) + len(s.nest.loads)) * prod(s.space.extents[u] for u in s.unrolled)
     for loop in s.space.inner:
         extent = s.space.extents[loop]
-        if loop != v and not isinstance(extent, Size):
+        is_short = not isinstance(extent, Size) and body * extent <= MOST_CODE * tuning.UNROLLED_OPS
+        if loop != v and (loop in s.unrolled or is_short):
             yield _toggled(s, Unroll(loop, extent))
 
 

@@ -25,7 +25,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.schedule.alternatives import alternatives, can_be_tuned
 from shlo_jit.schedule.kernel import KernelSchedule
-from shlo_jit.schedule.moves import MOVES, Move, to_json
+from shlo_jit.schedule.moves import MOVES, Move, Unroll, of_kind, to_json
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.schedule import schedule
 
@@ -140,6 +140,15 @@ def test_only_inexact_sums_have_an_order() -> None:
     assert {name for name, number in rounding.items() if number} == {
         *("softmax", "rows", "short rows", "columns", "one row", "brain floats")
     }
+
+
+def test_long_reductions_are_not_unrolled() -> None:
+    """Compiling them would take minutes."""
+    for text in PROGRAMS.values():
+        for step, scheduled in nests(plan_of(text), AVX2):
+            for moves in alternatives(step, scheduled, AVX2, any_rounding=True):
+                unrolled = {move.loop: move.by for move in of_kind(moves, Unroll)}
+                assert max([by for loop, by in unrolled.items() if loop in scheduled.space.inner], default=0) <= 64
 
 
 def test_steps_without_moves_have_no_alternatives() -> None:
