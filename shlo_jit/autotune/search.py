@@ -66,10 +66,15 @@ class Search(Generic[V]):
         """The time, as `bench.now()` gives it, at which to stop."""
         self.notes: list[str] = []
         self._on_event = on_event
-        self._code = bench.timed(self.best)
+        began = bench.now()
+        self.code = bench.timed(self.best)
+        """The code with the best schedules so far."""
+        self.first = self.code if not start else None
+        """The code with the schedules that the compiler chooses, if the search has it."""
+        self._compile_seconds = bench.now() - began
         self._alone: list[tuple[str, Moves]] = []
         """Alternatives that are tried again, one by one, because a trial of several failed."""
-        runs = [bench.run(self._code) for _ in range(FIRST_RUNS)]
+        runs = [bench.run(self.code) for _ in range(FIRST_RUNS)]
         times = {label: statistics.median(run[label] for run in runs) for label in runs[0]}
         self.seconds = times[WHOLE]
         """Time of a call before the search."""
@@ -83,13 +88,18 @@ class Search(Generic[V]):
     def run(self) -> bool:
         """Searches until there is no time for another trial, or nothing is left to try. Returns whether nothing is
         left."""
-        while self.bench.now() + 2 * LEAST_PAIRS * self.seconds < self.end:
+        while self.bench.now() + self.trial_seconds < self.end:
             trial = self._next_trial()
             if not trial:
                 return True
             self._on_event(f"tried {self.tried:,} schedules")
             self._try(trial)
         return False
+
+    @property
+    def trial_seconds(self) -> float:
+        """Time of a short trial: to compile a program, and to call it as often as a gain needs."""
+        return self._compile_seconds + 2 * LEAST_PAIRS * self.seconds
 
     # ------------------------------------------------------------------ trials
     def _expensive_steps(self, times: Mapping[str, float]) -> list[Tuned]:
@@ -117,7 +127,7 @@ class Search(Generic[V]):
             self._drop(trial, "results have other bits")
             return
         end = min(self.end, self.bench.now() + TRIAL_SECONDS)
-        compared = compare(self.bench, self._code, code, trial, end, is_decided=lambda c: c.wins or c.loses)
+        compared = compare(self.bench, self.code, code, trial, end, is_decided=lambda c: c.wins or c.loses)
         winners = {label: moves for label, moves in trial.items() if compared[label].wins}
         if winners:
             self._accept(winners, code if len(winners) == len(trial) else None, compared)
@@ -140,14 +150,14 @@ class Search(Generic[V]):
             self.notes.append(f"steps {', '.join(winners)} cannot be changed together: dropped: {error}")
             return
         end = min(self.end, self.bench.now() + TRIAL_SECONDS)
-        whole = compare(self.bench, self._code, code, [WHOLE], end, is_decided=lambda c: c.wins)[WHOLE]
+        whole = compare(self.bench, self.code, code, [WHOLE], end, is_decided=lambda c: c.wins)[WHOLE]
         found = [f"step {n}: {self._changed(n, moves)}: {compared[n].ratio:.2f}x" for n, moves in winners.items()]
         if whole.is_slower:
             self.notes += [f"{text}, but the whole program is slower: dropped" for text in found]
             return
         for text in found:
             self._on_event(text)
-        self.best, self._code = schedules, code
+        self.best, self.code = schedules, code
         for label in winners:
             self.steps[label].queue = self.bench.alternatives(schedules, label)
 

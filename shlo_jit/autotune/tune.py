@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shlo_jit.autotune.bench import WHOLE, Bench, NotCompiled, ProgramBench, Schedules, V, Variant, given
-from shlo_jit.autotune.comparison import LEAST_PAIRS, Comparison
+from shlo_jit.autotune.comparison import Comparison
 from shlo_jit.autotune.result import TunedStep, TuneResult
 from shlo_jit.autotune.search import MOST_FINAL_PAIRS, Search, compare
 from shlo_jit.errors import UsageValueError
@@ -103,8 +103,8 @@ def begin(bench: Bench[V], start: Schedules, seconds: float, on_event: Callable[
             if bench.has_equal_results(bench.plain(start)):
                 search = Search(bench, start, on_event)
     search = Search(bench, {}, on_event) if search is None else search
-    # The final run consists of two comparisons.
-    search.end = now + seconds - max(FINAL * seconds, 2 * 2 * LEAST_PAIRS * search.seconds)
+    # The final run consists of two comparisons, with code that has to be compiled.
+    search.end = now + seconds - max(FINAL * seconds, 2 * search.trial_seconds)
     return search
 
 
@@ -127,7 +127,8 @@ def confirm(bench: Bench[V], search: Search[V], end: float) -> Outcome:
     if not search.best:
         return Outcome({}, {}, search.seconds, 1.0, tuple(notes))
     middle = bench.now() + max(0.0, end - bench.now()) / 2
-    steps = compare(bench, bench.timed({}), bench.timed(search.best), search.steps, middle, MOST_FINAL_PAIRS)
+    first = bench.timed({}) if search.first is None else search.first
+    steps = compare(bench, first, search.code, search.steps, middle, MOST_FINAL_PAIRS)
     won = {label: moves for label, moves in search.best.items() if label in steps and steps[label].is_faster}
     notes += [f"step {label}: not faster in the final run: dropped" for label in search.best if label not in won]
     after = bench.plain(won)
