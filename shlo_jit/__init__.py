@@ -14,7 +14,7 @@ from shlo_jit import verify as _package  # isort: skip  # noqa: F401  a later im
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.api import compile, export, infer, load, parse, refine, verify
+from shlo_jit.api import compile, export, infer, load, parse, refine, tune, verify
 from shlo_jit.custom.functions import LLVMFunction, array_function, elementwise
 from shlo_jit.errors import (
     Diagnostic,
@@ -63,6 +63,7 @@ __all__ = [
     "refine",
     "register_custom_call",
     "register_ffi_type",
+    "tune",
     "verify",
 ]
 

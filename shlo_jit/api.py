@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shlo_jit.aot.export import Exported
+    from shlo_jit.autotune.result import TuneResult
     from shlo_jit.ir.core import Module, Region
     from shlo_jit.ir.types import Type
     from shlo_jit.runtime.distributed import DistributedExecutable
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     Shapes = Sequence[Sequence[int] | str | np.ndarray]
     """Shapes of all arguments of a call: extents, a type as text, or an array."""
+    Schedule = Mapping[str, Sequence[Mapping[str, Any]]]
+    """Moves by the label of the step, as in JSON."""
 
 
 @compiling()
@@ -100,7 +103,7 @@ def compile(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
-    schedule: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    schedule: Schedule | str | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
@@ -123,7 +126,8 @@ def compile(
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
     results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests and
     matrix products run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
-    `docs/schedules.md`.
+    `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any, and
+    `tuned-any-rounding` also those that change the last bits of results.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
@@ -158,6 +162,9 @@ def compile(
         if grid != (1, 1) or programs is not None or transport not in (None, "processes"):
             from shlo_jit.distributed.compile import compile_distributed
 
+            if isinstance(options.schedule, str):
+                message = f"schedule: {schedule!r}: programs of several processes have no stored schedules"
+                raise check_options.wrong_value(message)
             options = replace(options, num_replicas=grid[0], num_partitions=grid[1])
             return compile_distributed(given, options, programs, *how, threads)
         if may_be_unknown(given):
@@ -165,6 +172,58 @@ def compile(
 
             return compile_unknown(given, options)
         return pipeline.compile_static(given, options)
+
+
+def tune(
+    source: object,
+    *arrays: Any,
+    seconds: float = 60.0,
+    any_rounding: bool = False,
+    progress: Callable[[str, float, float], None] | None = None,
+    entry: str = "main",
+    threads: int | None = None,
+    target: str = "native",
+    custom_calls: Mapping[str, Any] | None = None,
+    composites: Mapping[str, Callable[..., Any]] | None = None,
+    cache: bool = True,
+    donate: Iterable[int] | str = (),
+    dynamic: str = "specialize",
+    fold_scales: bool = False,
+) -> TuneResult:
+    """Searches for faster schedules of a program's steps, by measuring calls with some arrays on this machine.
+
+    The result has the executable, its schedule, and a table of what was won. The search takes about `seconds`, or less
+    if nothing is left to try; Ctrl-C ends it with what was won until then. A schedule counts as faster only if it wins
+    by more than the noise, and everything is dropped if the program is not faster as a whole in a final run. The
+    program is called many times, and so are its custom calls. Arrays that it may overwrite are copied.
+
+    `source` and the other options are those of `compile`. `any_rounding`: also try schedules that add up in another
+    order, which changes the last bits of results; without it, results have the same bits. `progress`: called with the
+    current activity, the seconds that have passed, and `seconds`.
+
+    The schedule is stored in the object cache, for this program and its options, this processor and the number of
+    threads. A later search starts from it, and `compile(..., schedule="tuned")` uses it. See `docs/autotuning.md`.
+
+    Raises the errors of `compile` and of a call, and ValueError for programs whose code cannot be tuned: those of
+    several processes, those that wait for data of the host, and those with sizes that depend on data.
+    """
+    from shlo_jit.autotune.tune import tune_executable
+
+    limit = check_options.search_seconds(seconds)
+    is_rounded = check_options.flag("any_rounding", any_rounding)
+    made = compile(
+        source,
+        entry,
+        threads=threads,
+        target=target,
+        custom_calls=custom_calls,
+        composites=composites,
+        cache=cache,
+        donate=donate,
+        dynamic=dynamic,
+        fold_scales=fold_scales,
+    )
+    return tune_executable(made, arrays, limit, is_rounded, progress or (lambda *_: None))
 
 
 def load(
@@ -209,6 +268,7 @@ def export(
     linker: str | None = None,
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
     fold_scales: bool = False,
+    schedule: Schedule | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Exported:
     """Writes a program (as for `compile`) as a library that C can call: see `docs/export.md`.
@@ -224,8 +284,8 @@ def export(
     decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
     link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
     code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
-    function. fold_scales: as in `compile`. progress: called with the current activity, the bytes written, and the total
-    bytes.
+    function. fold_scales: as in `compile`. schedule: moves of the function's loop nests, as in `compile`. progress:
+    called with the current activity, the bytes written, and the total bytes.
 
     Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can
     link it, and OSError for files.
@@ -236,7 +296,7 @@ def export(
     given = read_source(source)
     given_calls = custom_calls, composites
     options = export_options(
-        path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes, fold_scales
+        path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes, fold_scales, schedule
     )
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 

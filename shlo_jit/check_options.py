@@ -16,17 +16,17 @@ from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.custom.functions import CustomCode, as_code
 from shlo_jit.errors import UsageTypeError, UsageValueError
 from shlo_jit.kernels.target import Target
-from shlo_jit.options import CompileOptions
+from shlo_jit.options import CompileOptions, GivenMoves, StoredSchedule
 from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.callbacks import check_name, check_target, registered, registered_code
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.machine import native
 from shlo_jit.runtime.pool import POOL
+from shlo_jit.runtime.stored_schedules import STORED
 from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
-    from shlo_jit.schedule.moves import Move
 
 MOST_PROCESSES = 256
 """Maximum processes of a grid on one machine, and of each of its dimensions."""
@@ -65,12 +65,12 @@ def compile_options(
     code = registered_code(implementations)
     return CompileOptions(
         entry=_text("entry", entry).removeprefix("@"),
-        cache=_flag("cache", cache) and all(c.digest for _, c in code),
+        cache=flag("cache", cache) and all(c.digest for _, c in code),
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
-        fold_scales=_flag("fold_scales", fold_scales),
-        schedule=_schedule(schedule),
-        target=_target(target, _flag("cache", cache)),
+        fold_scales=flag("fold_scales", fold_scales),
+        schedule=_schedule(schedule, flag("cache", cache)),
+        target=_target(target, flag("cache", cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
         code=code,
@@ -78,10 +78,23 @@ def compile_options(
     )
 
 
-def _schedule(given: object) -> tuple[tuple[str, tuple[Move, ...]], ...]:
-    """The moves of loop nests and products by the labels of their steps."""
+def _schedule(given: object, cache: bool = True) -> GivenMoves | StoredSchedule:
+    """The moves of loop nests and products by the labels of their steps, or the word for a stored schedule."""
     if given is None:
         return ()
+    if isinstance(given, str):
+        for word in STORED:
+            if given == word and not cache:
+                raise wrong_value(f"schedule: {given!r} is in the object cache, which cache=False does not use")
+            if given == word:
+                return word
+        expected = f"schedule: expected moves by the label of a step, or {' or '.join(map(repr, STORED))}"
+        raise wrong_value(f"{expected}, got {given!r}", did_you_mean(given, STORED))
+    return given_moves(given)
+
+
+def given_moves(given: object) -> GivenMoves:
+    """The moves of loop nests by the labels of their steps."""
     from shlo_jit.schedule.moves import from_json
 
     if not isinstance(given, Mapping) or not all(isinstance(label, str) for label in given):
@@ -142,10 +155,19 @@ def transport(given: object) -> str:
 
 def time_out(given: object) -> float:
     """Checks a time limit in seconds."""
+    return _seconds("time_out", given)
+
+
+def search_seconds(given: object) -> float:
+    """Checks the duration of a search in seconds."""
+    return _seconds("seconds", given)
+
+
+def _seconds(option: str, given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise wrong_kind(f"time_out: expected a number of seconds, got {given!r}")
+        raise wrong_kind(f"{option}: expected a number of seconds, got {given!r}")
     if not 0 < given < 1e9:
-        raise wrong_value(f"time_out: expected a positive number of seconds, got {given!r}")
+        raise wrong_value(f"{option}: expected a positive number of seconds, got {given!r}")
     return float(given)
 
 
@@ -170,7 +192,8 @@ def _word(option: str, given: object, known: Sequence[str]) -> str:
     return text
 
 
-def _flag(option: str, given: object) -> bool:
+def flag(option: str, given: object) -> bool:
+    """Checks an option that is True or False."""
     if not isinstance(given, bool):
         raise wrong_kind(f"{option}: expected True or False, got {given!r}")
     return given
@@ -246,6 +269,7 @@ def export_options(
     linker: object,
     shapes: object,
     fold_scales: object,
+    schedule: object,
 ) -> ExportOptions:
     """Options of an export; see `api.export`. `custom_calls`: custom calls and composites."""
     from shlo_jit.aot.c_names import c_prefix
@@ -269,7 +293,7 @@ def export_options(
         entries,
         targets,
         weights == "file",
-        _flag("threads", threads),
+        flag("threads", threads),
         "" if linker is None else _text("linker", linker),
         _shapes(shapes, entries),
         CompileOptions(
@@ -278,9 +302,22 @@ def export_options(
             calls=calls,
             code=code,
             has_lapack=True,
-            fold_scales=_flag("fold_scales", fold_scales),
+            fold_scales=flag("fold_scales", fold_scales),
+            schedule=_exported_schedule(schedule, entries),
         ),
     )
+
+
+def _exported_schedule(given: object, entries: tuple[str, ...]) -> GivenMoves:
+    """The moves of an export, whose labels are those of its only function."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        hint = "give the moves: shlo_jit.tune returns them as `.schedule`, and `shlo-jit tune --save` writes them"
+        raise wrong_value(f"schedule: a stored schedule is for this machine, not for a library; got {given!r}", hint)
+    if len(entries) != 1:
+        raise wrong_value("schedule: several functions are exported; export each with its own schedule")
+    return given_moves(given)
 
 
 def _exported_calls(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
     from shlo_jit.custom.functions import CustomCode
     from shlo_jit.schedule.moves import Move
+
+
+GivenMoves: TypeAlias = "tuple[tuple[str, tuple[Move, ...]], ...]"
+"""Moves by the label of their step, in order of the labels."""
+StoredSchedule: TypeAlias = Literal["tuned", "tuned-any-rounding"]
+"""The schedule that `tune` has stored for the program and this machine; the second one may change the bits of
+results."""
 
 
 class OptionError(ValueError):
@@ -53,8 +60,9 @@ class CompileOptions:
     fold_scales: bool = False
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
-    schedule: tuple[tuple[str, tuple[Move, ...]], ...] = ()
-    """Given moves of loop nests and products, by the label of the step; see `schedule/moves.py`."""
+    schedule: GivenMoves | StoredSchedule = ()
+    """Given moves of loop nests and products; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
+    up for each program that it compiles."""
     profile: bool = False
     """Whether the code records the duration of each of its steps."""
 

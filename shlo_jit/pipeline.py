@@ -14,12 +14,12 @@ from shlo_jit.failed import defects
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.log import debug, stage
-from shlo_jit.options import CompileOptions, OptionError, check_donated
-from shlo_jit.runtime import build, lapack, routines
-from shlo_jit.runtime.cache import derived_key, program_key
+from shlo_jit.options import CompileOptions, GivenMoves, OptionError, check_donated
+from shlo_jit.runtime import build, lapack, routines, stored_schedules
+from shlo_jit.runtime.cache import derived_key, program_key, text_digest
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
-from shlo_jit.runtime.executable import Executable, Remake
+from shlo_jit.runtime.executable import Executable, Remake, Tunable
 from shlo_jit.sources import Artifact, Derived, ProgramSource, Text, content
 from shlo_jit.stages import texts
 
@@ -45,9 +45,30 @@ def compile_static(source: ProgramSource, options: CompileOptions) -> Executable
 
     Raises OptionError for options that are invalid for the program.
     """
-    key = key_of(source, options)
-    found = cached(source, options, key)
-    return compile_new(source, options, key) if found is None else found
+
+    def compiled(options: CompileOptions) -> Executable:
+        key = key_of(source, options)
+        found = cached(source, options, key)
+        return compile_new(source, options, key) if found is None else found
+
+    return with_schedule(source, options, compiled)
+
+
+def with_schedule(source: ProgramSource, options: CompileOptions, made: Callable[[CompileOptions], T]) -> T:
+    """Calls `made` with the schedule of the options: given moves, none, or the stored schedule if there is one. A
+    stored schedule that the program refuses does not count."""
+    kind = options.schedule
+    if not isinstance(kind, str):
+        return made(options)
+    cache = build.resolve_cache(options.cache)
+    found = None if cache is None else stored_schedules.find(identity_of(source), options, kind, cache)
+    debug("%s: %s", _name_of(source), "no stored schedule" if found is None else "with the stored schedule")
+    if found is not None:
+        try:
+            return made(replace(options, schedule=found))
+        except OptionError as error:
+            debug("%s: the stored schedule is refused: %s", _name_of(source), error)
+    return made(replace(options, schedule=()))
 
 
 def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> Executable | None:
@@ -86,11 +107,34 @@ def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
         _, functions = plan(parsed(source), options)
         return functions
 
-    return Remake(texts(lambda: lower(parsed(source), options), options.target), timed, planned)
+    made = texts(lambda: lower(parsed(source), options), options.target)
+    return Remake(made, timed, planned, partial(_tunable, source, options))
+
+
+def _tunable(source: ProgramSource, options: CompileOptions) -> Tunable:
+    """A program as tuning sees it. It is parsed once."""
+    module = parsed(source)
+
+    def variant(moves: GivenMoves) -> Executable:
+        changed = replace(options, schedule=moves)
+        key = key_of(source, changed)
+        found = cached(source, changed, key)
+        return compile_new(source, changed, key, module) if found is None else found
+
+    def timed(moves: GivenMoves) -> Executable:
+        return _compile(module, replace(options, schedule=moves, profile=True), None, None)
+
+    @compiling()
+    def planned(moves: GivenMoves) -> list[PlannedFunction]:
+        _, functions = plan(module, replace(options, schedule=moves))
+        return functions
+
+    return Tunable(options, identity_of(source), variant, timed, planned)
 
 
 def compile_code(source: ProgramSource, options: CompileOptions) -> Compiled:
     """Compiles a program to machine code that is not loaded. It may come from the object cache, with its routines."""
+    assert not isinstance(options.schedule, str)
     key = key_of(source, options)
     store = build.resolve_cache(options.cache)
     found = None if key is None else build.find(key, options.target, store)
@@ -160,6 +204,11 @@ def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
     if isinstance(source, Derived):
         return derived_key(source.identity(), options)
     return program_key(content(source), options)
+
+
+def identity_of(source: ProgramSource) -> bytes:
+    """Identifies a program in every process, for the key of its tuned schedule."""
+    return source.identity() if isinstance(source, Derived) else text_digest(content(source))
 
 
 def _name_of(source: ProgramSource) -> str:
@@ -292,6 +341,7 @@ def _given_moves(
     options: CompileOptions, cores: Sequence[Op], plans: Sequence[PlanBlock]
 ) -> dict[int, tuple[Move, ...]]:
     """The moves that the caller gave, by id() of the step."""
+    assert not isinstance(options.schedule, str), "stored schedules are looked up before"
     if not options.schedule:
         return {}
     from shlo_jit.fuse.plan import all_steps, labels_of

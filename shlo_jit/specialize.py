@@ -158,6 +158,12 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
 
     A program that the object cache has is not even refined.
     """
+    return pipeline.with_schedule(source, options, lambda with_moves: _compiled_with(source, options, with_moves))
+
+
+def _compiled_with(source: Derived, given: CompileOptions, options: CompileOptions) -> Runnable:
+    """Compiles a refined program with the schedule of `options`; `given` are the options for the programs that it may
+    consist of."""
     key = pipeline.key_of(source, options)
     found = pipeline.cached(source, options, key)
     if found is not None:
@@ -177,7 +183,7 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
         with defects(lambda: module, options.entry):
             found = bounded(whole)
         padded = _derived(source, "padded", lambda: with_function(module, found.function))
-        code = pipeline.compile_static(padded, options)
+        code = pipeline.compile_static(padded, given)
         return BoundedExecutable(code, outputs, found.unknown, found.faults)
     types = [a.type for a in whole.block().arguments]
 
@@ -187,10 +193,10 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
 
         sizes_given = " ".join(a.tobytes().hex() for a in arrays)
         with _telling_origins(module, options.entry, types, {}):
-            return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
+            return _compiled(_derived(source, f"sizes {sizes_given}", known), given)
 
     before = _derived(source, "prelude", lambda: with_function(module, prelude(whole, sizes)))
-    return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest, outputs)
+    return StagedExecutable(pipeline.compile_static(before, replace(given, donate=())), rest, outputs)
 
 
 def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:

@@ -11,8 +11,8 @@ import page_runner
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-REFERENCE = ("usage", "executables", "unknown_dimensions", "programs", "host_functions", "cache", "schedules")
-"""Reference pages whose code is run, too."""
+REFERENCE = ("usage", "executables", "unknown_dimensions", "programs", "host_functions", "cache", "schedules", "autotuning")
+"""Other pages whose code is run, too."""
 PAGES = [*sorted((DOCS / "tutorials").glob("*.md")), *(DOCS / f"{name}.md" for name in REFERENCE)]
 
 

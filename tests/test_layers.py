@@ -29,6 +29,7 @@ LAYERS = (
     ("pipeline", ["failed", "foreign_files", "failed_programs", "sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
+    ("autotune", ["autotune"]),
     ("api", ["check_options", "api", "shlo_jit"]),
     ("builder", ["builder"]),
     ("frameworks", ["pjrt", "jax"]),

@@ -251,7 +251,8 @@ def jit(
     Arguments and results are trees (tuples, lists, dictionaries, dataclasses, None) of arrays and numbers. A Python
     number is an argument of NumPy's element type for it (i64, f64, complex<f64>, i1). Results are NumPy arrays.
     static_argnums, static_argnames: arguments that the function receives unchanged, by position or name. They must be
-    hashable, and each new value is traced again. options: those of `shlo_jit.compile`, such as `threads`.
+    hashable, and each new value is traced again. options: those of `shlo_jit.compile`, such as `threads`. A
+    `schedule` of moves is for one kind of arguments; `schedule="tuned"` is for all of them.
 
     Raises BuilderError, with the line of the function, if it cannot be traced, and the errors of `shlo_jit.compile` and
     of the call of an Executable.

@@ -10,6 +10,7 @@ import typer
 
 from shlo_jit import startup
 from shlo_jit.cli import (
+    autotuning,
     converting,
     describing,
     exporting,
@@ -68,6 +69,7 @@ def command(
 
 app.command(cls=SeveralInputs)(running.run)
 app.command(cls=SeveralInputs)(running.profile)
+app.command(cls=SeveralInputs)(autotuning.tune)
 
 
 app.command()(showing.show)
@@ -154,6 +156,8 @@ def info() -> None:
     table = report.make_table()
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
+    if found.schedules:
+        table.add_row("of these", f"{found.schedules:,} tuned schedules")
     if found.unfinished:
         table.add_row("unfinished files", f"{found.unfinished:,}, of processes that are writing, or ended early")
     table.add_row("size", f"{report.size(found.nbytes)} of {report.size(found.limit)}")

@@ -64,6 +64,10 @@ def export(
         ),
     ] = None,
     fold_scales: FoldScales = False,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a program to a library that C can call, without Python.
@@ -99,6 +103,7 @@ def export(
             linker=linker,
             shapes=calls,
             fold_scales=fold_scales,
+            schedule=None if schedule is None else programs.moves(schedule),
             progress=on_step,
         )
         seconds = time.perf_counter() - start

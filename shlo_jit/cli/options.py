@@ -102,7 +102,10 @@ FoldScales = Annotated[
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(
-        "--schedule", metavar="F.json", help="File with the moves of steps, as `show --stage moves` prints them."
+        "--schedule",
+        metavar="F.json|tuned",
+        help="File with the moves of steps, as `show --stage moves` prints them, or `tuned` for those that `tune` "
+        "has stored.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result, or the errors, as JSON.")]

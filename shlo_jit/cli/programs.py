@@ -85,10 +85,11 @@ def compile(
     cache: bool,
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
     fold_scales: bool = False,
+    schedule: Path | None = None,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
-    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales)
+    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales, schedule)
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
     return made, seconds
@@ -105,7 +106,7 @@ def compile_any(
     schedule: Path | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
     """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
-    a file with the moves of loop nests and products."""
+    a file with the moves of steps, or the word for a stored schedule."""
     from shlo_jit import api
     from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -118,7 +119,7 @@ def compile_any(
             cache=cache,
             dynamic=dynamic.value,
             fold_scales=fold_scales,
-            schedule=None if schedule is None else _moves(schedule),
+            schedule=None if schedule is None else moves(schedule),
             num_partitions=grid.processes,
             transport=grid.transport,
         )
@@ -127,8 +128,12 @@ def compile_any(
         return made, time.perf_counter() - start
 
 
-def _moves(file: Path) -> Any:
-    """The contents of a file of moves. Ends the command if it is not JSON."""
+def moves(file: Path) -> Any:
+    """The contents of a file of moves, or the word for a stored schedule. Ends the command if the file is not JSON."""
+    from shlo_jit.runtime.stored_schedules import STORED
+
+    if str(file) in STORED:
+        return str(file)
     try:
         with mistakes.readable(str(file)):
             return json.loads(file.read_text(encoding="utf-8"))

@@ -43,6 +43,22 @@ def steps(first: str) -> Iterator[OnStep]:
 
 
 @contextlib.contextmanager
+def seconds_bar(first: str) -> Iterator[Callable[[str, float, float], None]]:
+    """Displays a bar of the seconds that an activity may take. The callback takes the current activity, the seconds
+    that have passed, and the total."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(first, total=None)
+        yield lambda what, done, total: shown.update(task, description=what, completed=done, total=total)
+
+
+@contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
     """Displays a spinner with the time on a terminal, after PROGRESS_AFTER seconds."""
     with steps(what):

@@ -285,6 +285,7 @@ def profile(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    schedule: ScheduleFile = None,
 ) -> None:
     """Print how long each step of a program takes.
 
@@ -295,7 +296,7 @@ def profile(
     """
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, True, dynamic, fold_scales)
+        return programs.compile(source, entry, threads, True, dynamic, fold_scales, schedule)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable

@@ -22,7 +22,7 @@ from jax._src.tree_util import default_registry
 
 from shlo_jit.jax.lowered_program import Program, lower
 
-OPTIONS = frozenset("threads target custom_calls composites cache fold_scales".split())
+OPTIONS = frozenset("threads target custom_calls composites cache fold_scales schedule".split())
 """Options of `shlo_jit.compile` that functions may have."""
 Signature = tuple[Hashable, ...]
 _AS_THEY_ARE = frozenset(np.dtype(t) for t in "? i1 i2 i4 u1 u2 u4 f2 f4 c8".split())
@@ -46,7 +46,7 @@ def jit(
     and results are those of `jax.jit(f)`: trees of JAX arrays, NumPy arrays and Python numbers in, JAX arrays out.
 
     static_argnums, static_argnames, donate_argnums, donate_argnames: as in `jax.jit`. `options`: of `shlo_jit.compile`:
-    `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`.
+    `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`, `schedule`.
 
     Inside another function that `shlo_jit.jax.jit` traces, it becomes a part of that function. Raises TypeError within
     other transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), the errors that JAX raises when it

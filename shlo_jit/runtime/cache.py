@@ -33,6 +33,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -56,6 +57,8 @@ PREFIX = struct.Struct("<8sQI")
 ALIGNMENT = 64
 DEFAULT_BYTES = 1 << 30
 SUFFIX = ".shlo"
+SCHEDULE = "schedule-"
+"""Start of the keys of tuned schedules."""
 CHUNK = 1 << 20
 """Size of the chunks that are read and checked together, while they are in a core's cache."""
 THREADED_CHUNKS = 8
@@ -76,6 +79,8 @@ class CacheInfo(NamedTuple):
     limit: int
     unfinished: int = 0
     """Number of temporary files of processes that are writing, or died while they were."""
+    schedules: int = 0
+    """Number of the entries that are schedules which were found by measuring."""
 
 
 class ObjectCache:
@@ -235,13 +240,17 @@ class ObjectCache:
                 excess = _total(entries, others) - self.limit * EVICT_TO
                 for file in others:
                     excess -= unfinished.delete_abandoned(file.path)
-                for file in sorted(entries):
+                for file in sorted(entries, key=lambda file: (file.is_schedule, file)):
                     if excess <= 0:
                         break
                     self._delete(Path(file.path))
                     excess -= file.nbytes
         except (Timeout, OSError):
             return
+
+    def forget(self, key: str) -> None:
+        """Deletes the entry of a key, if there is one."""
+        self._delete(self._path(key))
 
     def clear(self) -> None:
         """Deletes every entry, and files that dead processes have left unfinished."""
@@ -253,7 +262,8 @@ class ObjectCache:
 
     def info(self) -> CacheInfo:
         entries, others = self._files()
-        return CacheInfo(str(self.folder), len(entries), _total(entries, others), self.limit, len(others))
+        schedules = sum(file.is_schedule for file in entries)
+        return CacheInfo(str(self.folder), len(entries), _total(entries, others), self.limit, len(others), schedules)
 
 
 class _File(NamedTuple):
@@ -262,6 +272,11 @@ class _File(NamedTuple):
     used: float
     nbytes: int
     path: str
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it has a tuned schedule: a few bytes that took minutes to find, and so are evicted last."""
+        return os.path.basename(self.path).startswith(SCHEDULE)
 
 
 def _total(*groups: Sequence[_File]) -> int:
@@ -416,6 +431,14 @@ def host_key(processor: bytes) -> str:
 def limits_key(processor: bytes, threads: int) -> str:
     """Returns the key of the measured speed of a processor with a number of threads."""
     return _key("limits", b"%d " % threads + processor)
+
+
+def schedule_key(program: bytes, options: CompileOptions, processor: bytes, kind: str) -> str:
+    """Returns the key of a tuned schedule. `program` identifies the program. The options count without a schedule, and
+    with the number of threads. `kind`: which of the program's schedules it is."""
+    others = replace(options, schedule=(), profile=False)
+    machine = b"%d %s %s" % (options.threads, kind.encode(), processor)
+    return SCHEDULE + _key("schedule", machine, others.identity().encode(), program)
 
 
 def file_key(identity: bytes) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import os
 
     from shlo_jit.lower.planned import PlannedFunction
+    from shlo_jit.options import CompileOptions, GivenMoves
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.trace import Trace
 
@@ -131,6 +132,20 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
+class Tunable(NamedTuple):
+    """A program that is compiled with several schedules."""
+
+    options: CompileOptions
+    identity: bytes
+    """Identifies the program in every process."""
+    variant: Callable[[GivenMoves], Executable]
+    """Builds the program with a schedule; it goes into the object cache. Raises OptionError for an illegal schedule."""
+    timed: Callable[[GivenMoves], Executable]
+    """Builds the variant that records how long its steps take. Raises as `variant`."""
+    planned: Callable[[GivenMoves], list[PlannedFunction]]
+    """Returns all decisions before lowering with a schedule, callees first. Raises as `variant`."""
+
+
 class Remake(NamedTuple):
     """Functions that compile an executable's program again: it does not keep it."""
 
@@ -140,6 +155,8 @@ class Remake(NamedTuple):
     """Builds the variant that records how long its steps take, with queues that it shares."""
     planned: Callable[[], list[PlannedFunction]]
     """Returns all decisions before lowering, callees first."""
+    tunable: Callable[[], Tunable] | None = None
+    """Parses the program for compiling it with several schedules."""
 
 
 class Executable(InProcess):
@@ -253,6 +270,12 @@ class Executable(InProcess):
         if self._remake is None:
             raise ValueError("only programs that were compiled from StableHLO here can be inspected")
         return [("", self._remake.planned())]
+
+    def tunable(self) -> Tunable:
+        """Returns the program for a search over schedules. Raises ValueError for a loaded library."""
+        if self._remake is None or self._remake.tunable is None:
+            raise ValueError("only programs that were compiled from StableHLO here can be tuned")
+        return self._remake.tunable()
 
     def run_variant(self, variant: Executable) -> None:
         """Makes calls run a variant of the program, until `run_original`. Raises RuntimeError if they run one

@@ -8,12 +8,13 @@ batch's rows has separate sums, which are added up in the order of the rows afte
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep
+from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
@@ -29,7 +30,7 @@ from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
-from shlo_jit.schedule.row_division import Division, divide, tile_rows
+from shlo_jit.schedule.row_division import Division, changes_bits, divide, other_divisions, tile_rows
 from shlo_jit.schedule.row_products import Product, Right, product_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
@@ -201,3 +202,22 @@ def _routine(s: RowProduct, target: Target) -> Routine:
     if s.right is Right.PREPACKED:
         return gemm_routine(t.a, t.b, t.acc, target, GemmStrategy.TILES)
     return block_routine(t, target)
+
+
+# ---------------------------------------------------------------------- other schedules, for a tuner
+def row_block_alternatives(step: Step, scheduled: KernelSchedule, target: Target) -> Iterator[tuple[Move, ...]]:
+    """Yields other schedules of row blocks as moves, the most promising first."""
+    assert isinstance(step, RowBlocksStep) and isinstance(scheduled, RowBlocksSchedule)
+    products = {p.step: p.product for p in scheduled.products}
+    seen = {scheduled.moves}
+    for moves in other_divisions(step, scheduled.division, tile_rows(step, products, target)):
+        if moves not in seen:
+            seen.add(moves)
+            yield moves
+
+
+def row_block_changes_bits(step: Step, scheduled: KernelSchedule, moves: Sequence[Move], target: Target) -> bool:
+    """Whether the moves may give results with other bits than the schedule."""
+    assert isinstance(step, RowBlocksStep) and isinstance(scheduled, RowBlocksSchedule)
+    products = {p.step: p.product for p in scheduled.products}
+    return changes_bits(step, scheduled.division, divide(step, products, target, moves))

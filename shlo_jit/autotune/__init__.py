@@ -1,0 +1,1 @@
+"""A search over schedules by measurement: `shlo_jit.tune`."""
