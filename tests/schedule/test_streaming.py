@@ -22,8 +22,8 @@ PRODUCT = f"""func.func @main(%x: tensor<3000x8xf32>, %w: tensor<8x2000xf32>, %z
 def decided(program: str, donate: tuple[int, ...]) -> tuple[str, bool]:
     """The line of the schedule, and whether the code has streaming stores."""
     exe = shlo_jit.compile(program, donate=donate)
-    lines = [line.strip() for line in exe.text("schedule").splitlines() if line.strip().startswith("streams")]
-    return lines[0], "!nontemporal" in exe.text("lowered")
+    (line,) = [line for line in exe.text("schedule").splitlines() if line.strip().startswith("streams")]
+    return line, "!nontemporal" in exe.text("lowered")
 
 
 @pytest.mark.parametrize(("program", "donated"), [(LOOP, 0), (PRODUCT, 2)], ids=["loop", "beside a product"])
