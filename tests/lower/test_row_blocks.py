@@ -19,7 +19,13 @@ from random_runs import seeds
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.options import OptionError
+from shlo_jit.codegen.target import resolve
+from shlo_jit.fuse.plan import all_steps, labels_of
+from shlo_jit.options import CompileOptions, OptionError
+from shlo_jit.pipeline import lower
+from shlo_jit.schedule.alternatives import alternatives
+from shlo_jit.schedule.moves import to_json
+from shlo_jit.schedule.row_blocks import RowBlocksSchedule
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +100,23 @@ def test_printed_moves_give_the_same_code() -> None:
     exe = shlo_jit.compile(text, cache=False, threads=1)
     again = shlo_jit.compile(text, cache=False, threads=1, schedule=json.loads(exe.text("moves")))
     assert again.text("lowered") == exe.text("lowered")
+
+
+def test_alternatives_are_legal_and_have_the_same_bits() -> None:
+    found = 0
+    for seed in range(12):
+        text, arguments = random_row_blocks(seed)
+        lowered = lower(shlo_jit.parse(text), CompileOptions(resolve(), threads=2))
+        first = guarded.outputs(shlo_jit.compile(text, cache=False, threads=2)(*arguments))
+        for label, step in {v: s for s in all_steps(lowered.plan) for v in [labels_of(lowered.plan)[id(s)]]}.items():
+            scheduled = lowered.entry.schedule[step]
+            if isinstance(scheduled, RowBlocksSchedule):
+                for moves in alternatives(step, scheduled, resolve()):
+                    exe = shlo_jit.compile(text, cache=False, threads=2, schedule={label: to_json(moves)})
+                    again = guarded.outputs(exe(*arguments))
+                    assert [x.tobytes() for x in again] == [x.tobytes() for x in first]
+                    found += 1
+    assert found > 5
 
 
 def plan_of(seed: int) -> str:
