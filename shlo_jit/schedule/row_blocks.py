@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
@@ -78,6 +79,8 @@ class RowBlocksSchedule(KernelSchedule):
     is_skinny: bool
     """Whether there are so few rows that each product of a batch is a plain one."""
     division: Division
+    slices: int
+    """Tasks that add up the partial sums of row parts."""
 
     @property
     def block(self) -> int:
@@ -156,6 +159,7 @@ def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSched
         fields=fields,
         is_skinny=is_skinny,
         division=division,
+        slices=tuning.ATTENTION_LEAST_TASKS,
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
         routines=tuple(dict.fromkeys(_routine(s, target) for s in made)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import RowBlocksStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -98,24 +97,24 @@ def _add_up(low: Services, s: RowBlocksSchedule, scratch: V) -> None:
     places = [s.scratch.shared_offsets[field.name] for _, field in sums]
     kinds = [p.product.types.acc for p, _ in sums]
     results = [low.pointer(p.step.op.result) for p, _ in sums]
-    name = ".".join(map(str, ("add_up", tuning.ATTENTION_LEAST_TASKS, s.division.parts, *sizes, *places, *kinds)))
+    name = ".".join(map(str, ("add_up", s.slices, s.division.parts, *sizes, *places, *kinds)))
     if name not in low.module.functions:
         b = low.task(name, 1 + len(results))
         frame, index, _ = b.params
         memory, *into = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(1 + len(results)))
         for kind, size, place, result in zip(kinds, sizes, places, into, strict=True):
-            _add_slice(b, kind, s.division.parts - 1, (b.offset(memory, place), result), size, index)
+            _add_slice(b, kind, s, (b.offset(memory, place), result), size, index)
         b.ret()
-    low.parallel(name, [scratch, *results], tuning.ATTENTION_LEAST_TASKS)
+    low.parallel(name, [scratch, *results], s.slices)
 
 
-def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, index: V) -> None:
+def _add_slice(b: Builder, kind: str, s: RowBlocksSchedule, at: tuple[V, V], size: int, index: V) -> None:
     """Adds all parts for the elements of the slice `index`: one cache line per iteration, then single elements."""
     partial, result = at
     size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # both parts of complex elements
     item = bits(kind) // 8
     lanes = ALIGN // item
-    grain = -(-size // (tuning.ATTENTION_LEAST_TASKS * lanes)) * lanes
+    grain = -(-size // (s.slices * lanes)) * lanes
     start = b.mul(index, grain)
     stop = b.min_(b.add(start, grain), size)
     whole = b.add(start, b.mul(b.udiv(b.max_(b.sub(stop, start), 0), lanes), lanes))
@@ -124,7 +123,7 @@ def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, in
         with b.loop(first, last, n, "elements") as i:
             here, type_ = b.offset(result, b.mul(i, item)), vector(kind, n)
             total = b.load(type_, here, item)
-            for k in range(parts):
+            for k in range(s.division.parts - 1):
                 place = b.mul(b.add(i, k * size), item)
                 total = add(total, b.load(type_, b.offset(partial, place), item))
             b.store(total, here, item)
