@@ -189,6 +189,8 @@ class _Forming(Steps):
     def __init__(self, block: PlanBlock, caches: Caches):
         super().__init__(block)
         self.block, self.caches = block, caches
+        self.before_copies: dict[int, Nest] = {}
+        """Id of a loop's step -> its nest before `unrolled_copies`."""
 
     def run(self) -> None:
         for step in self.block.steps:
@@ -249,8 +251,10 @@ class _Forming(Steps):
         first = self.place[id(step)]
         programs = [s for s in group.nests if s.nest.reduce_vars or self.place[id(s)] < first]
         is_worth = len(group.products) > 1 or bool(programs)
-        if len(group.stages) > 1 and is_worth and group.unfit_work() is None:
-            self.commit(group)
+        if len(group.stages) > 1 and is_worth and group.unfit_work() is None and self.commit(group) is None:
+            return
+        for nest in group.nests:  # they stay separate loops
+            nest.nest = self.before_copies.get(id(nest), nest.nest)
 
     def form(self, group: Group) -> Refusal | None:
         """Makes one step of a group and the steps that can be added to it; returns the refusal if the group does not
@@ -267,14 +271,14 @@ class _Forming(Steps):
             if found is None:
                 return group
             tried.add(id(found))
-            nest = found.nest if isinstance(found, NestStep) else None
             if isinstance(found, NestStep):
+                self.before_copies[id(found)] = found.nest
                 found.nest = unrolled_copies(found.nest)
             larger = Group(self, [*group.stages, found], group.sums)
             if larger.unfit() is None and (found in larger.nests or larger.unfit_work() is None):
                 group = larger
-            elif isinstance(found, NestStep) and nest is not None:
-                found.nest = nest
+            elif isinstance(found, NestStep):
+                found.nest = self.before_copies[id(found)]
 
     def around(self, group: Group) -> Iterator[Stage]:
         """Steps that may be added to a group: loops without reductions over the result of a product, and steps at the

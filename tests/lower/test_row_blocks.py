@@ -162,6 +162,29 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+def test_a_view_of_a_value_that_other_steps_read() -> None:
+    """A product reads its left operand through a reshape; a sort reads it too, so it is in memory."""
+    text = f"""func.func @main(%x: tensor<200x24xf32>, %w: tensor<24x64xf32>, %v: tensor<64x24xf32>)
+      -> (tensor<200x24xf32>, tensor<200x64xf32>) {{
+  %s = {product("%x", "%w", 24, 64)}
+  %r = stablehlo.reshape %s : (tensor<200x64xf32>) -> tensor<20x10x64xf32>
+  %y = stablehlo.dot_general %r, %v, contracting_dims = [2] x [0]
+    : (tensor<20x10x64xf32>, tensor<64x24xf32>) -> tensor<20x10x24xf32>
+  %z = stablehlo.reshape %y : (tensor<20x10x24xf32>) -> tensor<200x24xf32>
+  %o = "stablehlo.sort"(%s) <{{dimension = 1 : i64}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %l = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %l : tensor<i1>
+  }}) : (tensor<200x64xf32>) -> tensor<200x64xf32>
+  return %z, %o : tensor<200x24xf32>, tensor<200x64xf32>
+}}"""
+    exe = guarded.compile(text, cache=False, threads=3)
+    assert "row_blocks" in exe.text("plan").splitlines()[0]
+    found, ordered = guarded.outputs(exe(X, W, V))
+    np.testing.assert_allclose(found, X @ W @ V, 1e-5, 1e-5)
+    np.testing.assert_allclose(ordered, np.sort(X @ W, 1), 1e-5, 1e-5)
+
+
 FORMS = {
     "softmax of a product": (
         [f"%s = {product('%x', '%w', 24, 64)}", "%e = stablehlo.exponential %s : tensor<200x64xf32>",

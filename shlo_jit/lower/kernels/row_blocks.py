@@ -44,7 +44,7 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
 def _outside(stage: RowProduct, s: RowBlocksSchedule) -> list[Value]:
     """The values in the program's memory that a product reads and writes."""
     left, right = stage.step.op.operands
-    values = [v for v in (left, stage.step.op.result) if s.buffers.of(v) is None]
+    values = [s.step.source(v) for v in (left, stage.step.op.result) if s.buffers.of(v) is None]
     if stage.prepacked is not None:
         return values
     return [*values, *([part.value for part, _ in stage.product.parts] if stage.right is Right.SKINNY else [right])]
@@ -75,14 +75,15 @@ def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
         if v in field_of:
             own.setdefault(field_of[v], []).append(v)
         else:
-            groups.setdefault(id(low.memory.storage[v]), []).append(v)
+            groups.setdefault(id(low.memory.storage[s.step.source(v)]), []).append(v)
     name = low.new_name(hint)
     lowering = NestLowering(stage.schedule)
-    outside = [vs[0] for vs in groups.values()]
+    outside = [s.step.source(vs[0]) for vs in groups.values()]
     if stage.schedule.tile is not None:
         lowering.write_epilogue(low.module, name, values, symbolic=low.is_symbolic, is_steady=False)
         buffers = [(field_of[v], v) for v in values if v in field_of]
-        return _Nest(low.share(hint, name), buffers, [v for v in values if v not in field_of], values)
+        in_memory = [s.step.source(v) for v in values if v not in field_of]
+        return _Nest(low.share(hint, name), buffers, in_memory, values)
     parameters = [(f"b{i}", vs) for i, vs in enumerate(own.values())]
     parameters += [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
     parameters += [("dims", [])] if low.is_symbolic else []
@@ -219,7 +220,7 @@ class _Task:
         b, p, value = self.b, stage.product, stage.step.op.operands[0]
         if self.s.buffers.of(value) is not None:
             return self.base(value), self.s.buffers.stride(value), 1
-        whole = matrix(b, self.at[value], p.a, p.types.a, batch)
+        whole = matrix(b, self.at[self.s.step.source(value)], p.a, p.types.a, batch)
         return b.offset(whole, b.mul(block.i, p.a.row * itemsize(p.types.a))), p.a.row, p.a.column
 
     def out(self, stage: RowProduct, block: _Block) -> tuple[V, int]:
@@ -240,7 +241,7 @@ class _Task:
             return
         fields, frame = dict((v, field) for field, v in n.buffers), self.frames[id(stage)]
         for i, v in enumerate(n.order):
-            place = self.row_zero(fields[v], v, block.unit) if v in fields else self.at[v]
+            place = self.row_zero(fields[v], v, block.unit) if v in fields else self.at[self.s.step.source(v)]
             b.store(place, b.element(frame, "ptr", i))
         if b.dims is not None:
             b.store(b.dims, b.element(frame, "ptr", len(n.order)))
@@ -336,5 +337,5 @@ class _Task:
             left = (self.base(value), 1, self.s.buffers.stride(value))
         else:
             rows = b.mul(block.unit, m * itemsize(p.types.a))
-            left = (b.offset(self.at[value], rows), 1, m)
+            left = (b.offset(self.at[self.s.step.source(value)], rows), 1, m)
         self.by_block(stage, left, (right, panels), (out, p.n), (i64(m), block.m, done))
