@@ -40,7 +40,6 @@ CASES = {
     "SHORT_SELECTION": "argmax of short rows",
     "STRIDED_LOAD": "strided slice",
     "EXPENSIVE_COST": "forces between bodies",
-    "CHEAP_COST": "forces between bodies",
     "SMALL_SOURCE_RATIO": "forces between bodies",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",

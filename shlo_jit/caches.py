@@ -38,7 +38,8 @@ class Share:
 
     def __str__(self) -> str:
         least = f", at least {self.least:,} bytes" if self.least else ""
-        return f"{self.parts}/{self.of} of the {NAMES[self.level]} cache{least}"
+        times = f"{self.parts} times " if self.of == 1 else f"{self.parts}/{self.of} of "
+        return f"{'' if self.parts == self.of else times}the {NAMES[self.level]} cache{least}"
 
 
 L1, L2, LAST_LEVEL = Share("l1"), Share("l2"), Share("last_level")

@@ -4,6 +4,10 @@ Thresholds never change the meaning of a program, and most do not change the bit
 `benchmarks` whose code changes when the figure is halved or doubled. `python -m benchmarks.thresholds` times the cases,
 and docs/tuning.md has the table. "No case moves" says that the code of none of the cases tried changes. "Chosen" marks
 a figure that was derived by reasoning and that no case has contradicted.
+
+A share such as `caches.L2 / 2` depends on the target (`Target.bytes_of`). Its text describes the CPU that the share was
+measured on: 48 KiB of first-level, 1 MiB of second-level and 32 MiB of last-level cache. Shares do not change the bits
+of results; thresholds that would change them are the same on every CPU.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ UNROLL_OPS = 320
 BATCH_BLOCK_LARGEST, BATCH_BLOCK_BYTES, BATCH_BLOCK_KERNELS = 16 << 20, 4 << 20, 8 << 20
 """Batch blocking of chains of convolutions. Minimum bytes of the chain's largest value; maximum bytes of the largest
 value of a block of several images; maximum bytes of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
-batches."""
+batches. The same on every CPU: passes do not know caches."""
 NARROW_PRODUCT = 3
 """Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case
 `dot f32 80000x3x3`."""
@@ -92,9 +96,9 @@ NEST_TWICE_OPS = 64
 EXPENSIVE_COST = 8
 """Minimum cost for a value to be written rather than recomputed by loops around those that it depends on. Case
 `forces between bodies`."""
-CHEAP_COST, SMALL_SOURCE_RATIO = 2, 16
-"""Maximum cost for a value to be recomputed by each of several kernels that read it, if its inputs have at least this
-many times fewer elements. Case `forces between bodies`."""
+SMALL_SOURCE_RATIO = 16
+"""Minimum ratio of the elements of a value to those of its inputs for each of several kernels that read it to recompute
+it, unless it is as expensive as EXPENSIVE_COST. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Maximum places of one nest for an index map to be followed rather than its operand copied. Chosen: a stencil's."""
 NEAR_PLACES = 27
@@ -122,7 +126,7 @@ MATERIALIZE_CANDIDATES = 50
 """Maximum nests reading a value that are asked whether they can also write it. Bounds compile time."""
 ROW_ELEMENTS = 1 << 16
 """Maximum elements of a row that is traversed several times: it has to stay in the cache. Above 2^16 floats the second
-pass comes from memory. No case moves."""
+pass comes from memory. No case moves. The same on every CPU: it decides which loop adds a sum."""
 COLUMN_ELEMENTS = 2048
 """ROW_ELEMENTS for rows whose elements are not adjacent. A quarter of it if the distance of the elements is a multiple
 of half a page, since they map to the same cache sets. Batch norm over NHWC tensors. No case moves."""
@@ -145,14 +149,14 @@ and packing the copy."""
 ATTENTION_LEAST_COLUMNS = 16
 """Minimum columns of scores for lanes along a row of them to pay off. Chosen."""
 ATTENTION_OPERAND_BYTES = 8 << 20
-"""Maximum bytes of keys and values that each row reads for every task to pack them itself. Chosen: a share of the
-last-level cache."""
-ROW_BLOCK_BYTES = caches.L2 * 2
+"""Maximum bytes of keys and values that each row reads for every task to pack them itself. Chosen: a share of the last-
+level cache. The same on every CPU: it decides which kernel adds a sum."""
+ROW_BLOCK_BYTES = 2 << 20
 """Minimum bytes of a value between a product and another step for both to run by blocks of rows. Chosen: the
-second-level caches of two cores."""
-ROW_BLOCK_OPERAND_BYTES = caches.L2
+second-level caches of two cores; the same on every CPU, since it decides which kernel adds a sum."""
+ROW_BLOCK_OPERAND_BYTES = 1 << 20
 """Maximum bytes of the right operand of a product that is added to others for such a value: every block of rows reads
-it again. Chosen: what the second-level cache keeps."""
+it again. Chosen: what a second-level cache keeps; the same on every CPU."""
 ATTENTION_TASK_ROWS = 64
 """Minimum rows of an attention task: the task packs keys and values for them. Chosen. Case `causal attention`."""
 RECOMPUTED_ELEMENTS = 1 << 18
@@ -160,7 +164,7 @@ RECOMPUTED_ELEMENTS = 1 << 18
 cache."""
 KEPT_WEIGHTS_BYTES = 16 << 20
 """Maximum bytes of stored attention exponentials, over all of a function, for the gradients to read them rather than
-recompute them. Chosen: a part of the last-level cache."""
+recompute them. Chosen: a part of the last-level cache. The same on every CPU, as are all thresholds of passes."""
 ATTENTION_LEAST_TASKS = 8
 """Number of tasks of attention below which its large products are split differently. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
@@ -212,7 +216,8 @@ more, lanes run along the short dimension."""
 SMALL_TENSOR = 256
 """Maximum elements for a strided traversal to be cheap, since the tensor stays in the first-level cache. Chosen."""
 TILE_SIDE = 16
-"""Side length, in elements, of the tiles that are transposed in registers. Case `transpose 3000`."""
+"""Side length, in elements, of the tiles that are transposed in registers. Case `transpose 3000`. On AVX2, tiles of 8
+take 5 to 13 % longer for elements of one or two bytes."""
 TILE_OPS = 60
 """Maximum ops of a nest to be tiled: its body is emitted for every line of a tile. Chosen."""
 TILE_STRIPE = 4
@@ -229,8 +234,8 @@ ROW_BUFFER_COST = 8
 """Minimum cost of an op for its result to be kept for a later pass over the row rather than recomputed. Case
 `softmax`."""
 ROW_BUFFER_BYTES = 1 << 18
-"""Maximum bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread. No case
-moves."""
+"""Maximum bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread, which is why
+it does not grow with the caches. No case moves between half and double of it; without it, softmax does."""
 STREAM_BYTES = (caches.LAST_LEVEL / 4).at_least(8 << 20)
 """Minimum bytes of an output for a plain loop to write it with non-temporal stores: a reader would find little of it in
 the last-level cache, with its operands beside it. Smaller results need not be aligned (`codegen/abi.py`). Case
@@ -242,7 +247,8 @@ cache, whatever the size of that of the CPU: copies are planned before there is 
 # ---------------------------------------------------------------------------- other kernels
 WINDOW_SPARSE, WINDOW_WIDE = 4, 64
 """Minimum positions of a window, relative to the input elements that it can cover and in all, for padding to be counted
-instead of visited. Chosen: more than windows of models have."""
+instead of visited. The first also holds for elements of a padded line (CONV_DISTANT). Chosen: more than windows of
+models have."""
 WINDOW_CHECKS = 1 << 16
 """Padding values that are folded between checks for interrupts. Chosen: below a millisecond."""
 WINDOW_UNROLLED = 64
@@ -303,7 +309,8 @@ beside it. Chosen: blocks of 16 to 256 KB take the same time (`benchmarks.row_bl
 less often."""
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Approximate bytes of scores of a block of rows of the gradient of attention, for both products that it reads. Chosen:
-a part of the second-level cache; smaller blocks would traverse the sums more often."""
+a part of the second-level cache; smaller blocks would traverse the sums more often. The same on every CPU: it orders
+sums."""
 LINE_TILE_IMAGE_BYTES = caches.L2
 """Minimum bytes of images for the step that produces them and the step that reads them to run in line tiles. Chosen:
 the second-level cache of a core; two cores keep smaller images from one step to the next."""
@@ -346,7 +353,7 @@ GEMM_SKINNY_ROWS = 48
 Transformer block of `benchmarks.curves`."""
 GEMM_SKINNY_BYTES = 14 << 20
 """Maximum bytes of a program's matrices for it to do so: parts of rows come fast from a cache, and slowly from memory.
-Chosen."""
+Chosen. The same on every CPU, like GEMM_B_RESIDENT."""
 GEMM_NEAR_PANELS = caches.L2 / 2
 """Maximum bytes of panels that the rows of a task read, for many rows: half of the second-level cache. ResNet-50 of
 `benchmarks.deployed`, in batches."""
@@ -364,7 +371,8 @@ HOISTED_ROWS, HOISTED_TERMS, HOISTED_BYTES = 128, 16, 64 << 20
 """Hoisting a product out of a loop: maximum rows for it to be computed for all iterations in advance; minimum steps of
 k for that to be faster than reading its result from memory; maximum bytes of the results. Chosen."""
 LOOP_PANELS = 32 << 20
-"""Maximum bytes of matrices that a loop packs before its first iteration: about what caches keep. Chosen."""
+"""Maximum bytes of matrices that a loop packs before its first iteration: about what caches keep. Chosen. The same on
+every CPU: panels have longer passes, which order sums."""
 GEMM_PREPACKED_ROWS = 512
 """Maximum rows of C for A to be read in place if B is prepacked; beyond, A is packed once for all tasks.
 `benchmarks.weights`."""
@@ -378,7 +386,8 @@ GEMM_CHUNK_BYTES = (caches.L2 * 5 / 8).at_least(640 << 10)
 """Bytes of the chunk of B that a task reads for each of its rows, for 320 steps of k in 32 bits. It determines the
 columns of C in a task. A second-level cache of 512 KiB gains nothing by smaller chunks. Case `dot f32 1536`."""
 GEMM_B_RESIDENT = 128 << 10
-"""Maximum bytes of B to be read in place for any m: it stays in the second-level cache unpacked. No case moves."""
+"""Maximum bytes of B to be read in place for any m: it stays in the second-level cache unpacked. No case moves. The
+same on every CPU: it chooses the algorithm, which orders sums."""
 GEMM_AMX_IN_PLACE = 128
 """Maximum columns for tiles of A to be loaded in place. `benchmarks.kernels_gemm`."""
 GEMM_PACK_WIDTH = 128
@@ -390,7 +399,8 @@ GEMM_PACK_PREFETCH = 8
 GEMM_THIN = 32
 """Maximum rows of A that are treated as vectors. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20
-"""Minimum bytes of the matrix for several vectors to be treated so: it comes from beyond the caches. No case moves."""
+"""Minimum bytes of the matrix for several vectors to be treated so: it comes from beyond the caches. No case moves. The
+same on every CPU, like GEMM_B_RESIDENT."""
 GEMM_VECTOR_CHUNK = (caches.L1 * 2 / 3).at_least(16 << 10)
 """Maximum bytes of sums that a task of such a product keeps: most of the first-level cache, and room for 64 sums of 8
 bytes for each of GEMM_THIN vectors."""
@@ -410,9 +420,9 @@ EPILOGUE_BYTES = 12 << 10
 """Minimum bytes of a product's results per call of its epilogue, unless a task has fewer. Chosen."""
 GEMM_AMX_PREFETCH = 2
 """Prefetch distance of AMX, in tiles of a panel. `benchmarks.kernels_gemm`."""
-CONV_DISTANT, CONV_DISTANT_SHARE = 4096, 4
-"""Minimum elements of a padded line, in all and for each element that windows read, for the elements that windows read
-to be gathered. Chosen: far more than convolutions of models have, which have padded copies."""
+CONV_DISTANT = 4096
+"""Minimum elements of a padded line for the elements that windows read to be gathered, if it also has WINDOW_SPARSE for
+each of them. Chosen: far more than convolutions of models have, which have padded copies."""
 CONV_TASK = 4 << 20
 """Approximate multiply-adds of a convolution's task. Case `conv 3x3 64x64x32`."""
 CONV_TASKS, CONV_LINES = 32, 8
@@ -647,6 +657,7 @@ former_names = {
     "CHOICE_PIECES": "CHOICE_SEGMENTS",
     "CONV_ENDS": "CONV_EDGE_SHARE",
     "CONV_END_TILE": "CONV_EDGE_TILE",
+    "CONV_DISTANT_SHARE": "WINDOW_SPARSE",
     "CONV_FAR_KERNEL": "CONV_KERNEL_BYTES",
     "CONV_OWN_TILE": "CONV_DEDICATED_TILE",
     "CONV_SERIAL": "GEMM_SERIAL",

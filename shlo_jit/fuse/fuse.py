@@ -93,7 +93,7 @@ class _Fusion(Grouping):
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
-        form_row_blocks(block, self.caches)
+        form_row_blocks(block)
         attach_epilogues(block)
         form_line_tiles(block, self.caches)
         return block

@@ -86,7 +86,7 @@ def _has_small_sources(g: Grouping, op: Op) -> bool:
         while o.op is not None and id(o.op) in g.here and OPS[o.op.name].index_map is not None and o.op.operands:
             o = o.op.operands[0]
         read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # iotas and constants are free
-    return cost(op) <= tuning.CHEAP_COST and read * tuning.SMALL_SOURCE_RATIO <= hint_of(op.result.tensor.size)
+    return cost(op) < tuning.EXPENSIVE_COST and read * tuning.SMALL_SOURCE_RATIO <= hint_of(op.result.tensor.size)
 
 
 def _is_leaf(g: Grouping, op: Op) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit import tuning
-from shlo_jit.caches import Caches
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
@@ -34,11 +33,11 @@ WINDOWS = ("stablehlo.convolution", "stablehlo.reduce_window")
 Stage = NestStep | OpStep
 
 
-def form_row_blocks(block: PlanBlock, caches: Caches) -> None:
-    """Makes groups of steps run by blocks of rows, for a CPU with these caches. The block's steps stay in a valid
-    order."""
+def form_row_blocks(block: PlanBlock) -> None:
+    """Makes groups of steps run by blocks of rows. The block's steps stay in a valid order. Sizes of caches decide
+    nothing here, because a row program in a group may add up in another order than alone."""
     if any(is_product(step) for step in block.steps):
-        _Forming(block, caches).run()
+        _Forming(block).run()
 
 
 def is_product(step: Step) -> bool:
@@ -186,9 +185,9 @@ def features_of(products: Sequence[OpStep]) -> int:
 
 
 class _Forming(Steps):
-    def __init__(self, block: PlanBlock, caches: Caches):
+    def __init__(self, block: PlanBlock):
         super().__init__(block)
-        self.block, self.caches = block, caches
+        self.block = block
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
 
@@ -339,12 +338,12 @@ class _Forming(Steps):
         if not isinstance(step, OpStep) or step.op.name != PRODUCT or step.pieces is not None:
             return False
         nbytes = step.op.operands[1].tensor.nbytes
-        return not isinstance(nbytes, Size) and nbytes <= self.caches.bytes_of(tuning.ROW_BLOCK_OPERAND_BYTES)
+        return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES
 
     def is_large(self, value: Value) -> bool:
         """Whether a value does not stay in the second-level caches from one step to the next."""
         nbytes = value.tensor.nbytes
-        return not isinstance(nbytes, Size) and nbytes >= self.caches.bytes_of(tuning.ROW_BLOCK_BYTES)
+        return not isinstance(nbytes, Size) and nbytes >= tuning.ROW_BLOCK_BYTES
 
     # ------------------------------------------------------------------ the step
     def commit(self, group: Group) -> Refusal | None:

@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "CONV_KERNEL_BYTES": 1, "CONV_FAR_PIXELS": 16, "CONV_MARGINS": 1000,
     },
     "padding counted": {
-        **SPREAD, "WINDOW_WIDE": 2, "WINDOW_SPARSE": 1, "CONV_DISTANT": 4, "CONV_DISTANT_SHARE": 1,
+        **SPREAD, "WINDOW_WIDE": 2, "WINDOW_SPARSE": 1, "CONV_DISTANT": 4,
         "DILATION_PHASES": 1,
     },
 }  # fmt: skip

@@ -28,8 +28,6 @@ MEASURED = {
     "STREAM_BYTES": 8 * MIB,
     "FFT_BLOCK_BYTES": 128 * KIB,
     "ATTENTION_BLOCK_BYTES": 32 * KIB,
-    "ROW_BLOCK_BYTES": 2 * MIB,
-    "ROW_BLOCK_OPERAND_BYTES": MIB,
     "ROW_BUFFER_SHARE": 512 * KIB,
     "LINE_TILE_IMAGE_BYTES": MIB,
     "LINE_BUFFER_BYTES": 512 * KIB,
@@ -71,6 +69,7 @@ def test_shares() -> None:
     assert PLAIN.bytes_of(L2 * 3 / 4) == 384 * KIB
     assert PLAIN.bytes_of((L2 / 8).at_least(100 * KIB)) == 100 * KIB
     assert PLAIN.bytes_of(12345) == 12345
+    assert [str(L2), str(L2 * 2)] == ["the second-level cache", "2 times the second-level cache"]
     assert str((L2 / 8).at_least(1000)) == "1/8 of the second-level cache, at least 1,000 bytes"
 
 

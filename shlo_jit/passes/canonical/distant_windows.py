@@ -53,7 +53,7 @@ class Line(NamedTuple):
             return False
         padded = self.low + max(0, self.extent - 1) * self.holes + 1 + self.high
         read = max(self.extent, self.output * self.window)
-        return padded > max(tuning.CONV_DISTANT, tuning.CONV_DISTANT_SHARE * read)
+        return padded > max(tuning.CONV_DISTANT, tuning.WINDOW_SPARSE * read)
 
     def places(self) -> np.ndarray:
         """Returns the input's index for each position of each window; -1 if there is none."""
