@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import Callback, CodeCall, Port, Program
 from shlo_jit.forking import pause
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep, all_steps
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, StagedStep, Step, ViewStep, all_steps
 from shlo_jit.ir import digests
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
@@ -375,7 +375,7 @@ class ProgramLowering:
             self.nest(step, schedule)
         elif isinstance(step, ControlStep):
             lower_control(self, step)
-        elif isinstance(step, OpStep | RowBlocksStep):
+        elif isinstance(step, OpStep | StagedStep):
             if schedule is not NOTHING:
                 kernel(step.kind)(self, step, schedule)
         else:
