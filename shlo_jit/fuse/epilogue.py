@@ -45,6 +45,10 @@ class _Attaching:
             if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
                 step.no_epilogue = self.attach(step)
         self.block.steps = [step for step in self.steps if step is not None]
+        hosts = {id(s.epilogue): s for s in self.block.steps if isinstance(s, OpStep) and s.epilogue is not None}
+        for step in self.block.steps:
+            after = [hosts.get(id(s), s) for s in step.after]
+            step.after = [s for s in dict.fromkeys(after) if s is not step]
 
     def attach(self, host: OpStep) -> Refusal | None:
         """Moves the loop that reads a product into its step. Returns the refusal if that is impossible."""
@@ -80,6 +84,7 @@ class _Attaching:
                 host.reads.append(v)
                 self.readers[v][host] = None
         host.writes += step.writes
+        host.after += step.after
         inside = {id(s) for s in wanted}
         rest = [s for s in between if id(s) not in inside]
         order = [*wanted, host, *rest]

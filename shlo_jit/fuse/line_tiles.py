@@ -12,13 +12,15 @@ a whole.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.caches import Caches
 from shlo_jit.fuse.grouping import has_plain_body
-from shlo_jit.fuse.plan import OpStep, PlanBlock, Step
+from shlo_jit.fuse.plan import LineTilesStep, OpStep, PlanBlock, Step
 from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.fuse.regroup import Steps
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
@@ -48,34 +50,26 @@ def form_line_tiles(block: PlanBlock, caches: Caches) -> None:
         _Forming(block, caches).run()
 
 
-class _Forming:
+class _Forming(Steps):
     def __init__(self, block: PlanBlock, caches: Caches):
-        self.block = block
+        super().__init__(block)
         self.caches = caches
-        self.place = {id(step): i for i, step in enumerate(block.steps)}
-        self.readers: dict[Value, list[Step]] = {}
-        for step in block.steps:
-            for value in dict.fromkeys(step.reads):
-                self.readers.setdefault(value, []).append(step)
 
     def run(self) -> None:
-        gone: set[int] = set()
         for step in self.block.steps:
-            if id(step) not in gone:
+            if id(step) not in self.gone:
                 chain = self.chain(step)
-                gone |= {id(part) for part in chain[:-1]}
                 if len(chain) > 1:
-                    self.form(chain)
-        self.block.steps = [step for step in self.block.steps if id(step) not in gone]
+                    self.replace(chain, self.joined(chain))
+        self.finish()
 
     def chain(self, first: Step) -> list[OpStep]:
         """Returns the step, followed by those that run in line tiles with it."""
         chain: list[OpStep] = []
         step: Step | None = first
-        while isinstance(step, OpStep) and (not chain or step is not first):
+        while isinstance(step, OpStep):
             chain.append(step)
-            found = self.next(step)
-            step = found if found is not None and self.may_wait(chain, found) else None
+            step = self.next(chain)
         while len(chain) > 1 and (bad := self.written_twice(chain)):
             chain[bad - 1].not_line_tiled = Refusal(
                 "lines-needed-twice",
@@ -84,12 +78,14 @@ class _Forming:
             chain = chain[:bad] if bad > 1 else chain[:1]
         return chain
 
-    def next(self, maker: OpStep) -> OpStep | None:
-        """Returns the step that reads a step's images if the two can run in line tiles and gain from it."""
+    def next(self, chain: list[OpStep]) -> OpStep | None:
+        """Returns the step that reads the images of the last one if the two can run in line tiles and gain from it."""
+        maker = chain[-1]
         image = image_of(maker)
         if image is None or not is_large(image, self.caches):
             return None
-        reader = next((s for s in self.readers.get(image, []) if isinstance(s, OpStep) and reads_lines(s, image)), None)
+        readers = self.readers.get(image, [])
+        reader = next((s for s in readers if isinstance(s, OpStep) and reads_lines(s, image)), None)
         if reader is None:
             return None
         maker.not_line_tiled = unfit(maker, image, reader, self.caches)
@@ -97,26 +93,18 @@ class _Forming:
             maker.not_line_tiled = Refusal(
                 "other-readers", "other steps read its result too, so it is written to memory in any case"
             )
+        if maker.not_line_tiled is None:
+            order = self.order_around([*chain, reader])
+            maker.not_line_tiled = order if isinstance(order, Refusal) else None
         return reader if maker.not_line_tiled is None else None
 
-    def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:
-        """Whether the steps of the chain can run at the position of the last one: no step before it needs them."""
-        steps = self.block.steps[self.place[id(chain[0])] + 1 : self.place[id(last)]]
-        parts = {id(part) for part in chain}
-        written = {v for part in chain for v in part.writes}
-        between = [s for s in steps if id(s) not in parts]
-        return not any(written & {*s.reads} or any(id(a) in parts for a in s.after) for s in between)
-
     def is_read_outside(self, value: Value, reader: Step) -> bool:
-        return value in self.block.results or any(s is not reader for s in self.readers.get(value, []))
+        return value in self.returned or any(s is not reader for s in self.readers.get(value, []))
 
     def outside(self, maker: OpStep, reader: OpStep) -> list[Value]:
         """Returns the values that a step of a chain writes for steps other than the next one."""
-        return [
-            v
-            for v in maker.writes
-            if self.is_read_outside(v, reader) and not (v is maker.op.result and maker.epilogue is not None)
-        ]
+        product = None if maker.host is None else maker.op.result
+        return [v for v in maker.writes if v is not product and self.is_read_outside(v, reader)]
 
     def written_twice(self, chain: list[OpStep]) -> int:
         """Returns how many of the first steps of the chain must be left out: up to the last one whose lines have other
@@ -131,26 +119,27 @@ class _Forming:
                 return at
         return 0
 
-    def form(self, chain: list[OpStep]) -> None:
-        """Makes the last step run the others."""
-        *parts, last = chain
-        pairs = zip(parts, chain[1:], strict=True)
-        inside = {v for part, reader in pairs for v in part.writes if v not in self.outside(part, reader)}
-        last.bands = tuple(parts)
-        reads = dict.fromkeys(v for step in chain for v in step.reads)
-        made = {v for part in parts for v in part.writes}
-        last.reads = [v for v in reads if v not in made]
-        last.writes = [*(v for part in parts for v in part.writes if v not in inside), *last.writes]
-        last.after += [s for part in parts for s in part.after if s not in chain]
-        for part in parts:
-            last.why |= {v: why for v, why in part.why.items() if v not in inside}
+    def joined(self, chain: list[OpStep]) -> LineTilesStep:
+        """Returns the step that runs a chain."""
+        outside = {v for part, reader in pairwise(chain) for v in self.outside(part, reader)}
+        inside = tuple(v for part in chain[:-1] for v in part.writes if v not in outside)
+        made = {v for part in chain for v in part.writes}
+        return LineTilesStep(
+            reads=[v for v in dict.fromkeys(v for part in chain for v in part.reads) if v not in made],
+            writes=[v for part in chain for v in part.writes if v not in inside],
+            position=max(part.position for part in chain),
+            after=[step for part in chain for step in part.after],
+            why={v: why for part in chain for v, why in part.why.items() if v not in inside},
+            stages=tuple(chain),
+            inside=inside,
+        )
 
 
 def image_of(step: OpStep) -> Value | None:
     """Returns the images that a convolution or product computes, of shape [image, line, pixel, feature]: its own
     result, or that of its epilogue at the same place. Else None."""
     op = step.op
-    if op.name not in MAKERS or step.pieces is not None or step.bands:
+    if op.name not in MAKERS or step.pieces is not None:
         return None
     if step.epilogue is None:
         return op.result if op.result.tensor.rank == 4 else None
@@ -191,7 +180,7 @@ def has_known_extents(value: Value) -> bool:
 
 def reads_lines(step: OpStep, image: Value) -> bool:
     """Whether a step reads the image only as its first operand."""
-    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None or step.bands:
+    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None:
         return False
     others = [*step.op.operands[1:], *(v for v, _ in (step.epilogue.nest.loads if step.epilogue is not None else []))]
     return step.op.operands[0] is image and image not in others

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
@@ -44,6 +44,11 @@ class Step:
     def parts(self) -> Sequence[Step]:
         """Steps that run within it."""
         return ()
+
+    @property
+    def host(self) -> OpStep | None:
+        """The kernel whose epilogue writes the step's last results; only the epilogue reads the kernel's result."""
+        return None
 
     def read_beside(self, nest: Nest) -> list[Value]:
         """Values that the step reads for other parts of its results than a nest within it visits."""
@@ -93,9 +98,6 @@ class OpStep(Step):
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
     """For a product: the operand that is read in segments."""
-    bands: tuple[OpStep, ...] = ()
-    """Steps that run before this one, one line tile at a time; each computes the lines that the next one reads (see
-    `line_tiles.py`)."""
     no_epilogue: Refusal | None = None
     """For a product: why no loop runs on its tiles."""
     not_line_tiled: Refusal | None = None
@@ -106,10 +108,7 @@ class OpStep(Step):
     @property
     def operands(self) -> list[Value]:
         """Values that the kernel reads for any part of its result, without the operands of an epilogue."""
-        own = [v for o in self.op.operands for v in self.parts_of(o)]
-        if self.bands:
-            return [v for v in (*(v for step in self.bands for v in step.reads), *own) if v in self.reads]
-        return own
+        return [v for o in self.op.operands for v in self.parts_of(o)]
 
     def parts_of(self, operand: Value) -> list[Value]:
         """Returns the values that are read for an operand: itself, or its segments."""
@@ -117,42 +116,57 @@ class OpStep(Step):
 
     @property
     def kind(self) -> str:
-        """Key of the kernel that runs the step: the op's name, `bands` (line tiles), or `pieces` (a product that reads
-        segments)."""
-        if self.bands:
-            return "bands"
+        """Key of the kernel that runs the step: the op's name, or `pieces` (a product that reads segments)."""
         return self.op.name if self.pieces is None else "pieces"
 
     def read_beside(self, nest: Nest) -> list[Value]:
         return self.operands
 
     @property
-    def parts(self) -> list[Step]:
-        """Steps that run within it: the loop on its tiles, and the steps that run before it."""
-        return [step for step in (self.epilogue, *self.bands) if step is not None]
+    def parts(self) -> Sequence[Step]:
+        """The loop on its tiles."""
+        return () if self.epilogue is None else (self.epilogue,)
+
+    @property
+    def host(self) -> OpStep | None:
+        return self if self.epilogue is not None else None
 
     @property
     def title(self) -> str:
         """The op's name; for a custom call that represents an op of this project, that op's name."""
-        if self.bands:
-            return "line_tiles"
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
 
 
 @dataclass(eq=False)
-class RowBlocksStep(Step):
+class StagedStep(Step):
+    """Base class of steps whose stages run one after the other for a part of the results, before the next part of
+    them. `parts` are the stages in the order in which they run."""
+
+    inside: tuple[Value, ...] = ()
+    """Values that exist for one part of the results only: no other step reads them."""
+
+    kind: ClassVar[str]
+    """Key of the kernel that runs the step."""
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        found: list[Value] = []
+        for stage in self.parts:
+            holds = any(isinstance(s, NestStep) and s.nest is nest for s in (stage, *stage.parts))
+            found += stage.read_beside(nest) if holds else stage.reads
+        return found
+
+
+@dataclass(eq=False)
+class RowBlocksStep(StagedStep):
     """Products and loops that run one after the other for each block of rows (see `row_blocks.py`). The rows are those
     of the products: `batch` matrices of `rows` rows each."""
 
     stages: tuple[NestStep | OpStep, ...] = ()
-    """The parts, in the order in which they run for a block."""
     sums: tuple[OpStep, ...] = ()
     """Those stages that sum over the rows: the block's rows of both operands are multiplied, and added up."""
     batch: int = 1
     rows: int = 1
-    inside: tuple[Value, ...] = ()
-    """Values that exist for one block only: no other step reads them."""
     views: dict[Value, Value] = field(default_factory=dict)
     """Values that the stages read, which are the memory of a value of another stage with another shape."""
 
@@ -175,9 +189,6 @@ class RowBlocksStep(Step):
         """The value whose memory another one is."""
         return self.views.get(value, value)
 
-    def read_beside(self, nest: Nest) -> list[Value]:
-        return [v for s in self.stages if not isinstance(s, NestStep) or s.nest is not nest for v in s.reads]
-
     @property
     def title(self) -> str:
         """gradient: some products sum over the rows; attention: a row program between two products; else row_blocks"""
@@ -186,6 +197,28 @@ class RowBlocksStep(Step):
         products = [i for i, s in enumerate(self.stages) if isinstance(s, OpStep)]
         programs = [i for i, s in enumerate(self.stages) if isinstance(s, NestStep) and s.nest.reduce_vars]
         return "attention" if any(products[0] < i < products[-1] for i in programs) else "row_blocks"
+
+
+@dataclass(eq=False)
+class LineTilesStep(StagedStep):
+    """A chain of steps over images, each of which computes the lines that the next one reads (see `line_tiles.py`). The
+    tiles are lines of the last result."""
+
+    stages: tuple[OpStep, ...] = ()
+
+    kind = "line_tiles"
+
+    @property
+    def parts(self) -> Sequence[Step]:
+        return self.stages
+
+    @property
+    def host(self) -> OpStep | None:
+        return self.stages[-1].host
+
+    @property
+    def title(self) -> str:
+        return "line_tiles"
 
 
 @dataclass(eq=False)
@@ -300,8 +333,8 @@ def source_ops(step: Step) -> list[Op]:
     """Returns the ops that a step computes, in program order."""
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
-    elif isinstance(step, RowBlocksStep):
-        found = [op for part in step.stages for op in source_ops(part)]
+    elif isinstance(step, StagedStep):
+        found = [op for part in step.parts for op in source_ops(part)]
     elif isinstance(step, OpStep):
         found = [step.op, *(op for part in step.parts for op in source_ops(part))]
         found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []

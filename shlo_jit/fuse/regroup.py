@@ -14,6 +14,7 @@ class Steps:
     """The steps of a block, some of which become stages of others."""
 
     def __init__(self, block: PlanBlock):
+        self.block = block
         self.steps: list[Step | None] = list(block.steps)
         """Steps in order; None for a step that has become a stage."""
         self.place = {id(step): i for i, step in enumerate(block.steps)}
@@ -83,6 +84,12 @@ class Steps:
             )
         early = [s for s in between if id(s) not in late]
         return early, [s for s in between if id(s) in late], start, end
+
+    def finish(self) -> None:
+        """Gives the block the steps that are left, in order."""
+        self.block.steps = [step for step in self.steps if step is not None]
+        for step in self.block.steps:
+            step.after = [s for s in dict.fromkeys(map(self.now, step.after)) if s is not step]
 
     def replace(self, parts: Sequence[Step], by: Step) -> Refusal | None:
         """Puts one step in the place of several. Steps in between that depend on a part run after it."""

@@ -187,7 +187,6 @@ def features_of(products: Sequence[OpStep]) -> int:
 class _Forming(Steps):
     def __init__(self, block: PlanBlock):
         super().__init__(block)
-        self.block = block
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
 
@@ -201,9 +200,7 @@ class _Forming(Steps):
         for step in self.block.steps:
             if is_product(step) and id(step) not in self.gone:
                 self.large(step)  # type: ignore[arg-type]
-        self.block.steps = [step for step in self.steps if step is not None]
-        for step in self.block.steps:
-            step.after = [s for s in dict.fromkeys(map(self.now, step.after)) if s is not step]
+        self.finish()
 
     # ------------------------------------------------------------------ where groups begin
     def attention(self, second: OpStep) -> None:

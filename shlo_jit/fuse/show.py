@@ -17,6 +17,7 @@ from shlo_jit.fuse.plan import (
     OpStep,
     PlanBlock,
     RowBlocksStep,
+    StagedStep,
     Step,
     all_steps,
     labels_of,
@@ -61,27 +62,28 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     lines.append(f"{pad}      reads   {reads or '-'}")
     for value in _in_segments(step):
         lines.append(f"{pad}      segments  {names(value)} {type_text(value)}   ({SEGMENTS})")
-    if isinstance(step, RowBlocksStep):
-        lines += [f"{pad}      {line}".rstrip() for part in step.stages for line in _stage(step, part, names)]
-    for part in step.bands if isinstance(step, OpStep) else ():
-        lines.append(f"{pad}      line tiles  {part.title} {_body(part)}".rstrip())
-        inside = [v for v in part.writes if v not in step.writes and not (part.epilogue and v is part.op.result)]
-        lines += [f"{pad}      line buffer  {names(v)} {type_text(v)}   ({LINES})" for v in inside]
+    if isinstance(step, StagedStep):
+        lines += [f"{pad}      {line}".rstrip() for part in step.parts for line in _stage(step, part, names)]
     for value in step.writes:
         why = _why_written(step, value)
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
     return lines + [f"{pad}      {what}   ({refusal})" for what, refusal in _refusals(step)]
 
 
-def _stage(step: RowBlocksStep, part: Step, names: Names) -> list[str]:
-    """Returns the lines of a stage: what it computes, and the values that exist for one block of rows only."""
-    lines = [f"stage   {'sums over rows, ' if part in step.sums else ''}{part.title}   {_body(part)}"]
-    return lines + [f"  block  {names(v)} {type_text(v)}   ({BLOCK})" for v in part.writes if v in step.inside]
+def _stage(step: StagedStep, part: Step, names: Names) -> list[str]:
+    """Returns the lines of a stage: what it computes, and the values that exist only for one block of rows or for some
+    lines."""
+    is_sum = isinstance(step, RowBlocksStep) and part in step.sums
+    lines = [f"stage   {'sums over rows, ' if is_sum else ''}{part.title}   {_body(part)}"]
+    label, why = ("block", BLOCK) if isinstance(step, RowBlocksStep) else ("lines", LINES)
+    product = None if part.host is None else part.host.op.result
+    inside = [v for v in part.writes if v in step.inside and v is not product]
+    return lines + [f"  {label}  {names(v)} {type_text(v)}   ({why})" for v in inside]
 
 
 def _why_written(step: Step, value: Value) -> Reason | None:
     """Returns why a value is in memory. An epilogue reads its input one tile at a time, unless it runs late."""
-    if isinstance(step, OpStep) and step.epilogue is not None and value is step.op.result:
+    if step.host is not None and value is step.host.op.result:
         return EPILOGUE_INPUT
     return step.why.get(value)
 
@@ -97,6 +99,8 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
         ]
     elif isinstance(step, RowBlocksStep):
         found = [("no row blocks", part.no_row_blocks) for part in step.products]
+    elif isinstance(step, StagedStep):
+        return _refusals(step.parts[-1])
     elif isinstance(step, ControlStep):
         found = [("no interchange", step.not_interchanged)]
     return [(what, refusal) for what, refusal in found if refusal is not None]

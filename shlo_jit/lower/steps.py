@@ -7,7 +7,7 @@ from functools import partial
 
 from shlo_jit.codegen import abi
 from shlo_jit.forking import pause
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, StagedStep, Step, ViewStep
 from shlo_jit.kernels.llvm_values import i32
 from shlo_jit.lower import interrupts
 from shlo_jit.lower.control import lower_control
@@ -81,7 +81,7 @@ class StepWriter:
             lower_nest(low, step, schedule)
         elif isinstance(step, ControlStep):
             lower_control(low, step, self)
-        elif isinstance(step, OpStep | RowBlocksStep):
+        elif isinstance(step, OpStep | StagedStep):
             if schedule is not NOTHING:
                 kernel(step.kind)(low, step, schedule)
         else:

@@ -280,8 +280,8 @@ class Planner:
             for operand, result in may_update(step.op):
                 if cannot_take(self, step, operand, result, ()) is None:
                     self.share(result, self.of(operand), at)
-        if isinstance(step, OpStep) and step.epilogue is not None:
-            self.host(step, step.epilogue)
+        if step.host is not None:
+            self.host(step, step.host)
         for v in step.writes:
             if v not in self.storage and isinstance(step, NestStep):
                 taken = victim(self, step, step.nest, v)
@@ -290,12 +290,13 @@ class Planner:
                     continue
             self.define(v, at)
 
-    def host(self, step: OpStep, epilogue: NestStep) -> None:
-        """Assigns memory for a product with an epilogue. The product lives for this step only, in the epilogue's result
-        if it fits. It does not use a result that is computed in the memory of an operand, which is read after the
-        product."""
+    def host(self, step: Step, kernel: OpStep) -> None:
+        """Assigns memory for a product with an epilogue, the last kernel of the step. The product lives for this step
+        only, in the epilogue's result if it fits. It does not use a result that is computed in the memory of an
+        operand, which is read after the product."""
         at = self.begin[id(step)]
-        product = step.op.results[0]
+        product, epilogue = kernel.op.results[0], kernel.epilogue
+        assert epilogue is not None
         for v in epilogue.writes:
             taken = None if v in self.storage else victim(self, step, epilogue.nest, v)
             if taken is not None:

@@ -25,7 +25,7 @@ MEMORY = "memory"
 NAMED = 0.08
 """Minimum share of the time for a point to have a label."""
 KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "gradient": "product",
-         "line_tiles": "product",
+         "row_blocks": "product", "line_tiles": "product",
          "loop": "loop", "interchanged": "loop", "row": "row", "reduce": "row"}  # fmt: skip
 
 

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
+from shlo_jit.fuse.plan import (
+    ControlStep,
+    NestStep,
+    PlanBlock,
+    StagedStep,
+    Step,
+    ViewStep,
+    labels_of,
+    lines_of,
+    source_ops,
+)
 from shlo_jit.fuse.value_names import Names, type_text
 from shlo_jit.ir.core import Value
 from shlo_jit.lower.costs import StepCost, program_costs
@@ -203,13 +213,7 @@ def _kind(step: Step) -> str:
         return "control"
     if isinstance(step, NestStep):
         return "loop" if step.title in ("loop", "interchanged") else "row"
-    is_product = isinstance(step, OpStep) and step.title in (
-        "dot_general",
-        "convolution",
-        "attention",
-        "gradient",
-        "line_tiles",
-    )
+    is_product = isinstance(step, StagedStep) or step.title in ("dot_general", "convolution")
     return "product" if is_product else "other"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from shlo_jit import tuning
 from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, lines_of
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import LineTilesStep, OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
 from shlo_jit.reasons import Reason
@@ -84,11 +84,11 @@ class Stage(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandsSchedule(KernelSchedule):
+class LineTilesSchedule(KernelSchedule):
     """Schedule of a chain of steps in line tiles."""
 
     stages: tuple[Stage, ...]
-    band: int
+    tile: int
     """Maximum number of lines of the last step's result in a tile."""
     buffers: int
     """Approximate bytes of all line buffers."""
@@ -108,28 +108,28 @@ class BandsSchedule(KernelSchedule):
             why = Reason("tiles-share-no-lines", "line tiles share no lines")
         size = Reason("line-buffer-bytes", f"line buffers of up to {self.buffers:,} bytes")
         return [
-            Note("line tiles", f"{count(self.band, 'line')} of {last.height}", size),
+            Note("line tiles", f"{count(self.tile, 'line')} of {last.height}", size),
             Note("tasks", f"{self.each} per thread, up to {self.most} per image", why),
             *(note for stage in self.stages for note in stage.notes),
         ]
 
 
-def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
-    steps = (*step.bands, step)
-    height = step.op.result.tensor.extents[1]
+def schedule_line_tiles(step: LineTilesStep, context: Context) -> LineTilesSchedule:
+    steps = step.stages
+    height = steps[-1].op.result.tensor.extents[1]
     readers = [lines_of(part.op) for part in steps[1:]]
     share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
     buffers = context.target.bytes_of(tuning.LINE_BUFFER_BYTES)
-    band = _band(steps, height, buffers)
+    tile = _tile(steps, height, buffers)
     stages: list[Stage] = []
-    for part, most in zip(steps, _most(steps, band), strict=True):
+    for part, most in zip(steps, _most(steps, tile), strict=True):
         stages.append(_stage(part, most, step, len(stages), context))
     fields = [field for stage in stages for field in stage.fields]
     work = Field("work", max(_work(stage, context) for stage in stages))
     routines = [r for s in stages if not isinstance(s.how, Windows) for r in s.how.routines]
-    return BandsSchedule(
+    return LineTilesSchedule(
         stages=tuple(stages),
-        band=band,
+        tile=tile,
         buffers=buffers,
         each=1 if share else tuning.LINE_TILE_TASKS,
         most=max(1, height // tuning.LINE_TILE_LINES),
@@ -138,8 +138,9 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     )
 
 
-def _stage(part: OpStep, most: int, last: OpStep, number: int, context: Context) -> Stage:
-    image = part.op.result if part is last else image_of(part)
+def _stage(part: OpStep, most: int, step: LineTilesStep, number: int, context: Context) -> Stage:
+    is_last = part is step.stages[-1]
+    image = part.op.result if is_last else image_of(part)
     lines = lines_of(part.op)
     assert image is not None and isinstance(lines, Lines)
     how = _how(part, most, context)
@@ -147,8 +148,10 @@ def _stage(part: OpStep, most: int, last: OpStep, number: int, context: Context)
     if isinstance(how, ProductSchedule) and how.written is not None:
         epilogue = schedule_epilogue(part, context.target, layout_of(part.op).result)
     assert epilogue is None or not epilogue.is_late
+    if epilogue is not None:  # lines of an image begin anywhere in memory
+        epilogue = epilogue._replace(schedule=replace(epilogue.schedule, streams=()))
     is_apart = image is not part.op.result and line_bytes(image) != line_bytes(part.op.result)
-    is_inside = part is not last and image not in last.writes
+    is_inside = not is_last and image in step.inside
     product_field = Field(f"product {number}", most * line_bytes(part.op.result)) if is_apart else None
     image_field = Field(f"image {number}", most * line_bytes(image)) if is_inside else None
     return Stage(part, how, epilogue, lines, most, image, image_field, product_field)
@@ -166,19 +169,19 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
     return replace(found.windows, split=2, blocks=1)
 
 
-def _band(steps: tuple[OpStep, ...], height: int, buffers: int) -> int:
+def _tile(steps: tuple[OpStep, ...], height: int, buffers: int) -> int:
     """Lines of the last result per tile: as many as possible while the intermediate lines fit into `buffers` bytes."""
     images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
 
-    def nbytes(band: int) -> int:
-        return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
+    def nbytes(tile: int) -> int:
+        return sum(most * line_bytes(v) for most, v in zip(_most(steps, tile), images, strict=False))
 
     return next((n for n in range(height, 1, -1) if nbytes(n) <= buffers), 1)
 
 
-def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:
-    """Lines that each step computes for `band` lines of the last one, if it computes all of them."""
-    found = [band]
+def _most(steps: tuple[OpStep, ...], tile: int) -> list[int]:
+    """Lines that each step computes for `tile` lines of the last one, if it computes all of them."""
+    found = [tile]
     for maker, reader in zip(steps[-2::-1], steps[::-1], strict=False):
         lines = lines_of(reader.op)
         assert isinstance(lines, Lines)

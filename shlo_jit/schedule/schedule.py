@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, all_steps, read_inside
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, StagedStep, Step, all_steps, read_inside
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -26,7 +26,7 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
     "pieces": ("segments", "schedule_pieces"),
     "row_blocks": ("row_blocks", "schedule_row_blocks"),
-    "bands": ("line_tiles", "schedule_bands"),
+    "line_tiles": ("line_tiles", "schedule_line_tiles"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
     "stablehlo.fft": ("fft", "schedule_fft"),
@@ -125,7 +125,7 @@ def schedule_step(step: Step, context: Context) -> KernelSchedule:
 def _schedule_step(step: Step, context: Context) -> KernelSchedule:
     if isinstance(step, NestStep):
         return schedule_nest(step.nest, context.target, moves=context.given.get(id(step)))
-    if not isinstance(step, OpStep | RowBlocksStep):
+    if not isinstance(step, OpStep | StagedStep):
         return NOTHING
     place = SCHEDULERS.get(step.kind)
     if place is None and isinstance(step, OpStep):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep, Step
+from shlo_jit.fuse.plan import NestStep, OpStep, StagedStep, Step
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ir.types import TensorType
@@ -48,20 +48,19 @@ def step_traffic(step: Step) -> Traffic:
     """Bytes that a step reads and writes; zero for control flow and views."""
     if isinstance(step, NestStep):
         return _nest_traffic(step.nest)
-    if isinstance(step, RowBlocksStep):
-        return Traffic({v: _nbytes(v) for v in step.reads}, sum(map(_nbytes, step.writes)))
+    if isinstance(step, StagedStep):
+        product = None if step.host is None else step.host.op.result
+        return Traffic({v: _nbytes(v) for v in step.reads}, sum(_nbytes(v) for v in step.writes if v is not product))
     if not isinstance(step, OpStep):
         return Traffic({}, 0)
     reads = {value: _nbytes(value) for value in step.operands}
-    of_parts = {value for part in step.bands for value in part.writes}
-    beside = sum(_nbytes(value) for value in step.writes if value in of_parts)
     if step.epilogue is None:
-        return Traffic(reads, sum(map(_nbytes, step.op.results)) + beside)
+        return Traffic(reads, sum(map(_nbytes, step.op.results)))
     more, written = _nest_traffic(step.epilogue.nest)
     for value, nbytes in more.items():
         if value is not step.op.result:  # the product is in the cache
             reads[value] = reads.get(value, 0) + nbytes
-    return Traffic(reads, written + beside)
+    return Traffic(reads, written)
 
 
 def _nest_traffic(nest: Nest) -> Traffic:
@@ -85,7 +84,7 @@ def step_operations(step: Step) -> Operations | None:
     """Arithmetic operations of a step; None if their number is unknown or depends on values."""
     if isinstance(step, NestStep):
         return _nest_operations(step.nest) if step.nest.interchange is None else None
-    if not isinstance(step, OpStep | RowBlocksStep):
+    if not isinstance(step, OpStep | StagedStep):
         return None
     own = _op_operations(step.op) if isinstance(step, OpStep) else 0
     if own is None:

@@ -16,7 +16,7 @@ from shlo_jit.codegen.cpu_caches import caches_of
 from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.fft import FftSchedule
-from shlo_jit.schedule.line_tiles import BandsSchedule
+from shlo_jit.schedule.line_tiles import LineTilesSchedule
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule
 
@@ -85,9 +85,9 @@ def test_thresholds_differ_in_meaning() -> None:
 def line_tiles(target: Target) -> int:
     program = Program((1, 224, 112, 12), 1)
     bottleneck(program)
-    (found,) = [s for s in schedules(program.text(), target) if isinstance(s, BandsSchedule)]
-    decides(found, "line tiles", f"{found.band} lines", "line-buffer-bytes", f"{target.caches.l2 // 2:,}")
-    return found.band
+    (found,) = [s for s in schedules(program.text(), target) if isinstance(s, LineTilesSchedule)]
+    decides(found, "line tiles", f"{found.tile} lines", "line-buffer-bytes", f"{target.caches.l2 // 2:,}")
+    return found.tile
 
 
 def test_twice_the_second_level_makes_line_tiles_twice_as_high() -> None:
@@ -101,8 +101,8 @@ def half_l2() -> Target:
 def test_images_that_the_second_level_keeps_are_not_cut_into_lines() -> None:
     program = Program((1, 112, 112, 24), 1)
     bottleneck(program)
-    assert any(isinstance(s, BandsSchedule) for s in schedules(program.text(), AVX512))
-    assert not any(isinstance(s, BandsSchedule) for s in schedules(program.text(), larger(l2=8)))
+    assert any(isinstance(s, LineTilesSchedule) for s in schedules(program.text(), AVX512))
+    assert not any(isinstance(s, LineTilesSchedule) for s in schedules(program.text(), larger(l2=8)))
 
 
 def test_twice_the_second_level_doubles_the_columns_of_a_product() -> None:

@@ -14,7 +14,7 @@ KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
     "pieces": ("segments", "lower"),
     "row_blocks": ("row_blocks", "lower"),
-    "bands": ("line_tiles", "lower"),
+    "line_tiles": ("line_tiles", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),
     "stablehlo.fft": ("fft", "lower"),

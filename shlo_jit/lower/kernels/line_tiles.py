@@ -6,7 +6,7 @@ line 0, even if only some later lines are in memory.
 
 from __future__ import annotations
 
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import LineTilesStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.line_tile import LineTileTable
@@ -20,33 +20,33 @@ from shlo_jit.lower.kernels.window.window import WindowWriter
 from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
-from shlo_jit.schedule.line_tiles import BandsSchedule, Stage, line_bytes
+from shlo_jit.schedule.line_tiles import LineTilesSchedule, Stage, line_bytes
 from shlo_jit.schedule.products import ProductSchedule
 from shlo_jit.schedule.window import Windows
 
 
-def lower(low: Services, step: OpStep, schedule: BandsSchedule) -> None:
+def lower(low: Services, step: LineTilesStep, schedule: LineTilesSchedule) -> None:
     """Writes the task and runs the tasks."""
     stages = [_STAGES[type(stage.how)](low, stage) for stage in schedule.stages]
     own = {v for stage in schedule.stages for v in (*stage.own, *stage.products)}
     pointers = {v: low.pointer(v) for stage in stages for v in stage.wanted if v not in own}
     arrays = [array for stage in stages for array in stage.arrays]
-    name = low.new_name("bands")
+    name = low.new_name("line_tiles")
     b = low.task(name, 2 + len(arrays) + len(pointers))
     task = _Task(low, b, schedule)
     task.load(list(pointers), len(arrays))
     task.write(stages)
-    batch = step.op.result.tensor.extents[0]
+    batch = schedule.stages[-1].step.op.result.tensor.extents[0]
     parts = ceil_div(low.b, low.b.mul(low.thread_count, schedule.each), batch)
     parts = low.b.min_(low.b.max_(parts, 1), schedule.most)
     places = [parts, low.scratch(step), *arrays, *pointers.values()]
-    low.parallel(low.share("bands", name), places, low.b.mul(parts, batch))
+    low.parallel(low.share("line_tiles", name), places, low.b.mul(parts, batch))
 
 
 class _Task:
     """Writes `void task(ptr frame, i64 index, i64 worker)`."""
 
-    def __init__(self, low: Services, b: Builder, schedule: BandsSchedule):
+    def __init__(self, low: Services, b: Builder, schedule: LineTilesSchedule):
         self.low, self.b, self.s = low, b, schedule
         _, index, worker = b.params
         last = schedule.stages[-1]
@@ -54,7 +54,7 @@ class _Task:
         self.image, part = b.udiv(index, parts), b.urem(index, parts)
         self.first, self.end = (b.udiv(b.mul(x, last.height), parts) for x in (part, b.add(part, 1)))
         lines = b.sub(self.end, self.first)
-        self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
+        self.tile = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.tile)))
         """Lines per tile, such that all tiles of the task have nearly the same number of lines."""
         scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
         self.fields = worker_fields(b, schedule.scratch, scratch, worker)
@@ -82,8 +82,8 @@ class _Task:
         kept = [(b.alloca("i64", 1), b.alloca("i64", 1)) for _ in stages[:-1]]
         for place in (p for both in kept for p in both):
             b.store(zero, place)
-        with b.loop(self.first, self.end, self.band, "band") as line:
-            ranges = self.ranges(line, b.min_(b.add(line, self.band), self.end), kept)
+        with b.loop(self.first, self.end, self.tile, "tile") as line:
+            ranges = self.ranges(line, b.min_(b.add(line, self.tile), self.end), kept)
             for stage, (low, start, end), places in zip(stages, ranges, [*kept, None], strict=True):
                 if places is not None:
                     self.place(stage.stage, low, start, places)
