@@ -106,7 +106,7 @@ class _Stage:
             return Refusal("states-differ-in-shape", "states differ in shape")
         return (
             Refusal("not-over-lines", "its outermost loop does not iterate over the lines of the arrays")
-            if self.step_of_line < 1
+            if self.step_of_line < 1 or not self.has_whole_lines
             else None
         )
 
@@ -131,6 +131,14 @@ class _Stage:
     def step_of_line(self) -> int:
         """Elements from one iteration of the variable to the next."""
         return self.place.coefficient(self.variable)
+
+    @property
+    def has_whole_lines(self) -> bool:
+        """Whether the other loops stay within a line. They do not if loops were given in another order, or lanes along
+        the outermost dimension."""
+        space, place = self.schedule.space, self.place
+        others = (v for v in space.rows if v != self.variable)
+        return sum(abs(place.coefficient(v)) * (space.extents[v] - 1) for v in others) < self.step_of_line
 
     @property
     def elements(self) -> int:

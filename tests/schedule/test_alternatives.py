@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
 import random_check
@@ -200,6 +201,47 @@ def test_bits_change_as_alternatives_say(name: str) -> None:
             assert is_equal or moves not in exact, [str(move) for move in moves]
             others += not is_equal
     assert (others > 0) == (name in ("softmax", "rows", "columns"))
+
+
+SHIFTED = """
+func.func @main(%x: tensor<97x4x7xf32>) -> tensor<97x4x7xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %n = stablehlo.constant dense<20> : tensor<i32>
+  %r:2 = stablehlo.while(%z = %x, %i = %zero) : tensor<97x4x7xf32>, tensor<i32> cond {
+    %l = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %l : tensor<i1>
+  } do {
+    %f = stablehlo.constant dense<0.5> : tensor<f32>
+    %p = stablehlo.pad %z, %f, low = [1, 0, 0], high = [-1, 0, 0], interior = [0, 0, 0]
+      : (tensor<97x4x7xf32>, tensor<f32>) -> tensor<97x4x7xf32>
+    %a = stablehlo.subtract %p, %z : tensor<97x4x7xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %a, %j : tensor<97x4x7xf32>, tensor<i32>
+  }
+  return %r#0 : tensor<97x4x7xf32>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("order", "loop", "is_tiled"), [((0, 1, 2), 2, True), ((0, 1, 2), 0, False), ((1, 0, 2), 2, False)]
+)
+def test_only_loops_over_whole_lines_are_tiled(order: tuple[int, ...], loop: int, is_tiled: bool) -> None:
+    """Lines are contiguous parts of the arrays. With lanes along the outermost dimension, or another order of the
+    loops, they would not be."""
+    x = np.random.default_rng(0).normal(size=(97, 4, 7)).astype(np.float32)
+    default = shlo_jit.compile(SHIFTED, cache=False)
+    assert isinstance(default, Executable)
+    want = results(default, [x])
+    (label,) = (label for label, (_, s) in steps_of(default).items() if len(s.space.order) == 3)
+    moves = {label: [{"move": "reorder", "loops": [*order]}, {"move": "vectorize", "loop": loop, "lanes": 2}]}
+    with small_tiles():
+        exe = guarded.plain_compile(SHIFTED, cache=False, threads=1, schedule=moves)
+        assert ("iterations at a time" in exe.text("schedule")) == is_tiled
+        assert ("not-over-lines" in exe.text("plan") + exe.text("schedule")) != is_tiled
+        for at_end in (True, False):
+            (got,) = guarded.call(exe, [x], at_end)
+            assert np.asarray(got).tobytes() == want[0]
 
 
 def random_loop(seed: int) -> tuple[str, list[np.ndarray]]:
