@@ -354,9 +354,9 @@ Transformer block of `benchmarks.curves`."""
 GEMM_SKINNY_BYTES = 14 << 20
 """Maximum bytes of a program's matrices for it to do so: parts of rows come fast from a cache, and slowly from memory.
 Chosen. The same on every CPU, like GEMM_B_RESIDENT."""
-GEMM_NEAR_PANELS = caches.L2 / 2
-"""Maximum bytes of panels that the rows of a task read, for many rows: half of the second-level cache. ResNet-50 of
-`benchmarks.deployed`, in batches."""
+GEMM_NEAR_PANELS = (caches.L2 / 2).at_least(512 << 10)
+"""Maximum bytes of panels that the rows of a task read, for many rows: half of the second-level cache; with 256 KiB,
+cases `MLP` and `GRU` lose 10 to 20 %. ResNet-50 of `benchmarks.deployed`, in batches."""
 GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
 """If all panels fit within GEMM_NEAR_PANELS: minimum rows of a task, and minimum tasks along the rows for tasks to have
 whole lines of C. 784 x 128 x 512 gains 16 %. ResNet-50 of `benchmarks.deployed`."""
