@@ -121,7 +121,7 @@ def run(search: Search[V]) -> bool:
 def confirm(bench: Bench[V], search: Search[V], end: float) -> Outcome:
     """Compares the program with the compiler's schedule and with what was won, in calls that alternate.
 
-    Steps that are not faster any more get the compiler's schedule back. If the program as a whole is slower, all do.
+    Steps that are not faster any more get the compiler's schedule back; all of them do if the program is not faster.
     """
     notes = [*search.notes]
     if not search.best:
