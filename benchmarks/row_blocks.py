@@ -1,4 +1,4 @@
-"""Products and the loops around them by blocks of rows, against separate steps, in turns in one run.
+"""Products and the loops around them by blocks of rows, against separate steps, measured alternately in one run.
 
     python -m benchmarks.row_blocks [WORD ...]      cases with one of the words in their names; without words, all
     python -m benchmarks.row_blocks --threads 1

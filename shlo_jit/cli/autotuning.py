@@ -57,7 +57,7 @@ def tune(
     fold_scales: FoldScales = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search for faster schedules of a program's loop nests, by measuring.
+    """Search for faster schedules of a program's steps, by measuring.
 
     The schedule is kept in the object cache, where --schedule tuned of the other commands finds it, and a later search
     starts from it. Ctrl-C ends the search with what was won until then.

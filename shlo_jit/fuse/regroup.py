@@ -71,7 +71,7 @@ class Steps:
         places = [self.place[id(s)] for s in parts]
         start, end = min(places), max(places)
         if end - start > tuning.EPILOGUE_DISTANCE:
-            return Refusal("reader-too-far", f"the next product is more than {tuning.EPILOGUE_DISTANCE} steps later")
+            return Refusal("reader-too-far", f"the steps are more than {tuning.EPILOGUE_DISTANCE} steps apart")
         inside = {id(s) for s in parts}
         between = [s for s in self.steps[start : end + 1] if s is not None and id(s) not in inside]
         late: set[int] = set()
@@ -79,9 +79,8 @@ class Steps:
             if self.before(s) & (inside | late):
                 late.add(id(s))
         if any(self.before(s) & late for s in parts):
-            return Refusal(
-                "step-between-products", "a step between the two products needs the first and is needed by the second"
-            )
+            text = "a step between them needs one of the steps and is needed by another"
+            return Refusal("step-between-products", text)
         early = [s for s in between if id(s) not in late]
         return early, [s for s in between if id(s) in late], start, end
 

@@ -14,6 +14,7 @@ Some products may also sum over the rows: the gradient of attention, which `row_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
 
 from shlo_jit import tuning
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
@@ -21,7 +22,7 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
-from shlo_jit.fuse.row_places import in_row_order, rows_of, width_of
+from shlo_jit.fuse.row_places import in_row_order, rows_of, shared_widths
 from shlo_jit.fuse.row_sums import Sums, find_sums
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ops.row_tasks import min_rows_per_task
@@ -40,7 +41,7 @@ def form_row_blocks(block: PlanBlock) -> None:
         _Forming(block).run()
 
 
-def is_product(step: Step) -> bool:
+def is_product(step: Step | None) -> TypeGuard[OpStep]:
     return isinstance(step, OpStep) and step.op.name == PRODUCT
 
 
@@ -131,21 +132,13 @@ class Group:
         return None
 
     def _unfit_nest(self, nest: Nest) -> Refusal | None:
-        widths = self.widths(nest)
+        widths = shared_widths(nest, self.stages, self.source, self.units)
         if any(n.op.name == "stablehlo.reduce" and is_ordered(n.op) for n in nest.nodes.values()):
             return Refusal("compound-reduction", "the row program reduces with a body of several ops")
         if None in widths.values():
             return Refusal("rows-differ", "the loop's values do not have the rows of the products")
         found = rows_of(nest, {v: width for v, width in widths.items() if width is not None}, self.units)
         return found if isinstance(found, Refusal) else None
-
-    def widths(self, nest: Nest) -> dict[Value, int | None]:
-        """The widths of the rows of the values that a nest shares with other stages."""
-        values = [v for v, _ in nest.loads if self.is_shared(v)]
-        values += [s.target for s in nest.stores if self._is_read(s.target)]
-        if not values:
-            values = [s.target for s in nest.stores]
-        return {v: width_of(v, self.units) for v in values}
 
     def _is_read(self, value: Value) -> bool:
         return any(self.source(v) is value for s in self.stages for v in s.reads)
@@ -162,7 +155,7 @@ class Group:
                 "large-operands",
                 f"every row re-reads {nbytes:,} bytes of right operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}",
             )
-        rows = min_rows_per_task(self.features)
+        rows = min_rows_per_task(features_of(self.products))
         # With a single batch, few rows take as long as GEMM_LEAST_ROWS: reading the matrices dominates.
         least = tuning.GEMM_LEAST_ROWS if equal(batch, 1) else 1
         tasks, work = batch * -(-m // rows), batch * max(m, least) * max(n * k for _, _, n, k in sizes)
@@ -171,15 +164,9 @@ class Group:
             return Refusal("too-few-tasks", text)
         return None
 
-    @property
-    def features(self) -> int:
-        """The multiply-adds for each element of the widest rows between the products."""
-        return features_of(self.products)
-
 
 def features_of(products: Sequence[OpStep]) -> int:
-    """Returns the multiply-adds for each element of the first product's rows, or of its operand's if these are the
-    only ones between stages."""
+    """Returns the multiply-adds of all products of a row, for each element of the first product's row."""
     sizes = [tuple(map(hint_of, extents_of(step.op))) for step in products]
     return sum(n * k for _, _, n, k in sizes) // max(1, sizes[0][2])
 
@@ -196,10 +183,10 @@ class _Forming(Steps):
                 self.gradient(step)
         for step in self.block.steps:
             if is_product(step) and id(step) not in self.gone:
-                self.attention(step)  # type: ignore[arg-type]
+                self.attention(step)
         for step in self.block.steps:
             if is_product(step) and id(step) not in self.gone:
-                self.large(step)  # type: ignore[arg-type]
+                self.large(step)
         self.finish()
 
     # ------------------------------------------------------------------ where groups begin
@@ -213,9 +200,8 @@ class _Forming(Steps):
             return
         for read in rows.reads:
             first = self.writer(self.source(read)[0])
-            if not is_product(first) or id(first) in self.gone:  # type: ignore[arg-type]
+            if not is_product(first) or id(first) in self.gone:
                 continue
-            assert isinstance(first, OpStep)
             if not self.only(first.op.result, [rows]):
                 first.no_row_blocks = Refusal("product-not-private", "other steps read the product")
                 continue
@@ -241,7 +227,7 @@ class _Forming(Steps):
 
     def large(self, step: OpStep) -> None:
         """Forms a group of a product and the steps that it shares large values with."""
-        if not self.may_be_stage(step) or self.is_beside_images(step):
+        if self.is_beside_images(step) or not self.may_be_stage(step):
             return
         group = self.grown(Group(self, [step]))
         first = self.place[id(step)]
@@ -288,8 +274,8 @@ class _Forming(Steps):
                 readers = [s for s in readers if id(s) not in members]
             for s in readers:
                 is_loop = isinstance(s, NestStep) and not s.nest.reduce_vars and len(readers) == 1
-                if is_loop or (self.is_large(value) and self.may_be_stage(s)):
-                    yield s  # type: ignore[misc]
+                if self.may_be_stage(s) and (is_loop or self.is_large(value)):
+                    yield s
         for step in group.stages:
             values = [step.op.operands[0]] if isinstance(step, OpStep) else step.reads
             for value in values:
@@ -299,7 +285,7 @@ class _Forming(Steps):
                     continue
                 is_ours = self.is_large(source) and self.only(source, group.stages)
                 if is_ours and self.may_be_stage(writer) and not self.is_epilogue(writer, members):
-                    yield writer  # type: ignore[misc]
+                    yield writer
 
     def is_epilogue(self, step: Step, members: set[int]) -> bool:
         """Whether a loop can run on the tiles of a product or convolution that is no member."""
@@ -328,7 +314,7 @@ class _Forming(Steps):
         """Whether a value is not returned, and no other steps than these read it."""
         return value not in self.returned and all(s in steps for s, _ in self.seen_by(value))
 
-    def may_be_stage(self, step: Step) -> bool:
+    def may_be_stage(self, step: Step) -> TypeGuard[Stage]:
         """Whether a step may be added to a group for a large value between them."""
         if isinstance(step, NestStep):
             return True

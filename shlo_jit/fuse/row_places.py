@@ -9,9 +9,11 @@ for a block of rows if each iteration touches one row of each of them, and the s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from shlo_jit.fuse.nest import Nest, covers, is_wide
+from shlo_jit.fuse.plan import Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
@@ -68,6 +70,19 @@ def place_of(index: tuple[Expr, ...], value: Value, width: int, extents: list[in
     return Place(Expr(row, rows), Expr(first, tuple(columns)))
 
 
+def shared_widths(
+    nest: Nest, stages: Iterable[Step], source: Callable[[Value], Value], units: int
+) -> dict[Value, int | None]:
+    """Returns the widths of the rows of the values that a nest shares with other stages, or else of those that it
+    writes. `source` maps a view to the value whose memory it is."""
+    stages = list(stages)
+    written = {v for s in stages for v in s.writes}
+    read = {source(v) for s in stages for v in s.reads}
+    values = [v for v, _ in nest.loads if source(v) in written]
+    values += [s.target for s in nest.stores if s.target in read]
+    return {v: width_of(v, units) for v in values or [s.target for s in nest.stores]}
+
+
 def rows_of(nest: Nest, shared: dict[Value, int], units: int) -> Rows | Refusal:
     """Returns how a nest numbers the rows of the `shared` values, which it reads from other stages or writes for them.
     `shared` maps each of them to the width of its rows."""
@@ -120,6 +135,3 @@ def column_variables(nest: Nest, rows: Rows) -> tuple[int, ...]:
     weight = ix.linearize(nest.stores[0].index, nest.stores[0].target.tensor.extents)
     inner = [v for v, n in enumerate(nest.extents) if is_wide(n) and v not in rows.variables]
     return tuple(sorted(inner, key=lambda v: -abs(weight.coefficient(v))))
-
-
-__all__ = ["Place", "Rows", "column_variables", "in_row_order", "leading_store", "place_of", "rows_of", "width_of"]

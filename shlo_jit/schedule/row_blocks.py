@@ -76,8 +76,6 @@ class RowBlocksSchedule(KernelSchedule):
     buffers: Buffers
     fields: dict[Value, str]
     """For each value inside, the worker's field of its block."""
-    is_skinny: bool
-    """Whether there are so few rows that each product of a batch is a plain one."""
     division: Division
     slices: int
     """Tasks that add up the partial sums of row parts."""
@@ -157,7 +155,6 @@ def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSched
         stages=tuple(stages),
         buffers=buffers,
         fields=fields,
-        is_skinny=is_skinny,
         division=division,
         slices=tuning.ATTENTION_LEAST_TASKS,
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from shlo_jit.fuse.nest import Key, Nest, Node, Store
 from shlo_jit.fuse.plan import NestStep, RowBlocksStep
-from shlo_jit.fuse.row_places import Rows, column_variables, leading_store, place_of, rows_of, width_of
+from shlo_jit.fuse.row_places import Rows, column_variables, leading_store, place_of, rows_of, shared_widths, width_of
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At
 from shlo_jit.ir.types import tensor
@@ -91,12 +91,8 @@ def schedule_stage(part: NestStep, buffers: Buffers, target: Target) -> NestSche
 
 def _rows(nest: Nest, step: RowBlocksStep, units: int) -> Rows:
     """How a nest of the step numbers the rows."""
-    written = {v for s in step.stages for v in s.writes}
-    read = {step.source(v) for s in step.stages for v in s.reads}
-    values = [v for v, _ in nest.loads if step.source(v) in written]
-    values += [s.target for s in nest.stores if s.target in read]
-    widths = {v: width_of(v, units) or 0 for v in values or [s.target for s in nest.stores]}
-    found = rows_of(nest, widths, units)
+    widths = shared_widths(nest, step.stages, step.source, units)
+    found = rows_of(nest, {v: width for v, width in widths.items() if width is not None}, units)
     assert isinstance(found, Rows), "a stage whose rows are not those of the others"
     return found
 

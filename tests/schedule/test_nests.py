@@ -417,16 +417,16 @@ def softmax(rows: int, n: int, op: str) -> str:
 
 
 def test_expensive_values_are_kept_from_pass_to_pass() -> None:
-    dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
-    assert list(dear.stash.values()) == [4 * (512 + 16)]
+    expensive, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
+    assert list(expensive.stash.values()) == [4 * (512 + 16)]
     decides(
-        dear,
+        expensive,
         "row buffer",
         "exponential: 2,112 bytes",
         "needed-by-several-passes",
         f"{tuning.ROW_BUFFER_COST} additions",
     )
-    decides(dear, "passes", "2 over the row")
+    decides(expensive, "passes", "2 over the row")
     assert not cheap.stash
 
 

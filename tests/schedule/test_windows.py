@@ -118,11 +118,11 @@ def test_scans_are_windows_that_cover_all_before(found: WindowSchedule, strategy
 
 def test_scans_with_cheap_bodies_run_side_by_side() -> None:
     """The cost of a body is its number of ops plus one."""
-    cheap, dear = scan(cumulative((64, 100), 1)), scan(cumulative((64, 100), 1, ROOTS))
-    assert (cheap.side, dear.side) == (tuning.SCAN_ROWS, 1)
+    cheap, expensive = scan(cumulative((64, 100), 1)), scan(cumulative((64, 100), 1, ROOTS))
+    assert (cheap.side, expensive.side) == (tuning.SCAN_ROWS, 1)
     decides(cumulative((64, 100), 1), "unroll", f"{tuning.SCAN_ROWS} side by side")
-    cheap, dear = scan(cumulative((100, 256), 0)), scan(cumulative((100, 256), 0, ROOTS))
-    assert (cheap.block, dear.block) == (16 * tuning.SCAN_ROWS, 16)
+    cheap, expensive = scan(cumulative((100, 256), 0)), scan(cumulative((100, 256), 0, ROOTS))
+    assert (cheap.block, expensive.block) == (16 * tuning.SCAN_ROWS, 16)
     decides(cumulative((100, 256), 0), "tasks", "1 task")
 
 
