@@ -86,6 +86,45 @@ class Program:
         text = f'"stablehlo.reduce_window"({self.last}, {start}) ({{ {body} }}) {{{attributes}}} : {types}'
         self.step(text, (n, oh, ow, c))
 
+    def write(self, text: str) -> str:
+        """Adds a line and returns the name of its value, which is not the next image."""
+        name = self.name()
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def spread(self, value: str, shape: tuple[int, ...], dims: list[int]) -> str:
+        return self.write(
+            f"stablehlo.broadcast_in_dim {value}, dims = {dims} : ({tensor(shape)}) -> {tensor(self.shape)}"
+        )
+
+    def reduce(self, value: str, op: str, start: str) -> str:
+        """Adds a reduction over the features of each pixel, and returns it with the shape of the images."""
+        first = self.write(f"stablehlo.constant dense<{start}> : tensor<f32>")
+        t, pixels = tensor(self.shape), tensor(self.shape[:3])
+        found = self.write(
+            f"stablehlo.reduce({value} init: {first}) applies stablehlo.{op} across dimensions = [3]"
+            f" : ({t}, tensor<f32>) -> {pixels}"
+        )
+        return self.spread(found, self.shape[:3], [0, 1, 2])
+
+    def norm(self) -> None:
+        """Adds a normalization over the features of each pixel, and a scale for each feature."""
+        t, x = tensor(self.shape), self.last
+        n = self.write(f"stablehlo.constant dense<{self.shape[3]}.0> : {t}")
+        mean = self.write(f"stablehlo.divide {self.reduce(x, 'add', '0.0')}, {n} : {t}")
+        apart = self.write(f"stablehlo.subtract {x}, {mean} : {t}")
+        squares = self.write(f"stablehlo.multiply {apart}, {apart} : {t}")
+        eps = self.write(f"stablehlo.constant dense<1.0e-3> : {t}")
+        variance = self.write(f"stablehlo.divide {self.reduce(squares, 'add', '0.0')}, {n} : {t}")
+        root = self.write(f"stablehlo.rsqrt {self.write(f'stablehlo.add {variance}, {eps} : {t}')} : {t}")
+        scaled = self.write(f"stablehlo.multiply {apart}, {root} : {t}")
+        scale = self.spread(self.constant(self.shape[3:]), self.shape[3:], [3])
+        self.step(f"stablehlo.multiply {scaled}, {scale} : {t}", self.shape)
+
+    def elementwise(self, op: str, other: str = "") -> None:
+        operands = f"{self.last}, {other}" if other else self.last
+        self.step(f"stablehlo.{op} {operands} : {tensor(self.shape)}", self.shape)
+
     def keep(self) -> None:
         """Also returns the images at this point."""
         self.returned.append((self.last, self.shape))
@@ -132,3 +171,67 @@ def stem(p: Program) -> None:
     p.convolution(7, 2, (3, 3), 16)
     p.finish()
     p.pool(3, 2, (1, 1))
+
+
+def block(p: Program) -> None:
+    """A block of ConvNeXt: a window over each feature, a normalization, two products, and the block's input added."""
+    p.convolution(7, 1, (3, 3), 0)
+    p.norm()
+    p.product(3 * p.input[3])
+    p.elementwise("logistic")
+    p.product(p.input[3])
+    p.elementwise("add", "%x")
+
+
+def normalized(p: Program) -> None:
+    """Ends in a row program."""
+    p.convolution(3, 1, (1, 1), 12)
+    p.norm()
+
+
+def patches(p: Program) -> None:
+    """A normalization before windows that do not overlap."""
+    p.norm()
+    p.convolution(2, 2, (0, 0), 14)
+
+
+def normalized_between(p: Program) -> None:
+    """A normalization between overlapping windows, whose lines are kept."""
+    p.convolution(3, 2, (1, 1), 8)
+    p.norm()
+    p.convolution(5, 1, (2, 2), 0)
+    p.norm()
+    p.product(9)
+
+
+def gated(p: Program) -> None:
+    """Two products of the same images, one of which weighs the other."""
+    p.convolution(3, 1, (1, 1), 0)
+    images, shape = p.last, p.shape
+    p.product(11)
+    p.elementwise("logistic")
+    gate = p.last
+    p.last, p.shape = images, shape
+    p.product(11)
+    p.elementwise("multiply", gate)
+    p.convolution(3, 1, (1, 1), 0)
+
+
+def added(p: Program) -> None:
+    """A product whose images are added to it."""
+    p.convolution(3, 1, (1, 1), 8)
+    images = p.last
+    p.product(8)
+    p.elementwise("add", images)
+    p.pool(2, 2, (0, 0))
+
+
+def softmax(p: Program) -> None:
+    p.convolution(3, 1, (1, 1), 0)
+    p.product(7)
+    t = tensor(p.shape)
+    high = p.reduce(p.last, "maximum", "0xFF800000")
+    p.elementwise("subtract", high)
+    p.elementwise("exponential")
+    total = p.reduce(p.last, "add", "0.0")
+    p.step(f"stablehlo.divide {p.last}, {total} : {t}", p.shape)

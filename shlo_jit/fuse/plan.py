@@ -204,7 +204,9 @@ class LineTilesStep(StagedStep):
     """A chain of steps over images, each of which computes the lines that the next one reads (see `line_tiles.py`). The
     tiles are lines of the last result."""
 
-    stages: tuple[OpStep, ...] = ()
+    stages: tuple[NestStep | OpStep | RowBlocksStep, ...] = ()
+    images: tuple[Value, ...] = ()
+    """For each stage, images with the lines that it computes: those that the next stage reads, if it reads any."""
 
     kind = "line_tiles"
 

@@ -75,6 +75,8 @@ def _stage(step: StagedStep, part: Step, names: Names) -> list[str]:
     lines."""
     is_sum = isinstance(step, RowBlocksStep) and part in step.sums
     lines = [f"stage   {'sums over rows, ' if is_sum else ''}{part.title}   {_body(part)}"]
+    if isinstance(part, RowBlocksStep):
+        lines += [f"  {line}" for inner in part.parts for line in _stage(part, inner, names)]
     label, why = ("block", BLOCK) if isinstance(step, RowBlocksStep) else ("lines", LINES)
     product = None if part.host is None else part.host.op.result
     inside = [v for v in part.writes if v in step.inside and v is not product]

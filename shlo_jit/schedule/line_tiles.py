@@ -7,12 +7,14 @@ reads are in the task's line buffers: lines that the next tile needs too are mov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from math import prod
+from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.line_tiles import CONVOLUTION, PRODUCT, Lines, image_of, lines_of
-from shlo_jit.fuse.plan import LineTilesStep, OpStep
+from shlo_jit.fuse.image_lines import CONVOLUTION, PRODUCT, Lines, lines_of_stage, pixels_of
+from shlo_jit.fuse.plan import LineTilesStep, NestStep, OpStep, RowBlocksStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
 from shlo_jit.reasons import Reason
@@ -20,9 +22,10 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.kernel import Allowed, KernelSchedule
+from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
+from shlo_jit.schedule.row_blocks import RowBlocksSchedule, schedule_rows
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 
@@ -30,57 +33,65 @@ from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 class Stage(NamedTuple):
     """One of the steps."""
 
-    step: OpStep
-    how: ConvolutionSchedule | ProductSchedule | Windows
+    step: OpStep | NestStep | RowBlocksStep
+    how: ConvolutionSchedule | ProductSchedule | Windows | RowBlocksSchedule
     epilogue: Epilogue | None
     lines: Lines
     """The lines that it reads of its input images."""
     most: int
     """Maximum number of lines that the stage computes for a tile."""
     image: Value
-    """The value that the next stage reads; for the last stage, its result."""
-    image_field: Field | None
-    """A worker's line buffer for the image; None if the image is in the program's memory."""
+    """Images with the lines that the stage computes: those that the next stage reads, if it reads any."""
+    own: Mapping[Value, Field]
+    """The values in a worker's line buffers that later stages read."""
     product_field: Field | None
     """A worker's line buffer for the product that the epilogue reads. None if the product shares the lines of the
     image, or of the last stage."""
-
-    def streaming_where(self, allowed: Allowed) -> Stage:
-        """The stage without streaming stores to targets that are not allowed. Line buffers stay in the caches."""
-        if self.epilogue is None:
-            return self
-        in_memory = self.image_field is None
-        epilogue = self.epilogue.streaming_where(lambda nest, target: in_memory and allowed(nest, target))
-        return self._replace(epilogue=epilogue)
+    rows_field: Field | None
+    """A worker's memory for row blocks. Right operands that they pack stay there from one tile to the next."""
 
     @property
     def height(self) -> int:
-        return self.step.op.result.tensor.extents[1]
+        return self.image.tensor.extents[1]
+
+    @property
+    def pixels(self) -> int:
+        """Pixels in a line."""
+        return self.image.tensor.extents[2]
 
     @property
     def notes(self) -> list[Note]:
         """Notes on how the stage runs on a line tile; the tasks are those of the whole chain."""
-        where = f", {count(self.most, 'line')} in a line buffer" if self.image_field is not None else ""
-        kernel = self.how.notes if isinstance(self.how, Windows) else self.how.kernel_notes
+        where = f", {count(self.most, 'line')} in a line buffer" if self.own else ""
+        if isinstance(self.how, RowBlocksSchedule):
+            block = Note("row blocks", count(self.how.block, "row"), self.how.division.block.why)
+            kernel = [*([block] if self.how.products else []), *self.how.stage_notes]
+        else:
+            kernel = self.how.notes if isinstance(self.how, Windows) else self.how.kernel_notes
         inner = [n for n in kernel if n.what != "tasks"] + (self.epilogue.notes if self.epilogue is not None else [])
-        head = Note("stage", f"{self.step.op.name.partition('.')[2]}{where}")
+        head = Note("stage", f"{self.step.title}{where}")
         return [head, *(Note(f"  {n.what}", n.value, n.why) for n in inner)]
 
     @property
-    def products(self) -> list[Value]:
-        """The values that only the stage's epilogue reads."""
-        return [v for v in (self.step.op.result,) if v is not self.image]
+    def product(self) -> Value | None:
+        """The value that only the stage's epilogue reads; None if there is none beside the image."""
+        result = self.step.op.result if isinstance(self.step, OpStep) else self.image
+        return result if result is not self.image else None
 
     @property
-    def own(self) -> list[Value]:
+    def buffered(self) -> list[Value]:
         """The values in a worker's memory."""
-        fields = (self.product_field, self.step.op.result), (self.image_field, self.image)
-        return [value for field, value in fields if field is not None]
+        return [*self.own, *([self.product] if self.product is not None else [])]
 
     @property
     def fields(self) -> list[Field]:
         """The fields of that memory."""
-        return [field for field in (self.product_field, self.image_field) if field is not None]
+        others = [field for field in (self.product_field, self.rows_field) if field is not None]
+        return [*others, *self.own.values()]
+
+    def line_bytes(self, value: Value) -> int:
+        """Bytes per line of a value with the lines of the stage."""
+        return value.tensor.nbytes // (self.image.tensor.extents[0] * self.height)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +108,6 @@ class LineTilesSchedule(KernelSchedule):
     most: int
     """Maximum number of tasks per image."""
 
-    def streaming_where(self, allowed: Allowed) -> Self:
-        return replace(self, stages=tuple(stage.streaming_where(allowed) for stage in self.stages))
-
     @property
     def notes(self) -> list[Note]:
         last = self.stages[-1]
@@ -115,15 +123,12 @@ class LineTilesSchedule(KernelSchedule):
 
 
 def schedule_line_tiles(step: LineTilesStep, context: Context) -> LineTilesSchedule:
-    steps = step.stages
-    height = steps[-1].op.result.tensor.extents[1]
-    readers = [lines_of(part.op) for part in steps[1:]]
+    height = step.images[-1].tensor.extents[1]
+    readers = [lines_of_stage(part) for part in step.stages[1:]]
     share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
     buffers = context.target.bytes_of(tuning.LINE_BUFFER_BYTES)
-    tile = _tile(steps, height, buffers)
-    stages: list[Stage] = []
-    for part, most in zip(steps, _most(steps, tile), strict=True):
-        stages.append(_stage(part, most, step, len(stages), context))
+    tile = _tile(step, height, buffers)
+    stages = [_stage(step, number, most, context) for number, most in enumerate(_most(step, tile))]
     fields = [field for stage in stages for field in stage.fields]
     work = Field("work", max(_work(stage, context) for stage in stages))
     routines = [r for s in stages if not isinstance(s.how, Windows) for r in s.how.routines]
@@ -138,26 +143,33 @@ def schedule_line_tiles(step: LineTilesStep, context: Context) -> LineTilesSched
     )
 
 
-def _stage(part: OpStep, most: int, step: LineTilesStep, number: int, context: Context) -> Stage:
-    is_last = part is step.stages[-1]
-    image = part.op.result if is_last else image_of(part)
-    lines = lines_of(part.op)
-    assert image is not None and isinstance(lines, Lines)
-    how = _how(part, most, context)
-    epilogue = None if isinstance(how, Windows) else how.epilogue
+def _stage(step: LineTilesStep, number: int, most: int, context: Context) -> Stage:
+    part, image = step.stages[number], step.images[number]
+    lines = lines_of_stage(part)
+    assert isinstance(lines, Lines)
+    how = _how(part, image, most, context)
+    epilogue = how.epilogue if isinstance(how, ConvolutionSchedule | ProductSchedule) else None
     if isinstance(how, ProductSchedule) and how.written is not None:
+        assert isinstance(part, OpStep)
         epilogue = schedule_epilogue(part, context.target, layout_of(part.op).result)
     assert epilogue is None or not epilogue.is_late
     if epilogue is not None:  # lines of an image begin anywhere in memory
         epilogue = epilogue._replace(schedule=replace(epilogue.schedule, streams=()))
-    is_apart = image is not part.op.result and line_bytes(image) != line_bytes(part.op.result)
-    is_inside = not is_last and image in step.inside
-    product_field = Field(f"product {number}", most * line_bytes(part.op.result)) if is_apart else None
-    image_field = Field(f"image {number}", most * line_bytes(image)) if is_inside else None
-    return Stage(part, how, epilogue, lines, most, image, image_field, product_field)
+    rows = Field(f"rows {number}", how.scratch.per_thread) if isinstance(how, RowBlocksSchedule) else None
+    found = Stage(part, how, epilogue, lines, most, image, {}, None, rows)
+    product = part.op.result if isinstance(part, OpStep) and part.op.result is not image else None
+    own = [v for v in part.writes if v in step.inside and v is not product]
+    own_fields = {v: Field(f"image {number}.{i}", most * found.line_bytes(v)) for i, v in enumerate(own)}
+    is_apart = product is not None and found.line_bytes(image) != found.line_bytes(product)
+    product_field = Field(f"product {number}", most * found.line_bytes(product)) if is_apart and product else None
+    return found._replace(own=own_fields, product_field=product_field)
 
 
-def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | ProductSchedule | Windows:
+def _how(
+    part: OpStep | NestStep | RowBlocksStep, image: Value, most: int, context: Context
+) -> ConvolutionSchedule | ProductSchedule | Windows | RowBlocksSchedule:
+    if not isinstance(part, OpStep):
+        return schedule_rows(part, context, pixels_of(image), most * image.tensor.extents[2])
     if part.op.name == CONVOLUTION:
         return convolution_of(part, context, most)
     if part.op.name == PRODUCT:
@@ -169,23 +181,27 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
     return replace(found.windows, split=2, blocks=1)
 
 
-def _tile(steps: tuple[OpStep, ...], height: int, buffers: int) -> int:
+def _tile(step: LineTilesStep, height: int, buffers: int) -> int:
     """Lines of the last result per tile: as many as possible while the intermediate lines fit into `buffers` bytes."""
-    images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
+    values: dict[Value, int] = {}
+    for number, (part, image) in enumerate(zip(step.stages[:-1], step.images[:-1], strict=True)):
+        product = None if part.host is None else part.host.op.result
+        values |= dict.fromkeys([image, *(v for v in part.writes if v in step.inside and v is not product)], number)
 
     def nbytes(tile: int) -> int:
-        return sum(most * line_bytes(v) for most, v in zip(_most(steps, tile), images, strict=False))
+        most = _most(step, tile)
+        return sum(most[i] * v.tensor.nbytes // prod(step.images[i].tensor.extents[:2]) for v, i in values.items())
 
     return next((n for n in range(height, 1, -1) if nbytes(n) <= buffers), 1)
 
 
-def _most(steps: tuple[OpStep, ...], tile: int) -> list[int]:
+def _most(step: LineTilesStep, tile: int) -> list[int]:
     """Lines that each step computes for `tile` lines of the last one, if it computes all of them."""
     found = [tile]
-    for maker, reader in zip(steps[-2::-1], steps[::-1], strict=False):
-        lines = lines_of(reader.op)
+    for image, reader in zip(step.images[-2::-1], step.stages[::-1], strict=False):
+        lines = lines_of_stage(reader)
         assert isinstance(lines, Lines)
-        found.append(min(maker.op.result.tensor.extents[1], (found[-1] - 1) * lines.stride + lines.reach))
+        found.append(min(image.tensor.extents[1], (found[-1] - 1) * lines.stride + lines.reach))
     return found[::-1]
 
 
@@ -195,12 +211,6 @@ def _work(stage: Stage, context: Context) -> int:
     if isinstance(how, ConvolutionSchedule):
         return how.scratch.bytes.nbytes(1)
     if isinstance(how, ProductSchedule):
-        m = stage.most * stage.step.op.result.tensor.extents[2]
+        m = stage.most * stage.pixels
         return scratch_bytes(how.types, context.target, 1, m, how.result.n, how.k, 1, True)
     return 0
-
-
-def line_bytes(images: Value) -> int:
-    """Bytes per line of images [image, line, pixel, feature]."""
-    batch, height, *_ = images.tensor.extents
-    return images.tensor.nbytes // (batch * height)

@@ -31,7 +31,7 @@ from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
-from shlo_jit.schedule.row_division import Division, changes_bits, divide, other_divisions, tile_rows
+from shlo_jit.schedule.row_division import Division, changes_bits, divide, divide_part, other_divisions, tile_rows
 from shlo_jit.schedule.row_products import Product, Right, product_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
@@ -97,6 +97,14 @@ class RowBlocksSchedule(KernelSchedule):
         return [s for s in self.stages if isinstance(s, RowProduct)]
 
     @property
+    def stage_notes(self) -> list[Note]:
+        """How the stages run on a block."""
+        found: list[Note] = []
+        for stage in self.stages:
+            found += [stage.note] if isinstance(stage, RowProduct) else self._nest_notes(stage)
+        return found
+
+    @property
     def notes(self) -> list[Note]:
         step, division = self.step, self.division
         of = f"{count(division.each, 'product')}" if division.parts == 1 else f"{division.task_rows} rows"
@@ -111,9 +119,7 @@ class RowBlocksSchedule(KernelSchedule):
                 text = f"{division.parts} parts of the rows are summed separately, then added up in order"
                 how = Reason("sums-in-parts", text)
             notes.append(Note("sums", count(len(step.sums), "product"), how))
-        for stage in self.stages:
-            notes += [stage.note] if isinstance(stage, RowProduct) else self._nest_notes(stage)
-        return notes
+        return [*notes, *self.stage_notes]
 
     def _nest_notes(self, stage: RowNest) -> list[Note]:
         head = Note("stage", f"{stage.step.title}{self._memory(stage.step)}")
@@ -129,16 +135,33 @@ class RowBlocksSchedule(KernelSchedule):
 
 
 def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSchedule:
+    return _schedule(step, context)
+
+
+def schedule_rows(step: NestStep | RowBlocksStep, context: Context, units: int, most: int) -> RowBlocksSchedule:
+    """Schedules row blocks, or a loop over the same number of rows, of which a call computes at most `most` rows of one
+    batch."""
+    if isinstance(step, NestStep):
+        step = RowBlocksStep(reads=step.reads, writes=step.writes, stages=(step,), batch=1, rows=units)
+    return _schedule(step, context, most)
+
+
+def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) -> RowBlocksSchedule:
     target = context.target
     products = {
         s: product_of(s, step.rows if s not in step.sums else hint_of(extents_of(s.op)[1]), target)
         for s in step.stages
         if isinstance(s, OpStep)
     }
-    is_skinny = step.rows <= tile_rows(step, products, target) and not step.sums
-    division = divide(step, products, target, context.given.get(id(step)))
+    if most is None:
+        is_skinny = step.rows <= tile_rows(step, products, target) and not step.sums
+        division = divide(step, products, target, context.given.get(id(step)))
+    else:
+        is_skinny = False
+        division = divide_part(step, products, target, most)
     buffers = make_buffers(step, division.block.value)
-    nests = {i: schedule_stage(s, buffers, target) for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
+    loops = {i: s for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
+    nests = {i: schedule_stage(s, buffers, target, of_part=most is not None) for i, s in loops.items()}
     fields, rows = assign_fields(buffers, nests)
     stages: list[RowProduct | RowNest] = []
     for i, s in enumerate(step.stages):
@@ -147,7 +170,7 @@ def schedule_row_blocks(step: RowBlocksStep, context: Context) -> RowBlocksSched
         else:
             stages.append(_stage_of(s, products[s], i, step, division, is_skinny, context))
     made = [s for s in stages if isinstance(s, RowProduct)]
-    work = max(_work(s, target, division.block.value) for s in made)
+    work = max((_work(s, target, division.block.value) for s in made), default=0)
     partial = tuple(s.partial for s in made if s.partial is not None)
     panels = tuple(s.panels for s in made)
     return RowBlocksSchedule(

@@ -68,9 +68,9 @@ def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> V
     return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
 
 
-def schedule_stage(part: NestStep, buffers: Buffers, target: Target) -> NestSchedule:
+def schedule_stage(part: NestStep, buffers: Buffers, target: Target, *, of_part: bool = False) -> NestSchedule:
     """Returns the schedule of a loop on a block of rows: a row program takes the rows as its units, a loop without
-    reductions takes the block as a rectangle."""
+    reductions takes the block as a rectangle. `of_part`: the caller passes only a part of the rows at a time."""
     step, nest = buffers.step, part.nest
     units = step.batch * step.rows
     rows = _rows(nest, step, units)
@@ -82,9 +82,10 @@ def schedule_stage(part: NestStep, buffers: Buffers, target: Target) -> NestSche
     nest = replace(nest, stores=[nest.stores[lead], *nest.stores[:lead], *nest.stores[lead + 1 :]])
     found = schedule_nest(nest, target, by_rows=True)
     own = set(buffers.rows.values())
+    blocks = max(step.batch * -(-step.rows // buffers.block), 2 if of_part else 1)
     return replace(
         found,
-        tasks=Tasks(units, step.batch * -(-step.rows // buffers.block), each=buffers.block),
+        tasks=Tasks(units, blocks, each=buffers.block),
         prefetches={key: n for key, n in found.prefetches.items() if key[0] not in own},
     )
 

@@ -70,6 +70,14 @@ def divide(
     return Division(_block(step, products, cut.task_rows, target), *cut)
 
 
+def divide_part(step: RowBlocksStep, products: dict[OpStep, Product], target: Target, most: int) -> Division:
+    """Returns the division of a call that computes at most `most` rows of one batch."""
+    block = Choice(most, Reason("rows-of-call", "a call of loops only has one block"))
+    if products:
+        block = _block(step, products, most, target)
+    return Division(block, most, 1, 1, Tasks(1, 1, block.why))
+
+
 def even(rows: int, parts: int, tile: int) -> int:
     """Returns the rows in each of about `parts` parts of equal size, a multiple of `tile`."""
     return -(-rows // (parts * tile)) * tile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from image_chains import Program, bottleneck, pooled, skipped
+from image_chains import Program, added, block, bottleneck, gated, normalized, patches, pooled, skipped
 from printed_codes import codes
 
 from shlo_jit import parse, tuning
@@ -73,6 +73,70 @@ def test_a_product_of_an_image_with_other_readers() -> None:
 
 def test_dense_convolution_of_overlapping_lines() -> None:
     assert codes(plan(dense, dense), "no line tiles") == ["overlapping-windows"]
+
+
+def stages(text: str) -> list[str]:
+    """Returns the titles of the stages of line tiles, without those within row blocks."""
+    return [line.split()[1] for line in text.splitlines() if line.startswith("      stage ")]
+
+
+def test_a_row_program_at_the_end() -> None:
+    text = plan(normalized)
+    assert stages(text) == ["convolution", "row"] and line_buffers(text) == 1
+
+
+def test_a_row_program_before_patches() -> None:
+    text = plan(patches)
+    assert stages(text) == ["row", "convolution"] and line_buffers(text) == 1
+
+
+def test_row_blocks_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A normalization, products and loops over the lines of a convolution run by blocks of rows within a tile."""
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1)
+    text = plan(block)
+    assert stages(text) == ["convolution", "row_blocks"] and line_buffers(text) == 1
+    assert codes(text).count("row-block") > 1
+
+
+def test_a_row_program_and_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    text = plan(block)
+    assert stages(text) == ["convolution", "row", "dot_general", "dot_general"] and line_buffers(text) == 3
+
+
+def test_an_epilogue_that_reads_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that a product reads are added to it."""
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    text = plan(added)
+    assert stages(text) == ["convolution", "dot_general", "reduce_window"] and line_buffers(text) == 2
+
+
+def test_several_readers_of_the_same_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    text = plan(gated)
+    assert stages(text) == ["convolution", "dot_general", "dot_general", "convolution"] and line_buffers(text) == 3
+
+
+def test_rows_alone_are_no_line_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normalizations and products without windows are left to row blocks."""
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    assert "line_tiles" not in plan(Program.norm, lambda p: p.product(9), Program.norm)
+
+
+def test_a_normalization_over_lines_is_no_stage() -> None:
+    """Rows that are longer than a pixel are not computed from the same pixel."""
+
+    def over_pixels(p: Program) -> None:
+        t = f"tensor<{'x'.join(map(str, p.shape))}xf32>"
+        n, _, w, c = p.shape
+        first = p.write("stablehlo.constant dense<0.0> : tensor<f32>")
+        total = p.write(
+            f"stablehlo.reduce({p.last} init: {first}) applies stablehlo.add across dimensions = [1]"
+            f" : ({t}, tensor<f32>) -> tensor<{n}x{w}x{c}xf32>"
+        )
+        p.elementwise("divide", p.spread(total, (n, w, c), [0, 2, 3]))
+
+    assert "line_tiles" not in plan(dense, over_pixels).splitlines()[0]
 
 
 def test_patches_do_not_overlap() -> None:

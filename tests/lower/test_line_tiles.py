@@ -1,5 +1,8 @@
-"""Line tiles give the bits of the same steps run one after the other: chains of convolutions, products and pooling of
-random shapes, for any number of threads."""
+"""Line tiles give the bits of the same steps run one after the other: chains of convolutions, products, pooling,
+normalizations and loops of random shapes, for any number of threads.
+
+    RANDOM_PROGRAMS=2000 pytest -m slow tests/lower/test_line_tiles.py -k more_random
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,22 @@ from collections.abc import Callable
 import guarded
 import numpy as np
 import pytest
-from image_chains import Program, bottleneck, column, pooled, skipped, stem
+from image_chains import (
+    Program,
+    added,
+    block,
+    bottleneck,
+    column,
+    gated,
+    normalized,
+    normalized_between,
+    patches,
+    pooled,
+    skipped,
+    softmax,
+    stem,
+)
+from random_runs import seeds
 
 from shlo_jit import tuning
 
@@ -32,9 +50,9 @@ def check(program: Program, patch: pytest.MonkeyPatch, target: str = "native") -
     one_by_one, plan = outcome(program, patch, 1 << 60, target=target)
     assert "line_tiles" not in plan
     for threads in (1, 2, 3):
-        in_bands, plan = outcome(program, patch, 1, threads, target)
+        in_lines, plan = outcome(program, patch, 1, threads, target)
         assert "1 line_tiles" in plan.splitlines()[0], plan
-        for a, b in zip(in_bands, one_by_one, strict=True):
+        for a, b in zip(in_lines, one_by_one, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -75,34 +93,101 @@ def test_other_targets(case: int, target: str, monkeypatch: pytest.MonkeyPatch) 
     check(program, monkeypatch, target)
 
 
-@pytest.mark.parametrize("seed", range(24))
-@pytest.mark.sampled(4)
-def test_random_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+ROWS: list[tuple[Callable[[Program], None], tuple[int, int, int, int]]] = [
+    (block, (1, 20, 19, 6)),
+    (block, (3, 16, 17, 8)),
+    (normalized, (2, 22, 13, 5)),
+    (patches, (1, 24, 32, 5)),
+    (normalized_between, (1, 30, 19, 6)),
+    (normalized_between, (2, 32, 26, 8)),
+    (gated, (1, 30, 19, 6)),
+    (gated, (2, 16, 26, 8)),
+    (added, (1, 30, 19, 6)),
+    (softmax, (1, 30, 19, 6)),
+    (softmax, (2, 24, 9, 16)),
+]
+
+
+@pytest.mark.parametrize("least", [1, 1 << 60])
+@pytest.mark.parametrize("case", range(len(ROWS)))
+@pytest.mark.sampled(2)
+def test_rows_of_pixels(case: int, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops and row programs over pixels are stages, alone or in row blocks of at least `least` bytes."""
+    write, shape = ROWS[case]
+    program = Program(shape, case)
+    write(program)
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", least)
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", 20 << 10)
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", 0)
+    check(program, monkeypatch)
+
+
+def add_layer(program: Program, pick: random.Random) -> None:
+    """Adds a random step over images, and often elementwise ops after it."""
+    stride, size = pick.randint(1, 2), pick.choice([2, 3, 5])
+    pads = pick.randint(0, size - 1), pick.randint(0, size - 1)
+    kind = pick.choice(["convolution", "depthwise", "product", "pool", "norm", "loop", "added"])
+    if kind == "pool" and program.lines:
+        program.pool(size, pick.randint(1, size), pads, pick.choice(["maximum", "add"]))
+        return
+    if kind == "norm":
+        program.norm()
+        return
+    if kind == "loop":
+        program.elementwise(pick.choice(["logistic", "negate", "tanh"]))
+        return
+    if kind == "added":
+        images = program.last
+        program.product(program.shape[3])
+        program.elementwise(pick.choice(["add", "multiply"]), images)
+        return
+    if kind in ("convolution", "depthwise"):
+        dilation = pick.choice([1, 1, 1, 2])
+        features = 0 if kind == "depthwise" else pick.choice([2, 8, 17, 32])
+        program.convolution(size, stride, pads, features, dilation)
+    else:
+        program.product(pick.choice([4, 16, 33]))
+    if pick.random() < 0.7:
+        program.finish()
+
+
+def run_random_chain(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Checks a random chain, and returns its plan."""
     pick = random.Random(seed)
     shape = (pick.randint(1, 3), pick.randint(18, 40), pick.randint(10, 40), pick.choice([3, 8, 16, 20]))
     program = Program(shape, seed)
-    for _ in range(pick.randint(2, 4)):
-        stride, size = pick.randint(1, 2), pick.choice([2, 3, 5])
-        pads = pick.randint(0, size - 1), pick.randint(0, size - 1)
-        kind = pick.choice(["convolution", "depthwise", "product", "pool"])
+    for _ in range(pick.randint(2, 5)):
         if min(program.shape[1:3]) < 8:
             break
-        if kind == "pool" and program.lines:
-            program.pool(size, pick.randint(1, size), pads, pick.choice(["maximum", "add"]))
-            continue
-        if kind in ("convolution", "depthwise"):
-            dilation = pick.choice([1, 1, 1, 2])
-            features = 0 if kind == "depthwise" else pick.choice([2, 8, 17, 32])
-            program.convolution(size, stride, pads, features, dilation)
-        else:
-            program.product(pick.choice([4, 16, 33]))
-        if pick.random() < 0.7:
-            program.finish()
+        add_layer(program, pick)
+        if pick.random() < 0.1:
+            program.keep()
     monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", pick.choice([24 << 10, 100 << 10, 512 << 10]))
     monkeypatch.setattr(tuning, "LINE_TILE_TASKS", pick.choice([1, 2, 5]))
     monkeypatch.setattr(tuning, "LINE_TILE_LINES", pick.choice([1, 4]))
     monkeypatch.setattr(tuning, "LINE_TILE_KEPT", pick.choice([0, 8]))
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", pick.choice([1, 1 << 60]))
     one_by_one, _ = outcome(program, monkeypatch, 1 << 60)
+    plan = ""
     for threads in (1, 2, 3):
-        in_bands, _ = outcome(program, monkeypatch, 1, threads)
-        np.testing.assert_array_equal(in_bands[0], one_by_one[0])
+        in_lines, plan = outcome(program, monkeypatch, 1, threads)
+        for a, b in zip(in_lines, one_by_one, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"chain {seed}, {threads} threads:\n{plan}")
+    return plan
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled(4)
+def test_random_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_random_chain(seed, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_more_random_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = seeds(200)
+    plans = [run_random_chain(seed, monkeypatch) for seed in numbers]
+    tiled = sum("line_tiles" in plan.splitlines()[0] for plan in plans)
+    rows = sum("stage   row" in plan for plan in plans)
+    print(f"{len(plans)} chains, {tiled} with line tiles, {rows} with rows as stages")
+    assert tiled > len(plans) // 3 and rows > len(plans) // 10

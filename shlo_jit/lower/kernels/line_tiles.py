@@ -6,7 +6,7 @@ line 0, even if only some later lines are in memory.
 
 from __future__ import annotations
 
-from shlo_jit.fuse.plan import LineTilesStep
+from shlo_jit.fuse.plan import LineTilesStep, OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.line_tile import LineTileTable
@@ -15,20 +15,22 @@ from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
+from shlo_jit.lower.kernels.row_blocks import Range, RowsWriter, write_stages
 from shlo_jit.lower.kernels.units import write_units
 from shlo_jit.lower.kernels.window.window import WindowWriter
-from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
-from shlo_jit.schedule.line_tiles import LineTilesSchedule, Stage, line_bytes
+from shlo_jit.schedule.line_tiles import LineTilesSchedule, Stage
 from shlo_jit.schedule.products import ProductSchedule
+from shlo_jit.schedule.row_blocks import RowBlocksSchedule
 from shlo_jit.schedule.window import Windows
 
 
 def lower(low: Services, step: LineTilesStep, schedule: LineTilesSchedule) -> None:
     """Writes the task and runs the tasks."""
     stages = [_STAGES[type(stage.how)](low, stage) for stage in schedule.stages]
-    own = {v for stage in schedule.stages for v in (*stage.own, *stage.products)}
+    own = {v for stage in schedule.stages for v in stage.buffered}
     pointers = {v: low.pointer(v) for stage in stages for v in stage.wanted if v not in own}
     arrays = [array for stage in stages for array in stage.arrays]
     name = low.new_name("line_tiles")
@@ -36,7 +38,7 @@ def lower(low: Services, step: LineTilesStep, schedule: LineTilesSchedule) -> No
     task = _Task(low, b, schedule)
     task.load(list(pointers), len(arrays))
     task.write(stages)
-    batch = schedule.stages[-1].step.op.result.tensor.extents[0]
+    batch = schedule.stages[-1].image.tensor.extents[0]
     parts = ceil_div(low.b, low.b.mul(low.thread_count, schedule.each), batch)
     parts = low.b.min_(low.b.max_(parts, 1), schedule.most)
     places = [parts, low.scratch(step), *arrays, *pointers.values()]
@@ -109,33 +111,87 @@ class _Task:
     def place(self, stage: Stage, low: V, start: V, places: tuple[V, V]) -> None:
         """Sets the addresses of a stage's lines, from `low` on. Lines that exist already are moved to the beginning."""
         b = self.b
-        if stage.product_field is not None:
-            nbytes = line_bytes(stage.step.op.result)
-            before = b.mul(self.line(stage, start), nbytes)
+        if stage.product_field is not None and stage.product is not None:
+            before = b.mul(self.line(stage, start), stage.line_bytes(stage.product))
             first = self.fields.offsets[stage.product_field.name]
-            self.at[stage.step.op.result] = b.offset(self.fields.base, b.sub(i64(first), before))
-        if stage.image_field is not None:
-            nbytes, memory = line_bytes(stage.image), self.fields[stage.image_field.name]
+            self.at[stage.product] = b.offset(self.fields.base, b.sub(i64(first), before))
+        for value, field in stage.own.items():
+            nbytes, memory = stage.line_bytes(value), self.fields[field.name]
             before, done = (b.load("i64", p) for p in places)
             moved = b.sub(low, before)
             count = b.select(b.icmp("sgt", moved, 0), b.sub(done, low), i64(0))
             with b.loop(0, b.max_(count, 0), hint="kept") as i:
                 source = b.offset(memory, b.mul(b.add(i, moved), nbytes))
                 b.memcpy(b.offset(memory, b.mul(i, nbytes)), source, nbytes)
-            self.at[stage.image] = b.offset(memory, b.mul(self.line(stage, low), -nbytes))
-        if stage.product_field is None:
-            self.at[stage.step.op.result] = self.at[stage.image]
+            self.at[value] = b.offset(memory, b.mul(self.line(stage, low), -nbytes))
+        if stage.product_field is None and stage.product is not None:
+            self.at[stage.product] = self.at[stage.image]
 
 
 class _Stage:
-    """Writes code that computes some lines of a step by its routine."""
+    """Writes code that computes some lines of a stage."""
 
-    def __init__(self, low: Services, stage: Stage):
-        self.stage, self.op = stage, stage.step.op
-        self.values: list[Value] = []
-        """The values whose addresses the epilogue's frame holds."""
+    def __init__(self, stage: Stage):
+        self.stage = stage
         self.arrays: list[V] = []
         """Constants of kernels, as addresses in the program's function."""
+
+    @property
+    def wanted(self) -> list[Value]:
+        """Values that the stage reads and writes."""
+        raise NotImplementedError
+
+    def begin(self, task: _Task) -> None:
+        """Emits code before the first line tile."""
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        """Emits code that computes lines [start, end) of the image."""
+        raise NotImplementedError
+
+
+class _Rows(_Stage):
+    """Writes loops and row blocks, whose rows are the pixels of the lines."""
+
+    def __init__(self, low: Services, stage: Stage):
+        super().__init__(stage)
+        assert isinstance(stage.how, RowBlocksSchedule)
+        self.how = stage.how
+        self.nests, self.values, self.arrays = write_stages(low, stage.how)
+
+    @property
+    def wanted(self) -> list[Value]:
+        return self.values
+
+    def begin(self, task: _Task) -> None:
+        b, count = task.b, len(self.arrays)
+        arrays, task.arrays = task.arrays[:count], task.arrays[count:]
+        assert self.stage.rows_field is not None
+        fields = Fields(b, task.fields[self.stage.rows_field.name], self.how.scratch.worker_offsets)
+        self.writer = RowsWriter(b, self.how, self.nests, task.at, arrays, fields)
+        self.batch = b.udiv(task.image, self.images)
+        self.writer.begin(self.batch)
+
+    @property
+    def images(self) -> int:
+        """Images per batch of the rows."""
+        return self.how.step.rows // (self.stage.height * self.stage.pixels)
+
+    def make(self, task: _Task, start: V, end: V) -> None:
+        b, stage = task.b, self.stage
+        before = b.mul(self.batch, self.images * stage.height)
+        rows = [b.mul(b.sub(task.line(stage, x), before), stage.pixels) for x in (start, end)]
+        self.writer.rows(Range(self.batch, rows[0], rows[1], i64(0)), {})
+
+
+class _Kernel(_Stage):
+    """Writes code that calls the routine of an op, with its epilogue."""
+
+    def __init__(self, low: Services, stage: Stage):
+        super().__init__(stage)
+        assert isinstance(stage.step, OpStep)
+        self.op = stage.step.op
+        self.values: list[Value] = []
+        """The values whose addresses the epilogue's frame holds."""
         self.epilogue = NULL
         if stage.epilogue is not None:
             name, self.values = epilogue_function(low, stage.epilogue)
@@ -143,20 +199,14 @@ class _Stage:
 
     @property
     def wanted(self) -> list[Value]:
-        """Values that the stage reads and writes."""
         return list(dict.fromkeys([*self.op.operands, *self.values, self.op.result, self.stage.image]))
 
     def begin(self, task: _Task) -> None:
-        """Emits code before the first line tile."""
         b = task.b
         self.frame = b.alloca("ptr", len(self.values) + task.low.is_symbolic + 1) if self.values else NULL
         if self.values and task.low.is_symbolic:
             assert b.dims is not None
             b.store(b.dims, b.element(self.frame, "ptr", len(self.values)))
-
-    def make(self, task: _Task, start: V, end: V) -> None:
-        """Emits code that computes lines [start, end) of the image."""
-        raise NotImplementedError
 
     def reported(self, task: _Task, line: V) -> list[V]:
         """The epilogue and its frame, for lines of all images from `line` on."""
@@ -164,15 +214,15 @@ class _Stage:
         for i, v in enumerate(self.values):
             b.store(task.at[v], b.element(self.frame, "ptr", i))
         if self.values:
-            pixel = b.mul(line, self.op.result.tensor.extents[2])
+            pixel = b.mul(line, self.stage.pixels)
             b.store(pixel, b.element(self.frame, "ptr", len(self.values) + task.low.is_symbolic))
         return [self.epilogue, self.frame]
 
     def lines_at(self, task: _Task, value: Value, line: V) -> V:
-        return task.b.offset(task.at[value], task.b.mul(line, line_bytes(value)))
+        return task.b.offset(task.at[value], task.b.mul(line, self.stage.line_bytes(value)))
 
 
-class _Convolution(_Stage):
+class _Convolution(_Kernel):
     def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, ConvolutionSchedule)
@@ -195,12 +245,12 @@ class _Convolution(_Stage):
         b, x = task.b, self.op.operands[0]
         line = task.line(self.stage, start)
         shift = self.table.set(start, b.sub(end, start))
-        image = b.offset(task.at[x], b.mul(task.image, line_bytes(x) * x.tensor.extents[1]))
+        image = b.offset(task.at[x], b.mul(task.image, x.tensor.nbytes // x.tensor.extents[0]))
         args = [self.table.pointer, b.offset(image, shift), self.weights, self.lines_at(task, self.op.result, line)]
         b.call("void", self.how.symbol, [*args, task.work, *self.reported(task, line), NULL, i64(0), i64(1)])
 
 
-class _Product(_Stage):
+class _Product(_Kernel):
     def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, ProductSchedule) and stage.how.prepacked is not None
@@ -231,7 +281,7 @@ class _Product(_Stage):
         )
 
 
-class _Windows(_Stage):
+class _Windows(_Kernel):
     def __init__(self, low: Services, stage: Stage):
         super().__init__(low, stage)
         assert isinstance(stage.how, Windows)
@@ -249,7 +299,7 @@ class _Windows(_Stage):
         task.b.call("void", self.name, [*pointers, *lines], declare=False)
 
 
-_STAGES = {ConvolutionSchedule: _Convolution, ProductSchedule: _Product, Windows: _Windows}
+_STAGES = {ConvolutionSchedule: _Convolution, ProductSchedule: _Product, Windows: _Windows, RowBlocksSchedule: _Rows}
 
 
 def _moved(low: Services, epilogue: str, slot: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.fuse.plan import RowBlocksStep
@@ -13,7 +14,7 @@ from shlo_jit.kernels.gemm.precision import itemsize, storage
 from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
-from shlo_jit.lower.scratch import worker_fields
+from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
@@ -25,12 +26,7 @@ from shlo_jit.schedule.segments import Part
 def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> None:
     """Writes the loops and the task, runs the tasks, and adds up the partial sums."""
     s = schedule
-    nests = {id(stage): _write_nest(low, stage, s) for stage in s.stages if isinstance(stage, RowNest)}
-    values: list[Value] = []
-    for stage in s.stages:
-        values += nests[id(stage)].outside if isinstance(stage, RowNest) else _outside(stage, s)
-    values = list(dict.fromkeys(values))
-    arrays = [low.constant_array(p.prepacked) for p in s.products if p.prepacked is not None]
+    nests, values, arrays = write_stages(low, s)
     hint = f"{step.title}_{next((n.hint for n in step.nests if n.nest.reduce_vars), 'products')}"
     name = low.new_name(hint)
     pointers = [low.scratch(step), *arrays, *map(low.pointer, values)]
@@ -39,6 +35,17 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     low.run_tasks(low.share(hint, name), pointers, s.tasks)
     if s.division.parts > 1 and step.sums:
         _add_up(low, s, low.scratch(step))
+
+
+def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], list[Value], list[V]]:
+    """Writes the functions of the loops. Returns them by the id() of the stage, the values that the stages read and
+    write outside of their buffers, and the addresses of the right operands that were packed at compile time."""
+    nests = {id(stage): _write_nest(low, stage, s) for stage in s.stages if isinstance(stage, RowNest)}
+    values: list[Value] = []
+    for stage in s.stages:
+        values += nests[id(stage)].outside if isinstance(stage, RowNest) else _outside(stage, s)
+    arrays = [low.constant_array(p.prepacked) for p in s.products if p.prepacked is not None]
+    return nests, list(dict.fromkeys(values)), arrays
 
 
 def _outside(stage: RowProduct, s: RowBlocksSchedule) -> list[Value]:
@@ -50,7 +57,7 @@ def _outside(stage: RowProduct, s: RowBlocksSchedule) -> list[Value]:
     return [*values, *([part.value for part, _ in stage.product.parts] if stage.right is Right.SKINNY else [right])]
 
 
-class _Nest(NamedTuple):
+class Nest(NamedTuple):
     """The function of a loop."""
 
     name: str
@@ -63,7 +70,7 @@ class _Nest(NamedTuple):
     """For loops on rectangles: the values whose addresses the frame holds."""
 
 
-def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
+def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> Nest:
     """Writes the function of a loop: of units if it is a row program, of rectangles otherwise."""
     nest, hint = stage.schedule.nest, stage.step.hint
     check_supported(stage.step.nest)
@@ -75,7 +82,8 @@ def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
         if v in field_of:
             own.setdefault(field_of[v], []).append(v)
         else:
-            groups.setdefault(id(low.memory.storage[s.step.source(v)]), []).append(v)
+            source = s.step.source(v)
+            groups.setdefault(id(low.memory.storage.get(source, source)), []).append(v)  # or in a line buffer
     name = low.new_name(hint)
     lowering = NestLowering(stage.schedule)
     outside = [s.step.source(vs[0]) for vs in groups.values()]
@@ -83,12 +91,12 @@ def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> _Nest:
         lowering.write_epilogue(low.module, name, values, symbolic=low.is_symbolic, is_steady=False)
         buffers = [(field_of[v], v) for v in values if v in field_of]
         in_memory = [s.step.source(v) for v in values if v not in field_of]
-        return _Nest(low.share(hint, name), buffers, in_memory, values)
+        return Nest(low.share(hint, name), buffers, in_memory, values)
     parameters = [(f"b{i}", vs) for i, vs in enumerate(own.values())]
     parameters += [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
     parameters += [("dims", [])] if low.is_symbolic else []
     lowering.write(low.module, name, parameters)
-    return _Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
+    return Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
 
 
 def _add_up(low: Services, s: RowBlocksSchedule, scratch: V) -> None:
@@ -141,7 +149,7 @@ def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
     return b.offset(pointer, b.mul(place, itemsize(dtype)))
 
 
-class _Rows(NamedTuple):
+class Range(NamedTuple):
     """Rows [start, stop) of a batch, one part of its rows."""
 
     batch: V
@@ -158,42 +166,36 @@ class _Block(NamedTuple):
     m: V
 
 
-class _Task:
-    """Writes `void task(ptr frame, i64 index, i64 worker)`."""
+class RowsWriter:
+    """Writes the code that computes some rows of a batch, block by block. `at`: the addresses of values outside of the
+    buffers, which the caller may change from one range to the next; `arrays`: those of right operands that were packed
+    at compile time."""
 
-    def __init__(self, b: Builder, s: RowBlocksSchedule, nests: dict[int, _Nest], values: list[Value], arrays: int):
-        self.b, self.s, self.nests = b, s, nests
-        frame, self.index, worker = b.params
-        count = 1 + arrays + len(values)
-        self.scratch, *loaded = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(count))
+    def __init__(
+        self,
+        b: Builder,
+        s: RowBlocksSchedule,
+        nests: dict[int, Nest],
+        at: dict[Value, V],
+        arrays: Sequence[V],
+        fields: Fields,
+    ):
+        self.b, self.s, self.nests, self.at, self.fields = b, s, nests, at, fields
         prepacked = [stage for stage in s.products if stage.prepacked is not None]
-        self.prepacked = {id(stage): x for stage, x in zip(prepacked, loaded[:arrays], strict=True)}
-        self.at = dict(zip(values, loaded[arrays:], strict=True))
-        self.fields = worker_fields(b, s.scratch, self.scratch, worker)
+        self.prepacked = {id(stage): x for stage, x in zip(prepacked, arrays, strict=True)}
         self.rights: dict[int, list[V]] = {}
         """For each product, the right operand's matrix of the current batch, or its segments."""
         self.panels: dict[int, V] = {}
         self.frames = {key: b.alloca("ptr", len(nest.order) + 1) for key, nest in nests.items() if nest.order}
 
-    def write(self) -> None:
-        b, s, d = self.b, self.s, self.s.division
-        zero = i64(0)
-        if d.parts > 1:
-            batch, part = b.udiv(self.index, d.parts), b.urem(self.index, d.parts)
-            start = b.mul(part, d.task_rows)
-            self.rows(_Rows(batch, start, b.min_(b.add(start, d.task_rows), s.step.rows), part))
-        else:
-            first = b.mul(self.index, d.each)
-            with b.loop(first, b.min_(b.add(first, d.each), s.step.batch), 1, "batch") as batch:
-                self.rows(_Rows(batch, zero, i64(s.step.rows), zero))
-        b.ret()
+    def begin(self, batch: V) -> None:
+        """Sets the right operands of a batch, and packs those that are packed once."""
+        for stage in self.s.products:
+            self.begin_product(stage, batch)
 
-    def rows(self, rows: _Rows) -> None:
-        """Emits the code for some rows of a batch, block by block."""
+    def rows(self, rows: Range, sums: dict[int, V]) -> None:
+        """Emits the code for some rows of a batch. `sums`: the addresses of the sums over rows."""
         b, s = self.b, self.s
-        for stage in s.products:
-            self.begin(stage, rows.batch)
-        sums = {id(p): self.sums(p, rows) for p in s.products if p.partial is not None}
         with b.loop(rows.start, rows.stop, s.block, "block") as i:
             m = b.min_(b.sub(rows.stop, i), s.block)
             block = _Block(i, b.add(b.mul(rows.batch, s.step.rows), i), m)
@@ -251,7 +253,7 @@ class _Task:
         b.call("void", n.name, [frame, i64(0), block.unit, end, i64(0), i64(columns)], declare=False)
 
     # ------------------------------------------------------------------ products
-    def begin(self, stage: RowProduct, batch: V) -> None:
+    def begin_product(self, stage: RowProduct, batch: V) -> None:
         """Sets the right operand of a product for a batch, and packs it for all blocks of the task."""
         b, p = self.b, stage.product
         if stage.right is Right.PREPACKED:
@@ -316,17 +318,6 @@ class _Task:
         self.b.call("void", block_symbol(p.types), args)
 
     # ------------------------------------------------------------------ sums over rows
-    def sums(self, stage: RowProduct, rows: _Rows) -> V:
-        """The address of a part's sums: for the first part, the result itself."""
-        b, s, p = self.b, self.s, stage.product
-        size = extents_of(stage.step.op)[1] * p.n * itemsize(p.types.acc)
-        result = b.offset(self.at[stage.step.op.result], b.mul(rows.batch, size))
-        if s.division.parts == 1 or stage.partial is None:
-            return result
-        first = s.scratch.shared_offsets[stage.partial.name]
-        place = b.add(b.mul(b.add(b.mul(b.sub(rows.part, 1), s.step.batch), rows.batch), size), first)
-        return b.select(b.icmp("eq", rows.part, i64(0)), result, b.offset(self.scratch, place))
-
     def sum(self, stage: RowProduct, out: V, block: _Block, done: V) -> None:
         """Adds the contribution of a block of rows; the first block, for which no row is `done`, initializes it."""
         b, p, value = self.b, stage.product, stage.step.op.operands[0]
@@ -339,3 +330,44 @@ class _Task:
             rows = b.mul(block.unit, m * itemsize(p.types.a))
             left = (b.offset(self.at[self.s.step.source(value)], rows), 1, m)
         self.by_block(stage, left, (right, panels), (out, p.n), (i64(m), block.m, done))
+
+
+class _Task(RowsWriter):
+    """Writes `void task(ptr frame, i64 index, i64 worker)`."""
+
+    def __init__(self, b: Builder, s: RowBlocksSchedule, nests: dict[int, Nest], values: list[Value], arrays: int):
+        frame, self.index, worker = b.params
+        count = 1 + arrays + len(values)
+        self.scratch, *loaded = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(count))
+        at = dict(zip(values, loaded[arrays:], strict=True))
+        fields = worker_fields(b, s.scratch, self.scratch, worker)
+        super().__init__(b, s, nests, at, loaded[:arrays], fields)
+
+    def write(self) -> None:
+        b, s, d = self.b, self.s, self.s.division
+        zero = i64(0)
+        if d.parts > 1:
+            batch, part = b.udiv(self.index, d.parts), b.urem(self.index, d.parts)
+            start = b.mul(part, d.task_rows)
+            self.batch(Range(batch, start, b.min_(b.add(start, d.task_rows), s.step.rows), part))
+        else:
+            first = b.mul(self.index, d.each)
+            with b.loop(first, b.min_(b.add(first, d.each), s.step.batch), 1, "batch") as batch:
+                self.batch(Range(batch, zero, i64(s.step.rows), zero))
+        b.ret()
+
+    def batch(self, rows: Range) -> None:
+        """Emits the code for all of the task's rows of a batch."""
+        self.begin(rows.batch)
+        self.rows(rows, {id(p): self.sums(p, rows) for p in self.s.products if p.partial is not None})
+
+    def sums(self, stage: RowProduct, rows: Range) -> V:
+        """The address of a part's sums: for the first part, the result itself."""
+        b, s, p = self.b, self.s, stage.product
+        size = extents_of(stage.step.op)[1] * p.n * itemsize(p.types.acc)
+        result = b.offset(self.at[stage.step.op.result], b.mul(rows.batch, size))
+        if s.division.parts == 1 or stage.partial is None:
+            return result
+        first = s.scratch.shared_offsets[stage.partial.name]
+        place = b.add(b.mul(b.add(b.mul(b.sub(rows.part, 1), s.step.batch), rows.batch), size), first)
+        return b.select(b.icmp("eq", rows.part, i64(0)), result, b.offset(self.scratch, place))
