@@ -235,6 +235,9 @@ def whole_programs() -> Iterator[Case]:
     yield case("MLP", programs.mlp, normal(48, 600), *layers, numpy=programs.mlp_numpy)
     yield case("MLP training step", programs.mlp_step, normal(48, 600), integers(48, below=12), *layers, tolerance=SUM)
     block = [normal(512, 512, scale=0.04)] * 4 + [normal(512, 2048, scale=0.04), normal(2048, 512, scale=0.02)]
+    convnext = normal(7, 7, 1, 64, scale=0.1), normal(64), normal(64), normal(64, 256, scale=0.1)
+    yield case("depthwise block", programs.convnext_block, normal(1, 112, 112, 64), *convnext,
+               normal(256, 64, scale=0.1), tolerance=SUM)  # fmt: skip
     yield case("transformer block", programs.transformer_block, normal(384, 512), *block, tolerance=SUM)
     yield case("GRU", programs.gru, normal(60, 16, 96), normal(16, 128), normal(96, 384, scale=0.1),
                normal(128, 384, scale=0.1), tolerance=SUM)  # fmt: skip

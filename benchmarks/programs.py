@@ -32,6 +32,13 @@ def rms_norm(x: Array) -> Array:
     return (wide * lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype)
 
 
+def convnext_block(x: Array, window: Array, scale: Array, offset: Array, wide: Array, narrow: Array) -> Array:
+    """A depthwise convolution, a normalization of each pixel, and two products, added to the images."""
+    groups = {"dimension_numbers": ("NHWC", "HWIO", "NHWC"), "feature_group_count": x.shape[-1]}
+    y = layer_norm(lax.conv_general_dilated(x, window, (1, 1), "SAME", **groups), scale, offset)
+    return x + jax.nn.gelu(y @ wide) @ narrow
+
+
 def max_pool(x: Array) -> Array:
     return lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
