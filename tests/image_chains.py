@@ -125,6 +125,15 @@ class Program:
         operands = f"{self.last}, {other}" if other else self.last
         self.step(f"stablehlo.{op} {operands} : {tensor(self.shape)}", self.shape)
 
+    def join(self, other: str, shape: tuple[int, ...]) -> None:
+        """Adds a concatenation of the features of two images."""
+        whole = (*shape[:3], self.shape[3] + shape[3])
+        types = f"({tensor(self.shape)}, {tensor(shape)}) -> {tensor(whole)}"
+        self.step(f"stablehlo.concatenate {self.last}, {other}, dim = 3 : {types}", whole)
+
+    def reshape(self, shape: tuple[int, ...]) -> None:
+        self.step(f"stablehlo.reshape {self.last} : ({tensor(self.shape)}) -> {tensor(shape)}", shape)
+
     def keep(self) -> None:
         """Also returns the images at this point."""
         self.returned.append((self.last, self.shape))
@@ -235,3 +244,64 @@ def softmax(p: Program) -> None:
     p.elementwise("exponential")
     total = p.reduce(p.last, "add", "0.0")
     p.step(f"stablehlo.divide {p.last}, {total} : {t}", p.shape)
+
+
+def joined(p: Program) -> None:
+    """Two loops write parts of the images that windows read."""
+    p.convolution(3, 1, (1, 1), 8)
+    images, shape = p.last, p.shape
+    p.elementwise("tanh")
+    other = p.last
+    p.last = images
+    p.norm()
+    p.join(other, shape)
+    p.convolution(2, 2, (0, 0), 8)
+
+
+def joined_before(p: Program) -> None:
+    """A part of the images is complete before the others are computed."""
+    images, shape = p.last, p.shape
+    p.product(8)
+    p.norm()
+    other, width = p.last, p.shape
+    p.last, p.shape = images, shape
+    p.convolution(3, 1, (1, 1), 8)
+    p.norm()
+    p.join(other, width)
+    p.convolution(3, 1, (1, 1), 0)
+    p.norm()
+
+
+def stacked(p: Program) -> None:
+    """A loop writes the lines of all images as those of one."""
+    n, h, w, c = p.shape
+    p.convolution(3, 1, (1, 1), c)
+    p.elementwise("tanh")
+    p.reshape((1, n * h, w, c))
+    p.norm()
+    p.pool(2, 2, (0, 0))
+
+
+def halved(p: Program) -> None:
+    """A loop writes each line as two."""
+    n, h, w, c = p.shape
+    p.convolution(3, 1, (1, 1), c)
+    p.norm()
+    p.reshape((n, 2 * h, w // 2, c))
+    p.elementwise("tanh")
+    p.convolution(3, 1, (1, 1), 0)
+    p.norm()
+
+
+def narrowed(p: Program) -> None:
+    """Steps with the same lines, of other widths, one of them small."""
+    p.convolution(3, 1, (1, 1), 8)
+    images, shape = p.last, p.shape
+    p.product(1)
+    p.finish()
+    small, width = p.last, p.shape
+    p.last, p.shape = images, shape
+    p.norm()
+    p.join(small, width)
+    p.product(5)
+    p.pool(2, 2, (0, 0))

@@ -90,7 +90,7 @@ def visits_pixels(step: Stage, image: Value, others: Iterable[Value]) -> bool:
 def _visits_rows(nest: Nest, shared: Iterable[Value], units: int) -> bool:
     """Whether each iteration of a nest visits one row of the shared values, the same in all of them."""
     touched = {v for v, _ in nest.loads} | {s.target for s in nest.stores}
-    widths = {v: width_of(v, units) for v in shared if v in touched and has_known_extents(v)}
+    widths = {v: width_of(v, units) for v in shared if v in touched}
     known = {v: width for v, width in widths.items() if width is not None}
     return bool(known) and len(known) == len(widths) and isinstance(rows_of(nest, known, units), Rows)
 
@@ -135,6 +135,15 @@ def images_of(step: Stage, caches: Caches) -> list[Value]:
         image = image_of(step)
         return [image] if image is not None and is_large(image, caches) else []
     return [v for v in step.writes if is_image(v) and is_large(v, caches) and visits_pixels(step, v, ())]
+
+
+def pixels_written(step: Stage, image: Value) -> list[Value]:
+    """Returns the values that a step writes pixel by pixel, if it reads or writes the pixels of an image."""
+    if isinstance(step, RowBlocksStep):
+        return [v for v in step.writes if visits_pixels(step, image, [v])]
+    if isinstance(step, NestStep):
+        return step.writes
+    return same_places(step) if step.epilogue is not None else step.writes
 
 
 def is_large(image: Value, caches: Caches) -> bool:

@@ -21,11 +21,13 @@ from shlo_jit.fuse.image_lines import (
     Lines,
     Stage,
     heights_of,
+    image_of,
     images_of,
     is_depthwise,
     is_own,
     lines_of,
     lines_of_stage,
+    pixels_written,
     reads_lines,
     same_places,
     visits_pixels,
@@ -76,9 +78,9 @@ class _Forming(Steps):
     def next(self, chain: list[Stage]) -> Stage | None:
         """Returns the next step of a chain: one that reads images of the last step, or of those before that compute
         the same lines. None if no such step can run in line tiles and gains from it."""
-        run = self.same_lines(chain)
         members = {id(s) for s in chain}
-        found = [(s, v) for part in run for v in images_of(part, self.caches) for s in self.readers.get(v, [])]
+        run = range(self.same_lines(chain), len(chain))
+        found = [(s, v) for at in run for v in self.images(chain, at) for s in self.readers.get(v, [])]
         first: Refusal | None = None
         for reader, image in sorted(found, key=lambda pair: self.place[id(pair[0])]):
             if id(reader) in members or not isinstance(reader, Stage) or not self.may_read(reader, image, chain):
@@ -98,9 +100,10 @@ class _Forming(Steps):
             return False
         others = [v for part in chain for v in part.writes if v in reader.reads and v is not image]
         if is_own(reader):
-            lasting = {v for part in self.same_lines(chain) for v in part.writes}
+            run = chain[self.same_lines(chain) :]
+            lasting = {v for part in run for v in pixels_written(part, image) if self.writer(v) is part}
             return lasting >= {*others} and reads_lines(reader, image, others)
-        return not others and image in images_of(chain[-1], self.caches) and reads_lines(reader, image, ())
+        return not others and image in self.images(chain, len(chain) - 1) and reads_lines(reader, image, ())
 
     def unfit(self, chain: list[Stage], image: Value, reader: Stage) -> Refusal | None:
         """Returns why a step should not follow the steps of a chain."""
@@ -123,10 +126,19 @@ class _Forming(Steps):
         return isinstance(step, Stage) and visits_pixels(step, image, ())
 
     # ------------------------------------------------------------------ what a chain shares
-    def same_lines(self, chain: list[Stage]) -> list[Stage]:
-        """The last steps of a chain, which compute the same lines: each but the first one reads only its own."""
-        first = next((i for i in range(len(chain) - 1, 0, -1) if not is_own(chain[i])), 0)
-        return chain[first:]
+    def same_lines(self, chain: list[Stage]) -> int:
+        """The number of the first of the last steps, which compute the same lines: each after it reads only its own."""
+        return next((i for i in range(len(chain) - 1, 0, -1) if not is_own(chain[i])), 0)
+
+    def images(self, chain: list[Stage], at: int) -> list[Value]:
+        """Returns the large images that a step of a chain writes line by line, as lines of the same numbers. Images of
+        which other steps write a part are in memory as a whole."""
+        step = chain[at]
+        found = [v for v in images_of(step, self.caches) if self.writer(v) is step]
+        before = next((s.op.result for s in chain[at::-1] if isinstance(s, OpStep)), None)
+        if before is None:  # the images of the first loop number the lines
+            before = next((v for v in images_of(chain[0], self.caches) if self.writer(v) is chain[0]), None)
+        return [v for v in found if before is not None and v.tensor.extents[:2] == before.tensor.extents[:2]]
 
     def outside(self, chain: list[Stage], at: int) -> list[Value]:
         """Returns the values that a step of a chain writes for others than those that may read its lines: steps that
@@ -138,7 +150,8 @@ class _Forming(Steps):
                 break
         product = None if part.host is None else part.host.op.result
         found = [v for v in part.writes if v is not product]
-        return [v for v in found if v in self.returned or any(s not in allowed for s in self.readers.get(v, []))]
+        kept = [v for v in found if v not in self.returned and self.writer(v) is part]
+        return [v for v in found if v not in kept or any(s not in allowed for s in self.readers.get(v, []))]
 
     def written_twice(self, chain: list[Stage]) -> int:
         """Returns how many of the first steps of the chain must be left out: up to the last one whose lines have other
@@ -171,15 +184,19 @@ class _Forming(Steps):
         )
 
     def shapes(self, chain: list[Stage]) -> list[Value]:
-        """For each step of a chain, images with the lines that it computes; those that it writes, if it does."""
+        """For each step of a chain, images with the lines that it computes: those that the next step reads, or others
+        that it writes, or that it reads."""
         found: list[Value] = []
-        for step, reader in zip(chain, [*chain[1:], None], strict=True):
+        for at, step in enumerate(chain):
+            is_last = at + 1 == len(chain)
+            reads = [] if is_last else chain[at + 1].reads
             if isinstance(step, OpStep):
-                own = images_of(step, self.caches) if reader is not None else [step.op.result]
-            else:
-                own = images_of(step, self.caches)
-                own = [v for v in own if reader is not None and v in reader.reads] or own
-            found.append((own or found[-1:])[0])
+                image = step.op.result if is_last else image_of(step)
+                assert image is not None, "a stage that writes no images"
+                found.append(image)
+                continue
+            own = sorted(self.images(chain, at), key=lambda v: v not in reads)
+            found.append((own or [v for v in found if v in step.reads and visits_pixels(step, v, ())])[0])
         return found
 
 

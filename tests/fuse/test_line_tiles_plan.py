@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from image_chains import Program, added, block, bottleneck, gated, normalized, patches, pooled, skipped
+from image_chains import Program, added, block, bottleneck, gated, halved, joined, normalized, patches, pooled, skipped
 from printed_codes import codes
 
 from shlo_jit import parse, tuning
@@ -137,6 +137,19 @@ def test_a_normalization_over_lines_is_no_stage() -> None:
         p.elementwise("divide", p.spread(total, (n, w, c), [0, 2, 3]))
 
     assert "line_tiles" not in plan(dense, over_pixels).splitlines()[0]
+
+
+def test_parts_of_a_concatenation_are_written_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that several steps write are no lines of one of them."""
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    text = plan(joined)
+    assert "1 line_tiles" in text.splitlines()[0] and stages(text)[-1] != "convolution" and line_buffers(text) == 1
+
+
+def test_lines_of_other_numbers_are_read_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1 << 60)
+    text = plan(halved)
+    assert "2 line_tiles" in text.splitlines()[0] and stages(text) == ["convolution", "row"] * 2
 
 
 def test_patches_do_not_overlap() -> None:

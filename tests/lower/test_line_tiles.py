@@ -20,12 +20,17 @@ from image_chains import (
     bottleneck,
     column,
     gated,
+    halved,
+    joined,
+    joined_before,
+    narrowed,
     normalized,
     normalized_between,
     patches,
     pooled,
     skipped,
     softmax,
+    stacked,
     stem,
 )
 from random_runs import seeds
@@ -122,11 +127,30 @@ def test_rows_of_pixels(case: int, least: int, monkeypatch: pytest.MonkeyPatch) 
     check(program, monkeypatch)
 
 
+@pytest.mark.parametrize("least", [1, 3 << 10])
+@pytest.mark.parametrize("write", [joined, joined_before, stacked, halved, narrowed])
+@pytest.mark.sampled(4)
+def test_parts_of_images(write: Callable[[Program], None], least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that write a part of images, or number their lines in another way, are stages of separate chains."""
+    monkeypatch.setattr(tuning, "LINE_TILE_LINES", 2)
+    monkeypatch.setattr(tuning, "LINE_BUFFER_BYTES", 20 << 10)
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", 0)
+    for shape in ((1, 24, 24, 6), (3, 20, 12, 5)):
+        program = Program(shape, 1)
+        write(program)
+        one_by_one, _ = outcome(program, monkeypatch, 1 << 60)
+        for threads in (1, 3):
+            in_lines, plan = outcome(program, monkeypatch, least, threads)
+            assert "line_tiles" in plan.splitlines()[0]
+            for a, b in zip(in_lines, one_by_one, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
 def add_layer(program: Program, pick: random.Random) -> None:
     """Adds a random step over images, and often elementwise ops after it."""
     stride, size = pick.randint(1, 2), pick.choice([2, 3, 5])
     pads = pick.randint(0, size - 1), pick.randint(0, size - 1)
-    kind = pick.choice(["convolution", "depthwise", "product", "pool", "norm", "loop", "added"])
+    kind = pick.choice(["convolution", "depthwise", "product", "pool", "norm", "loop", "added", "joined", "reshape"])
     if kind == "pool" and program.lines:
         program.pool(size, pick.randint(1, size), pads, pick.choice(["maximum", "add"]))
         return
@@ -135,6 +159,18 @@ def add_layer(program: Program, pick: random.Random) -> None:
         return
     if kind == "loop":
         program.elementwise(pick.choice(["logistic", "negate", "tanh"]))
+        return
+    if kind == "reshape":
+        n, h, w, c = program.shape
+        shapes = [(1, n * h, w, c), (n, 2 * h, w // 2, c), (n, h // 2, 2 * w, c)]
+        program.reshape(pick.choice([s for s in shapes if np.prod(s) == n * h * w * c]))
+        return
+    if kind == "joined":
+        images, shape = program.last, program.shape
+        program.product(pick.choice([1, 4, 16]))
+        if pick.random() < 0.5:
+            program.norm()
+        program.join(images, shape)
         return
     if kind == "added":
         images = program.last
@@ -167,10 +203,11 @@ def run_random_chain(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(tuning, "LINE_TILE_LINES", pick.choice([1, 4]))
     monkeypatch.setattr(tuning, "LINE_TILE_KEPT", pick.choice([0, 8]))
     monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", pick.choice([1, 1 << 60]))
+    least = pick.choice([1, 1, 20 << 10])
     one_by_one, _ = outcome(program, monkeypatch, 1 << 60)
     plan = ""
     for threads in (1, 2, 3):
-        in_lines, plan = outcome(program, monkeypatch, 1, threads)
+        in_lines, plan = outcome(program, monkeypatch, least, threads)
         for a, b in zip(in_lines, one_by_one, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"chain {seed}, {threads} threads:\n{plan}")
     return plan
