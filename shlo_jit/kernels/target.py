@@ -58,6 +58,11 @@ class Target:
         return max(2 if bits <= 64 else 1, self.vector_bits // bits)
 
     @property
+    def converts_halves(self) -> bool:
+        """Whether an instruction converts a vector of f16 to f32, with subnormal numbers."""
+        return self.arch == "aarch64" or "+f16c" in self.features.split(",")
+
+    @property
     def is_x86(self) -> bool:
         return self.arch == "x86_64"
 

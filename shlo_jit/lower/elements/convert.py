@@ -9,7 +9,7 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, vector
-from shlo_jit.lower.elements.registers import Reg, from_f32, is_pair, register_type, to_f32
+from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
 
 
 def convert(b: Builder, source: DType, target: DType, x: Reg) -> Reg:
@@ -104,6 +104,8 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     op = "sitofp" if source.kind in "ix" else "uitofp"
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
+    if source.bits <= 8 and target.name == "bf16":  # exact in bf16
+        return cut_bf16(b, b.cast(op, x, "float"))
     if source.bits <= 16:  # exact in f32
         return from_f32(b, target, b.cast(op, x, "float"))
     if source.bits <= 32:  # exact in f64

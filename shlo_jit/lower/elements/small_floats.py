@@ -35,6 +35,11 @@ class Format:
     """Whether there is no -0: its pattern is the only NaN, which overflow gives too."""
 
     @property
+    def has_halves(self) -> bool:
+        """Whether each number is an f16 times a power of two that depends on the format only."""
+        return self.exponent_bits < 5 or self.infinity is not None
+
+    @property
     def sign(self) -> int:
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
@@ -79,6 +84,8 @@ def decode(b: Builder, dtype: DType, x: V) -> V:
     if dtype.name == "f8E8M0FNU":
         return b.bitcast(_decode_power(b, bits), "float")
     f = FORMATS[dtype.name]
+    if f.has_halves and b.module.target is not None and b.module.target.converts_halves:
+        return _decode_through_half(b, f, x)
     code = b.and_(bits, const(t, f.sign - 1))
     sign = b.shl(b.and_(bits, const(t, f.sign)), 31 - f.exponent_bits - f.mantissa_bits)
     normal = b.add(b.shl(code, 23 - f.mantissa_bits), const(t, (127 - f.bias) << 23))
@@ -94,6 +101,28 @@ def decode(b: Builder, dtype: DType, x: V) -> V:
     elif f.nan is not None:
         value = b.select(b.icmp("eq", code, const(t, f.nan)), const(t, F32_NAN), value)
     return b.bitcast(b.or_(value, sign), "float")
+
+
+def _decode_through_half(b: Builder, f: Format, x: V) -> V:
+    """Moves the code to the place of an f16's exponent and mantissa, which the processor converts, subnormal numbers
+    too, and scales by the difference of the biases."""
+    t = vector("i16", lanes(x.type))
+    wide = b.cast("zext", x, "i16")
+    drop = 10 - f.mantissa_bits
+    code = b.shl(b.and_(wide, const(t, f.sign - 1)), drop)
+    half, nan = code, const(t, 0x7E00)
+    if f.infinity is not None:
+        top = const(t, f.infinity << drop)
+        if f.exponent_bits < 5:
+            half = b.select(b.icmp("eq", code, top), const(t, 0x7C00), half)
+        half = b.select(b.icmp("ugt", code, top), nan, half)
+    elif f.unsigned_zero:
+        half = b.select(b.icmp("eq", wide, const(t, f.sign)), nan, half)
+    elif f.nan is not None:
+        half = b.select(b.icmp("eq", code, const(t, f.nan << drop)), nan, half)
+    sign = b.shl(b.and_(wide, const(t, f.sign)), 15 - f.exponent_bits - f.mantissa_bits)
+    y = b.cast("fpext", b.bitcast(b.or_(half, sign), vector("half", lanes(t))), "float")
+    return y if f.bias == 15 else b.fmul(y, const(y.type, 2.0 ** (15 - f.bias)))
 
 
 def encode(b: Builder, dtype: DType, x: V) -> V:
