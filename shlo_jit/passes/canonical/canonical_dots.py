@@ -271,11 +271,15 @@ def _in_place_orders(operands: list[Value], r: Roles, size: int) -> tuple[Roles,
 
 
 def _own_order(value: Value, dims: Dims) -> Dims:
-    """Returns the order of a transpose's dimensions in its operand, if they are not a run there. They may become a run
-    then, and other readers of the same dimensions copy them in the same order."""
+    """Returns the order in which an operand's dimensions lie in memory, if they are not a run there: for a transpose,
+    those of its operand. They may become a run then, and other readers of the same dimensions copy them in the same
+    order."""
     own, op = tuple(range(len(dims))), _maker(value)
     if op is None or op.name != "stablehlo.transpose":
-        return own
+        in_order = tuple(sorted(own, key=lambda i: dims[i]))
+        shape = value.tensor.extents
+        may_help = run_of(shape, dims) is None and run_of(shape, tuple(dims[i] for i in in_order)) is not None
+        return in_order if may_help else own
     p, shape = op.ints("permutation"), op.operands[0].tensor.extents
     is_run = run_of(shape, tuple(p[d] for d in dims)) is not None
     return own if is_run else tuple(sorted(own, key=lambda i: p[dims[i]]))
