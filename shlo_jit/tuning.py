@@ -114,6 +114,11 @@ and indices of indices have."""
 CHOICE_SEGMENTS = 4
 """Maximum segments of a concatenation that a loop reads in place rather than from the concatenated tensor. Chosen:
 rolls have two segments, tensors with borders three."""
+UNPACKED_SEGMENTS = 8
+"""Maximum segments that are computed from the same elements for a loop to choose between them. Chosen: numbers of four
+bits in elements of 32."""
+UNPACKING_DEPTH = 8
+"""Maximum ops between such an element and a number in it. Chosen: shifts, a mask, a conversion, changes of shape."""
 CHOICE_DEPTH = 100
 """Maximum ops searched for the operands of a choice. Bounds compile time."""
 INTERIOR_PART = 2
@@ -396,6 +401,30 @@ GEMM_COLLIDING_COLUMNS = 256
 """Minimum columns of C for rows of A that share a cache set to be packed. Chosen."""
 GEMM_PACK_PREFETCH = 8
 """Prefetch distance, in rows of B, while packing. Chosen."""
+COMPUTED_OPERAND_BYTES = 64 << 10
+"""Minimum bytes of an operand for a product to compute it where it reads it. Chosen: smaller ones stay in a cache."""
+COMPUTED_OPERAND_SHARE = 0.75
+"""Maximum share of an operand's bytes that the loop that computes it reads, for the product to do so where it reads it.
+Chosen: packing an operand costs about what reading it costs."""
+COMPUTED_OPERAND_ROWS = 8
+"""Maximum rows that are multiplied by an operand that is computed in registers. With more, arithmetic takes longer than
+packing the operand into panels. Chosen."""
+COMPUTED_OPERAND_SUMS = 16 << 10
+"""Maximum bytes of sums that such a task keeps: half of a first-level cache. Chosen."""
+COMPUTED_FAR_BYTES = 4 << 20
+"""Minimum bytes of the arrays that such an operand is computed from for units of work to have long runs of them, and
+parts of the terms. `lowbit.py`. The same on every CPU: the parts order the sums."""
+COMPUTED_FAR_SUMS = 64 << 10
+"""Maximum bytes of sums that a task keeps then. Chosen: an eighth of a second-level cache."""
+COMPUTED_OPERAND_PARTS = 8
+"""Maximum parts of the terms. Chosen."""
+COMPUTED_PARTS_BYTES = 512 << 10
+"""Maximum bytes of the sums of all parts. Chosen."""
+COMPUTED_OPERAND_UNITS = 16
+"""Units of work that such a product has at least. Chosen: two for each of eight cores."""
+COMPUTED_PRIVATE_ROWS = 1024
+"""Maximum rows that are multiplied by a computed operand for each task to pack the columns that it needs, so that all
+panels together are never in memory. With more rows, tasks share the panels of all columns. Chosen."""
 GEMM_THIN = 32
 """Maximum rows of A that are treated as vectors. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20

@@ -86,6 +86,15 @@ func.func @main(%x: tensor<513xi64>, %y: tensor<513xi8>, %k: tensor<20xi32>) -> 
   return %2, %3 : tensor<513xi64>, tensor<20xi8>
 }
 """
+COMPUTED = """
+func.func @main(%x: tensor<{0}x211xf32>, %w: tensor<{1}x{2}>, %s: tensor<101xf32>) -> tensor<{0}x101xf32> {{
+  %0 = stablehlo.convert %w : (tensor<{1}x{2}>) -> tensor<{1}xf32>
+  %1 = stablehlo.broadcast_in_dim %s, dims = [{3}] : (tensor<101xf32>) -> tensor<{1}xf32>
+  %2 = stablehlo.multiply %0, %1 : tensor<{1}xf32>
+  %3 = stablehlo.dot_general %x, %2, contracting_dims = [1] x [{4}]
+    : (tensor<{0}x211xf32>, tensor<{1}xf32>) -> tensor<{0}x101xf32>
+  return %3 : tensor<{0}x101xf32>
+}}"""
 PROGRAMS = {
     "product f32": PRODUCT.format("f32", "f32"),
     "product f64": PRODUCT.format("f64", "f64"),
@@ -105,6 +114,10 @@ PROGRAMS = {
     "elementwise f64": ELEMENTWISE.format("f64"),
     "elementwise f16": ELEMENTWISE.format("f16"),
     "integers": INTEGERS,
+    "outputs from i4": COMPUTED.format(3, "211x101", "i4", 1, 0),
+    "terms from f8": COMPUTED.format(8, "101x211", "f8E4M3FN", 0, 1),
+    "panels from i8": COMPUTED.format(70, "211x101", "i8", 1, 0),
+    "panels from f8": COMPUTED.format(70, "101x211", "f8E5M2", 0, 1),
 }
 
 

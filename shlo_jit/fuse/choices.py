@@ -3,16 +3,19 @@ directly.
 
 Each operand is read under the condition that the element comes from it. The last one needs no condition if the others
 decide. A pad is always computed this way. A concatenation is a choice if it rearranges the elements of one tensor
-(rolls, borders). An update is one if it replaces most of a tensor by values computed from neighbours, as in
-`u.at[1:-1].add(...)`. Such an update cannot run in place, and a separate buffer would be as large.
+(rolls, borders), or if its segments are computed from the same elements (numbers of a few bits that are unpacked). An
+update is one if it replaces most of a tensor by values computed from neighbours, as in `u.at[1:-1].add(...)`. Such an
+update cannot run in place, and a separate buffer would be as large.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_jit import tuning
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.index import At, Condition, Places
+from shlo_jit.ir.index import At, Condition, Expr, NotAffine, Places, Split
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.sizes import Size
 
@@ -22,16 +25,40 @@ NEAR = (*CHOICES, "stablehlo.slice", "stablehlo.reshape", "stablehlo.broadcast_i
 """Ops that mostly map adjacent elements to adjacent elements."""
 
 
-def concatenate_places(op: Op, at: At) -> Places:
-    """Returns each segment with the condition that the element is in it."""
+def concatenate_places(op: Op, at: At, extents: Sequence[int] | None = None) -> Places:
+    """Returns each segment with the condition that the element is in it. `extents`: those of the loops, if a loop that
+    runs through several segments of equal length may be split."""
     places: Places = []
     d, offset = op.int("dimension"), 0
+    if extents is not None:
+        number, inside = _segment_number(at.index[d], op.operands[0].tensor.extents[d], extents)
+        for i, segment in enumerate(op.operands):
+            index = (*at.index[:d], inside, *at.index[d + 1 :])
+            places.append((segment, At(index, (*at.conditions, Condition(ix.shift(number, -i), 0, 1)))))
+        return places
     for segment in op.operands:
         moved, n = ix.shift(at.index[d], -offset), segment.tensor.extents[d]
         index = (*at.index[:d], moved, *at.index[d + 1 :])
         places.append((segment, At(index, (*at.conditions, Condition(moved, 0, n)))))
         offset += n
     return places
+
+
+def _segment_number(e: Expr, length: int, extents: Sequence[int]) -> tuple[Expr, Expr]:
+    """Splits an index along segments of equal length into the number of the segment and the index in it. Raises Split
+    if a loop has to be split for that, and NotAffine if that does not help."""
+    outer = tuple((v, c // length) for v, c in e.terms if c % length == 0)
+    inner = tuple((v, c) for v, c in e.terms if c % length)
+    number, first = divmod(e.const, length)
+    if e.syms or any(c < 0 for _, c in inner):
+        raise NotAffine
+    if first + sum(c * (extents[v] - 1) for v, c in inner) < length:
+        return Expr(number, outer), Expr(first, inner)
+    for v, c in inner:
+        step = length // c
+        if c * step == length and extents[v] > step > 1 and extents[v] % step == 0 and first == 0:
+            raise Split(v, step)
+    raise NotAffine
 
 
 def update_places(op: Op, at: At) -> Places:
@@ -59,6 +86,43 @@ def starts_of(op: Op) -> tuple[int, ...] | None:
     return tuple(max(0, min(x, most)) for x, most in zip(asked, room, strict=True))
 
 
+def _unpacks(op: Op) -> bool:
+    first = op.operands[0].tensor
+    if not 1 < len(op.operands) <= tuning.UNPACKED_SEGMENTS or any(isinstance(n, Size) or not n for n in first.extents):
+        return False
+    if any(v.tensor.extents != first.extents for v in op.operands):
+        return False
+    sources = [_packed_source(v) for v in op.operands]
+    return sources[0] is not None and all(s is sources[0] for s in sources)
+
+
+def _packed_source(value: Value) -> Value | None:
+    """Returns the tensor that a value is computed from element by element, with constants, or None."""
+    size = value.tensor.size
+    for _ in range(tuning.UNPACKING_DEPTH):
+        op = value.op
+        if op is None or not op.operands:
+            break
+        if is_elementwise(op):
+            operands = [v for v in op.operands if not _is_same_everywhere(v)]
+        elif op.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose"):
+            operands = op.operands
+        else:
+            break
+        if len(operands) != 1 or operands[0].tensor.size != size:
+            break
+        value = operands[0]
+    return value if value.tensor.size == size else None
+
+
+def _is_same_everywhere(value: Value) -> bool:
+    """Whether a value is a constant with equal elements, or repeats one."""
+    op = value.op
+    while op is not None and op.name == "stablehlo.broadcast_in_dim":
+        op = op.operands[0].op
+    return op is not None and op.name == "stablehlo.constant" and op.constant.is_splat
+
+
 class Choices:
     """The ops of a block that are choices, and the tensors that values rearrange. Each answer is cached: otherwise,
     chains of concatenations of parts would take exponential time."""
@@ -66,6 +130,7 @@ class Choices:
     def __init__(self, block: Block) -> None:
         self._sources: dict[Value, Value] = {}
         self._rearranged: dict[Op, Value | None] = {}
+        self._unpacks: dict[Op, bool] = {}
         for op in block.ops:  # in order, so that the answer for an op needs only those for earlier ops
             if op.name == CONCATENATE:
                 self.rearranged(op)
@@ -73,8 +138,15 @@ class Choices:
     def chooses(self, op: Op) -> bool:
         """Whether nests that read a concatenation or an update choose from its operands."""
         if op.name == CONCATENATE:
-            return self.rearranged(op) is not None
+            return self.rearranged(op) is not None or self.unpacks(op)
         return op.name == UPDATE and self.replaces_most(op)
+
+    def unpacks(self, op: Op) -> bool:
+        """Whether the segments of a concatenation have equal shapes and are computed from the same elements of one
+        tensor, element by element and by few ops: numbers of a few bits, of which an element holds several."""
+        if op not in self._unpacks:
+            self._unpacks[op] = op.name == CONCATENATE and _unpacks(op)
+        return self._unpacks[op]
 
     def rearranged(self, op: Op) -> Value | None:
         """Returns the tensor that all of a concatenation's few segments are parts of, or None."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.caches import PLAIN, Caches
+from shlo_jit.fuse.computed_operands import form_computed_operands
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.line_tiles import form_line_tiles
@@ -96,6 +97,7 @@ class _Fusion(Grouping):
         form_row_blocks(block)
         attach_epilogues(block)
         form_line_tiles(block, self.caches)
+        form_computed_operands(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:

@@ -112,9 +112,11 @@ class Grouping:
         refusal = _too_complicated(op, nest.pending[value])
         if refusal is not None:
             return refusal
+        unpacks = self.choices.unpacks(op) and self.choices.rearranged(op) is None
         while True:
             try:
-                found = [(at, operand_places(op, at, nest.extents)) for at in nest.pending[value]]
+                places = nest.pending[value]
+                found = [(at, operand_places(op, at, nest.extents, unpacks=unpacks)) for at in places]
                 break
             except Split as split:
                 nest.split(split.var, split.factor)

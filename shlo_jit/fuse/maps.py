@@ -33,9 +33,10 @@ def part_of(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
     raise NotAffine
 
 
-def operand_places(op: Op, at: At, extents: list[int]) -> Places:
+def operand_places(op: Op, at: At, extents: list[int], *, unpacks: bool = False) -> Places:
     """Returns the places of an op's operands: by the index map of its record, or of the operands that elements may come
-    from. Other ops read all operands at the index of the result (scalars at their only one).
+    from. Other ops read all operands at the index of the result (scalars at their only one). `unpacks`: the segments of
+    a concatenation have equal lengths, and loops may be split at their boundaries.
 
     Raises Split or NotAffine (see ir/index.py).
     """
@@ -46,7 +47,7 @@ def operand_places(op: Op, at: At, extents: list[int]) -> Places:
         try:
             return [part_of(op, at, extents)]
         except NotAffine:
-            return concatenate_places(op, at)
+            return concatenate_places(op, at, extents if unpacks else None)
     if op.name == UPDATE:
         return update_places(op, at)
     scalar = At((), at.conditions)

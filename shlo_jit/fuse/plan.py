@@ -104,6 +104,8 @@ class OpStep(Step):
     """For a convolution or product: why it does not run in line tiles with its reader."""
     no_row_blocks: Refusal | None = None
     """For a product: why it does not run block by block of rows with the steps that read it."""
+    operands_in_memory: Refusal | None = None
+    """For a product: why it does not compute an operand where it reads it."""
 
     @property
     def operands(self) -> list[Value]:
@@ -221,6 +223,62 @@ class LineTilesStep(StagedStep):
     @property
     def title(self) -> str:
         return "line_tiles"
+
+
+class ComputedOperand(NamedTuple):
+    """How a loop numbers the elements of a product's operand that it computes. Each number is a sum over variables of
+    the loop, which `batch`, `along` and `free` map to their coefficients."""
+
+    side: int
+    """0 for the first operand of the product, 1 for the second."""
+    batch: dict[int, int]
+    """The variables that number the products."""
+    along: dict[int, int]
+    """Those that number the terms that are summed over."""
+    free: dict[int, int]
+    """Those that number the rows of the first operand, or the columns of the second."""
+
+
+class Summed(NamedTuple):
+    """The sum over a batch of products, each finished by the same loop (see `summed_products.py`)."""
+
+    step: NestStep
+    """The loop that adds what it computes from one product to the sums."""
+    batch: tuple[int, ...]
+    """The variables that number the products, outermost first; likewise rows and columns."""
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class ComputedOperandStep(StagedStep):
+    """A product with the loop that computes one of its operands, which is never in memory as a whole (see
+    `computed_operands.py`)."""
+
+    producer: NestStep = None  # type: ignore[assignment]
+    product: OpStep = None  # type: ignore[assignment]
+    operand: ComputedOperand = None  # type: ignore[assignment]
+    summed: Summed | None = None
+    """The sum over a batch of products, if only that is wanted: the loop runs on the tiles of each product."""
+
+    kind = "computed_operand"
+
+    @property
+    def parts(self) -> Sequence[Step]:
+        return (self.producer, self.product, *((self.summed.step,) if self.summed is not None else ()))
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        if self.summed is not None and nest is self.summed.step.nest:
+            return self.reads  # again for the next product
+        return super().read_beside(nest)
+
+    @property
+    def host(self) -> OpStep | None:
+        return self.product.host
+
+    @property
+    def title(self) -> str:
+        return self.product.title
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from shlo_jit import tuning
+from shlo_jit.fuse.computed_operands import Candidate, computed_operand
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
@@ -176,18 +177,33 @@ class _Forming(Steps):
         super().__init__(block)
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
+        self.computes = {id(s) for s in block.steps if is_product(s) and self.reads_narrow(s)}
+        """Ids of products that compute an operand where they read it."""
 
     def run(self) -> None:
         for step in self.block.steps:
             if isinstance(step, NestStep) and step.nest.reduce_vars and id(step) not in self.gone:
                 self.gradient(step)
         for step in self.block.steps:
-            if is_product(step) and id(step) not in self.gone:
+            if self.is_free(step):
                 self.attention(step)
         for step in self.block.steps:
-            if is_product(step) and id(step) not in self.gone:
+            if self.is_free(step):
                 self.large(step)
         self.finish()
+
+    def reads_narrow(self, product: OpStep) -> bool:
+        """Whether a product computes its right operand from narrower arrays where it reads it, and is no stage for that
+        reason: it has few rows, or an operand that is larger than a block's."""
+        found = computed_operand(self, product)
+        if not isinstance(found, Candidate) or not found.operand.side:
+            return False
+        rows, nbytes = extents_of(product.op)[1], product.op.operands[1].tensor.nbytes
+        return rows <= tuning.COMPUTED_OPERAND_ROWS or nbytes > tuning.ROW_BLOCK_OPERAND_BYTES
+
+    def is_free(self, step: Step | None) -> TypeGuard[OpStep]:
+        """Whether a step is a product that may be a stage of row blocks, and is none yet."""
+        return is_product(step) and id(step) not in self.gone and id(step) not in self.computes
 
     # ------------------------------------------------------------------ where groups begin
     def attention(self, second: OpStep) -> None:
@@ -200,7 +216,7 @@ class _Forming(Steps):
             return
         for read in rows.reads:
             first = self.writer(self.source(read)[0])
-            if not is_product(first) or id(first) in self.gone:
+            if not self.is_free(first):
                 continue
             if not self.only(first.op.result, [rows]):
                 first.no_row_blocks = Refusal("product-not-private", "other steps read the product")
@@ -318,7 +334,7 @@ class _Forming(Steps):
         """Whether a step may be added to a group for a large value between them."""
         if isinstance(step, NestStep):
             return True
-        if not isinstance(step, OpStep) or step.op.name != PRODUCT or step.pieces is not None:
+        if not is_product(step) or step.pieces is not None or id(step) in self.computes:
             return False
         nbytes = step.op.operands[1].tensor.nbytes
         return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES

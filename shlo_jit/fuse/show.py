@@ -12,6 +12,7 @@ from collections import Counter
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import (
+    ComputedOperandStep,
     ControlStep,
     NestStep,
     OpStep,
@@ -33,6 +34,9 @@ from shlo_jit.sizes import equal
 EPILOGUE_INPUT = Reason("epilogue-input", "only the epilogue reads it, a tile at a time while that is in the cache")
 SEGMENTS = Reason("read-in-segments", "never in memory as a whole: the product reads its segments")
 BLOCK = Reason("row-block", "never in memory as a whole: the other stages read it one block of rows at a time")
+OPERAND = Reason(
+    "computed-operand", "never in memory as a whole: the product computes its elements where it reads them"
+)
 LINES = Reason("line-buffer", "never in memory as a whole: the next stage reads its lines from a line buffer")
 
 
@@ -77,7 +81,11 @@ def _stage(step: StagedStep, part: Step, names: Names) -> list[str]:
     lines = [f"stage   {'sums over rows, ' if is_sum else ''}{part.title}   {_body(part)}"]
     if isinstance(part, RowBlocksStep):
         lines += [f"  {line}" for inner in part.parts for line in _stage(part, inner, names)]
-    label, why = ("block", BLOCK) if isinstance(step, RowBlocksStep) else ("lines", LINES)
+    label, why = ("lines", LINES)
+    if isinstance(step, RowBlocksStep):
+        label, why = ("block", BLOCK)
+    elif isinstance(step, ComputedOperandStep):
+        label, why = ("operand", OPERAND)
     product = None if part.host is None else part.host.op.result
     inside = [v for v in part.writes if v in step.inside and v is not product]
     return lines + [f"  {label}  {names(v)} {type_text(v)}   ({why})" for v in inside]
@@ -98,6 +106,7 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
             ("no epilogue", step.no_epilogue),
             ("no line tiles", step.not_line_tiled),
             ("no row blocks", step.no_row_blocks),
+            ("no computed operand", step.operands_in_memory),
         ]
     elif isinstance(step, RowBlocksStep):
         found = [("no row blocks", part.no_row_blocks) for part in step.products]

@@ -13,9 +13,12 @@ import math
 from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.operand_views import View
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.ops.runs import Roles, Run, outer_of, roles_of, run_of
+from shlo_jit.schedule.space import Space
 
 
 class Placed(NamedTuple):
@@ -32,6 +35,24 @@ class Placed(NamedTuple):
     def dense(cls, batch: int, m: int, n: int) -> Placed:
         """The dense layout: one row after the other, one matrix after the other."""
         return cls(batch, m, n, n, m * n)
+
+
+class Viewed(NamedTuple):
+    """An operand that is read where it lies in another array."""
+
+    side: int
+    """0 for the first operand, 1 for the second."""
+    view: View
+    nest: Nest
+    """The loop that would copy it, which computes the indices of its first element."""
+    space: Space
+
+    def strides(self, s: Layout) -> Layout:
+        """The strides of a product with this operand."""
+        v = self.view
+        if self.side:
+            return s._replace(b_rs=v.along, b_cs=v.free, b_bs=v.batch)
+        return s._replace(a_rs=v.free, a_cs=v.along, a_bs=v.batch)
 
 
 class ProductLayout(NamedTuple):

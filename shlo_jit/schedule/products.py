@@ -16,6 +16,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.digests import record_derived, sealed
+from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
 from shlo_jit.kernels.gemm.policy import Blocking, Layout, describe, k_block
@@ -39,10 +40,12 @@ from shlo_jit.schedule.product_decisions import (
     moves_of,
     strategy_for,
 )
-from shlo_jit.schedule.product_layout import Placed, ProductLayout, layout_of
+from shlo_jit.schedule.product_layout import Placed, ProductLayout, Viewed, layout_of
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import OMITTED
 from shlo_jit.sizes import Size, equal, hint_of
+
+READ_IN_PLACE = Reason("operand-view", "its elements are a constant stride apart in another array")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,8 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     decisions: Decisions
     moves: tuple[Move, ...]
     """The same decisions as moves, and where the epilogue runs."""
+    viewed: Viewed | None = None
+    """An operand that is read where it lies in another array."""
 
     @property
     def given(self) -> Blocking | None:
@@ -75,7 +80,7 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     @property
     def symbol(self) -> str:
         """The routine's symbol."""
-        return gemm_symbol(self.types, self.way, self.given is not None)
+        return gemm_symbol(self.types, self.way, Form.USUAL if self.given is None else Form.GIVEN)
 
     @property
     def kernel_notes(self) -> list[Note]:
@@ -92,7 +97,8 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     @property
     def notes(self) -> list[Note]:
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        return [*self.kernel_notes, *after]
+        view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
+        return [*view, *self.kernel_notes, *after]
 
 
 def gemm_types(op: Op) -> GemmTypes:
@@ -102,13 +108,16 @@ def gemm_types(op: Op) -> GemmTypes:
     return GemmTypes(a, b, op.result.tensor.storage.name)
 
 
-def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
+def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -> KernelSchedule:
+    """Returns the schedule of a product. `viewed`: an operand that is read where it lies in another array."""
     op, moves = step.op, context.given.get(id(step))
     if op.result.tensor.size == 0:
         check_used(moves or (), ())
         return NOTHING
     roles, types, target = roles_of(op), gemm_types(op), context.target
     layout = layout_of(op)
+    if viewed is not None:
+        layout = layout._replace(operands=viewed.strides(layout.operands))
     product = _product(step, layout, context)
     d, plan = decide(product, moves), product.plan
     place = next(iter(of_kind(moves or (), ComputeAt)), None)
@@ -139,10 +148,13 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         blocking=_notes(plan, layout.extents, strides, d.panels, few, given),
         scratch=_scratch(product, d, types),
         way=d.leaf,
-        routines=(gemm_routine(types.a, types.b, types.acc, target, d.leaf, given is not None),),
+        routines=(
+            gemm_routine(types.a, types.b, types.acc, target, d.leaf, Form.USUAL if given is None else Form.GIVEN),
+        ),
         product=product,
         decisions=d,
         moves=made,
+        viewed=viewed,
     )
 
 

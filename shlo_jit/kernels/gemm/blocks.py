@@ -17,25 +17,30 @@ rounding per multiply-add, added to the previous blocks in order: the same bits 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.micro import attributes, next_height
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.llvm_values import V, i64
+from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import at_most, surely
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
-    "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs following share"
+    "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs following share "
+    "compute computing box_j box_k box"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads; strides in bytes. There are `rows` x `columns` chunks per product and `group`
 products per task. k0 to k1 is the part of k to compute, `kc` of it at a time. `pack_a` and `mode_b` are the modes of A
 and B; `pack_b` tasks pack B; `shared` has the panels of B that are packed already. Each task prefetches its `share`,
-in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`."""
+in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`. `compute` to `box_k`: see `computed.py`; `box` is the
+offset of the box in a worker's memory."""
 FETCHED_A_STEP = 64
 """Maximum number of bytes prefetched for later in a step of k: a cache line."""
 
@@ -114,16 +119,15 @@ def scratch_bytes(
     return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
 
 
-def names_of(plan: GemmPlan, given: bool) -> str:
-    """Returns the beginning of the names of a routine's functions. `given`: the form that takes decisions (see
-    `given.py`)."""
-    return f"{plan.symbol}_given" if given else plan.symbol
+def names_of(plan: GemmPlan, form: Form) -> str:
+    """Returns the beginning of the names of the functions of a routine of this form."""
+    return f"{plan.symbol}{form.value}"
 
 
-def emit_task(module: ModuleText, plan: GemmPlan, target: Target, given: bool) -> str:
+def emit_task(module: ModuleText, plan: GemmPlan, target: Target, form: Form) -> str:
     """Emits `void task(ptr frame, i64 index, i64 worker)`, which computes one rectangle of C for `group` products.
     Returns its name."""
-    symbol = names_of(plan, given)
+    symbol = names_of(plan, form)
     name = f"{symbol}_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
     pointer, index, worker = b.params
@@ -146,13 +150,13 @@ def emit_task(module: ModuleText, plan: GemmPlan, target: Target, given: bool) -
     return name
 
 
-def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bool = False) -> None:
+def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, form: Form = Form.USUAL) -> None:
     """Emits `void rectangle(frame, batch, i0, i1, j0, j1, memory, soon, soon_bytes)`: the k loop and the stripes of a
-    rectangle of C. With prepacked panels, `soon` is prefetched beside the last block; it is used after the
-    rectangle. `given`: blocks of k may be as long as those of prepacked panels."""
+    rectangle of C. With prepacked panels, `soon` is prefetched beside the last block; it is used after the rectangle.
+    Blocks of k that a caller decides may be as long as those of prepacked panels."""
     params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1")), ("ptr", "memory")]
     params += [("ptr", "soon"), ("i64", "soon_bytes")]
-    b = module.function(f"{names_of(plan, given)}_rectangle", params, attributes=attributes(target))
+    b = module.function(f"{names_of(plan, form)}_rectangle", params, attributes=attributes(target))
     pointer, batch, i0, i1, j0, j1, memory, soon, soon_bytes = b.params
     f = Frame(b, pointer)
     a, b_first, c = f.pointers("a", "b", "c")
@@ -161,7 +165,8 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bo
     b_first = b.offset(b.offset(b_first, b.mul(batch, f.get("b_bs"))), b.mul(j0, b_cs))
     c = b.offset(b.offset(c, b.mul(batch, f.get("c_bs"))), b.mul(j0, plan.out_bytes))
     n = b.sub(j1, j0)
-    chunk = b.offset(memory, a_panel_bytes(plan, given))
+    chunk = b.offset(memory, a_panel_bytes(plan, form.takes_decisions))
+    box = b.offset(memory, f.get("box")) if form.computed is not None else None
     block_bytes = b.mul(f.get("panel_bytes"), ceil_div(b, f.get("n"), plan.nr))
     # k == 0 still takes one iteration: C becomes zero.
     with b.loop(k0, b.max_(k1, 1), f.get("kc"), "kblock") as kb:
@@ -169,9 +174,7 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bo
         rows_b = b.offset(b_first, b.mul(kb, b_rs))
         mode = f.get("mode_b")
         in_place = b.icmp("eq", mode, IN_PLACE)
-        with b.if_(b.icmp("eq", mode, PRIVATE)):
-            args = [rows_b, b_cs, b_rs, chunk, i64(plan.nr), n, kc, f.get("panel_bytes")]
-            b.call("void", pack_plans(plan)[1].name, args)
+        _pack_columns(b, plan, f, form, (rows_b, b_cs, b_rs), (batch, j0, kb), (chunk, n, kc), box)
         prepacked = b.icmp("eq", mode, PREPACKED)
         panel_bytes = b.select(prepacked, panel_bytes_of(b, plan, kc), f.get("panel_bytes"))
         shared = b.offset(f.get("shared", "ptr"), b.mul(b.udiv(j0, plan.nr), panel_bytes))
@@ -197,7 +200,8 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bo
             end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
-            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, per_tile))
+            source = _Rows(at, (a_rs, a_cs), (batch, i, kb), form, box)
+            _stripe(b, plan, f, source, i, height, operand, row, c_rs, n, kc, kb, memory, (later, per_tile))
             full = should_notify_epilogue(
                 b, b.mul(b.sub(end, reported), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1)
             )
@@ -206,6 +210,67 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target, given: bo
             stripe.next(end, b.offset(later, b.mul(per_tile, panels)), b.select(full, end, reported))
             stripe.again = b.icmp("slt", end, i1)
     b.ret()
+
+
+class _Rows(NamedTuple):
+    """Rows of A that a stripe multiplies: where they lie, or how they are computed."""
+
+    address: V
+    strides: tuple[V, V]
+    place: tuple[V, V, V]
+    """Number of the product, of the first row, and of the first term."""
+    form: Form
+    box: V | None
+
+    def pack(self, b: Builder, plan: GemmPlan, f: Frame, to: V, width: V, rows: V, kc: V, panel_bytes: V) -> None:
+        """Packs the rows into a panel."""
+        if self.form.computed == 0:
+            assert self.box is not None
+            _compute(b, plan, f, self.form, self.place, to, width, rows, kc, panel_bytes, self.box)
+            return
+        args = [self.address, *self.strides, to, width, rows, kc, panel_bytes]
+        b.call("void", pack_plans(plan)[0].name, args)
+
+
+def _compute(
+    b: Builder,
+    plan: GemmPlan,
+    f: Frame,
+    form: Form,
+    place: tuple[V, V, V],
+    panels: V,
+    width: V,
+    count: V,
+    k: V,
+    panel_bytes: V,
+    box: V,
+) -> None:
+    """Computes and packs `count` rows or columns, from a place on: number of the product, row or column, term."""
+    batch, j0, k0 = place
+    head = [*f.pointers("compute", "computing"), *f.ints("box_j", "box_k"), batch, j0, count, k0, k]
+    b.call("void", f"{names_of(plan, form)}_compute", [*head, panels, width, panel_bytes, box], declare=False)
+
+
+def _pack_columns(
+    b: Builder,
+    plan: GemmPlan,
+    f: Frame,
+    form: Form,
+    source: tuple[V, V, V],
+    place: tuple[V, V, V],
+    to: tuple[V, V, V],
+    box: V | None,
+) -> None:
+    """Packs columns of B if each task packs its own. `source`: address and strides; `place`: number of the product, of
+    the first column and term; `to`: the panels, columns, and terms."""
+    with b.if_(b.icmp("eq", f.get("mode_b"), PRIVATE)):
+        panels, n, kc = to
+        if form.computed == 1:
+            assert box is not None
+            _compute(b, plan, f, form, place, panels, i64(plan.nr), n, kc, f.get("panel_bytes"), box)
+        else:
+            args = [*source, panels, i64(plan.nr), n, kc, f.get("panel_bytes")]
+            b.call("void", pack_plans(plan)[1].name, args)
 
 
 def _height_of_stripe(b: Builder, plan: GemmPlan, f: Frame, left: V) -> V:
@@ -222,8 +287,7 @@ def _stripe(
     b: Builder,
     plan: GemmPlan,
     f: Frame,
-    a: V,
-    a_strides: tuple[V, V],
+    source: _Rows,
     i: V,
     height: V,
     operand: tuple[V, V, V],
@@ -236,13 +300,13 @@ def _stripe(
     later: tuple[V, V],
 ) -> None:
     """Packs the rows of A if required and calls the stripe."""
+    a, a_strides = source.address, source.strides
     if plan.kind == "amx":
-        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory, later)
+        _amx_stripe(b, plan, f, source, height, operand, (c, c_rs), n, kc, kb, memory, later)
         return
     width = height if plan.masks else i64(plan.mr)
     with b.if_(b.icmp("eq", f.get("pack_a"), PRIVATE)):
-        args = [a, *a_strides, memory, width, height, kc, i64(0)]
-        b.call("void", pack_plans(plan)[0].name, args)
+        source.pack(b, plan, f, memory, width, height, kc, i64(0))
     shared = b.offset(f.get("shared_a", "ptr"), b.mul(b.udiv(i, plan.mr), f.get("a_panel")))
     in_place, far = (b.icmp("eq", f.get("pack_a"), mode) for mode in (IN_PLACE, SHARED))
     unit = plan.unit_bytes
@@ -261,8 +325,7 @@ def _amx_stripe(
     b: Builder,
     plan: GemmPlan,
     f: Frame,
-    a: V,
-    a_strides: tuple[V, V],
+    source: _Rows,
     height: V,
     operand: tuple[V, V, V],
     c: tuple[V, V],
@@ -274,15 +337,17 @@ def _amx_stripe(
 ) -> None:
     """Calls the stripe of AMX. A is read in place if its rows are contiguous, fill whole tiles and are multiplied by
     few columns; else it is packed tile by tile."""
+    a, a_strides = source.address, source.strides
     block = plan.group * plan.whole
     tiles = b.udiv(b.add(kc, block - 1), block)
     row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
     whole = b.and_(b.icmp("eq", b.mul(tiles, block), kc), b.icmp("eq", height, plan.mr))
     in_place = b.and_(whole, b.icmp("eq", a_strides[1], itemsize(plan.types.a)))
     in_place = b.and_(in_place, b.icmp("sle", n, tuning.GEMM_AMX_IN_PLACE))
+    if source.form.computed == 0:
+        in_place = const("i1", False)
     with b.if_(b.not_(in_place)):
-        args = [a, *a_strides, memory, i64(plan.mr), height, kc, row_bytes]
-        b.call("void", pack_plans(plan)[0].name, args)
+        source.pack(b, plan, f, memory, i64(plan.mr), height, kc, row_bytes)
     row = block * itemsize(plan.types.a)
     a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
     a_step = b.select(in_place, i64(row), i64(row * plan.mr))
@@ -291,12 +356,12 @@ def _amx_stripe(
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
-def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target, given: bool) -> str:
+def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target, form: Form) -> str:
     """Emits `void task(ptr frame, i64 index, i64 worker)`, which packs steps k0 to k1 of some columns of B, or of some
     rows of A. Returns its name."""
-    name = f"{names_of(plan, given)}_pack_task"
+    name = f"{names_of(plan, form)}_pack_task"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
-    pointer, index, _ = b.params
+    pointer, index, worker = b.params
     f = Frame(b, pointer)
     batch, k0, k1 = f.ints("batch0", "k0", "k1")
     for_b = f.get("pack_b")
@@ -314,6 +379,11 @@ def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target, given: bo
         panel = f.get(each)
         place = b.offset(f.get(to, "ptr"), b.mul(nth, b.mul(panel, panels)))
         count = b.min_(b.sub(f.get(extent), first), panels * width)
+        if form.computed == operand:
+            memory = b.offset(f.get("worker", "ptr"), b.mul(worker, f.get("worker_bytes")))
+            box = b.offset(memory, f.get("box"))
+            _compute(b, plan, f, form, (batch, first, k0), place, i64(width), count, b.sub(k1, k0), panel, box)
+            return []
         args = [source, *strides, place, i64(width), count, b.sub(k1, k0), panel]
         b.call("void", pack_plans(plan)[operand].name, args)
         return []

@@ -22,9 +22,12 @@ from shlo_jit.kernels.gemm.blocks import (
     emit_pack_task,
     emit_rectangle,
     emit_task,
+    names_of,
     panel_bytes_of,
     scratch_bytes,
 )
+from shlo_jit.kernels.gemm.computed import COMPUTED_PARAMS, box_bytes, emit_compute
+from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.given import GIVEN_PARAMS
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
@@ -82,9 +85,9 @@ is final, by the thread that computed it; the rectangles partition C.
 """
 
 
-def gemm_symbol(types: GemmTypes, way: GemmStrategy = GemmStrategy.ANY, given: bool = False) -> str:
-    """Returns the external symbol for these types. `given`: of the form that takes `GIVEN_PARAMS` as well."""
-    return f"shlo_gemm_{types.name}{way.value}{'_given' if given else ''}"
+def gemm_symbol(types: GemmTypes, way: GemmStrategy = GemmStrategy.ANY, form: Form = Form.USUAL) -> str:
+    """Returns the external symbol for these types."""
+    return f"shlo_gemm_{types.name}{way.value}{form.value}"
 
 
 @cache
@@ -94,18 +97,18 @@ def gemm_routine(
     acc_dtype: str,
     target: Target,
     way: GemmStrategy = GemmStrategy.ANY,
-    given: bool = False,
+    form: Form = Form.USUAL,
 ) -> Routine:
-    """Returns the routine for these element types (StableHLO names). `given`: the form that takes `GIVEN_PARAMS` as
-    well, for tiles and skinny tiles."""
+    """Returns the routine for these element types (StableHLO names). Tiles exist in all forms, skinny tiles in those
+    without a computed operand, the others in the usual one."""
     types = GemmTypes(a_dtype, b_dtype, acc_dtype)
-    symbol = gemm_symbol(types, way, given)
+    symbol = gemm_symbol(types, way, form)
     if way is GemmStrategy.TILES:
-        return Routine(symbol, (symbol,), partial(_build_entry, types, given), (tile_routine(types, target),))
+        return Routine(symbol, (symbol,), partial(_build_entry, types, form), (tile_routine(types, target),))
     if way is GemmStrategy.VECTORS:
         return Routine(symbol, (symbol,), partial(_build_vectors, types))
     if way is GemmStrategy.FEW:
-        return Routine(symbol, (symbol,), partial(_build_few, types, given), (tile_routine(types, target),))
+        return Routine(symbol, (symbol,), partial(_build_few, types, form), (tile_routine(types, target),))
     ways = (
         (GemmStrategy.TILES, GemmStrategy.VECTORS)
         if has_vector_path(gemm_plan(types, target))
@@ -147,12 +150,14 @@ def _build_tile(types: GemmTypes, module: ModuleText, target: Target) -> None:
         emit_pack(module, pack, target, tile_attributes(target))
 
 
-def _build_entry(types: GemmTypes, given: bool, module: ModuleText, target: Target) -> None:
+def _build_entry(types: GemmTypes, form: Form, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
-    emit_rectangle(module, plan, target, given)
-    task = emit_task(module, plan, target, given)
-    pack_task = emit_pack_task(module, plan, target, given)
-    emit_entry(module, plan, target, task, pack_task, given)
+    if form.computed is not None:
+        emit_compute(module, plan, target, form.computed, f"{names_of(plan, form)}_compute")
+    emit_rectangle(module, plan, target, form)
+    task = emit_task(module, plan, target, form)
+    pack_task = emit_pack_task(module, plan, target, form)
+    emit_entry(module, plan, target, task, pack_task, form)
 
 
 def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -166,10 +171,10 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
     b.ret()
 
 
-def _build_few(types: GemmTypes, given: bool, module: ModuleText, target: Target) -> None:
-    plan, symbol = gemm_plan(types, target), gemm_symbol(types, GemmStrategy.FEW, given)
+def _build_few(types: GemmTypes, form: Form, module: ModuleText, target: Target) -> None:
+    plan, symbol = gemm_plan(types, target), gemm_symbol(types, GemmStrategy.FEW, form)
     task = emit_skinny_task(module, plan, target, symbol)
-    b = module.function(symbol, _params(given), linkage="", attributes=attributes(target))
+    b = module.function(symbol, _params(form), linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
@@ -177,8 +182,9 @@ def _build_few(types: GemmTypes, given: bool, module: ModuleText, target: Target
     b.ret()
 
 
-def _params(given: bool) -> tuple[tuple[str, str], ...]:
-    return (*GEMM_PARAMS, *GIVEN_PARAMS) if given else GEMM_PARAMS
+def _params(form: Form) -> tuple[tuple[str, str], ...]:
+    decisions = GIVEN_PARAMS if form.takes_decisions else ()
+    return (*GEMM_PARAMS, *decisions, *(COMPUTED_PARAMS if form.computed is not None else ()))
 
 
 def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -231,11 +237,11 @@ class _Shape:
         return Extents(self.batch, self.m, self.n, self.k, self.a_rs, self.a_cs, self.b_cs, self.b_rs, self.prepacked)
 
 
-def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str, given: bool) -> None:
+def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str, form: Form) -> None:
     """Emits the external symbol: it decides on blocking and packing by the shape, or takes the caller's decisions, and
     runs the tasks."""
-    symbol = gemm_symbol(plan.types, GemmStrategy.TILES, given)
-    b = module.function(symbol, _params(given), linkage="", attributes=attributes(target))
+    symbol = gemm_symbol(plan.types, GemmStrategy.TILES, form)
+    b = module.function(symbol, _params(form), linkage="", attributes=attributes(target))
     s = _Shape(b, plan)
     run, end = b.label("run"), b.label("empty")
     b.branch_if(b.icmp("sgt", b.mul(b.mul(s.batch, s.m), s.n), 0), run, end)
@@ -253,7 +259,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     following = b.select(b.icmp("eq", s.following_bytes, 0), s.c, s.following)
     f.set(following=following, share=b.udiv(s.following_bytes, tasks))
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
-    _lay_out(b, plan, s, f, each, shared, far)
+    _lay_out(b, plan, s, f, each, shared, far, form)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
@@ -320,7 +326,7 @@ def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
     b.call("void", "shlo_parallel", [task, f.pointer, tasks, threads])
 
 
-def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V) -> None:
+def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V, form: Form) -> None:
     """Divides the scratch memory: all of B and all of A (kc steps) if they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
@@ -337,4 +343,9 @@ def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V
     workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), shared_a_panel), i64(0)))
     f.set(shared=b.select(s.prepacked, s.b, s.scratch), shared_a=shared_a, worker=workers)
     chunk = b.select(s.prepacked, i64(0), chunk)
-    f.set(panel_bytes=panel_bytes, a_panel=shared_a_panel, worker_bytes=b.add(chunk, a_panel))
+    own = b.add(chunk, a_panel)
+    if form.computed is not None:
+        names = [name for _, name in COMPUTED_PARAMS]
+        f.set(**dict(zip(names, b.params[-len(names) :], strict=True)), box=own)
+        own = b.add(own, box_bytes(plan, form.computed))
+    f.set(panel_bytes=panel_bytes, a_panel=shared_a_panel, worker_bytes=own)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import ControlStep, OpStep
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.nest_step import lower_nest
+from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
@@ -15,11 +18,15 @@ from shlo_jit.schedule.products import ProductSchedule
 
 
 def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
+    lower_product(low, step, schedule, low.scratch(step))
+
+
+def lower_product(low: Services, step: OpStep, schedule: ProductSchedule, work: V) -> None:
+    """Writes the calls of a product. `work`: the address of its scratch memory."""
     op, b, s, r = step.op, low.b, schedule, schedule.result
     lhs, rhs = (o.tensor.extents for o in op.operands)
     item = [o.tensor.storage.itemsize for o in op.operands]
     item_c = op.result.tensor.storage.itemsize
-    work = low.scratch(step)
     epilogue, frame = write_epilogue(low, s.epilogue)
 
     def call(left: V, right: V, out: V) -> None:
@@ -49,13 +56,25 @@ def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
             )
 
     dims = list(zip(s.roles.lhs_batch[: s.looped], s.roles.rhs_batch[: s.looped], strict=True))
-    left, out = low.pointer(op.operands[0]), low.pointer(op.result)
+    left, right = (_address(low, s, side, v) for side, v in enumerate(op.operands))
+    out = low.pointer(op.result)
     if s.written is not None:
         out = b.offset(low.pointer(s.written.target), s.written.offset * item_c)
-    right = _panels(low, s) if s.has_panels else low.pointer(op.operands[1])
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:
         lower_nest(low, s.epilogue.step, s.epilogue.schedule)
+
+
+def _address(low: Services, s: ProductSchedule, side: int, operand: Value) -> V:
+    """Address of the first element of an operand, or of its panels."""
+    if side == 1 and s.has_panels:
+        return _panels(low, s)
+    if s.viewed is None or s.viewed.side != side:
+        return low.pointer(operand)
+    view, nest = s.viewed.view, s.viewed.nest
+    pointers = {v: low.pointer(v) for v in dict.fromkeys(v for v, _ in nest.loads)}
+    first = Evaluator(low.b, nest, s.viewed.space, pointers).base(Position({}, 1), view.first)
+    return low.b.offset(low.pointer(view.value), low.b.mul(first, view.value.tensor.storage.itemsize))
 
 
 def _panels(low: Services, s: ProductSchedule) -> V:

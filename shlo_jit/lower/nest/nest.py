@@ -21,6 +21,7 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.interior import write_interior_first
+from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.row_batching import write_row_batch
@@ -43,6 +44,8 @@ class NestLowering:
         self.nest = schedule.nest
         self.target = schedule.target
         self.space = schedule.space
+        self.fixed: list[Variables] = [{}]
+        """Iterations that are emitted for each vector."""
 
     # ------------------------------------------------------------------ functions
     def write(self, module: ModuleText, name: str, buffers: Buffers) -> None:
@@ -96,30 +99,75 @@ class NestLowering:
         schedule's tile says which variables number batches, rows, columns. `is_steady`: the frame does not change while
         its owner runs.
         """
-        tile = self.schedule.tile
-        assert tile is not None
         params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "i0", "i1", "j0", "j1"))]
-        b = module.function(name, params, attributes="nounwind")
-        frame, batch, i0, i1, j0, j1 = b.params
+        self.b = b = module.function(name, params, attributes="nounwind")
+        frame, batch, *bounds = b.params
+        self.rectangle(self.addresses(frame, values, symbolic, is_steady), batch, bounds)
+        b.ret()
+
+    def write_box(
+        self,
+        module: ModuleText,
+        name: str,
+        values: list[Value],
+        box: Value,
+        interleaved: int | None,
+        *,
+        by_terms: bool,
+        symbolic: bool,
+    ) -> None:
+        """Writes `void @name(ptr frame, i64 batch, i64 j0, i64 j1, i64 k0, i64 k1, ptr box)`: the nest on a box of an
+        operand (see `kernels/gemm/computed.py`), whose elements it writes to `box`. `by_terms`: the rows of the nest
+        number j, its columns k. `interleaved`: a variable whose iterations are adjacent in the box, between lanes."""
+        params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "j0", "j1", "k0", "k1")), ("ptr", "box")]
+        self.b = b = module.function(name, params, attributes="nounwind")
+        frame, batch, j0, j1, k0, k1, memory = b.params
+        bounds = [j0, j1, k0, k1] if by_terms else [k0, k1, j0, j1]
+        before = b.add(b.mul(bounds[0], box.tensor.extents[1]), bounds[2])
+        first = b.offset(memory, b.mul(b.sub(0, before), box.tensor.storage.itemsize))
+        pointers = {**self.addresses(frame, values, symbolic, True), box: first}
+        if interleaved is not None:
+            count = self.nest.extents[interleaved]
+            self.fixed = [{interleaved: i64(i)} for i in range(count)]
+            bounds = [*bounds[:2], b.udiv(bounds[2], count), b.udiv(bounds[3], count)]
+        self.rectangle(pointers, batch, bounds, together=4, interleaved=interleaved)
+        b.ret()
+
+    def addresses(self, frame: V, values: list[Value], symbolic: bool, is_steady: bool) -> dict[Value, V]:
+        """The addresses of values that a frame holds in order, followed by that of the sizes in a symbolic program."""
+        b = self.b
         if symbolic:
             with b.at_entry():
                 b.dims = b.load("ptr", b.element(frame, "ptr", len(values)))
         extra = ", !invariant.load !{}" if is_steady else ""
-        pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
-        self.b = b
+        return {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
+
+    def rectangle(
+        self,
+        pointers: dict[Value, V],
+        batch: V,
+        bounds: Sequence[V],
+        together: int = 1,
+        interleaved: int | None = None,
+    ) -> None:
+        """Emits the nest on rows [i0, i1) and columns [j0, j1) of a matrix, as its tile numbers them. `together`:
+        vectors in an iteration. `interleaved`: a variable whose iterations are stored between lanes."""
+        b, tile, (i0, i1, j0, j1) = self.b, self.schedule.tile, bounds
+        assert tile is not None
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
         self.row.ev.streaming.update(self.schedule.streams)
+        if interleaved is not None:
+            self.row.ev.waiting = Waiting(interleaved, len(self.fixed))
         outer = self.decode(tile.batch, batch)
         with b.loop(i0, i1, 1, "row") as i:
             variables = {**outer, **self.decode(tile.rows, i)}
             if self.space.vector is None:
                 with b.loop(j0, j1, 1, "column") as j:
-                    self.row.row([Position({**variables, **self.decode(tile.columns, j)}, 1)])
+                    self.row.row(self.at({**variables, **self.decode(tile.columns, j)}, 1))
             elif len(tile.columns) == 1:
-                self.columns(variables, j0, j1)
+                self.columns(variables, j0, j1, together)
             else:
-                self.stretches(tile.columns, variables, j0, j1)
-        b.ret()
+                self.stretches(tile.columns, variables, j0, j1, together)
 
     def decode(self, order: Sequence[int], number: V) -> Variables:
         """Splits a linear index into the values of variables (outermost first)."""
@@ -131,30 +179,40 @@ class NestLowering:
             out[order[0]] = number
         return out
 
-    def stretches(self, order: Sequence[int], variables: Variables, j0: V, j1: V) -> None:
+    def stretches(self, order: Sequence[int], variables: Variables, j0: V, j1: V, together: int) -> None:
         """Emits columns [j0, j1) that several variables number, with lanes along the innermost one. The bounds may cut
         runs of that variable anywhere."""
         b, inner = self.b, self.space.extents[order[-1]]
         with b.loop(b.udiv(j0, inner), ceil_div(b, j1, inner), 1, "stretch") as outer:
             start = b.mul(outer, inner)
             low, high = b.max_(b.sub(j0, start), 0), b.min_(b.sub(j1, start), inner)
-            self.columns({**variables, **self.decode(order[:-1], outer)}, low, high)
+            self.columns({**variables, **self.decode(order[:-1], outer)}, low, high, together)
 
-    def columns(self, variables: Variables, start: V, stop: V) -> None:
+    def columns(self, variables: Variables, start: V, stop: V, together: int = 1) -> None:
         """Emits columns [start, stop), with arbitrary bounds: whole vectors, then the remainder."""
         b, w, v = self.b, self.space.width, self.space.vector
         assert v is not None
+        if together > 1:
+            several = b.add(start, b.and_(b.sub(stop, start), i64(-w * together)))
+            with b.loop(start, several, w * together, "vectors") as j:
+                vectors = ({**variables, v: b.add(j, i * w)} for i in range(together))
+                self.row.row([position for here in vectors for position in self.at(here, w)])
+            start = several
         whole = b.add(start, b.and_(b.sub(stop, start), i64(-w)))
         with b.loop(start, whole, w, "vector") as j:
-            self.row.row([Position({**variables, v: j}, w)])
+            self.row.row(self.at({**variables, v: j}, w))
         if self.target.has_masks:
             with b.loop(whole, stop, w, "tail") as j:
                 left = b.splat(b.cast("trunc", b.sub(stop, j), "i32"), w)
                 mask = b.icmp("slt", b.iota("i32", w), left)
-                self.row.row([Position({**variables, v: j}, w, mask)])
+                self.row.row(self.at({**variables, v: j}, w, mask))
         else:
             with b.loop(whole, stop, 1, "tail") as j:
-                self.row.row([Position({**variables, v: j}, 1)])
+                self.row.row(self.at({**variables, v: j}, 1))
+
+    def at(self, variables: Variables, width: int, mask: V | None = None) -> list[Position]:
+        """The iterations of the interleaved variable, if there is one, at the given ones of all others."""
+        return [Position({**variables, **fixed}, width, mask) for fixed in self.fixed]
 
     # ------------------------------------------------------------------ loops over rows
     def all_rows(self) -> None:

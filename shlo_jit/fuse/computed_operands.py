@@ -1,0 +1,205 @@
+"""Computed operands: a product computes an operand from smaller arrays where it reads it, so that the operand is never
+in memory as a whole.
+
+    w: 4096x4096xi8, s: 4096xf32        dot(x, convert(w) * broadcast(s))
+
+The loop that computes the operand writes 64 MB and the product reads them again, while the weights have 16 MB. Any loop
+without reductions will do that visits each element of the operand once: conversions, scales, zero points, numbers that
+are unpacked by shifts. Legality: which product, term and column does an iteration of the loop compute. Profit: the loop
+reads fewer bytes than it writes, or only moves elements that the product can read where they lie (`operand_views.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Nest, Store, covers, is_wide
+from shlo_jit.fuse.operand_views import view_of
+from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.fuse.regroup import Steps
+from shlo_jit.fuse.summed_products import summed
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At, strides_of
+from shlo_jit.ops.runs import outer_of, roles_of, run_of
+from shlo_jit.sizes import Size
+
+PRODUCT = "stablehlo.dot_general"
+
+
+def form_computed_operands(block: PlanBlock) -> None:
+    """Moves loops that compute an operand of a product into the product's step."""
+    products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
+    if products:
+        steps = Steps(block)
+        for product in products:
+            found = computed_operand(steps, product)
+            if isinstance(found, Candidate):
+                found = _commit(steps, product, found)
+            product.operands_in_memory = found
+        steps.finish()
+
+
+class Candidate(NamedTuple):
+    """A loop that computes an operand, and may move into the product's step."""
+
+    saved: int
+    """Bytes that are read less."""
+    writer: NestStep
+    views: list[ViewStep]
+    """Views between the loop's result and the operand."""
+    nest: Nest
+    """The loop, with variables that do not span dimensions of the operand."""
+    operand: ComputedOperand
+
+
+def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | None:
+    """Returns the loop that computes an operand of a product where the product reads it; of two, the one that saves
+    more bytes. Returns the refusal if there is such a loop and it has to run before the product."""
+    found: list[Candidate] = []
+    refusal = None
+    for side in (0, 1):
+        operand = product.op.operands[side]
+        value, views = steps.source(operand)
+        writer = steps.writer(value)
+        if not isinstance(writer, NestStep) or product.op.operands[0] is product.op.operands[1]:
+            continue
+        candidate = _candidate(steps, product.op, side, writer, views)
+        if isinstance(candidate, Refusal):
+            refusal = candidate
+        else:
+            found.append(candidate)
+    return max(found, key=lambda candidate: candidate.saved, default=refusal)
+
+
+def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[ViewStep]) -> Candidate | Refusal:
+    operand = op.operands[side]
+    if not steps.is_private(steps.source(operand)[0]):
+        return Refusal("other-readers", "other steps read the operand too")
+    placed = _placed(writer.nest, op, side)
+    if isinstance(placed, Refusal):
+        return placed
+    saved = operand.tensor.nbytes if view_of(*placed) is not None else _saved_bytes(writer.nest, operand)
+    return saved if isinstance(saved, Refusal) else Candidate(saved, writer, views, *placed)
+
+
+def _saved_bytes(nest: Nest, operand: Value) -> int | Refusal:
+    """Returns how many bytes the loop reads less than it writes; each array counts once."""
+    written = operand.tensor.nbytes
+    values = dict.fromkeys(v for v, _ in nest.loads)
+    sizes = [v.tensor.nbytes for v in values]
+    if isinstance(written, Size) or any(isinstance(n, Size) for n in sizes):
+        return Refusal("dynamic-size", "its size is known only when the program is called")
+    visited = math.prod(nest.extents)
+    read = sum(min(n, visited * v.tensor.storage.itemsize) for v, n in zip(values, sizes, strict=True))
+    if written < tuning.COMPUTED_OPERAND_BYTES or read > tuning.COMPUTED_OPERAND_SHARE * written:
+        text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
+        return Refusal("saves-too-little", text)
+    return written - read
+
+
+def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Refusal:
+    """Returns the loop, whose variables may have been split, and how they number the elements of the operand."""
+    operand, r = op.operands[side], roles_of(op)
+    shape = operand.tensor.extents
+    unknown = any(isinstance(n, Size) for v in (*op.operands, op.result) for n in v.tensor.extents)
+    if unknown or op.result.tensor.storage.is_complex or op.result.tensor.size == 0:
+        return Refusal("dynamic-size", "its size is known only when the program is called, or its numbers are complex")
+    if nest.reduce_vars or nest.interchange is not None:
+        return Refusal("producer-reduces", "the loop that computes it reduces")
+    if nest.overwrites is not None or nest.after is not None or len(nest.stores) != 1:
+        return Refusal("writes-part", "the loop that computes it writes other values too, or only a part of it")
+    store = nest.stores[0]
+    if covers(nest, At(store.index), store.target.tensor.extents) is None:
+        return Refusal("not-each-element-once", "the loop that computes it does not visit each element once")
+    if not all(_are_runs(op, s) for s in (0, 1)):
+        return Refusal("batch-not-strided", "dimensions of the product do not form runs")
+    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+    nest = replace(nest, extents=list(nest.extents), stores=[replace(store)])
+    if not _split_at_dimensions(nest, shape):
+        return Refusal("loop-spans-rows-and-columns", "one of its loops spans two dimensions of the operand")
+    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in roles]
+    return nest, ComputedOperand(side, *found)
+
+
+def _are_runs(op: Op, side: int) -> bool:
+    """Whether the dimensions of each role of an operand form a run of equal stride."""
+    r, shape = roles_of(op), op.operands[side].tensor.extents
+    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+    return all(run_of(shape, dims) is not None for dims in roles) and not outer_of(shape, roles[2])
+
+
+def _split_at_dimensions(nest: Nest, shape: Sequence[int]) -> bool:
+    """Splits variables that run through several dimensions of the operand. Returns whether none is left."""
+    strides = strides_of(tuple(shape))
+    while True:
+        store = nest.stores[0]
+        offset = ix.linearize(store.index, store.target.tensor.extents)
+        spanning = ((v, _room(c, shape, strides)) for v, c in offset.terms)
+        first = next(((v, room) for v, room in spanning if room is None or nest.extents[v] > room), None)
+        if first is None:
+            return True
+        v, room = first
+        if room is None or room < 2 or nest.extents[v] % room:
+            return False
+        nest.split(v, room)
+
+
+def _room(coefficient: int, shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The iterations that a variable with this coefficient can have within one dimension; None if it begins inside of
+    an element of that dimension."""
+    d = _dimension(coefficient, shape, strides)
+    step, rest = divmod(coefficient, strides[d])
+    return None if rest or shape[d] % step else shape[d] // step
+
+
+def _dimension(coefficient: int, shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The dimension that a variable with this coefficient runs through."""
+    inside = [d for d, n in enumerate(shape) if is_wide(n) and strides[d] <= coefficient]
+    return min(inside)
+
+
+def _numbers(nest: Nest, store: Store, shape: Sequence[int], dims: tuple[int, ...]) -> dict[int, int]:
+    """Maps the variables that run through some dimensions, of which the first is outermost, to their coefficients in
+    the number of an element along these."""
+    strides = strides_of(tuple(shape))
+    offset = ix.linearize(store.index, store.target.tensor.extents)
+    found: dict[int, int] = {}
+    for v, c in offset.terms:
+        d = _dimension(c, shape, strides)
+        if d in dims:
+            inner = math.prod(shape[x] for x in dims[dims.index(d) + 1 :])
+            found[v] = c // strides[d] * inner
+    return found
+
+
+def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | None:
+    """Replaces the loop and the product by one step."""
+    _, writer, views, nest, operand = candidate
+    total = summed(steps, product) if view_of(nest, operand) is None else None
+    parts = [writer, *views, product, *([total[0]] if total is not None else [])]
+    inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
+    last = parts[-1]
+    step = ComputedOperandStep(
+        reads=[v for v in dict.fromkeys(v for s in parts if s not in views for v in s.reads) if v not in inside],
+        writes=list(last.writes),
+        position=last.position,
+        after=[a for s in parts for a in s.after],
+        why=dict(last.why),
+        inside=tuple(inside),
+        producer=writer,
+        product=product,
+        operand=operand,
+        summed=None if total is None else total[2],
+    )
+    refusal = steps.replace(parts, step)
+    if refusal is None:
+        writer.nest = nest
+        if total is not None:
+            total[0].nest = total[1]
+    return refusal

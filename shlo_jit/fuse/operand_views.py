@@ -1,0 +1,71 @@
+"""Views: an operand of a product that is a part of another array, or that array in another order, is read in place.
+
+A loop that only moves elements computes it. If the products, terms and columns that it numbers are a constant stride
+apart in the other array, the product reads that array with these strides, from an address on that may depend on indices
+known at the call: a layer's weights in a stack of them, the heads in a cache, a transposed or repeated matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shlo_jit.fuse.nest import Key, Nest, is_wide
+from shlo_jit.fuse.plan import ComputedOperand
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import Expr, variables
+from shlo_jit.ops import OPS
+from shlo_jit.sizes import Size
+
+
+class View(NamedTuple):
+    """Where the elements of an operand lie."""
+
+    value: Value
+    first: Expr
+    """The offset of the first element, in elements: a constant and terms known at the call."""
+    batch: int
+    """Elements from one product to the next; likewise along the terms, and from one row or column to the next."""
+    along: int
+    free: int
+
+
+def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
+    """Returns the view that an operand is, if the loop that computes it only moves elements that are a constant stride
+    apart."""
+    key = _source(nest)
+    if key is None:
+        return None
+    value, at = key
+    offset = ix.linearize(at.index, value.tensor.extents)
+    if any(variables(s.at) for s in offset.syms) or any(isinstance(n, Size) for n in value.tensor.extents):
+        return None
+    found = [_stride(nest, offset, part) for part in (operand.batch, operand.along, operand.free)]
+    batch, along, free = found
+    if batch is None or along is None or free is None:
+        return None
+    is_contiguous = 1 in (along, free) or not any(is_wide(nest.extents[v]) for v in (*operand.along, *operand.free))
+    return View(value, Expr(offset.const, (), offset.syms), batch, along, free) if is_contiguous else None
+
+
+def _source(nest: Nest) -> Key | None:
+    """The place that the loop reads its result from; None if it computes it, or chooses between several."""
+    store = nest.stores[0]
+    key: Key = (store.value, store.at)
+    while key in nest.nodes:
+        node = nest.nodes[key]
+        if OPS[node.op.name].index_map is None or key[1].conditions or not node.operands:
+            return None
+        key = node.operands[0]
+    return key if key in nest.loads and not key[1].conditions else None
+
+
+def _stride(nest: Nest, offset: Expr, part: Mapping[int, int]) -> int | None:
+    """Elements between neighbours that the variables of a part number; 0 for a part with one element. None if that is
+    no constant."""
+    steps = {(offset.coefficient(v), c) for v, c in part.items() if is_wide(nest.extents[v])}
+    strides = {k // c if k % c == 0 else None for k, c in steps}
+    if not strides:
+        return 0
+    return strides.pop() if len(strides) == 1 else None

@@ -1,0 +1,22 @@
+"""Lowers products that compute an operand where they read it."""
+
+from __future__ import annotations
+
+from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.lower.kernels.dot import lower_product
+from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
+from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
+from shlo_jit.lower.services import Services
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
+from shlo_jit.schedule.operand_in_registers import InRegistersSchedule
+from shlo_jit.schedule.products import ProductSchedule
+
+
+def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) -> None:
+    if isinstance(schedule, InRegistersSchedule):
+        lower_in_registers(low, step, schedule)
+    elif isinstance(schedule, InPanelsSchedule):
+        lower_in_panels(low, step, schedule)
+    elif isinstance(schedule, ProductSchedule):
+        lower_product(low, step.product, schedule, low.scratch(step))

@@ -1,0 +1,27 @@
+"""Schedules products that compute an operand where they read it (see `fuse/computed_operands.py`): not at all if it is
+a view, in registers if few rows are multiplied by it, else while it is packed into panels."""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+from shlo_jit.fuse.operand_views import view_of
+from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.operand_in_panels import schedule_in_panels
+from shlo_jit.schedule.operand_in_registers import schedule_in_registers
+from shlo_jit.schedule.product_layout import Viewed, layout_of
+from shlo_jit.schedule.products import schedule_dot
+from shlo_jit.schedule.space import Order, make_space
+
+
+def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> KernelSchedule:
+    view = view_of(step.producer.nest, step.operand)
+    if view is not None:
+        nest = step.producer.nest
+        space = make_space(nest, context.target, Order.ANY, given=())
+        return schedule_dot(step.product, context, Viewed(step.operand.side, view, nest, space))
+    layout = layout_of(step.product.op)
+    rows = layout.result.m if step.operand.side else layout.result.n
+    found = schedule_in_registers(step, layout, context) if rows <= tuning.COMPUTED_OPERAND_ROWS else None
+    return schedule_in_panels(step, layout, context) if found is None else found

@@ -1,0 +1,175 @@
+"""Schedule of a product on register tiles that computes an operand while it packs it into panels.
+
+The loop that computes the operand runs on boxes: some rows or columns by some terms, in memory of the worker. Lanes run
+along the variable along which the arrays are contiguous that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Nest, Store, is_wide
+from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import Expr
+from shlo_jit.ir.types import tensor
+from shlo_jit.kernels.gemm.computed import box_bytes, box_of
+from shlo_jit.kernels.gemm.forms import Form
+from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol
+from shlo_jit.kernels.gemm.given import given_scratch_bytes
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Blocking, blocking_of, describe, extents_of
+from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan
+from shlo_jit.kernels.gemm.staged_numbers import Reasoned
+from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
+from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.space import Tile, linear
+from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
+from shlo_jit.schedule.tasks import cut
+
+WHY = Reason("computed-operand", "the product computes its elements where it packs them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InPanelsSchedule(WithEpilogue):
+    """Schedule of a product with an operand that is computed while it is packed."""
+
+    types: GemmTypes
+    side: int
+    producer: NestSchedule
+    """The schedule of the loop on boxes."""
+    box: Value
+    """A value of a box's layout, which the loop writes."""
+    by_terms: bool
+    """Whether the terms are adjacent in a box, not its rows or columns."""
+    interleaved: int | None
+    """A short variable whose iterations are adjacent in a box, between the lanes of the next one."""
+    layout: ProductLayout
+    blocking: Blocking
+    lines: tuple[Note, ...]
+    written: Written | None
+    is_serial: bool
+    """Whether one thread runs all tasks."""
+    totals: Totals | None
+
+    @property
+    def form(self) -> Form:
+        return Form.COMPUTES_B if self.side else Form.COMPUTES_A
+
+    @property
+    def symbol(self) -> str:
+        """The routine's symbol."""
+        return gemm_symbol(self.types, GemmStrategy.TILES, self.form)
+
+    @property
+    def notes(self) -> list[Note]:
+        after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
+        inner = [Note(f"  {n.what}", n.value, n.why) for n in self.producer.notes]
+        sums = [self.totals.note] if self.totals is not None else []
+        return [Note("operand", "computed while it is packed", WHY), *inner, *self.lines, *after, *sums]
+
+
+def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context: Context) -> InPanelsSchedule:
+    op, side, target = step.product.op, step.operand.side, context.target
+    types = gemm_types(op)
+    plan = gemm_plan(types, target)
+    batch, m, n, k = layout.extents
+    shape = extents_of(plan, batch, m, n, k, layout.operands)
+    own = blocking_of(plan, shape)
+    if side:
+        few = m <= tuning.COMPUTED_PRIVATE_ROWS
+        mode_a, mode_b = own.mode_a, Reasoned.of(PRIVATE, WHY) if few else _packed(own.mode_b)
+    else:
+        mode_a, mode_b = _packed(own.mode_a), own.mode_b
+    blocking = blocking_of(plan, shape, mode_b, mode_a)
+    epilogue, written = (None, None) if step.summed else finish(step.product, target, layout, None)
+    totals = schedule_totals(step, layout, target)
+    if totals is not None:
+        whole = extents_of(plan, 1, m, n, k * batch, layout.operands)
+        mode_a = Reasoned.of(PRIVATE, WHY) if mode_a == SHARED else mode_a
+        cut_ = blocking_of(plan, whole, Reasoned.of(PRIVATE, WHY), mode_a)
+        blocking = cut_._replace(kc=blocking.kc, group=Reasoned.of(batch, SUMMED))
+    nest, tile, box, by_terms = _on_boxes(step, plan)
+    interleaved, tile = _interleaved(nest, tile, box_of(plan, side)[by_terms])
+    form = Form.COMPUTES_B if side else Form.COMPUTES_A
+
+    def scratch(threads: int) -> int:
+        own = given_scratch_bytes(plan, shape, blocking, threads) + max(threads, 1) * box_bytes(plan, side)
+        return own + (totals.nbytes if totals is not None else 0)
+
+    lines = describe(plan, batch, m, n, k, layout.operands, False, given=blocking)
+    return InPanelsSchedule(
+        types=types,
+        side=side,
+        producer=_producer(nest, target, tile, interleaved),
+        box=box,
+        by_terms=by_terms,
+        interleaved=interleaved,
+        layout=layout,
+        blocking=blocking,
+        lines=tuple(Note(*line) for line in lines),
+        written=written,
+        is_serial=cut(batch * m * n, batch * m * n * k).is_one,
+        totals=totals,
+        epilogue=epilogue,
+        scratch=Scratch.of(scratch),
+        routines=(gemm_routine(types.a, types.b, types.acc, target, GemmStrategy.TILES, form),),
+    )
+
+
+def _packed(mode: int) -> int:
+    """The mode of an operand that has to be packed."""
+    return Reasoned.of(PRIVATE, WHY) if mode == IN_PLACE else mode
+
+
+def _on_boxes(step: ComputedOperandStep, plan: GemmPlan) -> tuple[Nest, Tile, Value, bool]:
+    """The loop with a box as its target, the variables of its rows and columns, the box, and whether its columns are
+    terms."""
+    nest, (side, batch, along, free) = step.producer.nest, step.operand
+    widths, terms = box_of(plan, side)
+    by_terms = _contiguous(nest, along) > _contiguous(nest, free)
+    rows, columns = (free, along) if by_terms else (along, free)
+    (store,) = nest.stores
+    box = Value(tensor((1, terms if by_terms else widths), store.target.tensor.dtype), None, 0, store.target.name)
+    target = Store(store.value, store.at, box, (_number(nest, rows), _number(nest, columns)))
+    parts = (
+        tuple(sorted((v for v in p if is_wide(nest.extents[v])), key=lambda v: -p[v])) for p in (batch, rows, columns)
+    )
+    return replace(nest, stores=[target]), Tile(*parts), box, by_terms
+
+
+def _producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -> NestSchedule:
+    found = schedule_nest(nest, target, tile)
+    if interleaved is None:
+        return found
+    extents = {**found.space.extents, interleaved: nest.extents[interleaved]}
+    return replace(found, space=found.space._replace(extents=extents))
+
+
+def _interleaved(nest: Nest, tile: Tile, width: int) -> tuple[int | None, Tile]:
+    """The innermost variable of a box's columns if lanes run along the next one, since the arrays are contiguous along
+    that; and the tile without it. `width`: the columns of a box."""
+    if len(tile.columns) < 2:
+        return None, tile
+    *outer, inner = tile.columns
+    short = nest.extents[inner]
+    if short > tuning.UNPACKED_SEGMENTS or width % short or _contiguous(nest, [inner]) >= _contiguous(nest, outer[-1:]):
+        return None, tile
+    return inner, tile._replace(columns=tuple(outer))
+
+
+def _contiguous(nest: Nest, part: Iterable[int]) -> int:
+    """Bytes of the arrays that are contiguous along one of the variables."""
+    return sum(k[0].tensor.nbytes for k in nest.loads if any(linear(k).coefficient(v) == 1 for v in part))
+
+
+def _number(nest: Nest, part: dict[int, int]) -> Expr:
+    return Expr(0, tuple(sorted((v, c) for v, c in part.items() if is_wide(nest.extents[v]))))

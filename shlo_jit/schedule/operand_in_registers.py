@@ -1,0 +1,352 @@
+"""Schedule of a product of a few vectors with a matrix that is computed in registers: each element of the matrix is
+computed once, and multiplied by all vectors while it is in a register.
+
+    y[r, o] = sum over k of x[r, k] * M[k, o]
+
+The product is the loop that computes M with another loop over r in it. Lanes run along the variable along which the
+arrays that M is computed from are contiguous. If it numbers outputs o, a task keeps the sums of some outputs in the
+first level cache, and adds some steps of k at a time to them. If it numbers terms k, a task computes some outputs
+together, and adds up the lanes of their sums at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Key, Nest, is_wide
+from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.ir.types import DType
+from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.target import Target
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
+from shlo_jit.schedule.moves import IllegalMove, Vectorize
+from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.space import Order, Space, linear, make_space
+from shlo_jit.schedule.summed_products import Totals, schedule_totals
+from shlo_jit.schedule.tasks import Tasks, cut
+
+STEPS = 8
+"""Vectors of M that are in registers together."""
+
+
+class Vectors(NamedTuple):
+    """The vectors that M is multiplied by, as the loops read them."""
+
+    is_copied: bool
+    """Whether they are copied before, in the order of the loops and the type of the sums."""
+    row: int
+    """Elements from one vector to the next."""
+    batch: int
+    """Elements from the vectors of one product to those of the next."""
+    along: Mapping[int, int]
+    """Elements that an iteration of each variable along k advances."""
+
+
+class Blocks(NamedTuple):
+    """The loops along k, outermost first, if lanes run along outputs."""
+
+    serial: list[int]
+    loop: int | None
+    """The one of which `step` iterations are computed together; None if there is none."""
+    step: int
+    unrolled: list[int]
+    """Those that are computed together as a whole."""
+
+
+class Outputs(NamedTuple):
+    """The places of results."""
+
+    row: int
+    """Elements from the results of one vector to those of the next."""
+    free: int
+    """Elements from one output to the next."""
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRegistersSchedule(WithEpilogue):
+    """Schedule of a product with a matrix that is computed in registers."""
+
+    side: int
+    """The operand that is M: 0 if the outputs are rows of the product, 1 if they are its columns."""
+    nest: Nest
+    target: Target
+    space: Space
+    key: Key
+    """The element of M."""
+    batch: dict[int, int]
+    """The variables that number products, with their coefficients, outermost first; likewise: """
+    along: dict[int, int]
+    free: dict[int, int]
+    lanes: int
+    """The variable that runs along lanes."""
+    count: int
+    """Number of vectors."""
+    strides: Layout
+    vectors: Vectors
+    outputs: Outputs
+    source: DType
+    """The element type of the vectors in memory."""
+    acc: DType
+    together: int
+    """Outputs that a task computes together if lanes run along k."""
+    chunk: int
+    """Iterations of the innermost variable that numbers outputs, in a task."""
+    parts: int
+    """Parts of the terms that are summed separately, and added up in order."""
+    split: int
+    """The variable that numbers terms and is cut into these parts."""
+    tasks: Tasks
+    written: Written | None
+    """The place that the results are written to, if it is not that of the product."""
+    totals: Totals | None
+    """The sum over the products, if only that is wanted: a unit has some outputs of all of them."""
+
+    @property
+    def steps(self) -> int:
+        """Elements of M in each lane that are in registers together."""
+        return _steps(self.target, self.acc, self.space.width)
+
+    @property
+    def blocks(self) -> Blocks:
+        return _blocks(self.nest, self.along, self.steps)
+
+    @property
+    def unrolled(self) -> set[int]:
+        """Variables of short loops that decide which of several values an element is computed from."""
+        conditions = (c for _, at in (*self.nest.nodes, *self.nest.loads) for c in at.conditions)
+        deciding = {v for c in conditions for v, _ in c.expr.terms}
+        return {v for v in deciding if self.nest.extents[v] <= tuning.UNPACKED_SEGMENTS}
+
+    @property
+    def are_outputs(self) -> bool:
+        """Whether lanes are outputs."""
+        return self.lanes in self.free
+
+    @property
+    def cut(self) -> int:
+        """The variable that numbers outputs and is cut into chunks."""
+        return self.lanes if self.are_outputs else next(reversed(self.free))
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs of a product for each vector."""
+        return math.prod(self.nest.extents[v] for v in self.free)
+
+    @property
+    def parts_of_product(self) -> int:
+        """Number of sums of a part of the terms of a product."""
+        return self.count * self.output_count
+
+    @property
+    def own_outputs(self) -> Outputs:
+        """The places that a unit writes to: those of the results, or of a part of the terms."""
+        return self.outputs if self.parts == 1 else Outputs(self.output_count, 1, 0)
+
+    @property
+    def products(self) -> int:
+        """Number of products."""
+        return math.prod(self.nest.extents[v] for v in self.batch)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.nest.extents[self.cut] // self.chunk)
+
+    @property
+    def outer(self) -> list[int]:
+        """The variables that number units, outside of the chunks."""
+        batch = self.batch if self.totals is None else {}
+        return [*batch, *(v for v in self.free if self.free[v] > self.free[self.cut])]
+
+    @property
+    def inner(self) -> list[int]:
+        """The variables that number outputs between two iterations of the one that is cut."""
+        return [v for v in self.free if self.free[v] < self.free[self.cut]]
+
+    @property
+    def notes(self) -> list[Note]:
+        m = "outputs" if self.are_outputs else "terms"
+        why = Reason("operand-contiguous", f"the arrays that the operand is computed from are contiguous along its {m}")
+        sums = [self.totals.note] if self.totals is not None else []
+        head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.count} vectors use it"))
+        after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
+        return [head, Note("lanes", f"{self.space.width} {m}", why), self.tasks.note("unit"), *after, *sums]
+
+
+def schedule_in_registers(
+    step: ComputedOperandStep, layout: ProductLayout, context: Context
+) -> InRegistersSchedule | None:
+    """Returns the schedule; None if the product is not computed so."""
+    op, nest, side, target = step.product.op, step.producer.nest, step.operand.side, context.target
+    acc = op.result.tensor.storage
+    if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
+        return None
+    batch, along, free = (_ordered(nest, part) for part in step.operand[1:])
+    count = layout.result.m if side else layout.result.n
+    lanes, space = _lanes(nest, along, free, count, acc, target)
+    if space is None:
+        return None
+    totals = schedule_totals(step, layout, target)
+    epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
+    result = layout.result if written is None else written.result
+    vectors = _vectors(op.operands[1 - side].tensor.storage, acc, nest, along, lanes, layout, side, count)
+    registers = space.width // target.lanes(acc.bits)
+    own = along if lanes in along else free
+    if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
+        return None
+    together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
+    blocks = _blocks(nest, along, _steps(target, acc, space.width))
+    division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, totals is None)
+    chunk, parts, split = division
+    cut_variable = lanes if lanes in free else next(reversed(free))
+    outer = [v for v in free if free[v] > free[cut_variable]]
+    apart = batch if totals is None else {}
+    units = math.prod(nest.extents[v] for v in (*apart, *outer)) * -(-nest.extents[cut_variable] // chunk) * parts
+    work = math.prod(nest.extents) * count
+    fields: list[Field] = []
+    if vectors.is_copied:
+        fields.append(Field("vectors", layout.result.batch * count * layout.k * acc.itemsize))
+    if parts > 1:
+        outputs = math.prod(nest.extents[v] for v in free)
+        fields.append(Field("parts", layout.result.batch * parts * count * outputs * acc.itemsize))
+    if totals is not None:
+        result = result._replace(matrix=0)
+        fields.append(Field("product", totals.nbytes))
+    return InRegistersSchedule(
+        side=side,
+        nest=nest,
+        target=target,
+        space=space,
+        key=(nest.stores[0].value, nest.stores[0].at),
+        batch=batch,
+        along=along,
+        free=free,
+        lanes=lanes,
+        count=count,
+        strides=layout.operands,
+        vectors=vectors,
+        outputs=Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix),
+        source=op.operands[1 - side].tensor.storage,
+        acc=acc,
+        together=together,
+        chunk=chunk,
+        parts=parts,
+        split=split,
+        tasks=cut(units, work),
+        written=written,
+        totals=totals,
+        epilogue=epilogue,
+        scratch=Scratch(shared=tuple(fields)),
+    )
+
+
+def _ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
+    """The variables with several iterations, the greatest coefficient first."""
+    wide = [(v, c) for v, c in part.items() if is_wide(nest.extents[v])]
+    return dict(sorted(wide, key=lambda pair: -pair[1]))
+
+
+def _lanes(
+    nest: Nest, along: Collection[int], free: Iterable[int], count: int, acc: DType, target: Target
+) -> tuple[int, Space | None]:
+    """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
+    variable, or it has too few iterations. Twice a register's lanes of sums halve the instructions on narrow elements,
+    if the sums of all vectors fit the registers."""
+    full = target.lanes(acc.bits)
+    best, most = 0, 0
+    for v in (*free, *along):
+        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if linear(k).coefficient(v) == 1)
+        if nbytes > most and nest.extents[v] >= full:
+            best, most = v, nbytes
+    fits = best not in along or 4 * count <= target.vector_registers
+    for width in (*((2 * full,) if fits else ()), full) if most else ():
+        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
+            with suppress(IllegalMove):
+                return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
+    return best, None
+
+
+def _vectors(
+    source: DType,
+    acc: DType,
+    nest: Nest,
+    along: dict[int, int],
+    lanes: int,
+    layout: ProductLayout,
+    side: int,
+    count: int,
+) -> Vectors:
+    s = layout.operands
+    row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
+    if source == acc and (lanes not in along or along[lanes] * step == 1):
+        return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
+    order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
+    strides: dict[int, int] = {}
+    size = 1
+    for v in reversed(order):
+        strides[v] = size
+        size *= nest.extents[v]
+    return Vectors(True, size, size * count, strides)
+
+
+def _steps(target: Target, acc: DType, width: int) -> int:
+    return max(1, STEPS * target.lanes(acc.bits) // width)
+
+
+def _blocks(nest: Nest, along: Iterable[int], room: int) -> Blocks:
+    unrolled, order = list[int](), list(along)
+    while order and nest.extents[order[-1]] <= room:
+        room //= nest.extents[order[-1]]
+        unrolled.insert(0, order.pop())
+    if not order or room < 2:
+        return Blocks(order, None, 1, unrolled)
+    return Blocks(order[:-1], order[-1], room, unrolled)
+
+
+def _divide(
+    nest: Nest,
+    along: Mapping[int, int],
+    free: Mapping[int, int],
+    lanes: int,
+    count: int,
+    acc: DType,
+    width: int,
+    together: int,
+    blocks: Blocks,
+    may_split: bool,
+) -> tuple[int, int, int]:
+    """Iterations of the variable that is cut, in a unit; parts of the terms, and the variable that is cut into these.
+    Memory is read fastest in long runs, so units of a matrix that no cache keeps have few outputs less, and parts of
+    the terms."""
+    first = next(iter(along), lanes)
+    if lanes not in free:
+        innermost = nest.extents[next(reversed(free))]
+        each = max(1, tuning.TASK_WORK // max(1, math.prod(nest.extents) // max(1, innermost)))
+        return min(innermost, -(-each // together) * together), 1, first
+    extent = nest.extents[lanes]
+    row = count * math.prod(nest.extents[v] for v in free if free[v] < free[lanes]) * acc.itemsize
+    line = max(width, 64)
+    nbytes = sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads))
+    loops = [*blocks.serial, *([blocks.loop] if blocks.loop is not None else [])]
+    split = next((v for v in loops if nest.extents[v] > tuning.UNPACKED_SEGMENTS), None)
+    outputs = math.prod(nest.extents[v] for v in free) * count * acc.itemsize
+    room = tuning.COMPUTED_PARTS_BYTES // outputs
+    parts = 1
+    if split is not None:
+        least = 2 * STEPS if split == blocks.loop else 1
+        parts = min(tuning.COMPUTED_OPERAND_PARTS, room, nest.extents[split] // least)
+    if may_split and split is not None and parts > 1 and nbytes >= tuning.COMPUTED_FAR_BYTES:
+        units = -(-tuning.COMPUTED_OPERAND_UNITS // parts)
+        least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
+        return min(max(least, -(-extent // (units * line)) * line), most), parts, split
+    most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
+    return min(max(4 * line, -(-extent // (8 * line)) * line), most), 1, first

@@ -1,0 +1,87 @@
+"""Products that compute an operand from narrower arrays where they read it: the reference's results, in guarded memory,
+with the same bits for any number of threads.
+
+    RANDOM_PROGRAMS=5000 pytest -m slow tests/lower/test_computed_operands.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import guarded
+import numpy as np
+import pytest
+import random_check
+from random_operands import random_operand
+from random_runs import seeds
+
+import shlo_jit
+from shlo_jit import tuning
+
+SPREAD = {"PARALLEL_WORK": 1, "TASK_WORK": 64, "GEMM_SERIAL": 1, "GEMM_TASK": 1 << 12, "COMPUTED_FAR_BYTES": 0}
+"""Thresholds for which small products have several tasks, and parts of the terms."""
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands are computed however small they are, and whatever that saves."""
+    monkeypatch.setattr(tuning, "COMPUTED_OPERAND_BYTES", 0)
+    monkeypatch.setattr(tuning, "COMPUTED_OPERAND_SHARE", 1e9)
+
+
+def run(numbers: range) -> dict[str, int]:
+    """Checks programs; returns how many of them computed the operand in registers, in panels, or in memory."""
+    found = {"in registers": 0, "in panels": 0, "in memory": 0}
+    for seed in numbers:
+        text, arguments = random_operand(seed)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in SPREAD.items() if seed % 2 else ():
+                patch.setattr(tuning, name, value)
+            patch.setattr(tuning, "COMPUTED_PRIVATE_ROWS", 1024 if seed % 3 else 4)
+            try:
+                random_check.check(text, arguments, "x86-64-v3" if seed % 5 == 0 else "native")
+                threads = (1, 2, 3, 8) if seed % 10 == 1 else (1,)
+                outs = [shlo_jit.compile(text, threads=n, cache=False) for n in threads]
+                bits = {guarded.outputs(exe(*arguments))[0].tobytes() for exe in outs}
+                assert len(bits) == 1, "the bits depend on the number of threads"
+            except Exception as e:
+                e.add_note(f"program {seed}:\n{text}")
+                raise
+        schedule = outs[0].text("schedule")
+        kinds = {"in registers": "computed in registers", "in panels": "computed while it is packed"}
+        found[next((kind for kind, words in kinds.items() if words in schedule), "in memory")] += 1
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 80, 10))
+def test_random_programs(first: int) -> None:
+    run(range(first, first + 10))
+
+
+@pytest.mark.slow
+def test_many_random_programs() -> None:
+    print(found := run(seeds(400)))
+    assert min(found["in registers"], found["in panels"]) > 0.2 * sum(found.values())
+
+
+WEIGHTS = """
+func.func @main(%x: tensor<{m}x1024xf32>, %w: tensor<1024x1024xi8>, %s: tensor<1024xf32>) -> tensor<{m}x1024xf32> {{
+  %f = stablehlo.convert %w : (tensor<1024x1024xi8>) -> tensor<1024x1024xf32>
+  %t = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<1024xf32>) -> tensor<1024x1024xf32>
+  %d = stablehlo.multiply %f, %t : tensor<1024x1024xf32>
+  %y = stablehlo.dot_general %x, %d, contracting_dims = [1] x [0]
+      : (tensor<{m}x1024xf32>, tensor<1024x1024xf32>) -> tensor<{m}x1024xf32>
+  return %y : tensor<{m}x1024xf32>
+}}"""
+
+
+@pytest.mark.parametrize("rows", [1, 4, 64])
+def test_scaled_weights_are_never_in_memory(rows: int) -> None:
+    """The weights are 1 MiB, the computed operand 4 MiB."""
+    rng = np.random.default_rng(rows)
+    exe: Any = shlo_jit.compile(WEIGHTS.format(m=rows), cache=False, threads=2)
+    x = rng.standard_normal((rows, 1024), np.float32)
+    w, s = rng.integers(-127, 128, (1024, 1024)).astype(np.int8), rng.random(1024, np.float32)
+    np.testing.assert_allclose(exe(x, w, s), x @ (w.astype(np.float32) * s), rtol=1e-4, atol=5e-2)
+    assert exe.memory.arena < 2 << 20
+    assert "computed-operand" in exe.text("plan")
