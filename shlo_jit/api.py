@@ -124,10 +124,10 @@ def compile(
     `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
-    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests and
-    matrix products run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
-    `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any, and
-    `tuned-any-rounding` also those that change the last bits of results.
+    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop
+    nests, products, row blocks, line tiles), by the label of the step, as `json.loads(exe.text("moves"))` gives them;
+    see `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any,
+    and `tuned-any-rounding` also those that change the last bits of results.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
@@ -284,7 +284,7 @@ def export(
     decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
     link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
     code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
-    function. fold_scales: as in `compile`. schedule: moves of the function's loop nests, as in `compile`. progress:
+    function. fold_scales: as in `compile`. schedule: moves of the function's steps, as in `compile`. progress:
     called with the current activity, the bytes written, and the total bytes.
 
     Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can

@@ -79,7 +79,7 @@ def compile_options(
 
 
 def _schedule(given: object, cache: bool = True) -> GivenMoves | StoredSchedule:
-    """The moves of loop nests and products by the labels of their steps, or the word for a stored schedule."""
+    """The moves of steps by their labels, or the word for a stored schedule."""
     if given is None:
         return ()
     if isinstance(given, str):
@@ -94,7 +94,7 @@ def _schedule(given: object, cache: bool = True) -> GivenMoves | StoredSchedule:
 
 
 def given_moves(given: object) -> GivenMoves:
-    """The moves of loop nests by the labels of their steps."""
+    """The moves of steps by their labels."""
     from shlo_jit.schedule.moves import from_json
 
     if not isinstance(given, Mapping) or not all(isinstance(label, str) for label in given):

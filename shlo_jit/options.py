@@ -61,7 +61,7 @@ class CompileOptions:
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
-    """Given moves of loop nests and products; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
+    """Given moves of steps; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
     up for each program that it compiles."""
     profile: bool = False
     """Whether the code records the duration of each of its steps."""

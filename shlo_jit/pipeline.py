@@ -344,18 +344,16 @@ def _given_moves(
     assert not isinstance(options.schedule, str), "stored schedules are looked up before"
     if not options.schedule:
         return {}
-    from shlo_jit.fuse.plan import all_steps, labels_of
-    from shlo_jit.schedule.schedule import has_moves
+    from shlo_jit.schedule.schedule import steps_with_moves
 
     steps = {}
     for core, plan in zip(cores, plans, strict=True):
         prefix = "" if core is cores[-1] else f"@{core.attributes['sym_name']}:"
-        labels = labels_of(plan)
-        steps |= {prefix + labels[id(step)]: step for step in all_steps(plan) if has_moves(step)}
+        steps |= {prefix + label: step for label, step in steps_with_moves(plan).items()}
     for label, _ in options.schedule:
         if label not in steps:
             known = ", ".join(steps) or "none"
-            what = "is no loop nest, product or row blocks of this program"
+            what = "is no loop nest, product, row blocks or line tiles of this program"
             raise OptionError(f"schedule: step {label} {what}; those it has: {known}")
     return {id(steps[label]): moves for label, moves in options.schedule}
 

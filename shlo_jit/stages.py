@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from shlo_jit.lower.planned import Lowered, PlannedFunction
 
 STAGES = ("module", "core", "plan", "schedule", "moves", "memory", "lowered", "llvm", "asm")
-"""Stages in order: the parsed text; core ops; steps; how each step runs; the moves of loop nests and
-products, as JSON; the memory plan; LLVM text; the text after LLVM's passes; assembly."""
+"""Stages in order: the parsed text; core ops; steps; how each step runs; the moves of steps,
+as JSON; the memory plan; LLVM text; the text after LLVM's passes; assembly."""
 
 
 def texts(lower: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:

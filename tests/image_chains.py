@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 
@@ -305,3 +307,66 @@ def narrowed(p: Program) -> None:
     p.join(small, width)
     p.product(5)
     p.pool(2, 2, (0, 0))
+
+
+WRITERS = (
+    *(bottleneck, pooled, column, skipped, stem, block, normalized, patches, normalized_between),
+    *(gated, added, softmax, joined, joined_before, stacked, halved, narrowed),
+)
+"""Functions that write these chains."""
+
+
+# ---------------------------------------------------------------------- random chains
+def add_layer(program: Program, pick: random.Random) -> None:
+    """Adds a random step over images, and often elementwise ops after it."""
+    stride, size = pick.randint(1, 2), pick.choice([2, 3, 5])
+    pads = pick.randint(0, size - 1), pick.randint(0, size - 1)
+    kind = pick.choice(["convolution", "depthwise", "product", "pool", "norm", "loop", "added", "joined", "reshape"])
+    if kind == "pool" and program.lines:
+        program.pool(size, pick.randint(1, size), pads, pick.choice(["maximum", "add"]))
+        return
+    if kind == "norm":
+        program.norm()
+        return
+    if kind == "loop":
+        program.elementwise(pick.choice(["logistic", "negate", "tanh"]))
+        return
+    if kind == "reshape":
+        n, h, w, c = program.shape
+        shapes = [(1, n * h, w, c), (n, 2 * h, w // 2, c), (n, h // 2, 2 * w, c)]
+        program.reshape(pick.choice([s for s in shapes if np.prod(s) == n * h * w * c]))
+        return
+    if kind == "joined":
+        images, shape = program.last, program.shape
+        program.product(pick.choice([1, 4, 16]))
+        if pick.random() < 0.5:
+            program.norm()
+        program.join(images, shape)
+        return
+    if kind == "added":
+        images = program.last
+        program.product(program.shape[3])
+        program.elementwise(pick.choice(["add", "multiply"]), images)
+        return
+    if kind in ("convolution", "depthwise"):
+        dilation = pick.choice([1, 1, 1, 2])
+        features = 0 if kind == "depthwise" else pick.choice([2, 8, 17, 32])
+        program.convolution(size, stride, pads, features, dilation)
+    else:
+        program.product(pick.choice([4, 16, 33]))
+    if pick.random() < 0.7:
+        program.finish()
+
+
+def random_chain(seed: int, most: int = 40) -> tuple[Program, random.Random]:
+    """A chain of two to five random steps over images of up to `most` lines, and a source of further random numbers."""
+    pick = random.Random(seed)
+    shape = (pick.randint(1, 3), pick.randint(18, most), pick.randint(10, most), pick.choice([3, 8, 16, 20]))
+    program = Program(shape, seed)
+    for _ in range(pick.randint(2, 5)):
+        if min(program.shape[1:3]) < 8:
+            break
+        add_layer(program, pick)
+        if pick.random() < 0.1:
+            program.keep()
+    return program, pick

@@ -1,10 +1,12 @@
-"""Random schedules: the moves of a program's loop nests, changed at random. Many of them are illegal."""
+"""Random schedules: the moves of a program's steps, changed at random. Many of them are illegal."""
 
 from __future__ import annotations
 
 import copy
 import random
 from typing import Any
+
+from random_products import changed_product
 
 Moves = dict[str, list[dict[str, Any]]]
 LANES, UNROLLS = (2, 4, 8, 16, 32), (2, 3, 4, 8, 16)
@@ -16,6 +18,23 @@ def changed(moves: Moves, seed: int) -> Moves:
     for nest in found.values():
         for _ in range(rng.randint(1, 3)):
             _change(nest, rng)
+    return found
+
+
+def changed_steps(moves: Moves, seed: int) -> Moves:
+    """The moves with changes in one or two steps or stages of any kind, often in stages (`2/0`)."""
+    rng = random.Random(seed)
+    stages = [label for label in moves if "/" in label]
+    among = stages if stages and rng.random() < 0.5 else sorted(moves)
+    chosen = rng.sample(among, k=min(len(among), rng.choice((1, 1, 2))))
+    found: Moves = {}
+    for label, own in moves.items():
+        if label not in chosen:
+            found[label] = own
+        elif any(move["move"] == "use_leaf" for move in own):
+            found[label] = changed_product(own, {"m": 6, "n": 16, "k": 4}, rng.randrange(1 << 30))
+        else:
+            found |= changed({label: own}, rng.randrange(1 << 30))
     return found
 
 

@@ -3,6 +3,7 @@ compiled program."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from shlo_jit.errors import InternalError
-from shlo_jit.fuse.plan import Step, all_steps, labels_of, lines_of, source_ops
+from shlo_jit.fuse.plan import Step, lines_of, source_ops
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import GivenMoves, OptionError
 from shlo_jit.runtime.executable import Executable, Tunable
@@ -18,12 +19,15 @@ from shlo_jit.runtime.measured import ProfileMemory
 from shlo_jit.schedule.alternatives import alternatives, can_be_tuned, moves_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import Move
+from shlo_jit.schedule.schedule import schedules_with_moves
 
 Moves = tuple[Move, ...]
 Schedules = Mapping[str, Moves]
 """Moves by the label of the step; steps without an entry have the schedule that the compiler chooses."""
 WHOLE = ""
 """Label of a call as a whole."""
+STAGES = re.compile(r"(/\d+)+$")
+"""What the label of a stage has after that of its step."""
 V = TypeVar("V")
 
 
@@ -68,7 +72,7 @@ class Bench(Protocol, Generic[V]):
 
     def run(self, variant: V) -> Mapping[str, float]:
         """Calls the program, once or several times. Returns the shortest time in seconds of each step by label, and of
-        the whole call; only the latter for a plain variant."""
+        the whole call; only the latter for a plain variant. Stages have no times of their own; see `clock`."""
         ...
 
     def now(self) -> float:
@@ -127,11 +131,9 @@ class ProgramBench:
             *callees, entry = self._tunable.planned(given(schedules))
             found = {}
             for prefix, function in [*((f"@{f.name}:", f) for f in callees), ("", entry)]:
-                labels = labels_of(function.plan)
-                for step in all_steps(function.plan):
-                    scheduled = function.schedule[step]
+                for label, step, scheduled in schedules_with_moves(function.plan, function.schedule):
                     if can_be_tuned(scheduled):
-                        found[prefix + labels[id(step)]] = step, scheduled
+                        found[prefix + label] = step, scheduled
             self._planned = dict(schedules), found
         return self._planned[1]
 
@@ -201,6 +203,11 @@ class ProgramBench:
 def given(schedules: Schedules) -> GivenMoves:
     """The moves as an option of the compiler."""
     return tuple(sorted(schedules.items()))
+
+
+def clock(label: str) -> str:
+    """The label of the step whose time is measured: a stage of it (`2/0`) has no time of its own."""
+    return STAGES.sub("", label)
 
 
 def _label(timed: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic
 
-from shlo_jit.autotune.bench import WHOLE, Bench, Moves, NotCompiled, Schedules, V
+from shlo_jit.autotune.bench import WHOLE, Bench, Moves, NotCompiled, Schedules, V, clock
 from shlo_jit.autotune.comparison import LEAST_PAIRS, Comparison
 
 LEAST_SHARE = 0.01
@@ -44,9 +44,12 @@ class Tuned:
     queue: Iterator[Moves]
     """Alternatives to the best schedule so far."""
     tried: set[frozenset[object]] = field(default_factory=set)
+    asked: int = 0
+    """Number of alternatives that it was asked for."""
 
     def next(self) -> Moves | None:
         """Returns the next alternative that has not been tried; None if there is none."""
+        self.asked += 1
         for moves in self.queue:
             key = frozenset(moves)
             if key not in self.tried:
@@ -106,16 +109,21 @@ class Search(Generic[V]):
         """The steps to tune: those that take the most time, and those that have a schedule already."""
         known = self.bench.steps()
         least = LEAST_SHARE * times[WHOLE]
-        found = [label for label in times if label in known and (times[label] >= least or label in self.best)]
-        found.sort(key=lambda label: (label not in self.best, -times[label]))
-        return [Tuned(label, times[label], self.bench.alternatives(self.best, label)) for label in found[:MOST_STEPS]]
+        seconds = {label: times[clock(label)] for label in known if clock(label) in times}
+        found = [label for label in seconds if seconds[label] >= least or label in self.best]
+        found.sort(key=lambda label: (label not in self.best, -seconds[label]))
+        return [Tuned(label, seconds[label], self.bench.alternatives(self.best, label)) for label in found[:MOST_STEPS]]
 
     def _next_trial(self) -> dict[str, Moves]:
-        """An alternative for each step that has one left."""
+        """An alternative for each step that has one left. Only one of a step and its stages is changed, since they
+        share one time."""
         if self._alone:
             return dict([self._alone.pop()])
-        following = ((label, step.next()) for label, step in self.steps.items())
-        return {label: moves for label, moves in following if moves is not None}
+        found: dict[str, tuple[str, Moves]] = {}
+        for label in sorted(self.steps, key=lambda label: self.steps[label].asked):
+            if clock(label) not in found and (moves := self.steps[label].next()) is not None:
+                found[clock(label)] = label, moves
+        return dict(found.values())
 
     def _try(self, trial: dict[str, Moves]) -> None:
         try:
@@ -189,7 +197,7 @@ def compare(
         else:
             second, first = bench.run(after), bench.run(before)
         for label, comparison in found.items():
-            comparison.add(first.get(label, 0.0), second.get(label, 0.0))
+            comparison.add(first.get(clock(label), 0.0), second.get(clock(label), 0.0))
         is_late = number + 1 >= LEAST_PAIRS and bench.now() >= end
         if is_late or all(map(is_decided, found.values())):
             break

@@ -364,6 +364,13 @@ def labels_of(block: PlanBlock, prefix: str = "") -> dict[int, str]:
     return labels
 
 
+def stages_of(step: Step, label: str) -> Iterator[tuple[str, Step]]:
+    """Yields the stages of a step with their labels, and the stages of those: `2/0` is the first stage of step 2."""
+    for i, stage in enumerate(step.parts if isinstance(step, StagedStep) else ()):
+        yield f"{label}/{i}", stage
+        yield from stages_of(stage, f"{label}/{i}")
+
+
 def all_blocks(block: PlanBlock) -> Iterator[PlanBlock]:
     """Yields a block and those inside it."""
     yield block

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from shlo_jit.fuse.plan import Step
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.line_tiles import LineTilesSchedule, line_tile_alternatives, line_tiles_change_bits
 from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.nest_alternatives import nest_alternatives, nest_changes_bits
@@ -33,6 +34,7 @@ KINDS: dict[type[KernelSchedule], Kind] = {
     NestSchedule: Kind(nest_alternatives, nest_changes_bits),
     ProductSchedule: Kind(partial(product_alternatives, any_rounding=True), product_changes_bits),
     RowBlocksSchedule: Kind(row_block_alternatives, row_block_changes_bits),
+    LineTilesSchedule: Kind(line_tile_alternatives, line_tiles_change_bits),
 }
 """Class of a step's schedule -> its kind. Such a schedule has `moves`."""
 

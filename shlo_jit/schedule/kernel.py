@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -29,6 +29,11 @@ class KernelSchedule:
     def notes(self) -> list[Note]:
         """The decisions, in printable form."""
         return []
+
+    @property
+    def stage_schedules(self) -> Sequence[KernelSchedule | None]:
+        """For each stage of the step, its schedule if that is moves which a caller may give."""
+        return ()
 
     def streaming_where(self, allowed: Allowed) -> Self:
         """The schedule without streaming stores to targets that are not allowed; `self` if it has none."""

@@ -7,22 +7,24 @@ reads are in the task's line buffers: lines that the next tile needs too are mov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from shlo_jit import tuning
 from shlo_jit.fuse.image_lines import CONVOLUTION, PRODUCT, Lines, lines_of_stage, pixels_of
-from shlo_jit.fuse.plan import LineTilesStep, NestStep, OpStep, RowBlocksStep
+from shlo_jit.fuse.plan import LineTilesStep, NestStep, OpStep, RowBlocksStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import scratch_bytes
-from shlo_jit.reasons import Reason
+from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import ConvolutionSchedule, convolution_of
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.line_division import LineDivision, divide_lines, other_line_divisions
+from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule, schedule_rows
@@ -49,6 +51,13 @@ class Stage(NamedTuple):
     image, or of the last stage."""
     rows_field: Field | None
     """A worker's memory for row blocks. Right operands that they pack stay there from one tile to the next."""
+
+    @property
+    def given_part(self) -> KernelSchedule | None:
+        """The schedule of row blocks, or of a loop that runs as such. Other stages have no moves."""
+        if not isinstance(self.how, RowBlocksSchedule):
+            return None
+        return self.how if isinstance(self.step, RowBlocksStep) else self.how.stage_schedules[0]
 
     @property
     def height(self) -> int:
@@ -99,45 +108,33 @@ class LineTilesSchedule(KernelSchedule):
     """Schedule of a chain of steps in line tiles."""
 
     stages: tuple[Stage, ...]
-    tile: int
-    """Maximum number of lines of the last step's result in a tile."""
-    buffers: int
-    """Approximate bytes of all line buffers."""
-    each: int
-    """Tasks per thread of the call. The bits of the results do not depend on the number of tasks."""
-    most: int
-    """Maximum number of tasks per image."""
+    division: LineDivision
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return self.division.moves
+
+    @property
+    def stage_schedules(self) -> Sequence[KernelSchedule | None]:
+        return [stage.given_part for stage in self.stages]
 
     @property
     def notes(self) -> list[Note]:
-        last = self.stages[-1]
-        why = Reason("tiles-share-lines", "line tiles re-use lines of the tile before")
-        if self.each != 1:
-            why = Reason("tiles-share-no-lines", "line tiles share no lines")
-        size = Reason("line-buffer-bytes", f"line buffers of up to {self.buffers:,} bytes")
-        return [
-            Note("line tiles", f"{count(self.tile, 'line')} of {last.height}", size),
-            Note("tasks", f"{self.each} per thread, up to {self.most} per image", why),
-            *(note for stage in self.stages for note in stage.notes),
-        ]
+        return [*self.division.notes, *(note for stage in self.stages for note in stage.notes)]
 
 
 def schedule_line_tiles(step: LineTilesStep, context: Context) -> LineTilesSchedule:
-    height = step.images[-1].tensor.extents[1]
     readers = [lines_of_stage(part) for part in step.stages[1:]]
-    share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
-    buffers = context.target.bytes_of(tuning.LINE_BUFFER_BYTES)
-    tile = _tile(step, height, buffers)
-    stages = [_stage(step, number, most, context) for number, most in enumerate(_most(step, tile))]
+    shares = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
+    given = context.given.get(id(step))
+    division = divide_lines(step.images[-1], partial(_buffer_bytes, step), shares, context.target, given)
+    stages = [_stage(step, number, most, context) for number, most in enumerate(_most(step, division.tile.value))]
     fields = [field for stage in stages for field in stage.fields]
     work = Field("work", max(_work(stage, context) for stage in stages))
     routines = [r for s in stages if not isinstance(s.how, Windows) for r in s.how.routines]
     return LineTilesSchedule(
         stages=tuple(stages),
-        tile=tile,
-        buffers=buffers,
-        each=1 if share else tuning.LINE_TILE_TASKS,
-        most=max(1, height // tuning.LINE_TILE_LINES),
+        division=division,
         scratch=Scratch(worker=(*fields, work)),
         routines=tuple(dict.fromkeys(routines)),
     )
@@ -181,18 +178,14 @@ def _how(
     return replace(found.windows, split=2, blocks=1)
 
 
-def _tile(step: LineTilesStep, height: int, buffers: int) -> int:
-    """Lines of the last result per tile: as many as possible while the intermediate lines fit into `buffers` bytes."""
+def _buffer_bytes(step: LineTilesStep, tile: int) -> int:
+    """Bytes of the intermediate lines for tiles of so many lines of the last result."""
     values: dict[Value, int] = {}
     for number, (part, image) in enumerate(zip(step.stages[:-1], step.images[:-1], strict=True)):
         product = None if part.host is None else part.host.op.result
         values |= dict.fromkeys([image, *(v for v in part.writes if v in step.inside and v is not product)], number)
-
-    def nbytes(tile: int) -> int:
-        most = _most(step, tile)
-        return sum(most[i] * v.tensor.nbytes // prod(step.images[i].tensor.extents[:2]) for v, i in values.items())
-
-    return next((n for n in range(height, 1, -1) if nbytes(n) <= buffers), 1)
+    most = _most(step, tile)
+    return sum(most[i] * v.tensor.nbytes // prod(step.images[i].tensor.extents[:2]) for v, i in values.items())
 
 
 def _most(step: LineTilesStep, tile: int) -> list[int]:
@@ -214,3 +207,19 @@ def _work(stage: Stage, context: Context) -> int:
         m = stage.most * stage.pixels
         return scratch_bytes(how.types, context.target, 1, m, how.result.n, how.k, 1, True)
     return 0
+
+
+# ---------------------------------------------------------------------- other schedules, for a tuner
+def line_tile_alternatives(step: Step, scheduled: KernelSchedule, target: Target) -> Iterator[tuple[Move, ...]]:
+    """Yields other schedules of line tiles as moves, the most promising first."""
+    assert isinstance(scheduled, LineTilesSchedule)
+    seen = {scheduled.moves}
+    for moves in other_line_divisions(scheduled.division):
+        if moves not in seen:
+            seen.add(moves)
+            yield moves
+
+
+def line_tiles_change_bits(step: Step, scheduled: KernelSchedule, moves: Sequence[Move], target: Target) -> bool:
+    """Whether the moves may give results with other bits. Each line is computed as those of whole images."""
+    return False

@@ -1,10 +1,12 @@
 """Moves: the decisions of a schedule as data.
 
-A schedule of a loop nest or of a matrix product is a tuple of moves. Each move does one thing to the loops, as the
-calls on a Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it. Moves can be printed, written
-as JSON, read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the schedule again.
+A schedule of a loop nest, of a matrix product, or of steps that run block by block is a tuple of moves. Each move does
+one thing to the loops, as the calls on a Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it.
+Moves can be printed, written as JSON, read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the
+schedule again.
 
-A loop of a nest is named by its variable, as in the printed schedule (`v2`); the loops of a product are m, n and k.
+A loop of a nest is named by its variable, as in the printed schedule (`v2`); the loops of a product are m, n and k,
+that of row blocks is m, and that of line tiles is lines.
 Loads, stores and values are named by their number in the nest's lists.
 """
 
@@ -100,7 +102,8 @@ class BatchRows(Move):
 class Split(Move):
     """A loop is cut into chunks of `by` elements. Chunks of a nest's loop are the units of work; those of a reduced
     loop leave partial results, which are combined in order. Chunks of the rows m and columns n of a product are the
-    units of work; the terms k are added up chunk by chunk."""
+    units of work; the terms k are added up chunk by chunk. All stages of row blocks or line tiles run on a chunk of
+    rows m or of lines before the next chunk."""
 
     kind = "split"
     loop: int | str
@@ -110,7 +113,8 @@ class Split(Move):
 @dataclass(frozen=True)
 class Parallel(Move):
     """Threads share the units of work, in tasks of `grain` units. Without such a move, one thread does the work. A task
-    of a product has a rectangle of `grain` products of a batch."""
+    of a product has a rectangle of `grain` products of a batch; the units of row blocks are rows, those of line tiles
+    are lines."""
 
     kind = "parallel"
     grain: int
@@ -193,7 +197,8 @@ WORDS = {
     "at": ("tile", "after", "inline"),
 }
 """The words that fields of moves may have. All other fields are numbers."""
-PRODUCT_LOOPS = ("m", "n", "k")
+NAMED_LOOPS = ("m", "n", "k", "lines")
+"""Loops that are not variables of a nest."""
 MOVES: dict[str, type[Move]] = {move.kind: move for move in Move.__subclasses__()}
 """Kind -> class."""
 M = TypeVar("M", bound=Move)
@@ -204,16 +209,26 @@ class IllegalMove(ValueError):
 
     def __init__(self, move: Move, why: Reason, place: str = "") -> None:
         super().__init__(f"{place}: {move}: {why}" if place else f"{move}: {why}")
-        self.move, self.why = move, why
+        self.move, self.why, self.place = move, why, place
 
     def at(self, place: str) -> IllegalMove:
-        """The same error with the place of the step in its message."""
-        return IllegalMove(self.move, self.why, place)
+        """The same error with the place of the step in its message, if it has none yet."""
+        return self if self.place else IllegalMove(self.move, self.why, place)
 
 
 def of_kind(moves: Iterable[Move], kind: type[M]) -> list[M]:
     """The moves of a kind, in order."""
     return [move for move in moves if isinstance(move, kind)]
+
+
+def check_once(moves: Iterable[Move]) -> None:
+    """Raises IllegalMove for a move about the same thing as one before."""
+    seen: set[object] = set()
+    for move in moves:
+        subject = move.kind, move.arguments.get("loop")
+        if subject in seen:
+            raise IllegalMove(move, Reason("move-without-use", "a move before decides the same"))
+        seen.add(subject)
 
 
 def to_json(moves: Sequence[Move]) -> list[dict[str, Any]]:
@@ -249,7 +264,7 @@ def _move(given: object) -> Move:
 
 def _value(kind: type[Move], name: str, value: object) -> object:
     words = WORDS.get(name, ())
-    if value in words or (kind is Split and name == "loop" and value in PRODUCT_LOOPS):
+    if value in words or (kind is Split and name == "loop" and value in NAMED_LOOPS):
         return value
     if words:
         raise ValueError(f"{kind.kind}: {name} is {' or '.join(words)}, got {value!r}")
@@ -257,6 +272,7 @@ def _value(kind: type[Move], name: str, value: object) -> object:
     items = value if is_list and isinstance(value, list) else [value]
     if is_list != isinstance(value, list) or not all(type(item) is int and item >= 0 for item in items):
         expected = "a list of whole numbers" if is_list else "a whole number"
-        also = " (or m, n or k of a product)" if kind is Split and name == "loop" else ""
+        names = f"{', '.join(NAMED_LOOPS[:-1])} or {NAMED_LOOPS[-1]}"
+        also = f" (or {names}, where there is such a loop)" if kind is Split and name == "loop" else ""
         raise ValueError(f"{kind.kind}: {name} is {expected} from 0 on{also}, got {value!r}")
     return tuple(items) if is_list else value

@@ -33,6 +33,7 @@ from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import (
     GIVEN,
     Order,
+    Part,
     Space,
     Tile,
     has_few_elements,
@@ -107,6 +108,8 @@ class NestSchedule(KernelSchedule):
     no_blocks: Refusal | None = None
     """For the body of a loop that is a candidate for temporal tiling, the reason that its iterations run one after the
     other."""
+    part: Part | None = None
+    """For a stage of other steps, what each call of the nest's function computes."""
 
     @property
     def row_loops(self) -> list[int]:
@@ -139,20 +142,25 @@ def schedule_nest(
     nest: Nest,
     target: Target,
     tile: Tile | None = None,
-    by_rows: bool = False,
+    part: Part | None = None,
     moves: Sequence[Move] | None = None,
 ) -> NestSchedule:
     """Returns the schedule of a nest. With a `tile`, the nest is the epilogue of a product, on rectangles of it.
-    `by_rows`: units must be whole rows, one after the other. `moves`: all decisions, for a nest without a tile; what is
-    in no move is not done. Raises IllegalMove if the nest does not allow one of them."""
-    return _Scheduler(nest, target, tile, by_rows, moves).run()
+    `part`: the nest is a stage of other steps. `moves`: all decisions, for a nest that is no epilogue; what is in no
+    move is not done. Raises IllegalMove if the nest does not allow one of them."""
+    return _Scheduler(nest, target, tile if part is None else part.tile, part, moves).run()
+
+
+def reschedule(s: NestSchedule, moves: Sequence[Move]) -> NestSchedule:
+    """Returns the schedule of the same nest, or the same part of it, with other moves. Raises IllegalMove."""
+    return schedule_nest(s.nest, s.target, part=s.part, moves=moves)
 
 
 class _Scheduler:
     """The state of one scheduling run: each decision depends on those made before."""
 
     def __init__(
-        self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool, moves: Sequence[Move] | None = None
+        self, nest: Nest, target: Target, tile: Tile | None, part: Part | None, moves: Sequence[Move] | None = None
     ):
         self.nest = nest
         self.given = None if moves is None else GivenMoves(moves)
@@ -162,14 +170,16 @@ class _Scheduler:
         self.selections = {op: found for op in others if (found := selection_of(nest, op)) is not None}
         self.ordered = len(self.selections) < len(others)
         self.tile = tile
-        self.by_rows = by_rows
+        self.part = part
+        self.by_rows = part is not None and tile is None
+        """Whether units are whole rows, one after the other."""
         if tile is None:
             self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
             if self.given is None and self.short() and (strided or self.choose_row_batching() is None):
                 self.choose_loops(Order.STRICT)
         else:
-            self.space, self.tile = tile_space(nest, target, tile)
+            self.space, self.tile = tile_space(nest, target, tile, moves)
             self.transposed_loads, self.passes = None, Passes(nest, self.space, self.selections)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
@@ -228,6 +238,7 @@ class _Scheduler:
             split=split,
             is_fully_unrolled=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
             prefetches=self.choose_prefetches() if plain else {},
+            part=self.part,
             stash=self.choose_stash() if split is None else {},
             streams=streams,
             interior=interior,
@@ -326,8 +337,10 @@ class _Scheduler:
         """Loads to prefetch, with their distances in bytes, because the hardware's prefetcher restarts in every page.
         If several loads follow each other (as in a stencil), only the foremost is prefetched."""
         space = self.space
+        cached = frozenset() if self.part is None else self.part.cached
         if self.given is not None:
-            return self.given.prefetches(self.nest, space)
+            found = self.given.prefetches(self.nest, space)
+            return {key: distance for key, distance in found.items() if key[0] not in cached}
         if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
             return {}
         inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
@@ -335,7 +348,7 @@ class _Scheduler:
         far = self.target.bytes_of(tuning.PREFETCH_BYTES)
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
-            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far
+            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far or key[0] in cached
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
             distance = tuning.PREFETCH_DISTANCE // storage.itemsize
@@ -380,7 +393,7 @@ class _Scheduler:
         if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
-        if self.given is not None:
+        if self.given is not None and self.tile is None:
             assert space.vector is not None
             return self.given.chunk(space.vector, step)
         work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.expected_iterations
@@ -389,6 +402,8 @@ class _Scheduler:
 
     def choose_tasks(self) -> tuple[Tasks, Split | None]:
         space = self.space
+        if self.part is not None and self.part.tasks is not None:
+            return self.part.tasks, None
         if self.chunk:
             assert space.vector is not None
             units = -(-space.extents[space.vector] // self.chunk)
@@ -401,7 +416,7 @@ class _Scheduler:
                 units = units // across * -(-across // self.transposed_loads.width)
         each = max(1, self.heavy + len(self.nest.loads) + 1) * self.expected_iterations
         work = each * self.nest.rows * self.nest.reduced
-        if self.given is not None:
+        if self.given is not None and self.tile is None:
             cut_at = self.given.row_split(space, self.can_split(), self.split_step)
             if cut_at:
                 chunks = -(-space.extents[space.inner[0]] // cut_at)

@@ -36,7 +36,7 @@ from shlo_jit.schedule.moves import (
     Vectorize,
     of_kind,
 )
-from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.nest import NestSchedule, reschedule
 from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.sizes import NotSymbolic, Size, hint_of
 
@@ -58,7 +58,7 @@ def nest_alternatives(step: Step, scheduled: KernelSchedule, target: Target) -> 
     assert isinstance(step, NestStep) and isinstance(scheduled, NestSchedule)
     seen = {frozenset(scheduled.moves)}
     for moves, wanted in _changes(scheduled):
-        found = _legal(scheduled, target, moves, wanted)
+        found = _legal(scheduled, moves, wanted)
         if found is not None and frozenset(found) not in seen:
             seen.add(frozenset(found))
             yield found
@@ -67,7 +67,7 @@ def nest_alternatives(step: Step, scheduled: KernelSchedule, target: Target) -> 
 def nest_changes_bits(step: Step, scheduled: KernelSchedule, moves: Sequence[Move], target: Target) -> bool:
     """Whether the moves may give results with other bits than the schedule: they add up in another order."""
     assert isinstance(scheduled, NestSchedule)
-    return _order_of_sums(scheduled) != _order_of_sums(schedule_nest(scheduled.nest, target, moves=moves))
+    return _order_of_sums(scheduled) != _order_of_sums(reschedule(scheduled, moves))
 
 
 def _order_of_sums(s: NestSchedule) -> tuple[object, ...]:
@@ -93,13 +93,13 @@ def _rounds(reduction: Key) -> bool:
     return not is_exact and (value.tensor.storage.is_float or value.tensor.storage.is_complex)
 
 
-def _legal(s: NestSchedule, target: Target, moves: Sequence[Move], wanted: Moves) -> Moves | None:
+def _legal(s: NestSchedule, moves: Sequence[Move], wanted: Moves) -> Moves | None:
     """The moves of the schedule that these lead to, without those that are no longer possible. Tasks become smaller if
     a single one would be left. Returns None if one of the `wanted` moves is illegal, or would be dropped."""
     rest = list(moves)
     while True:
         try:
-            return schedule_nest(s.nest, target, moves=rest).moves
+            return reschedule(s, rest).moves
         except IllegalMove as error:
             if error.move in wanted or error.move not in rest:
                 return None

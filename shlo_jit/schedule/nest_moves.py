@@ -43,8 +43,11 @@ if TYPE_CHECKING:
 
 
 def nest_moves(s: NestSchedule) -> tuple[Move, ...]:
-    """The moves that lead to a schedule, in the order in which they are made."""
-    return (*_loops(s), *_iterations(s), *_units(s), *_memory(s))
+    """The moves that lead to a schedule, in the order in which they are made. Stages of other steps have no units of
+    their own; those on rectangles have lanes only."""
+    if s.tile is not None:
+        return tuple(_lanes(s))
+    return (*_loops(s), *_iterations(s), *(_units(s) if s.part is None else ()), *_memory(s))
 
 
 def _loops(s: NestSchedule) -> list[Move]:
@@ -52,12 +55,16 @@ def _loops(s: NestSchedule) -> list[Move]:
     space = s.space
     moves: list[Move] = [Reorder(space.order)] if space.order else []
     moves += [Fuse(outer, inner) for outer, inner in space.dropped.items()]
-    if space.vector is not None:
-        moves.append(Vectorize(space.vector, space.width, why=space.why_lanes))
+    moves += _lanes(s)
     if s.transposed_loads is not None:
         t = s.transposed_loads
         moves.append(Transpose(t.across, t.side, t.tiles))
     return moves
+
+
+def _lanes(s: NestSchedule) -> list[Move]:
+    space = s.space
+    return [] if space.vector is None else [Vectorize(space.vector, space.width, why=space.why_lanes)]
 
 
 def _iterations(s: NestSchedule) -> list[Move]:

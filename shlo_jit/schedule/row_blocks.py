@@ -27,7 +27,7 @@ from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
-from shlo_jit.schedule.moves import Move
+from shlo_jit.schedule.moves import IllegalMove, Move
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
@@ -91,6 +91,10 @@ class RowBlocksSchedule(KernelSchedule):
     @property
     def moves(self) -> tuple[Move, ...]:
         return self.division.moves(self.step.rows)
+
+    @property
+    def stage_schedules(self) -> Sequence[KernelSchedule | None]:
+        return [s.schedule if isinstance(s, RowNest) else None for s in self.stages]
 
     @property
     def products(self) -> list[RowProduct]:
@@ -158,10 +162,9 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         division = divide(step, products, target, context.given.get(id(step)))
     else:
         is_skinny = False
-        division = divide_part(step, products, target, most)
+        division = divide_part(step, products, target, most, context.given.get(id(step)))
     buffers = make_buffers(step, division.block.value)
-    loops = {i: s for i, s in enumerate(step.stages) if isinstance(s, NestStep)}
-    nests = {i: schedule_stage(s, buffers, target, of_part=most is not None) for i, s in loops.items()}
+    nests = _nests(step, buffers, context, most is not None)
     fields, rows = assign_fields(buffers, nests)
     stages: list[RowProduct | RowNest] = []
     for i, s in enumerate(step.stages):
@@ -186,6 +189,19 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
 
 
 # ---------------------------------------------------------------------- products
+def _nests(step: RowBlocksStep, buffers: Buffers, context: Context, of_part: bool) -> dict[int, NestSchedule]:
+    """The schedules of the loops by the number of the stage."""
+    found: dict[int, NestSchedule] = {}
+    for i, s in enumerate(step.stages):
+        if isinstance(s, NestStep):
+            moves = context.given.get(id(s))
+            try:
+                found[i] = schedule_stage(s, buffers, context.target, of_part=of_part, moves=moves)
+            except IllegalMove as error:
+                raise error.at(s.place) from None
+    return found
+
+
 def _stage_of(
     s: OpStep, p: Product, number: int, step: RowBlocksStep, division: Division, is_skinny: bool, context: Context
 ) -> RowProduct:

@@ -6,7 +6,7 @@ is given is that of row 0, even if only the rows of the block are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_jit.fuse.nest import Key, Nest, Node, Store
@@ -16,9 +16,10 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At
 from shlo_jit.ir.types import tensor
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.scratch import ALIGN, Field
-from shlo_jit.schedule.space import Tile
+from shlo_jit.schedule.space import Part, Tile
 from shlo_jit.schedule.tasks import Tasks
 
 
@@ -68,26 +69,25 @@ def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> V
     return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
 
 
-def schedule_stage(part: NestStep, buffers: Buffers, target: Target, *, of_part: bool = False) -> NestSchedule:
+def schedule_stage(
+    part: NestStep, buffers: Buffers, target: Target, *, of_part: bool = False, moves: Sequence[Move] | None = None
+) -> NestSchedule:
     """Returns the schedule of a loop on a block of rows: a row program takes the rows as its units, a loop without
-    reductions takes the block as a rectangle. `of_part`: the caller passes only a part of the rows at a time."""
+    reductions takes the block as a rectangle. `of_part`: the caller passes only a part of the rows at a time. `moves`:
+    those that decide instead. Raises IllegalMove."""
     step, nest = buffers.step, part.nest
     units = step.batch * step.rows
     rows = _rows(nest, step, units)
-    nest = _on_buffers(nest, buffers)
+    nest, cached = _on_buffers(nest, buffers), frozenset(buffers.rows.values())
     if not nest.reduce_vars:
-        return schedule_nest(nest, target, Tile((), rows.variables, column_variables(nest, rows)))
+        tile = Tile((), rows.variables, column_variables(nest, rows))
+        return schedule_nest(nest, target, part=Part(tile, None, cached), moves=moves)
     lead = leading_store(nest, rows.variables)
     assert lead is not None, "a row program that writes rows in another order"
     nest = replace(nest, stores=[nest.stores[lead], *nest.stores[:lead], *nest.stores[lead + 1 :]])
-    found = schedule_nest(nest, target, by_rows=True)
-    own = set(buffers.rows.values())
     blocks = max(step.batch * -(-step.rows // buffers.block), 2 if of_part else 1)
-    return replace(
-        found,
-        tasks=Tasks(units, blocks, each=buffers.block),
-        prefetches={key: n for key, n in found.prefetches.items() if key[0] not in own},
-    )
+    tasks = Tasks(units, blocks, each=buffers.block)
+    return schedule_nest(nest, target, part=Part(None, tasks, cached), moves=moves)
 
 
 def _rows(nest: Nest, step: RowBlocksStep, units: int) -> Rows:

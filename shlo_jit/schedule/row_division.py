@@ -18,7 +18,7 @@ from shlo_jit.ops.row_tasks import min_rows_per_task, row_parts
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.schedule.moves import IllegalMove, Move, Parallel, Split
+from shlo_jit.schedule.moves import IllegalMove, Move, Parallel, Split, check_once
 from shlo_jit.schedule.row_buffers import widths_of
 from shlo_jit.schedule.row_products import Product
 from shlo_jit.schedule.space import GIVEN, OMITTED
@@ -70,11 +70,24 @@ def divide(
     return Division(_block(step, products, cut.task_rows, target), *cut)
 
 
-def divide_part(step: RowBlocksStep, products: dict[OpStep, Product], target: Target, most: int) -> Division:
-    """Returns the division of a call that computes at most `most` rows of one batch."""
-    block = Choice(most, Reason("rows-of-call", "a call of loops only has one block"))
-    if products:
+def divide_part(
+    step: RowBlocksStep,
+    products: dict[OpStep, Product],
+    target: Target,
+    most: int,
+    given: Sequence[Move] | None = None,
+) -> Division:
+    """Returns the division of a call that computes at most `most` rows of one batch. `given`: the moves that decide
+    instead; raises IllegalMove if one of them is not allowed."""
+    if given is not None:
+        block = _given_block(given, most, f"a block has 1 to {most} rows, those of a line tile")
+        if len(given) > 1 or not all(isinstance(move, Split) and move.loop == "m" for move in given):
+            text = "row blocks in line tiles have blocks of rows m, and the tasks of the line tiles"
+            raise IllegalMove(given[-1], Reason("move-without-use", text))
+    elif products:
         block = _block(step, products, most, target)
+    else:
+        block = Choice(most, Reason("rows-of-call", "a call of loops only has one block"))
     return Division(block, most, 1, 1, Tasks(1, 1, block.why))
 
 
@@ -151,22 +164,28 @@ def _second(step: RowBlocksStep) -> OpStep:
 def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
     """The division that moves describe."""
     batch, m = step.batch, step.rows
+    check_once(given)
     cut = _Cut(m, hint_of(batch), 1, Tasks(batch, 1, OMITTED))
-    block = Choice(m, OMITTED)
     for move in given:
         if isinstance(move, Parallel):
             cut = _given_cut(step, move)
         elif not isinstance(move, Split) or move.loop != "m":
             raise IllegalMove(move, Reason("move-without-use", "row blocks have blocks of rows m, and tasks"))
-    for move in given:
-        if isinstance(move, Split):
-            if not 1 <= move.by <= cut.task_rows:
-                text = f"a block has 1 to {cut.task_rows} rows, those of a task"
-                raise IllegalMove(move, Reason("split-out-of-range", text))
-            block = Choice(move.by, GIVEN)
+    block = _given_block(given, cut.task_rows, f"a block has 1 to {cut.task_rows} rows, those of a task")
     if isinstance(batch, Size) and cut.tasks.is_one:
         cut = cut._replace(each=1, tasks=Tasks(batch, batch, OMITTED, 1))
-    return Division(Choice(min(block.value, cut.task_rows), block.why), *cut)
+    return Division(block, *cut)
+
+
+def _given_block(given: Sequence[Move], most: int, expected: str) -> Choice[int]:
+    """The rows of a block that moves describe: at most `most`, and so many without a move."""
+    block = Choice(most, OMITTED)
+    for move in given:
+        if isinstance(move, Split):
+            if not 1 <= move.by <= most:
+                raise IllegalMove(move, Reason("split-out-of-range", expected))
+            block = Choice(move.by, GIVEN)
+    return block
 
 
 def _given_cut(step: RowBlocksStep, move: Parallel) -> _Cut:

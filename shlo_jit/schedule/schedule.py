@@ -6,11 +6,22 @@ memory planning (scratch), lowering (everything) and users (`exe.text("schedule"
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, StagedStep, Step, all_steps, read_inside
+from shlo_jit.fuse.plan import (
+    NestStep,
+    OpStep,
+    PlanBlock,
+    StagedStep,
+    Step,
+    all_steps,
+    labels_of,
+    read_inside,
+    stages_of,
+)
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -110,7 +121,33 @@ def _matrices(plan: PlanBlock) -> int:
 def has_moves(step: Step) -> bool:
     """Whether the schedule of a step is moves, which a caller may give."""
     is_product = isinstance(step, OpStep) and step.kind == "stablehlo.dot_general"
-    return is_product or isinstance(step, NestStep | RowBlocksStep)
+    return is_product or isinstance(step, NestStep | StagedStep)
+
+
+def steps_with_moves(plan: PlanBlock) -> dict[str, Step]:
+    """Returns the steps whose schedule is moves by label, and their stages: `2/0` is the first stage of step 2.
+    Products have no moves of their own if they are stages."""
+    found: dict[str, Step] = {}
+    labels = labels_of(plan)
+    for step in filter(has_moves, all_steps(plan)):
+        found[labels[id(step)]] = step
+        stages = stages_of(step, labels[id(step)])
+        found |= {label: stage for label, stage in stages if isinstance(stage, NestStep | StagedStep)}
+    return found
+
+
+def schedules_with_moves(plan: PlanBlock, schedule: Schedule) -> Iterator[tuple[str, Step, KernelSchedule]]:
+    """Yields the label of each of those steps and stages, the step, and its schedule."""
+    labels = labels_of(plan)
+    for step in filter(has_moves, all_steps(plan)):
+        yield from _with_stages(labels[id(step)], step, schedule[step])
+
+
+def _with_stages(label: str, step: Step, found: KernelSchedule) -> Iterator[tuple[str, Step, KernelSchedule]]:
+    yield label, step, found
+    for i, (stage, inner) in enumerate(zip(step.parts, found.stage_schedules, strict=False)):
+        if inner is not None:
+            yield from _with_stages(f"{label}/{i}", stage, inner)
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.alternatives import can_be_tuned, moves_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import to_json
-from shlo_jit.schedule.nest import NestSchedule
-from shlo_jit.schedule.products import ProductSchedule
-from shlo_jit.schedule.row_blocks import RowBlocksSchedule
-from shlo_jit.schedule.schedule import Schedule
+from shlo_jit.schedule.schedule import Schedule, schedules_with_moves
 
 
 def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Names) -> str:
@@ -25,16 +23,14 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
 
 
 def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
-    """The moves of all loop nests, products and row blocks as JSON, by the label of the step: `2` in the entry
-    function, which is the last one, `@name:2` in another."""
+    """The moves of all loop nests, products, row blocks and line tiles as JSON, by the label of the step: `2` in the
+    entry function, which is the last one, `@name:2` in another, `2/0` for the first stage of step 2."""
     found = {}
     for i, (name, plan, schedule) in enumerate(functions):
         prefix = "" if i == len(functions) - 1 else f"@{name}:"
-        labels = labels_of(plan)
-        for step in all_steps(plan):
-            scheduled = schedule[step]
-            if isinstance(scheduled, NestSchedule | ProductSchedule | RowBlocksSchedule):
-                found[prefix + labels[id(step)]] = to_json(scheduled.moves)
+        for label, _, scheduled in schedules_with_moves(plan, schedule):
+            if can_be_tuned(scheduled):
+                found[prefix + label] = to_json(moves_of(scheduled))
     lines = []
     for label, moves in found.items():
         texts = ",\n    ".join(json.dumps(move) for move in moves)

@@ -17,6 +17,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.schedule.moves import Fuse, IllegalMove, Move, Reorder, Vectorize, of_kind
+from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
@@ -26,6 +27,17 @@ class Tile(NamedTuple):
     batch: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """What each call of a nest's function computes if the nest is a stage of other steps: some rows, in order."""
+
+    tile: Tile | None
+    """For loops without reductions: which variables number rows and columns. A call computes whole rows."""
+    tasks: Tasks | None
+    """Otherwise the blocks of rows, of which each call computes one."""
+    cached: frozenset[Value]
+    """Values that are in a cache, and are not prefetched."""
 
 
 class Space(NamedTuple):
@@ -102,7 +114,7 @@ def make_space(
     indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced. `given`: the
     moves of a schedule, which decide instead. Raises IllegalMove."""
     if given is not None:
-        return _given_space(nest, target, asked, narrow, given)
+        return _given_space(nest, target, asked, narrow, by_rows, given)
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
@@ -115,9 +127,11 @@ def make_space(
     return merged.space(rows, inner, vector, target, narrow)
 
 
-def _given_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Value], given: Sequence[Move]) -> Space:
+def _given_space(
+    nest: Nest, target: Target, asked: Order, narrow: frozenset[Value], by_rows: bool, given: Sequence[Move]
+) -> Space:
     """The space that Reorder, Fuse and Vectorize moves describe."""
-    merged = _Merging(nest, _given_order(nest, given))
+    merged = _Merging(nest, _given_order(nest, by_rows, given))
     rows = [v for v in merged.order if v not in nest.reduce_vars]
     inner = [v for v in merged.order if v in nest.reduce_vars]
     for fuse in of_kind(given, Fuse):
@@ -134,20 +148,27 @@ def _given_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Val
         return merged.given(rows, inner, None, 1)
     move = vectors[0]
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    if by_rows and move.loop in rows:
+        raise IllegalMove(move, Reason("no-lanes-there", "each block has whole rows, so lanes run along the row"))
     if move.loop not in rows and move.loop not in along:
         text = "there is no such loop" if move.loop not in inner else "the reduction takes its elements in order"
         raise IllegalMove(move, Reason("no-lanes-there", text))
-    full, extent = target.lanes(_element_bits(nest, narrow)), hint_of(merged.extents[move.loop])
-    most = full if nest.reduce_vars else 2 * full
+    _check_lanes(nest, merged.extents[move.loop], target, narrow, move)
+    return merged.given(rows, inner, move.loop, move.lanes)
+
+
+def _check_lanes(nest: Nest, extent: int, target: Target, narrow: frozenset[Value], move: Vectorize) -> None:
+    """Raises IllegalMove if a loop cannot have so many lanes."""
+    most, extent = target.lanes(_element_bits(nest, narrow)), hint_of(extent)
+    most = most if nest.reduce_vars else 2 * most
     while most > extent and (not target.has_masks or most // 2 >= extent):
         most //= 2
     if move.lanes & (move.lanes - 1) or not 1 < move.lanes <= most:
         text = f"lanes are a power of two from 2 to {most} there"
         raise IllegalMove(move, Reason("lanes-out-of-range", text))
-    return merged.given(rows, inner, move.loop, move.lanes)
 
 
-def _given_order(nest: Nest, given: Sequence[Move]) -> list[int]:
+def _given_order(nest: Nest, by_rows: bool, given: Sequence[Move]) -> list[int]:
     usual = nest.order()
     for move in of_kind(given, Reorder):
         reduced = [v for v in usual if v in nest.reduce_vars]
@@ -157,6 +178,8 @@ def _given_order(nest: Nest, given: Sequence[Move]) -> list[int]:
         if list(move.loops)[len(usual) - len(reduced) :] != reduced:
             text = "reduced loops are innermost, and in the order of their sum"
             raise IllegalMove(move, Reason("reduced-loops-in-order", text))
+        if by_rows and list(move.loops) != usual:
+            raise IllegalMove(move, Reason("rows-in-order", "each block has rows that are one after the other"))
         return list(move.loops)
     return usual
 
@@ -174,11 +197,14 @@ def has_few_elements(nest: Nest) -> bool:
     return sum(cost(n.op) for n in nest.nodes.values()) <= tuning.FEW_ELEMENTS_COST
 
 
-def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
+def tile_space(nest: Nest, target: Target, tile: Tile, given: Sequence[Move] | None = None) -> tuple[Space, Tile]:
     """The space of a nest that runs on rectangles of a matrix, with lanes along the columns. Also returns the tile with
-    the variables that remain."""
+    the variables that remain. `given`: the moves of a schedule, which decide the lanes instead. Raises IllegalMove."""
     merged = _Merging(nest, [*tile.batch, *tile.rows, *tile.columns])
     batch, rows, columns = (merged.part(list(part)) for part in (tile.batch, tile.rows, tile.columns))
+    merged_tile = Tile(tuple(batch), tuple(rows), tuple(columns))
+    if given is not None:
+        return _given_tile_space(nest, target, merged, merged_tile, given), merged_tile
     accesses = [linear(k) for k in nest.loads]
     accesses += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
     contiguous = sum(_collapse(e, merged.dropped).coefficient(v) == 1 for e in accesses for v in columns[-1:])
@@ -190,7 +216,19 @@ def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
         else Choice[int | None](None, Reason("one-column", "the product has one column"))
     )
     space = merged.space([*batch, *rows, *columns], [], vector, target)
-    return space, Tile(tuple(batch), tuple(rows), tuple(columns))
+    return space, merged_tile
+
+
+def _given_tile_space(nest: Nest, target: Target, merged: _Merging, tile: Tile, given: Sequence[Move]) -> Space:
+    """The space of a nest on rectangles with the lanes of a Vectorize move."""
+    loops, vector, lanes = [*tile.batch, *tile.rows, *tile.columns], None, 1
+    for move in of_kind(given, Vectorize):
+        if tile.columns[-1:] != (move.loop,):
+            text = "lanes run along the innermost loop within a row" if tile.columns else "rows have one element"
+            raise IllegalMove(move, Reason("no-lanes-there", text))
+        _check_lanes(nest, merged.extents[move.loop], target, frozenset(), move)
+        vector, lanes = move.loop, move.lanes
+    return merged.given(loops, [], vector, lanes)
 
 
 class _Merging:

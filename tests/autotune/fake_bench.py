@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from shlo_jit.autotune.bench import WHOLE, Known, Moves, NotCompiled, Schedules
+from shlo_jit.autotune.bench import WHOLE, Known, Moves, NotCompiled, Schedules, clock
 from shlo_jit.schedule.moves import Parallel, Unroll, of_kind
 
 Seconds = Callable[[int, int], float]
@@ -25,7 +25,7 @@ def moves(unroll: int, grain: int) -> Moves:
 
 
 class FakeBench:
-    """A bench of steps that are unrolled 1, 2, 4, ... times, with tasks of 1, 2, 4, ... units."""
+    """A bench of steps, and of stages within them (`2/0`), that are unrolled 1, 2, 4, ... times, with tasks of 1, 2, 4, ... units."""
 
     is_repeatable = True
 
@@ -76,9 +76,10 @@ class FakeBench:
 
     def run(self, variant: Code) -> dict[str, float]:
         self.on_run(variant)
-        times = {}
+        times: dict[str, float] = {}
         for label, seconds in self._steps.items():
-            times[label] = self._noisy(seconds(*_numbers(self.moves(variant.schedules, label))))
+            own = self._noisy(seconds(*_numbers(self.moves(variant.schedules, label))))
+            times[clock(label)] = times.get(clock(label), 0.0) + own
         whole = sum(times.values()) + self._noisy(self.besides(variant.schedules))
         self._now += whole
         return {**(times if variant.is_timed else {}), WHOLE: whole}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from shlo_jit.autotune.bench import WHOLE, Moves, ProgramBench, Schedules, Variant
+from shlo_jit.autotune.bench import WHOLE, Moves, ProgramBench, Schedules, Variant, clock
 from shlo_jit.schedule.moves import Keep, Parallel, Unroll, Vectorize, of_kind
 
 
@@ -39,7 +39,10 @@ class ModelledBench(ProgramBench):
 
     def _noted(self, variant: Variant, schedules: Schedules) -> Variant:
         self._alive.append(variant)
-        times = {label: modelled_seconds(self.moves(schedules, label)) for label in self.steps()}
+        times: dict[str, float] = {}
+        for label in self.steps():
+            seconds = modelled_seconds(self.moves(schedules, label))
+            times[clock(label)] = times.get(clock(label), 0.0) + seconds
         self._times[id(variant)] = {**times, WHOLE: sum(times.values())}
         return variant
 

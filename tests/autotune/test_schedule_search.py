@@ -53,6 +53,18 @@ def test_several_steps_are_tried_at_once() -> None:
     assert len(bench.compiled) < 20
 
 
+def test_stages_are_tried_one_at_a_time() -> None:
+    """A step and its stages share one time, so a gain must come from one of them."""
+    bench = FakeBench({"0": fast_at(4, 1), "0/0": fast_at(1, 1), "0/1/0": fast_at(1, 8), "1": fast_at(2, 1)})
+    search, outcome = searched(bench)
+    assert outcome.schedules == {"0": moves(4, 1), "0/1/0": moves(1, 8), "1": moves(2, 1)}
+    assert search.run() and {row.label for row in rows(bench, search, outcome)} == {"0", "0/0", "0/1/0", "1"}
+    again = begin(bench, {}, 60.0, lambda text: None)
+    trials = [again._next_trial() for _ in range(6)]
+    assert all(len([label for label in trial if label != "1"]) <= 1 for trial in trials)
+    assert [label for trial in trials for label in trial if label != "1"][:3] == ["0", "0/0", "0/1/0"]
+
+
 def test_steps_that_take_no_time_are_not_tuned() -> None:
     search, _ = searched(FakeBench({"0": fast_at(1, 1), "1": fast_at(4, 4, 1e-6)}))
     assert list(search.steps) == ["0"]

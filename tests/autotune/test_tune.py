@@ -53,6 +53,28 @@ func.func @main(%x: tensor<400x40xf32>) -> tensor<400x40xf32> {
 }"""
 
 
+ATTENTION = """
+func.func @main(%q: tensor<4x96x32xf32>, %k: tensor<4x96x32xf32>, %v: tensor<4x96x32xf32>) -> tensor<4x96x32xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %s = stablehlo.dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2]
+    : (tensor<4x96x32xf32>, tensor<4x96x32xf32>) -> tensor<4x96x96xf32>
+  %m = stablehlo.reduce(%s init: %low) applies stablehlo.maximum across dimensions = [2]
+    : (tensor<4x96x96xf32>, tensor<f32>) -> tensor<4x96xf32>
+  %mb = stablehlo.broadcast_in_dim %m, dims = [0, 1] : (tensor<4x96xf32>) -> tensor<4x96x96xf32>
+  %d = stablehlo.subtract %s, %mb : tensor<4x96x96xf32>
+  %e = stablehlo.exponential %d : tensor<4x96x96xf32>
+  %t = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [2]
+    : (tensor<4x96x96xf32>, tensor<f32>) -> tensor<4x96xf32>
+  %tb = stablehlo.broadcast_in_dim %t, dims = [0, 1] : (tensor<4x96xf32>) -> tensor<4x96x96xf32>
+  %p = stablehlo.divide %e, %tb : tensor<4x96x96xf32>
+  %y = stablehlo.dot_general %p, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+    : (tensor<4x96x96xf32>, tensor<4x96x32xf32>) -> tensor<4x96x32xf32>
+  return %y : tensor<4x96x32xf32>
+}"""
+QKV = [np.random.default_rng(i).normal(size=(4, 96, 32)).astype(np.float32) for i in range(3)]
+
+
 def moves_of(exe: Any) -> dict[str, Any]:
     return {label: from_json(moves) for label, moves in json.loads(exe.text("moves")).items()}
 
@@ -72,6 +94,16 @@ def test_the_winner_is_faster_and_gives_the_same_bits(modelled: type[ModelledBen
     assert step.ratio == pytest.approx(step.before_us / step.after_us)
     again = shlo_jit.compile(ROWS, schedule=result.schedule)
     assert moves_of(again) == moves_of(result.executable) != moves_of(default)
+
+
+def test_loops_within_row_blocks_are_tuned(modelled: type[ModelledBench]) -> None:
+    """The softmax between two products has a schedule of its own, under the label of its stage."""
+    result = shlo_jit.tune(ATTENTION, *QKV, seconds=30)
+    assert [step.label for step in result.steps] == ["0", "0/1"] and all(step.tried > 2 for step in result.steps)
+    assert result.ratio > 1.0 and "0/1" in result.schedule
+    again = shlo_jit.compile(ATTENTION, schedule=result.schedule)
+    np.testing.assert_array_equal(again(*QKV), shlo_jit.compile(ATTENTION)(*QKV))
+    assert moves_of(again)["0/1"] == from_json(result.schedule["0/1"])
 
 
 def test_the_result_prints_a_table(modelled: type[ModelledBench]) -> None:

@@ -38,11 +38,15 @@ def lower(low: Services, step: LineTilesStep, schedule: LineTilesSchedule) -> No
     task = _Task(low, b, schedule)
     task.load(list(pointers), len(arrays))
     task.write(stages)
-    batch = schedule.stages[-1].image.tensor.extents[0]
-    parts = ceil_div(low.b, low.b.mul(low.thread_count, schedule.each), batch)
-    parts = low.b.min_(low.b.max_(parts, 1), schedule.most)
+    d = schedule.division
+    if d.images > 1:
+        parts, tasks = i64(1), i64(-(-d.batch // d.images))
+    else:
+        parts = ceil_div(low.b, low.b.mul(low.thread_count, d.each), d.batch)
+        parts = low.b.min_(low.b.max_(parts, 1), d.parts)
+        tasks = low.b.mul(parts, d.batch)
     places = [parts, low.scratch(step), *arrays, *pointers.values()]
-    low.parallel(low.share("line_tiles", name), places, low.b.mul(parts, batch))
+    low.parallel(low.share("line_tiles", name), places, tasks)
 
 
 class _Task:
@@ -51,13 +55,17 @@ class _Task:
     def __init__(self, low: Services, b: Builder, schedule: LineTilesSchedule):
         self.low, self.b, self.s = low, b, schedule
         _, index, worker = b.params
-        last = schedule.stages[-1]
-        parts = b.load("i64", b.params[0])
-        self.image, part = b.udiv(index, parts), b.urem(index, parts)
-        self.first, self.end = (b.udiv(b.mul(x, last.height), parts) for x in (part, b.add(part, 1)))
+        d = schedule.division
+        if d.images > 1:
+            self.images = b.mul(index, d.images), b.min_(b.mul(b.add(index, 1), d.images), d.batch)
+            self.first, self.end = i64(0), i64(d.height)
+        else:
+            parts = b.load("i64", b.params[0])
+            self.image, part = b.udiv(index, parts), b.urem(index, parts)
+            self.first, self.end = (b.udiv(b.mul(x, d.height), parts) for x in (part, b.add(part, 1)))
         lines = b.sub(self.end, self.first)
-        self.tile = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.tile)))
-        """Lines per tile, such that all tiles of the task have nearly the same number of lines."""
+        self.tile = ceil_div(b, lines, ceil_div(b, lines, i64(d.tile.value)))
+        """Lines per tile, such that all tiles of an image have nearly the same number of lines."""
         scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
         self.fields = worker_fields(b, schedule.scratch, scratch, worker)
         self.work = self.fields["work"]
@@ -78,6 +86,15 @@ class _Task:
         return self.b.add(self.b.mul(self.image, stage.height), line)
 
     def write(self, stages: list[_Stage]) -> None:
+        if self.s.division.images > 1:
+            with self.b.loop(*self.images, 1, "image") as self.image:
+                self.write_lines(stages)
+        else:
+            self.write_lines(stages)
+        self.b.ret()
+
+    def write_lines(self, stages: list[_Stage]) -> None:
+        """Emits the loop over the line tiles of an image."""
         b, zero = self.b, i64(0)
         for stage in stages:
             stage.begin(self)
@@ -93,7 +110,6 @@ class _Task:
                     b.store(end, places[1])
                 with b.if_(b.icmp("sgt", end, start)):
                     stage.make(self, start, end)
-        b.ret()
 
     def ranges(self, line: V, stop: V, kept: list[tuple[V, V]]) -> list[tuple[V, V, V]]:
         """For each stage, and lines [line, stop) of the last stage: the first line that the next stage needs, the first
