@@ -16,6 +16,7 @@ from loader import Loaded, assembly, load
 from shlo_jit import tuning
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
 from shlo_jit.kernels.gemm.panels import (
@@ -112,9 +113,10 @@ def product(
     not make them."""
     t = resolve(target) if isinstance(target, str) else target
     way = GemmStrategy.TILES if prepacked else way
-    routine = gemm_routine(types.a, types.b, types.acc, t, way, given is not None)
+    form = Form.USUAL if given is None else Form.GIVEN
+    routine = gemm_routine(types.a, types.b, types.acc, t, way, form)
     arguments = tuple(map(int, given or ()))
-    f = load(routine, t).function(gemm_symbol(types, way, given is not None), SIGNATURE + "i" * len(arguments))
+    f = load(routine, t).function(gemm_symbol(types, way, form), SIGNATURE + "i" * len(arguments))
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0
     a, b = guarded.relaid(a, at_end), guarded.relaid(b, at_end)
