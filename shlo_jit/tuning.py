@@ -19,12 +19,20 @@ from shlo_jit import caches
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
-WEIGHT_GROWTH = 4
-"""Maximum growth of weights when they are prepared, as a factor over the constants they are computed from: bytes that
-are converted to floats grow so. Chosen."""
 FOLD_ELEMENTS = 4096
-"""Maximum elements of a constant for ops on constants to be folded. Chosen: the table of a sinusoid folds, weights of a
-layer do not."""
+"""Maximum elements of a constant for ops on constants to be folded even if it takes more bytes than they do. Chosen:
+the table of a sinusoid folds, weights of a layer do not."""
+FOLD_BYTES = 16 << 10
+"""Maximum growth, in bytes, of constants that weights are computed from when the program is compiled. Chosen: 4096
+floats."""
+FOLD_SHARE = 32
+"""Growth of the same constants that counts as none, as a divisor of their bytes. Chosen: the sums of the columns of an
+int8 matrix with 128 rows."""
+FOLD_TEMPORARY_BYTES = 512 << 20
+"""Maximum bytes of intermediate results that are computed to fold weights. Chosen: the sums of a matrix of 128 Mi bytes
+are folded."""
+WEIGHT_OPS = 1000
+"""Maximum ops that weights are computed by, to be folded. Chosen: far more than dequantization takes."""
 INLINE_OPS = 4000
 """Maximum ops of a program for every call to be inlined. `benchmarks.compile_growth`: below, planning and compiling the
 whole program is no more expensive than its parts."""

@@ -34,6 +34,11 @@ class DType:
         return max(1, self.bits // 8)
 
     @property
+    def is_packed(self) -> bool:
+        """Whether constants of this type have several elements per byte, the first in the low bits."""
+        return self.bits in (2, 4)
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in "iu"
 

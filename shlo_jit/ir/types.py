@@ -146,6 +146,12 @@ class TensorType(Type):
     def nbytes(self) -> int:
         return self.size * self.storage.itemsize
 
+    @property
+    def constant_nbytes(self) -> int:
+        """Bytes of a constant: elements of 2 and 4 bits are packed."""
+        dtype = self.storage
+        return -(-self.size * dtype.bits // 8) if dtype.is_packed else self.nbytes
+
 
 MAX_PARTS = 1 << 17
 """Maximum number of nodes in the tree of a type or attribute. Shared nodes count each time they are used, as in printed
