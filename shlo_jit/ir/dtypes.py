@@ -34,8 +34,8 @@ class DType:
         return max(1, self.bits // 8)
 
     @property
-    def is_packed(self) -> bool:
-        """Whether constants of this type have several elements per byte, the first in the low bits."""
+    def is_packable(self) -> bool:
+        """Whether constants have several elements of this type per byte."""
         return self.bits in (2, 4)
 
     @property
