@@ -579,6 +579,9 @@ expression."""
 LONG_LITERAL_BYTES = 64 << 10
 """Minimum bytes of a literal in an artifact to be kept separate from the rest of it. Chosen: it is read by one or two
 system calls."""
+NARROW_LITERAL_BYTES = 1 << 20
+"""Minimum bytes of a literal to be packed while it is read, if they are small numbers. Chosen: smaller ones cost memory
+for a short time only."""
 BACKGROUND_STORE_BYTES = 16 << 20
 """Minimum bytes of a program's constants for the object cache to be written in the background, while the program can
 already be called. Chosen: files of that size take 10 ms and more."""

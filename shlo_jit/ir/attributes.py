@@ -75,7 +75,7 @@ class Dense:
     `array` has the full shape (a splat is a broadcast view); treat it as read-only.
     """
 
-    __slots__ = ("_array", "_decode", "_derived", "_packed", "_release", "_unpacked", "type")
+    __slots__ = ("_array", "_decode", "_derived", "_pack", "_packed", "_release", "_unpacked", "type")
 
     def __init__(
         self,
@@ -83,54 +83,70 @@ class Dense:
         array: np.ndarray | None = None,
         decode: Callable[[], np.ndarray] | None = None,
         release: Callable[[], None] | None = None,
-        packed: np.ndarray | None = None,
+        packed: Callable[[], np.ndarray] | None = None,
     ):
+        """`packed` returns the elements packed, in place of `array` and `decode`."""
         self.type = type
         self._array = array
         self._decode = decode
         self._derived: dict[Hashable, np.ndarray] = {}
         self._release = release
-        self._packed = packed
+        self._pack = packed
+        self._packed = None if packed is None else packed()
+        """The elements, if they are kept packed."""
         self._unpacked: weakref.ref[np.ndarray] | None = None
-        if array is not None and keeps_packed(type) and not _is_splat(array):
-            self._packed, self._array = sealed(pack(array, type.storage.bits)), None
+        if array is not None:
+            self._keep(array)
 
     @property
     def array(self) -> np.ndarray:
-        if self._packed is not None:
-            return self._unpack(self._packed)
+        if self._pack is not None:
+            return self._unpack()
         if self._array is None:
             assert self._decode is not None
             array = self._decode()
             array.flags.writeable = False
-            self._array = array
+            self._keep(array)
             if self._release is None:
                 self._decode = None
+            return array
         return self._array
 
-    def _unpack(self, packed: np.ndarray) -> np.ndarray:
+    def _keep(self, array: np.ndarray) -> None:
+        if keeps_packed(self.type) and not _is_splat(array):
+            packed = self._packed = sealed(pack(array, self.type.storage.bits))
+            self._array, self._decode, self._release = None, None, None
+            self._pack = lambda: packed
+        else:
+            self._array = array
+
+    def _unpack(self) -> np.ndarray:
         """Returns the elements, which are kept only as long as they are in use."""
         array = None if self._unpacked is None else self._unpacked()
         if array is None:
-            array = sealed(unpack(packed, self.type.storage, self.type.size).reshape(self.type.extents))
+            array = sealed(unpack(self.packed, self.type.storage, self.type.size).reshape(self.type.extents))
             self._unpacked = weakref.ref(array)
         return array
 
     @property
     def packed(self) -> np.ndarray:
         """The elements, which have 2 or 4 bits each, packed: u8[n]."""
-        return sealed(pack(self.array, self.type.storage.bits)) if self._packed is None else self._packed
+        if self._pack is None:
+            return sealed(pack(self.array, self.type.storage.bits))
+        if self._packed is None:
+            self._packed = self._pack()
+        return self._packed
 
     def with_type(self, type: TensorType) -> Dense:
         """The same elements in the same order, which are not a splat, with a type of the same storage and size."""
-        if self._packed is not None:
-            return Dense(type, packed=self._packed)
+        if self._pack is not None:
+            return Dense(type, packed=lambda: self.packed, release=self.release)
         return Dense(type, self.array.reshape(type.extents))
 
     def release(self) -> None:
         """Frees memory that is not needed for a while, if the array can be decoded again on its next use."""
         if self._release is not None:
-            self._array = None
+            self._array = self._packed = None
             self._release()
 
     def derived(self, key: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -142,15 +158,15 @@ class Dense:
     @property
     def is_splat(self) -> bool:
         """Whether all elements have one value, as far as is known without comparing them."""
-        return self._packed is None and _is_splat(self.array)
+        return self._pack is None and _is_splat(self.array)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dense):
             return NotImplemented
         if self.type != other.type:
             return False
-        if self._packed is not None and other._packed is not None:
-            return self._packed is other._packed or bool(np.array_equal(self._packed, other._packed))
+        if self._pack is not None and other._pack is not None:
+            return self.packed is other.packed or bool(np.array_equal(self.packed, other.packed))
         a, b = self.array, other.array
         if a is b:
             return True
@@ -161,8 +177,8 @@ class Dense:
         return a.tobytes() == b.tobytes()
 
     def __hash__(self) -> int:
-        if self._packed is not None:
-            return hash((self.type, self._packed[: self.type.storage.bits].tobytes()))
+        if self._pack is not None:
+            return hash((self.type, self.packed[: self.type.storage.bits].tobytes()))
         first, dtype = self.array.flat[:8], self.type.storage
         return hash((self.type, (pack(first, dtype.bits) if dtype.is_packable else first).tobytes()))
 

@@ -10,6 +10,7 @@ at most FOLD_ELEMENTS elements, or any number if the op prepares weights and the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -34,6 +35,8 @@ class _Simplify(PendingRewriter):
         """Ops with an effect."""
         self.weights = weight_ops(function)
         """Ops that prepare weights, and fold whatever their size."""
+        self.uses = Counter(c for constants in self.weights.ops.values() for c in constants)
+        """Numbers of such ops, for each constant, that have not been folded yet."""
 
     def visit(self, _: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.constant":
@@ -62,7 +65,7 @@ class _Simplify(PendingRewriter):
 
     # ------------------------------------------------------------------ folding
     def fold(self, op: Op, operands: list[Value]) -> list[Value] | None:
-        if op in self.weights:
+        if op in self.weights.ops:
             return self.prepared(op, operands)
         known = [k for o in operands if (k := self.constants.get(o)) is not None]
         if not known or len(known) < len(operands) or not is_computable(op):
@@ -86,7 +89,12 @@ class _Simplify(PendingRewriter):
         if len(known) < len(arrays):
             return None  # an identity has replaced an operand
         with np.errstate(all="ignore"):
-            return [self.stored(op.result.tensor, computed(op, known))]
+            found = self.stored(op.result.tensor, computed(op, known))
+        for constant in self.weights.ops[op]:
+            self.uses[constant] -= 1
+            if not self.uses[constant] and constant in self.weights.consumed:
+                constant.constant.release()
+        return [found]
 
     def computed(self, value: Value) -> np.ndarray | None:
         """Returns the elements of a new value that is computed from constants; None if it is not."""

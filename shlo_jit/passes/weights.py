@@ -16,6 +16,7 @@ dequantized weights, are computed at run time from narrow constants; their opera
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,15 +42,25 @@ def reducer_of(op: Op) -> np.ufunc | None:
     return REDUCERS.get(inner.name) if straight else None
 
 
-def weight_ops(function: Op) -> set[Op]:
-    """Returns the ops of all blocks that prepare weights, such that the constants do not grow."""
+class Weights(NamedTuple):
+    """Ops that prepare weights, such that the constants do not grow."""
+
+    ops: dict[Op, set[Op]]
+    """Each op with the constants that it is computed from."""
+    consumed: set[Op]
+    """Those of the constants that nothing else reads."""
+
+
+def weight_ops(function: Op) -> Weights:
+    """Returns the ops of all blocks that prepare weights."""
     roots = [v for op in _ops_of(function.block()) for v in _weights_of(op)]
     refused: set[Value] = set()
     while True:
         found = _candidates(roots, refused)
-        growing = _growing(function, found)
+        needed = _needed(function.block(), found) if found else set[Value]()
+        growing = _growing(found, needed)
         if not growing:
-            return set(found)
+            return Weights(found, {c for constants in found.values() for c in constants if c.result not in needed})
         refused |= growing
 
 
@@ -90,12 +101,11 @@ def _candidates(roots: list[Value], refused: set[Value]) -> dict[Op, set[Op]]:
     return found
 
 
-def _growing(function: Op, found: dict[Op, set[Op]]) -> set[Value]:
-    """Returns the results of those ops by which constants would grow, if all of the ops were computed."""
-    groups = _groups(found)
-    needed = _needed(function.block(), found)
+def _growing(found: dict[Op, set[Op]], needed: set[Value]) -> set[Value]:
+    """Returns the results of those ops by which constants would grow, if all of the ops were computed. `needed`: the
+    values that are read then."""
     growing: set[Value] = set()
-    for ops, constants in groups:
+    for ops, constants in _groups(found):
         stored = [op.result for op in ops] + [c.result for c in constants if c.result in needed]
         if sum(v.tensor.constant_nbytes for v in stored) > _most_bytes(constants):
             growing.update(op.result for op in ops)
