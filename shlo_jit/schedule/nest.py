@@ -336,7 +336,7 @@ class _Scheduler:
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
             step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far
-            if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
+            if near or offset.coefficient(space.vector) != 1 or not step or offset.syms or key[0].tensor.is_packed:
                 continue
             distance = tuning.PREFETCH_DISTANCE // storage.itemsize
             if inner == space.vector and not self.follows(offset, distance):

@@ -174,3 +174,33 @@ def runs_here(target: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def signed(raw: np.ndarray) -> np.ndarray:
+    return ((raw.astype(np.int8) ^ 8) - 8).astype(np.float32)
+
+
+def test_a_loop_reads_packed_elements_in_each_iteration() -> None:
+    raw = np.random.default_rng(2).integers(0, 16, (5, 37), np.uint8)
+    t = "tensor<5x37xf32>"
+    text = f"""func.func @main(%n: tensor<i32>, %x: {t}) -> {t} {{
+      %w = stablehlo.constant dense<"0x{raw.tobytes().hex()}"> : tensor<5x37xi4>
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %l:2 = stablehlo.while(%i = %zero, %s = %x) : tensor<i32>, {t}
+      cond {{
+        %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      }} do {{
+        %r = stablehlo.reverse %w, dims = [1] : tensor<5x37xi4>
+        %c = stablehlo.convert %r : (tensor<5x37xi4>) -> {t}
+        %m = stablehlo.add %s, %c : {t}
+        %j = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %j, %m : tensor<i32>, {t}
+      }}
+      return %l#1 : {t}
+    }}"""
+    exe = shlo_jit.compile(text, cache=False)
+    assert "5x37xi4 packed" in exe.text("plan")
+    x = np.random.default_rng(3).integers(-9, 9, (5, 37)).astype(np.float32)
+    np.testing.assert_array_equal(exe(np.int32(7), x), x + 7 * signed(raw)[:, ::-1])
