@@ -28,9 +28,9 @@ floats."""
 FOLD_SHARE = 32
 """Growth of the same constants that counts as none, as a divisor of their bytes. Chosen: the sums of the columns of an
 int8 matrix with 128 rows."""
-FOLD_TEMPORARY_BYTES = 512 << 20
-"""Maximum bytes of intermediate results that are computed to fold weights. Chosen: the sums of a matrix of 128 Mi bytes
-are folded."""
+FOLD_TEMPORARY_BYTES = 256 << 20
+"""Maximum bytes of intermediate results that are computed to fold weights. Chosen: the sums of a matrix of 64 Mi bytes
+are folded, and a large program is compiled in little more than the memory of its constants."""
 WEIGHT_OPS = 1000
 """Maximum ops that weights are computed by, to be folded. Chosen: far more than dequantization takes."""
 INLINE_OPS = 4000

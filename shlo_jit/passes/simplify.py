@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.attributes import Dense, keeps_packed
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
@@ -92,7 +92,8 @@ class _Simplify(PendingRewriter):
             found = self.stored(op.result.tensor, computed(op, known))
         for constant in self.weights.ops[op]:
             self.uses[constant] -= 1
-            if not self.uses[constant] and constant in self.weights.consumed:
+            is_last = not self.uses[constant] and constant in self.weights.consumed
+            if is_last and keeps_packed(constant.result.tensor):  # others are kept for code for other shapes
                 constant.constant.release()
         return [found]
 

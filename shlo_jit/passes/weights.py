@@ -54,14 +54,19 @@ class Weights(NamedTuple):
 def weight_ops(function: Op) -> Weights:
     """Returns the ops of all blocks that prepare weights."""
     roots = [v for op in _ops_of(function.block()) for v in _weights_of(op)]
-    refused: set[Value] = set()
+    sources, refused, rounds = _Sources(), set[Value](), 0
     while True:
-        found = _candidates(roots, refused)
+        found = _candidates(roots, refused, sources, tries_operands=rounds < ROUNDS)
         needed = _needed(function.block(), found) if found else set[Value]()
         growing = _growing(found, needed)
         if not growing:
             return Weights(found, {c for constants in found.values() for c in constants if c.result not in needed})
         refused |= growing
+        rounds += 1
+
+
+ROUNDS = 8
+"""Number of times that the operands of results are tried instead, because the constants would grow. Bounds the time."""
 
 
 def _weights_of(op: Op) -> list[Value]:
@@ -79,9 +84,11 @@ def _ops_of(block: Block) -> Iterator[Op]:
                 yield from _ops_of(inner)
 
 
-def _candidates(roots: list[Value], refused: set[Value]) -> dict[Op, set[Op]]:
+def _candidates(
+    roots: list[Value], refused: set[Value], sources: _Sources, *, tries_operands: bool
+) -> dict[Op, set[Op]]:
     """Maps ops to the constants that they are computed from: the last ones before the roots that take no more bytes
-    than these and are not refused."""
+    than these. Where one is refused, tries its operands, or nothing."""
     found: dict[Op, set[Op]] = {}
     seen: set[Value] = set()
     todo = [*roots]
@@ -91,12 +98,13 @@ def _candidates(roots: list[Value], refused: set[Value]) -> dict[Op, set[Op]]:
         if op is None or value in seen or _is_constant(op):
             continue
         seen.add(value)
-        constants = _constants_of(value)
+        constants = sources.of(value)
         if constants is None:
             continue
-        if value not in refused and value.tensor.constant_nbytes <= _most_bytes(constants):
+        is_narrow = value.tensor.constant_nbytes <= _most_bytes(constants)
+        if is_narrow and value not in refused:
             found[op] = constants
-        else:
+        elif not is_narrow or tries_operands:
             todo += op.operands
     return found
 
@@ -156,28 +164,49 @@ def _most_bytes(constants: set[Op]) -> int:
     return known + max(tuning.FOLD_BYTES, known // tuning.FOLD_SHARE) if known else 0
 
 
-def _constants_of(value: Value) -> set[Op] | None:
-    """Returns the constants that a value is computed from, each once. None if it depends on anything else, if its bits
-    could differ from those at run time, or if too much is computed on the way."""
-    seen, constants = {value}, set[Op]()
-    todo, temporary = [value], 0
-    while todo:
-        current = todo.pop()
-        op = current.op
-        if op is not None and _is_constant(op):
-            constants.add(op)
-            continue
-        if op is None or not is_computable(op):
-            return None
-        if current is not value:
-            temporary += current.tensor.nbytes
-        if temporary > tuning.FOLD_TEMPORARY_BYTES or len(seen) > tuning.WEIGHT_OPS:
-            return None
-        for operand in op.operands:
-            if operand not in seen:
-                seen.add(operand)
-                todo.append(operand)
-    return constants
+class _Sources:
+    """The constants that values are computed from."""
+
+    def __init__(self) -> None:
+        self.known: dict[Value, set[Op] | None] = {}
+
+    def of(self, value: Value) -> set[Op] | None:
+        """Returns the constants, each once. None if the value depends on anything else, if its bits could differ from
+        those at run time, or if too much is computed on the way."""
+        if value not in self.known:
+            self.known[value] = self._of(value)
+        return self.known[value]
+
+    def _of(self, value: Value) -> set[Op] | None:
+        seen, constants = {value}, set[Op]()
+        todo, temporary = [value], 0
+        while todo:
+            current = todo.pop()
+            op = current.op
+            if op is not None and _is_constant(op):
+                constants.add(op)
+            elif op is None or not is_computable(op):
+                return None
+            else:
+                new = dict.fromkeys(o for o in op.operands if o not in seen)
+                seen.update(new)
+                todo += new
+            temporary += _temporary_bytes(current, value)
+            if temporary > tuning.FOLD_TEMPORARY_BYTES or len(seen) > tuning.WEIGHT_OPS:
+                return None
+        return constants
+
+
+def _temporary_bytes(value: Value, result: Value) -> int:
+    """Bytes that a value takes only as long as a result is computed from constants: intermediate results, and elements
+    that are kept packed."""
+    t, op = value.tensor, value.op
+    is_kept = value is result
+    if op is not None and _is_constant(op):
+        if op.constant.is_splat:
+            return 0
+        is_kept = True
+    return 0 if is_kept and not t.storage.is_packable else t.nbytes
 
 
 def is_computable(op: Op) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from alone import after
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.passes.simplify import simplify
 
@@ -82,7 +85,7 @@ GROWING = {
 def test_constants_do_not_grow(how: str) -> None:
     ops, weights = GROWING[how]
     text = product(ops, *weights)
-    exe = shlo_jit.compile(text, cache=False)
+    exe: Any = shlo_jit.compile(text, cache=False)
     given = BYTES.nbytes + SCALES.nbytes
     assert exe.memory.constants <= given + (16 << 10), exe.text("plan")
 
@@ -162,6 +165,35 @@ def test_sums_are_computed_though_their_operand_is_read_at_run_time() -> None:
     wide = BYTES.astype(np.int32)
     np.testing.assert_array_equal(sums, wide.sum(0, dtype=np.int32))
     np.testing.assert_array_equal(product, x @ wide)
+
+
+def chain(length: int) -> str:
+    """A program that multiplies by a constant after many ops, and reads the constant as well."""
+    ops = [f"%w0 = stablehlo.convert %w : ({W}) -> {W}"]
+    ops += [f"%w{i + 1} = stablehlo.{('negate', 'abs')[i % 2]} %w{i} : {W}" for i in range(length)]
+    return f"""func.func @main(%x: tensor<3x{K}xi8>, %y: {W}) -> (tensor<3x{N}xi32>, {W}) {{
+      %w = stablehlo.constant {raw(BYTES)} : {W}
+      {chr(10).join(ops)}
+      %d = stablehlo.dot_general %x, %w{length}, contracting_dims = [1] x [0]
+        : (tensor<3x{K}xi8>, {W}) -> tensor<3x{N}xi32>
+      %z = stablehlo.add %w, %y : {W}
+      return %d, %z : tensor<3x{N}xi32>, {W}
+    }}"""
+
+
+@pytest.mark.parametrize("length", [1, 5, 30, 600])
+def test_a_constant_that_others_read_is_not_kept_in_two_forms(length: int) -> None:
+    """However many ops are between."""
+    function = after(chain(length), simplify)
+    assert constants(function) == ["i8"] and "negate" in names(function)
+
+
+def test_large_temporary_results_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops, weights, _ = BEFORE_AFTER["a narrow result with a wide one on the way"]
+    monkeypatch.setattr(tuning, "FOLD_TEMPORARY_BYTES", 4 * BYTES.nbytes - 1)
+    assert "convert" in names(after(product(ops, *weights), simplify))
+    monkeypatch.setattr(tuning, "FOLD_TEMPORARY_BYTES", 4 * BYTES.nbytes)
+    assert "convert" not in names(after(product(ops, *weights), simplify))
 
 
 def test_small_results_are_computed() -> None:
