@@ -24,6 +24,7 @@ from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.literals import (
     Characters,
     Cut,
+    Found,
     Literal,
     characters,
     characters_of_file,
@@ -33,8 +34,6 @@ from shlo_jit.text.literals import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from shlo_jit.bytecode.long_literals import Read
     from shlo_jit.bytecode.stream import Bytes
     from shlo_jit.ir.core import Module
@@ -239,7 +238,7 @@ def _text_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache
     return text
 
 
-def _known_cut(again: Callable[[int, int], np.ndarray], at: int, start: int, digest: str, nbytes: int) -> Cut:
+def _known_cut(again: Callable[[int, int], Found], at: int, start: int, digest: str, nbytes: int) -> Cut:
     return Cut(at, Literal(None, digest, nbytes, partial(again, start, start + 2 * nbytes)), start)
 
 

@@ -19,12 +19,20 @@ from shlo_jit import caches
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
-WEIGHT_GROWTH = 4
-"""Maximum growth of weights when they are prepared, as a factor over the constants they are computed from: bytes that
-are converted to floats grow so. Chosen."""
 FOLD_ELEMENTS = 4096
-"""Maximum elements of a constant for ops on constants to be folded. Chosen: the table of a sinusoid folds, weights of a
-layer do not."""
+"""Maximum elements of a constant for ops on constants to be folded even if it takes more bytes than they do. Chosen:
+the table of a sinusoid folds, weights of a layer do not."""
+FOLD_BYTES = 16 << 10
+"""Maximum growth, in bytes, of constants that weights are computed from when the program is compiled. Chosen: 4096
+floats."""
+FOLD_SHARE = 32
+"""Growth of the same constants that counts as none, as a divisor of their bytes. Chosen: the sums of the columns of an
+int8 matrix with 128 rows."""
+FOLD_TEMPORARY_BYTES = 256 << 20
+"""Maximum bytes of intermediate results that are computed to fold weights. Chosen: the sums of a matrix of 64 Mi bytes
+are folded, and a large program is compiled in little more than the memory of its constants."""
+WEIGHT_OPS = 1000
+"""Maximum ops that weights are computed by, to be folded. Chosen: far more than dequantization takes."""
 INLINE_OPS = 4000
 """Maximum ops of a program for every call to be inlined. `benchmarks.compile_growth`: below, planning and compiling the
 whole program is no more expensive than its parts."""
@@ -600,6 +608,9 @@ expression."""
 LONG_LITERAL_BYTES = 64 << 10
 """Minimum bytes of a literal in an artifact to be kept separate from the rest of it. Chosen: it is read by one or two
 system calls."""
+NARROW_LITERAL_BYTES = 1 << 20
+"""Minimum bytes of a literal to be packed while it is read, if they are small numbers. Chosen: smaller ones cost memory
+for a short time only."""
 BACKGROUND_STORE_BYTES = 16 << 20
 """Minimum bytes of a program's constants for the object cache to be written in the background, while the program can
 already be called. Chosen: files of that size take 10 ms and more."""

@@ -20,8 +20,8 @@ from shlo_jit.bytecode.container import DIALECTS, NEEDED, OFFSETS, STRINGS, attr
 from shlo_jit.bytecode.payloads import tensor_of
 from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
 from shlo_jit.forking import thread_pool
-from shlo_jit.ir import aligned, digests
-from shlo_jit.text.literals import Literal
+from shlo_jit.text.literal_bytes import LiteralBytes
+from shlo_jit.text.literals import Found, Literal
 
 Read = Callable[[int, int], bytes]
 """Returns the bytes between two offsets, fewer at the end."""
@@ -117,16 +117,19 @@ def _is_tensor(dialect: str, code: int) -> bool:
 
 def _literal(span: tuple[int, int], read: Read, again: Read) -> Literal:
     start, end = span
-    data = _bytes(read, start, end)
-    return Literal(data, digests.digest(data), end - start, partial(_bytes, again, start, end))
+    return Literal(*_bytes(read, start, end), end - start, partial(_bytes, again, start, end))
 
 
-def _bytes(read: Read, start: int, end: int) -> np.ndarray:
-    data = aligned.empty(end - start)
-    for at in range(start, end, CHUNK):
-        chunk = read(at, min(at + CHUNK, end))
-        if len(chunk) != min(CHUNK, end - at):
+def _bytes(read: Read, start: int, end: int) -> Found:
+    data = LiteralBytes(end - start)
+
+    def copy(chunk: bytes, to: np.ndarray) -> bool:
+        if len(chunk) != to.size:
             raise OSError(errno.ESTALE, "the program's file has become shorter")
-        data[at - start :][: len(chunk)] = np.frombuffer(chunk, np.uint8)
-    digests.seal(data)
-    return data
+        to[:] = np.frombuffer(chunk, np.uint8)
+        return True
+
+    for at in range(start, end, CHUNK):
+        stop = min(at + CHUNK, end)
+        data.fill(at - start, stop - at, partial(copy, read(at, stop)))
+    return Found(data, data.finish())

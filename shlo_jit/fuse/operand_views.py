@@ -38,6 +38,8 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     if key is None:
         return None
     value, at = key
+    if value.tensor.is_packed:
+        return None
     offset = ix.linearize(at.index, value.tensor.extents)
     if any(variables(s.at) for s in offset.syms) or any(isinstance(n, Size) for n in value.tensor.extents):
         return None

@@ -18,6 +18,8 @@ from shlo_jit.sizes import hint_of
 
 def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
     """Returns why recomputing an op in its readers costs more than materializing it, or None."""
+    if _unpacks(op):
+        return None
     price = cost(op)
     places = max(len(n.pending[op.result]) for n in nests)
     if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
@@ -64,6 +66,11 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
             "several-readers", f"{len(nests)} loops read it, and recomputing costs {price} additions per element"
         )
     return None
+
+
+def _unpacks(op: Op) -> bool:
+    """Whether an op unpacks a constant: its readers load the packed elements instead, wherever they are."""
+    return op.name == "stablehlo.convert" and op.operands[0].tensor.is_packed
 
 
 def _repeats(value: Value, nest: Nest) -> int:

@@ -31,8 +31,8 @@ class Names:
 
 
 def type_text(value: Value) -> str:
-    """Returns `8x16xf32`, or the type of a value that is not a tensor."""
+    """Returns `8x16xf32`, `8x16xi4 packed` for a packed constant, or the type of a value that is not a tensor."""
     t = value.type
     if not isinstance(t, TensorType):
         return str(t)
-    return "x".join([*(str(e) for e in t.extents), t.storage.name])
+    return "x".join([*(str(e) for e in t.extents), t.storage.name]) + (" packed" if t.is_packed else "")

@@ -15,12 +15,15 @@ anything else                         OpaqueAttr, kept as written
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from shlo_jit.ir.digests import sealed
+from shlo_jit.ir.packing import pack, unpack
 from shlo_jit.ir.types import TensorType, Type, parts_of
 from shlo_jit.sizes import whole
 
@@ -67,12 +70,12 @@ class DenseArray:
 
 class Dense:
     """`dense<...> : type`. The array is decoded on first use; a splat stays one element. A value with `release` may be
-    decoded again later.
+    decoded again later. Many elements of 2 or 4 bits are kept packed.
 
     `array` has the full shape (a splat is a broadcast view); treat it as read-only.
     """
 
-    __slots__ = ("_array", "_decode", "_derived", "_release", "type")
+    __slots__ = ("_array", "_decode", "_derived", "_pack", "_packed", "_release", "_unpacked", "type")
 
     def __init__(
         self,
@@ -80,28 +83,70 @@ class Dense:
         array: np.ndarray | None = None,
         decode: Callable[[], np.ndarray] | None = None,
         release: Callable[[], None] | None = None,
+        packed: Callable[[], np.ndarray] | None = None,
     ):
+        """`packed` returns the elements packed, in place of `array` and `decode`."""
         self.type = type
         self._array = array
         self._decode = decode
         self._derived: dict[Hashable, np.ndarray] = {}
         self._release = release
+        self._pack = packed
+        self._packed = None if packed is None else packed()
+        """The elements, if they are kept packed."""
+        self._unpacked: weakref.ref[np.ndarray] | None = None
+        if array is not None:
+            self._keep(array)
 
     @property
     def array(self) -> np.ndarray:
+        if self._pack is not None:
+            return self._unpack()
         if self._array is None:
             assert self._decode is not None
             array = self._decode()
             array.flags.writeable = False
-            self._array = array
+            self._keep(array)
             if self._release is None:
                 self._decode = None
+            return array
         return self._array
+
+    def _keep(self, array: np.ndarray) -> None:
+        if keeps_packed(self.type) and not _is_splat(array):
+            packed = self._packed = sealed(pack(array, self.type.storage.bits))
+            self._array, self._decode, self._release = None, None, None
+            self._pack = lambda: packed
+        else:
+            self._array = array
+
+    def _unpack(self) -> np.ndarray:
+        """Returns the elements, which are kept only as long as they are in use."""
+        array = None if self._unpacked is None else self._unpacked()
+        if array is None:
+            array = sealed(unpack(self.packed, self.type.storage, self.type.size).reshape(self.type.extents))
+            self._unpacked = weakref.ref(array)
+        return array
+
+    @property
+    def packed(self) -> np.ndarray:
+        """The elements, which have 2 or 4 bits each, packed: u8[n]."""
+        if self._pack is None:
+            return sealed(pack(self.array, self.type.storage.bits))
+        if self._packed is None:
+            self._packed = self._pack()
+        return self._packed
+
+    def with_type(self, type: TensorType) -> Dense:
+        """The same elements in the same order, which are not a splat, with a type of the same storage and size."""
+        if self._pack is not None:
+            return Dense(type, packed=lambda: self.packed, release=self.release)
+        return Dense(type, self.array.reshape(type.extents))
 
     def release(self) -> None:
         """Frees memory that is not needed for a while, if the array can be decoded again on its next use."""
         if self._release is not None:
-            self._array = None
+            self._array = self._packed = None
             self._release()
 
     def derived(self, key: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -113,14 +158,15 @@ class Dense:
     @property
     def is_splat(self) -> bool:
         """Whether all elements have one value, as far as is known without comparing them."""
-        a = self.array
-        return a.size > 0 and (a.size == 1 or not any(a.strides))
+        return self._pack is None and _is_splat(self.array)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dense):
             return NotImplemented
         if self.type != other.type:
             return False
+        if self._pack is not None and other._pack is not None:
+            return self.packed is other.packed or bool(np.array_equal(self.packed, other.packed))
         a, b = self.array, other.array
         if a is b:
             return True
@@ -131,10 +177,26 @@ class Dense:
         return a.tobytes() == b.tobytes()
 
     def __hash__(self) -> int:
-        return hash((self.type, self.array.flat[:8].tobytes()))
+        if self._pack is not None:
+            return hash((self.type, self.packed[: self.type.storage.bits].tobytes()))
+        first, dtype = self.array.flat[:8], self.type.storage
+        return hash((self.type, (pack(first, dtype.bits) if dtype.is_packable else first).tobytes()))
 
     def __repr__(self) -> str:
         return f"Dense({self.type})"
+
+
+PACKED_ELEMENTS = 1 << 12
+"""Minimum number of elements of 2 or 4 bits to be kept packed: the time to unpack small ones is worth more."""
+
+
+def keeps_packed(type: TensorType) -> bool:
+    """Whether many elements of a value, unless it is a splat, are kept packed."""
+    return type.storage.is_packable and type.size >= PACKED_ELEMENTS
+
+
+def _is_splat(array: np.ndarray) -> bool:
+    return array.size > 0 and (array.size == 1 or not any(array.strides))
 
 
 @dataclass(frozen=True, slots=True)

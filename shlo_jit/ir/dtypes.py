@@ -34,6 +34,11 @@ class DType:
         return max(1, self.bits // 8)
 
     @property
+    def is_packable(self) -> bool:
+        """Whether constants have several elements of this type per byte."""
+        return self.bits in (2, 4)
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in "iu"
 

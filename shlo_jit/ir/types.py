@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shlo_jit.ir.dtypes import DTYPES, DType
+from shlo_jit.ir.packing import packed_bytes
 from shlo_jit.sizes import NotSymbolic
 
 I1, I8, I32, I64 = DTYPES["i1"], DTYPES["i8"], DTYPES["i32"], DTYPES["i64"]
@@ -79,6 +80,14 @@ class Type:
     __slots__ = ()
 
 
+class Packed(str):
+    """The encoding of a constant whose elements of 2 or 4 bits share bytes, the first in the low bits. The last pass
+    introduces it; an encoding in a text is another class, and means nothing."""
+
+    __slots__ = ()
+
+
+PACKED = Packed("#shlo_jit.packed")
 MAX_RANK = 64
 """Maximum rank of a tensor: that of NumPy's arrays, which hold constants, arguments and results."""
 
@@ -143,8 +152,23 @@ class TensorType(Type):
         return self.dtype.storage if isinstance(self.dtype, QuantizedType) else self.dtype
 
     @property
+    def is_packed(self) -> bool:
+        return isinstance(self.encoding, Packed)
+
+    @property
+    def packed(self) -> TensorType:
+        """The type of a constant with the same elements, packed."""
+        return TensorType(self.shape, self.dtype, None, PACKED)
+
+    @property
     def nbytes(self) -> int:
-        return self.size * self.storage.itemsize
+        return self.constant_nbytes if self.is_packed else self.size * self.storage.itemsize
+
+    @property
+    def constant_nbytes(self) -> int:
+        """Bytes of a constant of this type: elements of 2 and 4 bits are packed."""
+        dtype = self.storage
+        return packed_bytes(self.size, dtype.bits) if dtype.is_packable else self.size * dtype.itemsize
 
 
 MAX_PARTS = 1 << 17

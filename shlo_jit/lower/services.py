@@ -152,7 +152,8 @@ class Services:
     # ------------------------------------------------------------------ constants
     def _constant(self, value: Value) -> V:
         assert value.op is not None
-        array = np.ascontiguousarray(value.op.constant.array)
+        constant = value.op.constant
+        array = constant.packed if value.tensor.is_packed else np.ascontiguousarray(constant.array)
         if array.nbytes <= tuning.INLINE_CONSTANT_BYTES:
             name = f"constant{len(self.module.globals)}"
             raw = "".join(f"\\{byte:02X}" for byte in array.tobytes())

@@ -3,28 +3,29 @@
 Needs: inlined functions. Guarantees: every block has its own copy of each splat constant that it uses. No dead op
 without effect remains. A tensor without elements is a constant, so index maps and kernels never have to compute one.
 Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The result has
-at most FOLD_ELEMENTS elements, or any number if the op prepares weights (`weights.py`).
+at most FOLD_ELEMENTS elements, or any number if the op prepares weights and they do not grow (`weights.py`).
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.attributes import Dense, keeps_packed
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.types import DType, TensorType
+from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.pending import PendingRewriter
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
-from shlo_jit.passes.weights import reducer_of, weight_ops
+from shlo_jit.passes.weights import is_computable, reducer_of, weight_ops
 
 
 class _Simplify(PendingRewriter):
@@ -33,7 +34,9 @@ class _Simplify(PendingRewriter):
         self.acting = acting(function.block())
         """Ops with an effect."""
         self.weights = weight_ops(function)
-        """Ops that fold regardless of their size."""
+        """Ops that prepare weights, and fold whatever their size."""
+        self.uses = Counter(c for constants in self.weights.ops.values() for c in constants)
+        """Numbers of such ops, for each constant, that have not been folded yet."""
 
     def visit(self, _: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.constant":
@@ -62,50 +65,80 @@ class _Simplify(PendingRewriter):
 
     # ------------------------------------------------------------------ folding
     def fold(self, op: Op, operands: list[Value]) -> list[Value] | None:
+        if op in self.weights.ops:
+            return self.prepared(op, operands)
         known = [k for o in operands if (k := self.constants.get(o)) is not None]
-        if not known or len(known) < len(operands) or len(op.results) != 1:
+        if not known or len(known) < len(operands) or not is_computable(op):
             return None
-        reducer = reducer_of(op)
-        if reducer is not None:
-            return self.reduced(op, reducer, *known)
-        if op.regions:
-            return None
-        t, record = op.result.type, OPS[op.name]
-        if not isinstance(t, TensorType) or not t.is_static or not isinstance(t.dtype, DType):
-            return None
-        if not t.is_fixed:
-            return None  # no array can hold it
-        if record.reference is None or not record.is_exact_on(*(k.type.storage for k in known)):
-            return None
+        t, record = op.result.tensor, OPS[op.name]
         splat = all(k.is_splat for k in known) and t.size > 0
         if splat and record.index_map is not None and len(operands) == 1:
             return [self.splat(t, known[0].array)]
         with np.errstate(all="ignore"):
             if splat and record.has("elementwise") and t.size > 1:
-                return [self.splat(t, record.reference(op, *(k.array.reshape(-1)[:1] for k in known)))]
+                return [self.splat(t, computed(op, [k.array.reshape(-1)[:1] for k in known]))]
             most = tuning.FOLD_ELEMENTS
-            if op not in self.weights and (t.size > most or any(k.array.size > 16 * most for k in known)):
+            if t.size > most or any(k.type.size > 16 * most for k in known):
                 return None
-            result = record.reference(op, *(k.array for k in known))
-        return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]
+            return [self.stored(t, computed(op, [k.array for k in known]))]
 
-    def reduced(self, op: Op, reducer: np.ufunc, operand: Dense, initial: Dense) -> list[Value] | None:
-        """Folds a reduction of constant integers, whatever their number: the result, computed from weights, is read by
-        each call."""
-        t = op.result.type
-        if not isinstance(t, TensorType) or not t.is_fixed:
-            return None
-        array = operand.array
-        if not array.size:  # NumPy has no maximum of an empty array
-            return [self.splat(t, initial.array)]
-        found = reducer.reduce(array, tuple(op.ints("dimensions")), dtype=array.dtype)
+    def prepared(self, op: Op, operands: list[Value]) -> list[Value] | None:
+        """Folds an op that prepares weights, with ops before it whose wide results were not folded."""
+        arrays = [self.computed(o) for o in operands]
+        known = [a for a in arrays if a is not None]
+        if len(known) < len(arrays):
+            return None  # an identity has replaced an operand
         with np.errstate(all="ignore"):
-            return [self.make(Dense(t, np.asarray(reducer(found, initial.array), array.dtype).reshape(t.extents)))]
+            found = self.stored(op.result.tensor, computed(op, known))
+        for constant in self.weights.ops[op]:
+            self.uses[constant] -= 1
+            is_last = not self.uses[constant] and constant in self.weights.consumed
+            if is_last and keeps_packed(constant.result.tensor):  # others are kept for code for other shapes
+                constant.constant.release()
+        return [found]
+
+    def computed(self, value: Value) -> np.ndarray | None:
+        """Returns the elements of a new value that is computed from constants; None if it is not."""
+        arrays: dict[Value, np.ndarray] = {}
+        todo = [value]
+        while todo:
+            current = todo[-1]
+            dense, op = self.constants.get(current), current.op
+            if dense is not None:
+                arrays[current] = dense.array
+            elif op is None or not is_computable(op):
+                return None
+            elif missing := [o for o in op.operands if o not in arrays]:
+                todo += missing
+                continue
+            else:
+                with np.errstate(all="ignore"):
+                    found = computed(op, [arrays[o] for o in op.operands])
+                arrays[current] = np.asarray(found, op.result.tensor.storage.numpy).reshape(op.result.tensor.extents)
+            todo.pop()
+        return arrays[value]
+
+    def stored(self, t: TensorType, result: np.ndarray) -> Value:
+        return self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))
 
     def splat(self, t: TensorType, one: np.ndarray) -> Value:
         """Returns a constant with all elements equal to the first of an array."""
         element = np.asarray(one, t.storage.numpy).reshape(-1)[0]
         return self.make(Dense(t, np.broadcast_to(element, t.extents)))
+
+
+def computed(op: Op, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the result of a computable op: by its reference or, for a reduction of integers, by NumPy. The order of
+    the elements does not matter."""
+    reducer = reducer_of(op)
+    if reducer is None:
+        reference = OPS[op.name].reference
+        assert reference is not None
+        return reference(op, *operands)
+    array, initial = operands
+    if not array.size:  # NumPy has no maximum of an empty array
+        return np.broadcast_to(initial, op.result.tensor.extents)
+    return reducer(reducer.reduce(array, tuple(op.ints("dimensions")), dtype=array.dtype), initial)
 
 
 def body_key(block: Block) -> tuple:

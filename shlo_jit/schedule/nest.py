@@ -349,6 +349,7 @@ class _Scheduler:
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
             step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far or key[0] in cached
+            near = near or key[0].tensor.is_packed
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
             distance = tuning.PREFETCH_DISTANCE // storage.itemsize

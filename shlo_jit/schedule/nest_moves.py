@@ -199,9 +199,11 @@ class GivenMoves:
         for move in of_kind(self.moves, Prefetch):
             if space.vector is None or move.load >= len(loads):
                 continue
-            offset = space.collapse(linear(loads[move.load]))
-            if offset.coefficient(space.vector) == 1 and not offset.syms and move.distance > 0:
-                found[loads[move.load]] = move.distance
+            key = loads[move.load]
+            offset = space.collapse(linear(key))
+            is_run = offset.coefficient(space.vector) == 1 and not offset.syms and not key[0].tensor.is_packed
+            if is_run and move.distance > 0:
+                found[key] = move.distance
         return found
 
     def streams(self, nest: Nest, large: Sequence[Value], least: int) -> tuple[Value, ...]:

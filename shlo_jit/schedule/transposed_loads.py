@@ -85,5 +85,5 @@ def _is_transposed(key: Key, space: Space, across: int, lanes: int) -> bool:
     offset = linear(key)
     moved = space.collapse(offset)
     simple = not key[1].conditions and not any(space.depends(s.at, {across, lanes}) for s in offset.syms)
-    real = not key[0].tensor.storage.is_complex
-    return simple and moved.coefficient(across) == 1 and abs(moved.coefficient(lanes)) > 1 and real
+    of_bytes = not key[0].tensor.storage.is_complex and not key[0].tensor.is_packed
+    return simple and moved.coefficient(across) == 1 and abs(moved.coefficient(lanes)) > 1 and of_bytes

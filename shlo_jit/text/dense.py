@@ -16,7 +16,7 @@ import re
 
 import numpy as np
 
-from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.attributes import Dense, keeps_packed
 from shlo_jit.ir.types import DTYPES, DType, TensorType, round_to, storage_range
 from shlo_jit.text.literals import Literal, LiteralToken
 
@@ -50,6 +50,8 @@ def _check_static(type: TensorType) -> None:
 def dense_of_literal(literal: Literal, type: TensorType) -> Dense:
     """Returns the value whose bytes are in the literal. Raises LiteralRefusal immediately if they do not fit."""
     _check_static(type)
+    if keeps_packed(type) and literal.nbytes == type.size:
+        return Dense(type, packed=lambda: literal.read().packed(type.storage.bits), release=literal.release)
     value = Dense(type, decode=lambda: from_bytes(literal.data, type), release=literal.release)
     _ = value.array
     return value

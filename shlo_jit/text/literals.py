@@ -11,10 +11,10 @@ from __future__ import annotations
 import binascii
 import errno
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.errors import Source
 from shlo_jit.forking import thread_pool
-from shlo_jit.ir import aligned, digests
+from shlo_jit.text.literal_bytes import LiteralBytes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,6 +43,13 @@ Fast = Callable[[], Decode]
 """Factory of a faster decoder, called in the thread that uses it."""
 
 
+class Found(NamedTuple):
+    """The bytes of a literal that was read, and their SHA-256 in hexadecimal."""
+
+    data: LiteralBytes
+    digest: str
+
+
 class Characters(NamedTuple):
     """A text of which only a part may be in memory."""
 
@@ -50,7 +57,7 @@ class Characters(NamedTuple):
     """Size in bytes."""
     read: Callable[[int, int], bytes]
     """Returns the bytes between two offsets; fewer at the end of the text."""
-    again: Callable[[int, int], np.ndarray] | None = None
+    again: Callable[[int, int], Found] | None = None
     """Reads the literal whose digits are between two offsets again and returns its bytes. Raises OSError."""
 
 
@@ -59,9 +66,7 @@ class Literal:
 
     __slots__ = ("__weakref__", "_again", "_data", "digest", "nbytes")
 
-    def __init__(
-        self, data: np.ndarray | None, digest: str, nbytes: int, again: Callable[[], np.ndarray] | None
-    ) -> None:
+    def __init__(self, data: LiteralBytes | None, digest: str, nbytes: int, again: Callable[[], Found] | None) -> None:
         self._data = data
         self._again = again
         self.digest = digest
@@ -72,16 +77,23 @@ class Literal:
     def is_read(self) -> bool:
         return self._data is not None
 
-    @property
-    def data(self) -> np.ndarray:
-        """u8[nbytes], aligned, read-only. Raises OSError if it was released and its file has changed."""
+    def read(self) -> LiteralBytes:
+        """Returns the bytes as they are kept. Raises OSError if they were released and their file has changed."""
         if self._data is None:
             assert self._again is not None
-            found = self._again()
-            if digests.digest(found) != self.digest:
+            data, digest = self._again()
+            if digest != self.digest:
                 raise OSError(errno.ESTALE, "the program's file has changed since it was read")
-            self._data = found
+            self._data = data
         return self._data
+
+    @property
+    def data(self) -> np.ndarray:
+        """u8[nbytes], aligned, read-only. Raises OSError like `read`."""
+        kept = self.read()
+        if kept.bits < 8:
+            kept.widen(self.digest)
+        return kept.packed(8)
 
     def release(self) -> None:
         """Releases the bytes if they can be read again."""
@@ -191,11 +203,11 @@ def characters_of_file(descriptor: int, size: int, name: str, fast: Fast | None 
     """Returns the `Characters` of an open file. Literals of a large file are read again with a decoder from `fast`."""
     path = os.path.abspath(name)
 
-    def again(start: int, end: int) -> np.ndarray:
+    def again(start: int, end: int) -> Found:
         with open(path, "rb", buffering=0) as file:
             decode = fast() if fast is not None and size >= tuning.THREADED_BYTES else decode_digits
             found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end, decode)
-        return np.empty(0, np.uint8) if found is None else found[0]
+        return Found(LiteralBytes(0), "") if found is None else found
 
     return Characters(size, lambda start, end: os.pread(descriptor, end - start, start), again)
 
@@ -227,12 +239,12 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
 
 
 def read_all(literals: Iterable[Literal], threads: int) -> None:
-    """Reads the literals that have not been read yet, in `threads` threads. Raises OSError like `Literal.data`."""
+    """Reads the literals that have not been read yet, in `threads` threads. Raises OSError like `Literal.read`."""
     waiting = [literal for literal in literals if not literal.is_read]
     if sum(literal.nbytes for literal in waiting) < tuning.THREADED_BYTES or threads < 2:
         return  # they are read on first use
     with thread_pool(threads, "shlo_jit literals") as executor:
-        for _ in executor.map(lambda literal: literal.data, waiting):
+        for _ in executor.map(Literal.read, waiting):
             pass
 
 
@@ -249,8 +261,7 @@ def _started(
         again = given.again
         if found is None:
             return None
-        data, digest = found
-        return Literal(data, digest, data.nbytes, None if again is None else lambda: again(start, end))
+        return Literal(*found, found.data.nbytes, None if again is None else lambda: again(start, end))
 
     if executor is None:
         made = literal()
@@ -292,22 +303,18 @@ def _spans(window: _Window) -> Iterator[tuple[int, int]]:
             yield first, at
 
 
-def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: Decode) -> tuple[np.ndarray, str] | None:
-    """Returns the decoded bytes and their digest. None if there is anything but digits, or if the file has become
-    shorter."""
+def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: Decode) -> Found | None:
+    """Returns the decoded bytes. None if there is anything but digits, or if the file has become shorter."""
     nbytes, odd = divmod(end - start, 2)
     if odd:
         return None
-    data = aligned.empty(nbytes)
-    found = hashlib.sha256()
+    data = LiteralBytes(nbytes)
     for at in range(0, nbytes, CHUNK // 2):
-        place = data[at : at + CHUNK // 2]
-        if not decode(read(start + 2 * at, start + 2 * (at + len(place))), place):
+        count = min(CHUNK // 2, nbytes - at)
+        digits = read(start + 2 * at, start + 2 * (at + count))
+        if not data.fill(at, count, partial(decode, digits)):
             return None
-        found.update(place.data)
-    digests.seal(data)
-    digests.note(data, found.hexdigest())
-    return data, found.hexdigest()
+    return Found(data, data.finish())
 
 
 def decode_digits(digits: bytes, to: np.ndarray) -> bool:

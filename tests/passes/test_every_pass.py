@@ -375,6 +375,14 @@ CASES = {
           return %4 : tensor<4xf32>"""),
         "all_reduce add negate abs all_reduce add add", "abs all_reduce add negate add", meaning=False,
     ),
+    "pack_constants": Case(
+        main(f"""%c = stablehlo.constant dense<"0x{'0F' * 1500}12"> : tensor<1501xi4>
+          %0 = stablehlo.convert %c : (tensor<1501xi4>) -> tensor<1501xf32>
+          %1 = stablehlo.slice %0 [1497:1501] : (tensor<1501xf32>) -> tensor<4xf32>
+          %2 = stablehlo.multiply %x, %1 : tensor<4xf32>
+          return %2 : tensor<4xf32>"""),
+        "constant convert slice multiply", "constant convert convert slice multiply",
+    ),
 }  # fmt: skip
 
 
@@ -458,5 +466,5 @@ def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ):
         run_passes(function, context)
     monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")
-    with pytest.raises(shlo_jit.InternalError, match=r"combine_collectives: chlo.square.*'no compound op'"):
+    with pytest.raises(shlo_jit.InternalError, match=r"pack_constants: chlo.square.*'no compound op'"):
         run_passes(function, context)

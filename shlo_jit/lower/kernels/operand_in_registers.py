@@ -338,8 +338,9 @@ class _Outputs:
             offset = linear(key)
             if offset.coefficient(s.lanes) != 1 or offset.syms or loop not in variables(key[1]):
                 continue
-            item = key[0].tensor.storage.itemsize
-            distance = each * max(1, -(-tuning.GEMM_VECTOR_PREFETCH // (s.chunk * item * len(steps))))
+            t = key[0].tensor
+            bits = t.storage.bits if t.is_packed else 8 * t.storage.itemsize
+            distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
             for here in steps:
                 place = tuple(here[v] for v, _ in offset.terms if v in here)
                 if (key, place) in seen:
@@ -349,8 +350,8 @@ class _Outputs:
                 for v in s.inner:
                     later[v] = i64(0)
                 first = self.w.ev.base(Position(later, 1), offset)
-                address = b.offset(self.w.ev.pointers[key[0]], b.mul(first, item))
-                with b.loop(0, b.mul(b.sub(self.stop, self.start), item), LINE, "line") as at:
+                address = b.offset(self.w.ev.pointers[key[0]], b.udiv(b.mul(first, bits), 8))
+                with b.loop(0, b.udiv(b.mul(b.sub(self.stop, self.start), bits), 8), LINE, "line") as at:
                     b.prefetch(b.offset(address, at))
 
     def columns(self, steps: list[tuple[Variables, int]], x: V, place: int) -> None:

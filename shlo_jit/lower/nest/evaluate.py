@@ -24,7 +24,7 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
-from shlo_jit.lower.nest import strided_loads
+from shlo_jit.lower.nest import packed_loads, strided_loads
 from shlo_jit.lower.nest.choices import candidates, deciding
 from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.lower.nest.position import Position
@@ -243,6 +243,8 @@ class Evaluator:
     # ------------------------------------------------------------------ memory
     def load(self, position: Position, key: Key) -> Reg:
         value, at = key
+        if value.tensor.is_packed:
+            return self.load_packed(position, key)
         b, dtype, offset, pointer = self.b, value.tensor.storage, linear(key), self.pointers[value]
         moves = self.step(offset)
         spread = self.scattered(offset)
@@ -258,6 +260,29 @@ class Evaluator:
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
         return self.load_run(position, dtype, pointer, index, moves, mask, self.prefetches.get(key, 0))
+
+    def load_packed(self, position: Position, key: Key) -> V:
+        """Loads elements of 2 or 4 bits that share bytes."""
+        value, at = key
+        b, n, dtype, offset, pointer = self.b, position.width, value.tensor.storage, linear(key), self.pointers[value]
+        moves, spread = self.step(offset), self.scattered(offset)
+        is_one = not moves and not spread
+        if is_one or n == 1:
+            common = self.condition(position, at.conditions, along=False)
+            safe = common if is_one else self.mask(position, at.conditions)
+            index = self.vector_index(position, offset) if spread else self.base(position, offset)
+            index = index if safe is None else b.select(safe, index, i64(0))
+            return packed_loads.load_at(b, dtype, pointer, index)
+        mask = self.mask(position, at.conditions)
+        if spread or moves not in (1, -1):
+            everywhere = b.splat(mask if mask is not None else V("i1", "true"), n)
+            return packed_loads.load_gather(b, dtype, pointer, self.vector_index(position, offset), everywhere)
+        mask = None if mask is None else b.splat(mask, n)
+        first = self.safe_base(position, offset, at.conditions)
+        if moves == 1:
+            return packed_loads.load_run(b, dtype, pointer, first, n, mask)
+        backwards = None if mask is None else b.reverse(mask)
+        return b.reverse(packed_loads.load_run(b, dtype, pointer, b.sub(first, n - 1), n, backwards))
 
     def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
         """Mask of the lanes to access, from the tail and the conditions: one lane or all. None if all lanes are
