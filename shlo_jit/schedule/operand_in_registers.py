@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest, is_wide
-from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.target import Target
@@ -186,11 +187,12 @@ def schedule_in_registers(
     step: ComputedOperandStep, layout: ProductLayout, context: Context
 ) -> InRegistersSchedule | None:
     """Returns the schedule; None if the product is not computed so."""
-    op, nest, side, target = step.product.op, step.producer.nest, step.operand.side, context.target
+    op, side, target = step.product.op, step.operand.side, context.target
     acc = op.result.tensor.storage
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
-    batch, along, free = (_ordered(nest, part) for part in step.operand[1:])
+    nest, operand = _split_packed(step.producer.nest, step.operand)
+    batch, along, free = (_ordered(nest, part) for part in operand[1:])
     count = layout.result.m if side else layout.result.n
     lanes, space = _lanes(nest, along, free, count, acc, target)
     if space is None:
@@ -255,6 +257,28 @@ def _ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
+def _split_packed(nest: Nest, operand: ComputedOperand) -> tuple[Nest, ComputedOperand]:
+    """Splits variables along which elements share bytes, so that lanes run along bytes, and the elements of a byte are
+    computed one after the other."""
+    packed = [key for key in nest.loads if key[0].tensor.is_packed]
+    found = {v: _elements_per_byte(key[0]) for key in packed for v, c in linear(key).terms if c == 1}
+    splits = [(v, n) for v, n in found.items() if nest.extents[v] % n == 0 and nest.extents[v] > n]
+    if not splits:
+        return nest, operand
+    nest = replace(nest, extents=list(nest.extents), stores=[replace(store) for store in nest.stores])
+    parts = [dict(part) for part in operand[1:]]
+    for v, n in splits:
+        nest.split(v, n)
+        for part in parts:
+            if v in part:
+                part[len(nest.extents) - 1], part[v] = part[v], part[v] * n
+    return nest, ComputedOperand(operand.side, *parts)
+
+
+def _elements_per_byte(value: Value) -> int:
+    return 8 // value.tensor.storage.bits if value.tensor.is_packed else 1
+
+
 def _lanes(
     nest: Nest, along: Collection[int], free: Iterable[int], count: int, acc: DType, target: Target
 ) -> tuple[int, Space | None]:
@@ -264,7 +288,7 @@ def _lanes(
     full = target.lanes(acc.bits)
     best, most = 0, 0
     for v in (*free, *along):
-        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if linear(k).coefficient(v) == 1)
+        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if linear(k).coefficient(v) == _elements_per_byte(k[0]))
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     fits = best not in along or 4 * count <= target.vector_registers

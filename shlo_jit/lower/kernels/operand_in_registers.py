@@ -336,10 +336,11 @@ class _Outputs:
         seen: set[tuple[Key, tuple[V, ...]]] = set()
         for key in s.nest.loads:
             offset = linear(key)
-            if offset.coefficient(s.lanes) != 1 or offset.syms or loop not in variables(key[1]):
-                continue
             t = key[0].tensor
-            bits = t.storage.bits if t.is_packed else 8 * t.storage.itemsize
+            bits = t.storage.bits * offset.coefficient(s.lanes) if t.is_packed else 8 * t.storage.itemsize
+            is_run = bits == 8 if t.is_packed else offset.coefficient(s.lanes) == 1
+            if not is_run or offset.syms or loop not in variables(key[1]):
+                continue
             distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
             for here in steps:
                 place = tuple(here[v] for v, _ in offset.terms if v in here)
@@ -350,8 +351,9 @@ class _Outputs:
                 for v in s.inner:
                     later[v] = i64(0)
                 first = self.w.ev.base(Position(later, 1), offset)
-                address = b.offset(self.w.ev.pointers[key[0]], b.udiv(b.mul(first, bits), 8))
-                with b.loop(0, b.udiv(b.mul(b.sub(self.stop, self.start), bits), 8), LINE, "line") as at:
+                before = b.udiv(b.mul(first, t.storage.bits), 8) if t.is_packed else b.mul(first, bits // 8)
+                address = b.offset(self.w.ev.pointers[key[0]], before)
+                with b.loop(0, b.mul(b.sub(self.stop, self.start), bits // 8), LINE, "line") as at:
                     b.prefetch(b.offset(address, at))
 
     def columns(self, steps: list[tuple[Variables, int]], x: V, place: int) -> None:

@@ -274,6 +274,9 @@ class Evaluator:
             index = index if safe is None else b.select(safe, index, i64(0))
             return packed_loads.load_at(b, dtype, pointer, index)
         mask = self.mask(position, at.conditions)
+        if moves == 8 // dtype.bits and not spread:
+            mask = None if mask is None else b.splat(mask, n)
+            return packed_loads.load_column(b, dtype, pointer, self.safe_base(position, offset, at.conditions), n, mask)
         if spread or moves not in (1, -1):
             everywhere = b.splat(mask if mask is not None else V("i1", "true"), n)
             return packed_loads.load_gather(b, dtype, pointer, self.vector_index(position, offset), everywhere)

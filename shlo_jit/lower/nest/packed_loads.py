@@ -44,6 +44,13 @@ def load_run(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | N
     return from_memory(b, dtype, _interleaved(b, parts))
 
 
+def load_column(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | None) -> V:
+    """Loads n elements of consecutive bytes, at the same position within each, in the lanes of the mask."""
+    kind, address = vector("i8", n), b.element(pointer, "i8", _byte(b, dtype, first))
+    found = b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
+    return from_memory(b, dtype, _element(b, dtype, found, first))
+
+
 def _interleaved(b: Builder, parts: list[V]) -> V:
     """Lane 0 of all parts, then lane 1, and so on."""
     while len(parts) > 1:  # those of even and of odd positions, each interleaved before
