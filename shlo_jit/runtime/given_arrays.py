@@ -1,0 +1,238 @@
+"""Arrays that a caller gives as constants of a program: when they are copied, and what identifies them.
+
+An array in memory that nobody changes is used in place: a mapped file that is not writable, an array whose owner is
+read-only, an array of JAX. Any other array is copied, so that later changes have no effect. Files in use must not be
+changed in place; a compilation notices that a file has changed since its bytes were last read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import operator
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shlo_jit import tuning
+from shlo_jit.errors import UsageTypeError
+from shlo_jit.forking import thread_pool
+from shlo_jit.ir import aligned, digests
+from shlo_jit.ir.dtypes import by_numpy
+from shlo_jit.runtime.constants import GivenBytes, bring, forget
+from shlo_jit.runtime.cpus import usable_cpus
+from shlo_jit.runtime.dlpack import foreign_array
+from shlo_jit.runtime.known_files import SETTLED_SECONDS
+
+Key = int | str
+"""An argument by its index or by a name."""
+
+
+@dataclass(frozen=True)
+class GivenArray:
+    """A value for an argument that becomes a constant."""
+
+    key: Key
+    value: Any
+    """An array in memory that nobody changes, or a Python number. Anything else is refused when it is compared with the
+    argument."""
+    digest: str = ""
+    """SHA-256 of the array's bytes, or of its only element if it is a splat; empty for other values."""
+    bytes: GivenBytes | None = None
+    """The bytes of a large array, which programs read in place. They stay registered as long as this exists."""
+    file: FileStatus | None = None
+    """The file that the array is mapped from, before its bytes were read."""
+
+    @property
+    def identity(self) -> str:
+        """Identifies key and value, in every process."""
+        if not self.digest:  # other values than numbers are refused, so nothing is stored for them
+            value = repr(self.value) if isinstance(self.value, bool | int | float | complex) else ""
+            return f"{self.key!r} {type(self.value).__name__} {value}"
+        return f"{self.key!r} {self.value.dtype} {self.value.shape} {self.digest}"
+
+
+def given_arrays(constants: Mapping[Key, Any]) -> tuple[GivenArray, ...]:
+    """Returns the values in an order that does not depend on that of the mapping. Raises TypeError for keys of the
+    wrong kind, for masked elements, and for objects of other libraries that cannot be converted to arrays."""
+    rows = sorted(((_key(key), value) for key, value in constants.items()), key=lambda row: (str(row[0]), repr(row[0])))
+    values = [(key, _settled(key, value)) for key, value in rows]
+    files = [file_status(value) if isinstance(value, np.ndarray) else None for _, value in values]
+    hashed = _digests([value for _, value in values if _has_digest(value)])
+    made = []
+    for (key, value), file in zip(values, files, strict=True):
+        if not _has_digest(value):
+            made.append(GivenArray(key, value))
+            continue
+        data, digest = next(hashed)
+        large = GivenBytes(data, digest) if data.nbytes >= tuning.SHARED_CONSTANT_BYTES else None
+        made.append(GivenArray(key, value, digest, large, file))
+    bring(given.bytes for given in made if given.bytes is not None)
+    return tuple(made)
+
+
+def _key(key: object) -> Key:
+    if isinstance(key, str):
+        return key
+    try:
+        if isinstance(key, bool):
+            raise TypeError
+        return operator.index(key)  # type: ignore[arg-type]
+    except TypeError:
+        message = f"constants: expected an argument's index or name as the key, got {key!r}"
+        raise UsageTypeError(message, code="option.kind") from None
+
+
+# ---------------------------------------------------------------------- copies
+def _settled(key: Key, value: Any) -> Any:
+    """Returns an array that does not change: the given one if possible, otherwise a copy. Numbers, and values that no
+    argument can have, are returned unchanged."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        if masked.is_masked(value):
+            message = f"constants: {key!r}: expected an array, got a masked array with masked elements"
+            raise UsageTypeError(message, code="argument.kind", hint="use its .filled(value)")
+        value = value.data
+    if isinstance(value, bool | int | float | complex):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        may_stay = _is_constant(array)
+    else:
+        try:
+            found = foreign_array(value)
+        except TypeError as error:
+            raise UsageTypeError(f"constants: {key!r}: {error}", code="argument.kind") from error
+        if found is None:
+            return value
+        array, may_stay = found, _is_jax(value)
+    if array.dtype.newbyteorder("=") not in by_numpy():
+        return array
+    return _in_place(array, may_stay)
+
+
+def _in_place(array: np.ndarray, may_stay: bool) -> np.ndarray:
+    """Returns the array itself if programs can read it where it is, otherwise a sealed copy."""
+    dtype = array.dtype.newbyteorder("=")
+    if array.size > 1 and not any(array.strides):
+        element = array[(slice(0, 1),) * array.ndim].astype(dtype)
+        return np.broadcast_to(digests.sealed(_normal(element).reshape(())), array.shape)
+    flags = array.flags
+    if may_stay and flags.c_contiguous and flags.aligned and array.dtype == dtype:
+        return _normal(array)
+    copy = aligned.empty(array.nbytes).view(dtype).reshape(array.shape)
+    copy[...] = array
+    return digests.sealed(_normal(copy))
+
+
+def _normal(array: np.ndarray) -> np.ndarray:
+    """Returns booleans with the bytes 0 and 1, which are all that programs expect."""
+    if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max(initial=0) <= 1:
+        return array
+    return digests.sealed(array.view(np.uint8) != 0)
+
+
+def _is_jax(value: object) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array)
+
+
+def _is_constant(array: np.ndarray) -> bool:
+    """Whether nobody writes to the memory of an array: it belongs to read-only arrays, bytes, or a mapped file."""
+    if any(view.flags.writeable for view in _views(array)):
+        return False
+    owner = _base(array)
+    if isinstance(owner, memoryview):
+        return owner.readonly and (isinstance(owner.obj, bytes | mmap.mmap) or _is_jax(owner.obj))
+    if isinstance(owner, mmap.mmap):
+        with memoryview(owner) as view:
+            return view.readonly
+    return owner is None or isinstance(owner, bytes)
+
+
+def _views(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields an array and the arrays that it is a view of."""
+    view: object = array
+    while isinstance(view, np.ndarray):
+        yield view
+        view = view.base
+
+
+def _base(array: np.ndarray) -> object:
+    """Returns the object that owns the memory, if it is not an array."""
+    *_, last = _views(array)
+    return last.base
+
+
+# ---------------------------------------------------------------------- digests
+def _has_digest(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype in by_numpy() and not value.flags.writeable
+
+
+def _digests(arrays: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, str]]:
+    """Yields the bytes of each array, or of the element of a splat, and their digest. Hashing does not hold the
+    GIL."""
+    parts = [array if array.flags.c_contiguous else array[(slice(0, 1),) * array.ndim] for array in arrays]
+    data = [part.reshape(-1).view(np.uint8) for part in parts]
+    threads = min(usable_cpus(), len(data))
+    if threads < 2 or sum(part.nbytes for part in data) < tuning.THREADED_BYTES:
+        return iter([(part, digest_of(part)) for part in data])
+    with thread_pool(threads, "shlo_jit digests") as executor:
+        return iter([*zip(data, executor.map(digest_of, data), strict=True)])
+
+
+def digest_of(data: np.ndarray) -> str:
+    """Returns the digest of an array's bytes, which is computed once. Bytes of a file are read again if the file may
+    have changed."""
+    if not _is_mapped(data):
+        return digests.digest(data)
+    status, known = file_status(data), digests.known_digest(data)
+    if status is not None and known is not None and known[1] == status:
+        return known[0]
+    found = digests.content_digest(data)
+    if known is not None and known[0] != found:
+        forget(known[0])
+    is_settled = status is not None and status.is_settled and status == file_status(data)
+    digests.note(data, found, status if is_settled else None)
+    return found
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What tells that a file has not changed."""
+
+    path: str
+    inode: tuple[int, int]
+    times: tuple[int, int, int]
+    """Size, and times of modification and of change of status in nanoseconds."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another change would change the times."""
+        return time.time() - max(self.times[1:]) / 1e9 >= SETTLED_SECONDS
+
+
+def _is_mapped(data: np.ndarray) -> bool:
+    """Whether the memory is that of a file, as far as is known."""
+    base = _base(data)
+    return any(isinstance(view, np.memmap) for view in _views(data)) or isinstance(
+        base.obj if isinstance(base, memoryview) else base, mmap.mmap
+    )
+
+
+def file_status(array: np.ndarray) -> FileStatus | None:
+    """Returns the current status of the file that an array is mapped from; None if it is unknown."""
+    paths = [view.filename for view in _views(array) if isinstance(view, np.memmap)]
+    if not paths or paths[0] is None:
+        return None
+    path = os.fspath(paths[0])
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    times = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return FileStatus(os.fsdecode(path), (status.st_dev, status.st_ino), times)
