@@ -30,6 +30,7 @@ from shlo_jit.errors import (
     WorkerError,
     WorkerTimeoutError,
 )
+from shlo_jit.runtime.array_files import mapped_arrays
 from shlo_jit.runtime.callbacks import register_custom_call
 from shlo_jit.version import __version__
 
@@ -59,6 +60,7 @@ __all__ = [
     "infer",
     "jit",
     "load",
+    "mapped_arrays",
     "parse",
     "refine",
     "register_custom_call",

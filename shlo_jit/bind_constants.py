@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from shlo_jit import pipeline
 from shlo_jit.codegen.program import Port
 from shlo_jit.errors import UsageError, UsageTypeError, UsageValueError, at_place
@@ -30,7 +32,7 @@ from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.flatten import leaves
 from shlo_jit.runtime.argument_hints import shape_hint
 from shlo_jit.runtime.arguments import describe, describe_array, name_of, take
-from shlo_jit.runtime.given_arrays import GivenArray, file_status
+from shlo_jit.runtime.given_arrays import GivenArray, file_status, is_raw
 from shlo_jit.runtime.ports import DynamicPort
 from shlo_jit.sources import Artifact, Derived, Given, Text
 from shlo_jit.suggest import did_you_mean
@@ -182,6 +184,8 @@ def _constant(argument: Argument, index: int, value: object) -> Dense:
     port = DynamicPort(argument.name, type.shape, type.storage, type.bounds)
     if type.is_static:
         port = Port(argument.name, type.extents, type.storage)
+    if isinstance(value, np.ndarray) and is_raw(value.dtype) and value.dtype.itemsize == type.storage.itemsize:
+        value = value.view(type.storage.numpy)
     array = take(value, index, port)
     if not _fits(array.shape, type):
         message = f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}"

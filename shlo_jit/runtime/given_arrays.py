@@ -110,9 +110,14 @@ def _settled(key: Key, value: Any) -> Any:
         if found is None:
             return value
         array, may_stay = found, _is_jax(value)
-    if array.dtype.newbyteorder("=") not in by_numpy():
+    if array.dtype.newbyteorder("=") not in by_numpy() and not is_raw(array.dtype):
         return array
     return _in_place(array, may_stay)
+
+
+def is_raw(dtype: np.dtype) -> bool:
+    """Whether elements are bytes without a type, as `numpy.save` writes those of bf16 and other small types."""
+    return dtype.kind == "V" and dtype.names is None and dtype.subdtype is None and dtype not in by_numpy()
 
 
 def _in_place(array: np.ndarray, may_stay: bool) -> np.ndarray:
@@ -122,7 +127,8 @@ def _in_place(array: np.ndarray, may_stay: bool) -> np.ndarray:
         element = array[(slice(0, 1),) * array.ndim].astype(dtype)
         return np.broadcast_to(digests.sealed(_normal(element).reshape(())), array.shape)
     flags = array.flags
-    if may_stay and flags.c_contiguous and flags.aligned and array.dtype == dtype:
+    is_aligned = flags.aligned and not (is_raw(dtype) and array.__array_interface__["data"][0] % dtype.itemsize)
+    if may_stay and flags.c_contiguous and is_aligned and array.dtype == dtype:
         return _normal(array)
     copy = aligned.empty(array.nbytes).view(dtype).reshape(array.shape)
     copy[...] = array
@@ -170,7 +176,9 @@ def _base(array: np.ndarray) -> object:
 
 # ---------------------------------------------------------------------- digests
 def _has_digest(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype in by_numpy() and not value.flags.writeable
+    if not isinstance(value, np.ndarray) or value.flags.writeable:
+        return False
+    return value.dtype in by_numpy() or is_raw(value.dtype)
 
 
 def _digests(arrays: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, str]]:

@@ -66,7 +66,9 @@ def test_donated_arguments_are_those_of_the_program(tmp_path: Path) -> None:
 def test_constants_of_sized_functions(tmp_path: Path) -> None:
     text = LAYER.partition("func.func @twice")[0].replace("24x", "?x")
     text = text.replace("%1 = stablehlo.broadcast_in_dim", "%unused = stablehlo.broadcast_in_dim")
-    text = text.replace(f"tensor<{N}xf32>) -> tensor<?x{N}xf32>\n  %2", f"tensor<{N}xf32>) -> tensor<{N}x{N}xf32>\n  %2")
+    text = text.replace(
+        f"tensor<{N}xf32>) -> tensor<?x{N}xf32>\n  %2", f"tensor<{N}xf32>) -> tensor<{N}x{N}xf32>\n  %2"
+    )
     text = text.replace("%0, %1 :", "%0, %0 :")
     shlo_jit.export(text, tmp_path / "sized.so", constants={"w": W, "b": B}, shapes=[[(24, N)], [(8, N)]])
     library = shlo_jit.load(tmp_path / "sized.so")

@@ -229,7 +229,9 @@ def test_numbers_and_splats() -> None:
     with pytest.raises(ValueError, match="out of range"):
         shlo_jit.compile(text, constants={"s": 1e60})
     # numbers that are equal to Python are different constants
-    halves = [shlo_jit.compile(text, constants={"s": s, "w": ones})(ones)[0, 0] for s in (0.0, -0.0, True, np.float32(3))]
+    halves = [
+        shlo_jit.compile(text, constants={"s": s, "w": ones})(ones)[0, 0] for s in (0.0, -0.0, True, np.float32(3))
+    ]
     assert [str(x) for x in halves] == ["0.0", "-0.0", "2.0", "6.0"]
 
 
@@ -317,7 +319,10 @@ def test_resident_memory_does_not_grow_by_a_mapped_file(tmp_path: Path) -> None:
     np.save(tmp_path / "w.npy", np.ones((4096, 4096), np.float32))
     for _ in range(2):  # compiled, and from the object cache
         found = subprocess.run(
-            [sys.executable, "-c", PROCESS.replace("FILE", str(tmp_path / "w.npy"))], capture_output=True, text=True, check=True
+            [sys.executable, "-c", PROCESS.replace("FILE", str(tmp_path / "w.npy"))],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert float(found.stdout) < 32, "the file has 64 MiB"
 
@@ -326,9 +331,10 @@ def test_weights_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[int] = []
     pack = products.prepack
     monkeypatch.setattr(products, "prepack", lambda *args: packed.append(1) or pack(*args))
-    array = sealed()
+    array = W + 2  # no other program has packed them
+    array.flags.writeable = False
     exes = [shlo_jit.compile(LAYER, constants={"w": array})]
-    exes.append(shlo_jit.compile(LAYER, constants={"w": W.copy(), "b": B}))
+    exes.append(shlo_jit.compile(LAYER, constants={"w": array.copy(), "b": B}))
     exes.append(shlo_jit.compile(LAYER.replace("24x", "32x"), constants={1: array}))
     exes.append(shlo_jit.compile(LAYER, constants={"w": array}))
     assert len(packed) == 1
@@ -375,7 +381,9 @@ def test_the_key_changes_with_the_bytes() -> None:
 
 @pytest.mark.parametrize("settled", [0.0, 2.0])
 @pytest.mark.parametrize("text", [VECTOR, LAYER])
-def test_a_changed_file_has_new_constants(settled: float, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_has_new_constants(
+    settled: float, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also within one mapping, and while an older program still reads it."""
     monkeypatch.setattr(given_arrays, "SETTLED_SECONDS", settled)
     array = mapped(tmp_path / "w", W)
