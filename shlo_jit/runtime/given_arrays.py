@@ -101,7 +101,8 @@ def _settled(key: Key, value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        may_stay = _is_constant(array)
+    elif _is_jax(value):
+        array = _JaxMemory.array(np.asarray(value))
     else:
         try:
             found = foreign_array(value)
@@ -109,10 +110,10 @@ def _settled(key: Key, value: Any) -> Any:
             raise UsageTypeError(f"constants: {key!r}: {error}", code="argument.kind") from error
         if found is None:
             return value
-        array, may_stay = found, _is_jax(value)
+        array = found
     if array.dtype.newbyteorder("=") not in by_numpy() and not is_raw(array.dtype):
         return array
-    return _in_place(array, may_stay)
+    return _in_place(array)
 
 
 def is_raw(dtype: np.dtype) -> bool:
@@ -120,7 +121,7 @@ def is_raw(dtype: np.dtype) -> bool:
     return dtype.kind == "V" and dtype.names is None and dtype.subdtype is None and dtype not in by_numpy()
 
 
-def _in_place(array: np.ndarray, may_stay: bool) -> np.ndarray:
+def _in_place(array: np.ndarray) -> np.ndarray:
     """Returns the array itself if programs can read it where it is, otherwise a sealed copy."""
     dtype = array.dtype.newbyteorder("=")
     if array.size > 1 and not any(array.strides):
@@ -128,7 +129,7 @@ def _in_place(array: np.ndarray, may_stay: bool) -> np.ndarray:
         return np.broadcast_to(digests.sealed(_normal(element).reshape(())), array.shape)
     flags = array.flags
     is_aligned = flags.aligned and not (is_raw(dtype) and array.__array_interface__["data"][0] % dtype.itemsize)
-    if may_stay and flags.c_contiguous and is_aligned and array.dtype == dtype:
+    if flags.c_contiguous and is_aligned and array.dtype == dtype and _is_constant(array):
         return _normal(array)
     copy = aligned.empty(array.nbytes).view(dtype).reshape(array.shape)
     copy[...] = array
@@ -140,6 +141,22 @@ def _normal(array: np.ndarray) -> np.ndarray:
     if array.dtype != np.bool_ or not array.size or array.view(np.uint8).max(initial=0) <= 1:
         return array
     return digests.sealed(array.view(np.uint8) != 0)
+
+
+class _JaxMemory:
+    """Array interface of a JAX array's memory, which nobody changes, and which it keeps."""
+
+    def __init__(self, bytes_of: np.ndarray) -> None:
+        self._kept = bytes_of
+        self.__array_interface__ = {**bytes_of.__array_interface__, "version": 3}
+
+    @classmethod
+    def array(cls, view: np.ndarray) -> np.ndarray:
+        """Returns an array that is recognized as constant. JAX's views are not, if they come by DLPack (bf16, f8)."""
+        if _is_constant(view) or view.flags.writeable or not view.flags.c_contiguous:
+            return view
+        data = np.asarray(cls(view.reshape(-1).view(np.uint8)))
+        return data.view(view.dtype).reshape(view.shape)
 
 
 def _is_jax(value: object) -> bool:
@@ -157,7 +174,7 @@ def _is_constant(array: np.ndarray) -> bool:
     if isinstance(owner, mmap.mmap):
         with memoryview(owner) as view:
             return view.readonly
-    return owner is None or isinstance(owner, bytes)
+    return owner is None or isinstance(owner, bytes | _JaxMemory)
 
 
 def _views(array: np.ndarray) -> Iterator[np.ndarray]:
