@@ -163,7 +163,7 @@ def compile(
             fold_scales=fold_scales,
             schedule=schedule,
         )
-        arrays = check_options.constants(constants)
+        arrays = check_options.constants(constants, options.cache)
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
         how = check_options.transport(transport), check_options.time_out(time_out)
         grid = wanted_grid(given, given_grid, mpi_processes() if transport == "mpi" else 1)

@@ -12,7 +12,7 @@ import errno
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,9 +30,11 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.constant_arguments import with_constant_arguments
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.flatten import leaves
+from shlo_jit.runtime import build
 from shlo_jit.runtime.argument_hints import shape_hint
 from shlo_jit.runtime.arguments import describe, describe_array, name_of, take
-from shlo_jit.runtime.given_arrays import GivenArray, file_status, is_raw
+from shlo_jit.runtime.given_arrays import GivenArray, check_remembered, is_raw
+from shlo_jit.runtime.mapped_files import file_status
 from shlo_jit.runtime.ports import DynamicPort
 from shlo_jit.sources import Artifact, Derived, Given, Text
 from shlo_jit.suggest import did_you_mean
@@ -60,7 +62,15 @@ def bind_constants(
 
     The program is parsed only if that is necessary. Raises as `bound`, now or when the program is made.
     """
-    make = partial(bound, options=options, given=given)
+
+    @cache
+    def read() -> None:
+        check_remembered(given, build.resolve_cache(options.cache))
+
+    def make() -> Module:
+        read()
+        return bound(pipeline.parsed(source), options, given)
+
     has_names = any(isinstance(array.key, str) for array in given)
     if has_names and options.donate not in ((), "program"):
         indices = set(by_index(_arguments(_entry(pipeline.parsed(source), options)), given))
@@ -75,7 +85,7 @@ def bind_constants(
 
     name = source.name if isinstance(source, Text | Artifact) else source.source.name
     literals = [cut.literal for cut in source.cuts] if isinstance(source, Text) else []
-    made = Derived(name, identity, lambda: make(pipeline.parsed(source)), literals, partial(_check_files, given))
+    made = Derived(name, identity, make, literals, partial(_check_files, given))
     return made, replace(options, donate=_donated_left(options, indices))
 
 

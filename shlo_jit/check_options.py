@@ -112,8 +112,9 @@ def given_moves(given: object) -> GivenMoves:
 MOVES_HINT = 'exe.text("moves") prints those of a program'
 
 
-def constants(given: object) -> tuple[GivenArray, ...]:
-    """The arrays that are given as constants; see `api.compile`."""
+def constants(given: object, cache: bool = False) -> tuple[GivenArray, ...]:
+    """The arrays that are given as constants; see `api.compile`. `cache`: whether the object cache may remember digests
+    of files."""
     if given is None:
         return ()
     if not isinstance(given, Mapping):
@@ -121,7 +122,7 @@ def constants(given: object) -> tuple[GivenArray, ...]:
         raise wrong_kind(message, 'write constants={"w": array}')
     from shlo_jit.runtime.given_arrays import given_arrays
 
-    return given_arrays(given)
+    return given_arrays(given, default_cache() if cache else None)
 
 
 def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int | None, int | None]:

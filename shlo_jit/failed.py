@@ -18,8 +18,8 @@ from shlo_jit.sizes import NotSymbolic
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
 
-REFUSALS = (StableHLOError, OptionError, UsageError, NotSymbolic, ExecutionError, MemoryError)
-"""Exceptions by which stages refuse programs, options and machines."""
+REFUSALS = (StableHLOError, OptionError, UsageError, NotSymbolic, ExecutionError, MemoryError, OSError)
+"""Exceptions by which stages refuse programs, options and machines, and files that have changed."""
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 from shlo_jit.errors import UsageValueError
 from shlo_jit.ir.digests import sealed
 from shlo_jit.ir.dtypes import DTYPES
+from shlo_jit.runtime.mapped_files import note_mapped
 
 HINT = "pip install safetensors, or shlo_jit[safetensors]"
 SAFETENSORS = {
@@ -56,7 +57,10 @@ _DAMAGED = (ValueError, EOFError, zipfile.BadZipFile, KeyError)
 
 def _npy(path: str) -> Iterator[tuple[str, np.ndarray]]:
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        with open(path, "rb") as file:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            if isinstance(found, np.memmap):
+                note_mapped(found, os.fstat(file.fileno()))
     except _DAMAGED:
         raise _refused(path, "not a .npy file of numbers") from None
     if not isinstance(found, np.ndarray):
@@ -92,7 +96,8 @@ def _safetensors(path: str) -> Iterator[tuple[str, np.ndarray]]:
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
-    data = np.memmap(path, np.uint8, "r")[8 + length :]
+        data = np.memmap(path, np.uint8, "r")[8 + length :]
+        note_mapped(data, os.fstat(file.fileno()))
     for name in names:
         row = header[name]
         if row["dtype"] not in SAFETENSORS:

@@ -7,12 +7,11 @@ changed in place; a compilation notices that a file has changed since its bytes 
 
 from __future__ import annotations
 
+import errno
 import mmap
 import operator
-import os
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +22,11 @@ from shlo_jit.errors import UsageTypeError
 from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned, digests
 from shlo_jit.ir.dtypes import by_numpy
+from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.constants import GivenBytes, bring, forget
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.dlpack import foreign_array
-from shlo_jit.runtime.known_files import SETTLED_SECONDS
+from shlo_jit.runtime.mapped_files import FileStatus, RememberedDigests, base, file_status, is_mapped, views
 
 Key = int | str
 """An argument by its index or by a name."""
@@ -46,6 +46,8 @@ class GivenArray:
     """The bytes of a large array, which programs read in place. They stay registered as long as this exists."""
     file: FileStatus | None = None
     """The file that the array is mapped from, before its bytes were read."""
+    is_remembered: bool = False
+    """Whether the digest is that of an earlier process, and the bytes have not been read."""
 
     @property
     def identity(self) -> str:
@@ -56,21 +58,24 @@ class GivenArray:
         return f"{self.key!r} {self.value.dtype} {self.value.shape} {self.digest}"
 
 
-def given_arrays(constants: Mapping[Key, Any]) -> tuple[GivenArray, ...]:
+def given_arrays(constants: Mapping[Key, Any], cache: ObjectCache | None = None) -> tuple[GivenArray, ...]:
     """Returns the values in an order that does not depend on that of the mapping. Raises TypeError for keys of the
-    wrong kind, for masked elements, and for objects of other libraries that cannot be converted to arrays."""
+    wrong kind, for masked elements, and for objects of other libraries that cannot be converted to arrays.
+
+    `cache`: the object cache, which remembers digests of files that `mapped_arrays` has mapped.
+    """
     rows = sorted(((_key(key), value) for key, value in constants.items()), key=lambda row: (str(row[0]), repr(row[0])))
     values = [(key, _settled(key, value)) for key, value in rows]
     files = [file_status(value) if isinstance(value, np.ndarray) else None for _, value in values]
-    hashed = _digests([value for _, value in values if _has_digest(value)])
+    hashed = [*_digests([value for _, value in values if _has_digest(value)], RememberedDigests(cache))]
     made = []
     for (key, value), file in zip(values, files, strict=True):
         if not _has_digest(value):
             made.append(GivenArray(key, value))
             continue
-        data, digest = next(hashed)
+        data, digest, is_remembered = hashed.pop(0)
         large = GivenBytes(data, digest) if data.nbytes >= tuning.SHARED_CONSTANT_BYTES else None
-        made.append(GivenArray(key, value, digest, large, file))
+        made.append(GivenArray(key, value, digest, large, file, is_remembered))
     bring(given.bytes for given in made if given.bytes is not None)
     return tuple(made)
 
@@ -166,29 +171,15 @@ def _is_jax(value: object) -> bool:
 
 def _is_constant(array: np.ndarray) -> bool:
     """Whether nobody writes to the memory of an array: it belongs to read-only arrays, bytes, or a mapped file."""
-    if any(view.flags.writeable for view in _views(array)):
+    if any(view.flags.writeable for view in views(array)):
         return False
-    owner = _base(array)
+    owner = base(array)
     if isinstance(owner, memoryview):
         return owner.readonly and (isinstance(owner.obj, bytes | mmap.mmap) or _is_jax(owner.obj))
     if isinstance(owner, mmap.mmap):
         with memoryview(owner) as view:
             return view.readonly
     return owner is None or isinstance(owner, bytes | _JaxMemory)
-
-
-def _views(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields an array and the arrays that it is a view of."""
-    view: object = array
-    while isinstance(view, np.ndarray):
-        yield view
-        view = view.base
-
-
-def _base(array: np.ndarray) -> object:
-    """Returns the object that owns the memory, if it is not an array."""
-    *_, last = _views(array)
-    return last.base
 
 
 # ---------------------------------------------------------------------- digests
@@ -198,26 +189,47 @@ def _has_digest(value: Any) -> bool:
     return value.dtype in by_numpy() or is_raw(value.dtype)
 
 
-def _digests(arrays: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, str]]:
-    """Yields the bytes of each array, or of the element of a splat, and their digest. Hashing does not hold the
-    GIL."""
+def _digests(arrays: Iterable[np.ndarray], remembered: RememberedDigests) -> Iterator[tuple[np.ndarray, str, bool]]:
+    """Yields the bytes of each array, or of the element of a splat, their digest, and whether it was remembered."""
     parts = [array if array.flags.c_contiguous else array[(slice(0, 1),) * array.ndim] for array in arrays]
     data = [part.reshape(-1).view(np.uint8) for part in parts]
+    known = [remembered.find(part) if digests.known_digest(part) is None else None for part in data]
+    unknown = [part for part, digest in zip(data, known, strict=True) if digest is None]
+    found = iter(_computed(unknown))
+    for part, digest in zip(data, known, strict=True):
+        if digest is None:
+            computed = next(found)
+            remembered.add(part, computed)
+            yield part, computed, False
+        else:
+            digests.note(part, digest, file_status(part))
+            yield part, digest, True
+    remembered.store()
+
+
+def _computed(data: Sequence[np.ndarray]) -> list[str]:
+    """Returns digests, computed in several threads if that takes long: hashing does not hold the GIL."""
     threads = min(usable_cpus(), len(data))
     if threads < 2 or sum(part.nbytes for part in data) < tuning.THREADED_BYTES:
-        return iter([(part, digest_of(part)) for part in data])
+        return [digest_of(part) for part in data]
     with thread_pool(threads, "shlo_jit digests") as executor:
-        return iter([*zip(data, executor.map(digest_of, data), strict=True)])
+        return [*executor.map(digest_of, data)]
 
 
 def digest_of(data: np.ndarray) -> str:
     """Returns the digest of an array's bytes, which is computed once. Bytes of a file are read again if the file may
     have changed."""
-    if not _is_mapped(data):
+    if not is_mapped(data):
         return digests.digest(data)
     status, known = file_status(data), digests.known_digest(data)
     if status is not None and known is not None and known[1] == status:
         return known[0]
+    return _read_digest(data)
+
+
+def _read_digest(data: np.ndarray) -> str:
+    """Reads mapped bytes and returns their digest."""
+    status, known = file_status(data), digests.known_digest(data)
     found = digests.content_digest(data)
     if known is not None and known[0] != found:
         forget(known[0])
@@ -226,38 +238,13 @@ def digest_of(data: np.ndarray) -> str:
     return found
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """What tells that a file has not changed."""
-
-    path: str
-    inode: tuple[int, int]
-    times: tuple[int, int, int]
-    """Size, and times of modification and of change of status in nanoseconds."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether another change would change the times."""
-        return time.time() - max(self.times[1:]) / 1e9 >= SETTLED_SECONDS
-
-
-def _is_mapped(data: np.ndarray) -> bool:
-    """Whether the memory is that of a file, as far as is known."""
-    base = _base(data)
-    return any(isinstance(view, np.memmap) for view in _views(data)) or isinstance(
-        base.obj if isinstance(base, memoryview) else base, mmap.mmap
-    )
-
-
-def file_status(array: np.ndarray) -> FileStatus | None:
-    """Returns the current status of the file that an array is mapped from; None if it is unknown."""
-    paths = [view.filename for view in _views(array) if isinstance(view, np.memmap)]
-    if not paths or paths[0] is None:
-        return None
-    path = os.fspath(paths[0])
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    times = status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    return FileStatus(os.fsdecode(path), (status.st_dev, status.st_ino), times)
+def check_remembered(given: Iterable[GivenArray], cache: ObjectCache | None) -> None:
+    """Reads the arrays whose digests were remembered. Raises OSError if they have other bytes: then the file was
+    changed without a change of its times."""
+    for array in given:
+        if array.is_remembered and array.bytes is not None and _read_digest(array.bytes.data) != array.digest:
+            RememberedDigests(cache).forget(array.bytes.data)
+            path = None if array.file is None else array.file.path
+            raise OSError(
+                errno.ESTALE, "the file of a constant has changed, and its time of modification has not", path
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 import safetensors.numpy
 
 import shlo_jit
+from shlo_jit import tuning
+from shlo_jit.ir import digests
+from shlo_jit.runtime import known_files, mapped_files
 from shlo_jit.runtime.array_files import mapped_arrays
 
 ARRAYS = {
@@ -123,3 +127,81 @@ def test_weights_of_a_safetensors_file_are_read_in_place(tmp_path: Path) -> None
     assert {r.address for r in exe._front.instance.loaded.constants} == addresses  # type: ignore[union-attr]
     x = np.ones(n, np.float32)
     np.testing.assert_allclose(exe(x), v @ (w @ x), rtol=1e-3, atol=1e-3)
+
+
+N = 192
+VECTOR = f"""
+func.func @main(%x: tensor<{N}xf32>, %w: tensor<{N}x{N}xf32>) -> tensor<{N}xf32> {{
+  %0 = stablehlo.dot_general %w, %x, contracting_dims = [1] x [0] : (tensor<{N}x{N}xf32>, tensor<{N}xf32>) -> tensor<{N}xf32>
+  return %0 : tensor<{N}xf32>
+}}
+"""
+WEIGHTS = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
+ONES = np.ones(N, np.float32)
+
+
+@pytest.fixture
+def hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the arrays that are hashed. Files count as settled, and as large."""
+    monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "objects"))
+    monkeypatch.setattr(mapped_files, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(known_files, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "KNOWN_FILE_BYTES", 0)
+    sizes: list[int] = []
+    content_digest = digests.content_digest
+    monkeypatch.setattr(digests, "content_digest", lambda data: sizes.append(data.nbytes) or content_digest(data))
+    return sizes
+
+
+def write(path: Path, weights: np.ndarray) -> None:
+    if path.suffix == ".npy":
+        np.save(path, weights)
+    else:
+        safetensors.numpy.save_file({"w": weights, "small": np.ones(3, np.float32)}, path)
+
+
+def compiled(path: Path, text: str = VECTOR, **options: Any) -> Any:
+    return shlo_jit.compile(text, constants={"w": mapped_arrays(path)["w"]}, **options)
+
+
+@pytest.mark.parametrize("name", ["w.npy", "w.safetensors"])
+def test_later_processes_do_not_read_an_unchanged_file(name: str, tmp_path: Path, hashed: list[int]) -> None:
+    write(tmp_path / name, WEIGHTS)
+    want = compiled(tmp_path / name)(ONES)
+    assert hashed.count(WEIGHTS.nbytes) == 1
+    np.testing.assert_array_equal(compiled(tmp_path / name)(ONES), want)
+    assert hashed.count(WEIGHTS.nbytes) == 1
+    compiled(tmp_path / name, VECTOR.replace("%0", "%1"))  # the bytes are read, and so they are verified
+    assert hashed.count(WEIGHTS.nbytes) == 2
+    compiled(tmp_path / name, cache=False)
+    assert hashed.count(WEIGHTS.nbytes) == 3
+
+
+@pytest.mark.parametrize("name", ["w.npy", "w.safetensors"])
+@pytest.mark.parametrize("how", ["written again", "another file", "another file, mapped before"])
+def test_a_changed_file_is_read_again(name: str, how: str, tmp_path: Path, hashed: list[int]) -> None:
+    write(tmp_path / name, WEIGHTS)
+    compiled(tmp_path / name)
+    before = mapped_arrays(tmp_path / name)["w"]
+    if how != "written again":
+        (tmp_path / name).unlink()
+    write(tmp_path / name, 2 * WEIGHTS)
+    want = shlo_jit.compile(VECTOR, constants={"w": 2 * WEIGHTS}, cache=False)(ONES)
+    np.testing.assert_array_equal(compiled(tmp_path / name)(ONES), want)
+    if how == "another file, mapped before":  # the memory has the bytes of the file that was there
+        np.testing.assert_array_equal(2 * shlo_jit.compile(VECTOR, constants={"w": before})(ONES), want)
+    np.testing.assert_array_equal(compiled(tmp_path / name)(ONES), want)
+
+
+def test_a_change_that_the_times_do_not_show_is_noticed(
+    tmp_path: Path, hashed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "w.npy", WEIGHTS)
+    before = mapped_files.FileStatus.of(str(tmp_path / "w.npy"), os.stat(tmp_path / "w.npy"))
+    compiled(tmp_path / "w.npy")
+    write(tmp_path / "w.npy", 2 * WEIGHTS)
+    monkeypatch.setattr(mapped_files.FileStatus, "of", lambda path, status: before)
+    with pytest.raises(OSError, match="its time of modification has not"):
+        compiled(tmp_path / "w.npy", VECTOR.replace("%0", "%1"))
+    want = shlo_jit.compile(VECTOR, constants={"w": 2 * WEIGHTS}, cache=False)(ONES)
+    np.testing.assert_array_equal(compiled(tmp_path / "w.npy", VECTOR.replace("%0", "%1"))(ONES), want)

@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 from shlo_jit.ir import digests
 from shlo_jit.options import OptionError
-from shlo_jit.runtime import given_arrays
+from shlo_jit.runtime import mapped_files
 from shlo_jit.schedule import products
 from shlo_jit.text import printer
 
@@ -363,7 +363,7 @@ def test_bytes_are_hashed_once_and_never_printed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(printer, "print_module", lambda module: printed.append(1) or print_module(module))
     array = mapped(tmp_path / "w")
     os.utime(tmp_path / "w", (1e9, 1e9))
-    monkeypatch.setattr(given_arrays, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(mapped_files, "SETTLED_SECONDS", 0.0)
     for text in (LAYER, LAYER.replace("24x", "32x"), VECTOR):
         shlo_jit.compile(text, constants={"w": array})
     assert hashed.count(W.nbytes) == 1
@@ -385,7 +385,7 @@ def test_a_changed_file_has_new_constants(
     settled: float, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also within one mapping, and while an older program still reads it."""
-    monkeypatch.setattr(given_arrays, "SETTLED_SECONDS", settled)
+    monkeypatch.setattr(mapped_files, "SETTLED_SECONDS", settled)
     array = mapped(tmp_path / "w", W)
     arguments = (X[0],) if text is VECTOR else (X, B)
     first = shlo_jit.compile(text, constants={"w": array})
