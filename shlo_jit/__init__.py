@@ -35,6 +35,7 @@ from shlo_jit.version import __version__
 
 if TYPE_CHECKING:
     from shlo_jit.builder.jit import jit
+    from shlo_jit.runtime.array_files import mapped_arrays
     from shlo_jit.runtime.ffi.state_types import register_ffi_type
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "infer",
     "jit",
     "load",
+    "mapped_arrays",
     "parse",
     "refine",
     "register_custom_call",
@@ -69,11 +71,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports some attributes on first access: the builder imports this module, and few programs use handlers."""
+    """Imports some attributes on first access: the builder imports this module, and few programs use the others."""
     if name == "jit":
         return importlib.import_module("shlo_jit.builder.jit").jit
     if name == "builder":
         return importlib.import_module("shlo_jit.builder")
+    if name == "mapped_arrays":
+        return importlib.import_module("shlo_jit.runtime.array_files").mapped_arrays
     if name == "register_ffi_type":
         return importlib.import_module("shlo_jit.runtime.ffi.state_types").register_ffi_type
     raise AttributeError(f"module 'shlo_jit' has no attribute {name!r}")

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from shlo_jit.autotune.result import TuneResult
     from shlo_jit.ir.core import Module, Region
     from shlo_jit.ir.types import Type
+    from shlo_jit.options import CompileOptions
     from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
+    from shlo_jit.runtime.given_arrays import GivenArray
+    from shlo_jit.sources import Given, ProgramSource
 
     Shapes = Sequence[Sequence[int] | str | np.ndarray]
     """Shapes of all arguments of a call: extents, a type as text, or an array."""
     Schedule = Mapping[str, Sequence[Mapping[str, Any]]]
     """Moves by the label of the step, as in JSON."""
+    Constants = Mapping[int, Any] | Mapping[str, Any] | Mapping[int | str, Any]
+    """Arrays by the index or the name of their argument."""
 
 
 @compiling()
@@ -104,6 +109,7 @@ def compile(
     dynamic: str = "specialize",
     fold_scales: bool = False,
     schedule: Schedule | str | None = None,
+    constants: Constants | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
@@ -127,7 +133,9 @@ def compile(
     results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop
     nests, products, row blocks, line tiles), by the label of the step, as `json.loads(exe.text("moves"))` gives them;
     see `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any,
-    and `tuned-any-rounding` also those that change the last bits of results.
+    and `tuned-any-rounding` also those that change the last bits of results. `constants`: arrays for arguments, by
+    index or name, which become constants of the program; the executable takes the other arguments. See
+    `docs/constants.md`.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
@@ -137,10 +145,10 @@ def compile(
     others wait for counts as lost. See `docs/distributed.md`.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the locations of errors in the program,
-    OSError for a file that cannot be read, TypeError for a `source` or option of the wrong kind, ValueError for an
-    invalid value (an unknown target, an argument to donate that does not exist, a grid of more or fewer processes than
-    MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, and InternalError for a
-    defect of the compiler.
+    OSError for a file that cannot be read or changes meanwhile, TypeError for a `source` or option of the wrong kind,
+    ValueError for an invalid value (an unknown target, an argument to donate or a constant for an argument that does
+    not exist, a grid of more or fewer processes than MPI has started), ImportError for the transport `mpi` without
+    mpi4py or an MPI library, and InternalError for a defect of the compiler.
     """
     given = read_source(source, known=cache is True)
     with compiling():
@@ -156,6 +164,7 @@ def compile(
             fold_scales=fold_scales,
             schedule=schedule,
         )
+        arrays = check_options.constants(constants, options.cache)
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
         how = check_options.transport(transport), check_options.time_out(time_out)
         grid = wanted_grid(given, given_grid, mpi_processes() if transport == "mpi" else 1)
@@ -166,12 +175,25 @@ def compile(
                 message = f"schedule: {schedule!r}: programs of several processes have no stored schedules"
                 raise check_options.wrong_value(message)
             options = replace(options, num_replicas=grid[0], num_partitions=grid[1])
-            return compile_distributed(given, options, programs, *how, threads)
-        if may_be_unknown(given):
+            return compile_distributed(*_bound(given, options, arrays), programs, *how, threads)
+        is_unknown = may_be_unknown(given)
+        program, options = _bound(given, options, arrays)
+        if is_unknown:
             from shlo_jit.specialize import compile_unknown
 
-            return compile_unknown(given, options)
-        return pipeline.compile_static(given, options)
+            return compile_unknown(program, options)
+        return pipeline.compile_static(program, options)
+
+
+def _bound(
+    source: Given, options: CompileOptions, constants: tuple[GivenArray, ...]
+) -> tuple[ProgramSource, CompileOptions]:
+    """Returns the program with these constants, and the options for it."""
+    if not constants:
+        return source, options
+    from shlo_jit.bind_constants import bind_constants
+
+    return bind_constants(source, options, constants)
 
 
 def tune(
@@ -189,6 +211,7 @@ def tune(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
+    constants: Constants | None = None,
 ) -> TuneResult:
     """Searches for faster schedules of a program's steps, by measuring calls with some arrays on this machine.
 
@@ -222,6 +245,7 @@ def tune(
         donate=donate,
         dynamic=dynamic,
         fold_scales=fold_scales,
+        constants=constants,
     )
     return tune_executable(made, arrays, limit, is_rounded, progress or (lambda *_: None))
 
@@ -269,6 +293,7 @@ def export(
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
     fold_scales: bool = False,
     schedule: Schedule | None = None,
+    constants: Constants | Mapping[str, Constants] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Exported:
     """Writes a program (as for `compile`) as a library that C can call: see `docs/export.md`.
@@ -284,8 +309,9 @@ def export(
     decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
     link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
     code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
-    function. fold_scales: as in `compile`. schedule: moves of the function's steps, as in `compile`. progress:
-    called with the current activity, the bytes written, and the total bytes.
+    function. fold_scales: as in `compile`. schedule: moves of the function's steps, as in `compile`. constants:
+    arrays for arguments, as in `compile`, or a dictionary of such dictionaries by function; they become part of the
+    library. progress: called with the current activity, the bytes written, and the total bytes.
 
     Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can
     link it, and OSError for files.
@@ -296,7 +322,20 @@ def export(
     given = read_source(source)
     given_calls = custom_calls, composites
     options = export_options(
-        path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes, fold_scales, schedule
+        path,
+        header,
+        target,
+        name,
+        entry,
+        weights,
+        threads,
+        given_calls,
+        donate,
+        linker,
+        shapes,
+        fold_scales,
+        schedule,
+        constants,
     )
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 

@@ -27,6 +27,7 @@ from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
+    from shlo_jit.runtime.given_arrays import GivenArray
 
 MOST_PROCESSES = 256
 """Maximum processes of a grid on one machine, and of each of its dimensions."""
@@ -109,6 +110,19 @@ def given_moves(given: object) -> GivenMoves:
 
 
 MOVES_HINT = 'exe.text("moves") prints those of a program'
+
+
+def constants(given: object, cache: bool = False) -> tuple[GivenArray, ...]:
+    """The arrays that are given as constants; see `api.compile`. `cache`: whether the object cache may remember digests
+    of files."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        message = f"constants: expected a dictionary of arrays by argument, got {type(given).__name__}"
+        raise wrong_kind(message, 'write constants={"w": array}')
+    from shlo_jit.runtime.given_arrays import given_arrays
+
+    return given_arrays(given, default_cache() if cache else None)
 
 
 def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int | None, int | None]:
@@ -270,6 +284,7 @@ def export_options(
     shapes: object,
     fold_scales: object,
     schedule: object,
+    constants: object = None,
 ) -> ExportOptions:
     """Options of an export; see `api.export`. `custom_calls`: custom calls and composites."""
     from shlo_jit.aot.c_names import c_prefix
@@ -305,7 +320,27 @@ def export_options(
             fold_scales=flag("fold_scales", fold_scales),
             schedule=_exported_schedule(schedule, entries),
         ),
+        _exported_constants(constants, entries),
     )
+
+
+def _exported_constants(given: object, entries: tuple[str, ...]) -> dict[str, tuple[GivenArray, ...]]:
+    """The arrays for arguments of each function: `constants` itself, or its values by function if there are several."""
+    if given is None:
+        return {}
+    if len(entries) == 1:
+        return {entries[0]: constants(given)}
+    if not isinstance(given, Mapping) or not all(isinstance(of, Mapping) for of in given.values()):
+        message = "constants: several functions are exported: expected a dictionary of constants by function"
+        raise wrong_kind(message, 'write constants={"f": {"w": array}}')
+    found = {}
+    for name, of in given.items():
+        entry = _text("constants", name).removeprefix("@")
+        if entry not in entries:
+            known = ", ".join("@" + e for e in entries)
+            raise wrong_value(f"constants: @{entry} is not exported; expected one of {known}")
+        found[entry] = constants(of)
+    return found
 
 
 def _exported_schedule(given: object, entries: tuple[str, ...]) -> GivenMoves:

@@ -286,8 +286,10 @@ class UsageError(Exception):
 
 def at_place(error: Exception, place: str) -> Exception:
     """Returns the same error with the place before its message: `rank 1: expected ...`."""
-    message = f"{place}: {error}"
-    return type(error)(message, code=error.code) if isinstance(error, UsageError) else type(error)(message)
+    if isinstance(error, UsageError):
+        message = str(error).removesuffix(f"; {error.hint}") if error.hint else str(error)
+        return type(error)(f"{place}: {message}", code=error.code, hint=error.hint)
+    return type(error)(f"{place}: {error}")
 
 
 class UsageTypeError(UsageError, TypeError):

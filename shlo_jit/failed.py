@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import ExecutionError, InternalError, StableHLOError
+from shlo_jit.errors import ExecutionError, InternalError, StableHLOError, UsageError
 from shlo_jit.options import OptionError
 from shlo_jit.sizes import NotSymbolic
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
 
-REFUSALS = (StableHLOError, OptionError, NotSymbolic, ExecutionError, MemoryError)
-"""Exceptions by which stages refuse programs, options and machines."""
+REFUSALS = (StableHLOError, OptionError, UsageError, NotSymbolic, ExecutionError, MemoryError, OSError)
+"""Exceptions by which stages refuse programs, options and machines, and files that have changed."""
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from shlo_jit.runtime.cache import derived_key, program_key, text_digest
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable, Remake, Tunable
-from shlo_jit.sources import Artifact, Derived, ProgramSource, Text, content
+from shlo_jit.sources import Artifact, Check, Derived, ProgramSource, Text, content, unchecked
 from shlo_jit.stages import texts
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.host import Host
     from shlo_jit.schedule.moves import Move
     from shlo_jit.schedule.schedule import Schedule
+    from shlo_jit.text.literals import Literal
 
 T = TypeVar("T")
 
@@ -82,10 +83,16 @@ def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> E
         custom_calls=options.implementations,
         host=options.host,
         remake=_remake(source, options),
-        literals=[cut.literal for cut in source.cuts] if isinstance(source, Text) else [],
+        literals=_literals(source),
     )
     debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
     return found
+
+
+def _literals(source: ProgramSource) -> Sequence[Literal]:
+    if isinstance(source, Derived):
+        return source.literals
+    return [cut.literal for cut in source.cuts] if isinstance(source, Text) else []
 
 
 def compile_new(
@@ -95,7 +102,8 @@ def compile_new(
 
     `module`: the Module of the source, if it exists already.
     """
-    return _compile(source if module is None else module, options, key, _remake(source, options))
+    given = source if module is None else module
+    return _compile(given, options, key, _remake(source, options), check_of(source))
 
 
 def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
@@ -140,10 +148,18 @@ def compile_code(source: ProgramSource, options: CompileOptions) -> Compiled:
     found = None if key is None else build.find(key, options.target, store)
     if found is not None and routines.all_found(found.routines, options.target, store):
         return found
-    return _through(source, options, partial(build.generate, target=options.target, key=key, cache=options.cache))
+    made = partial(build.generate, target=options.target, key=key, cache=options.cache)
+    return _through(source, options, made, check_of(source))
 
 
-def _compile(source: ProgramSource, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
+def check_of(source: ProgramSource) -> Check:
+    """Returns the function that raises OSError if data that the program was made of has changed."""
+    return source.check if isinstance(source, Derived) else unchecked
+
+
+def _compile(
+    source: ProgramSource, options: CompileOptions, key: str | None, remake: Remake | None, check: Check = unchecked
+) -> Executable:
     made = partial(
         build.build,
         target=options.target,
@@ -154,12 +170,13 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
         cache=options.cache,
         remake=remake,
     )
-    return _through(source, options, made)
+    return _through(source, options, made, check)
 
 
 @compiling()
-def _through(source: ProgramSource, options: CompileOptions, made: Callable[..., T]) -> T:
-    """Runs all stages. `made` converts the lowered program and the routines being compiled to the result."""
+def _through(source: ProgramSource, options: CompileOptions, made: Callable[..., T], check: Check) -> T:
+    """Runs all stages. `made` converts the lowered program and the routines being compiled to the result, which may go
+    into the object cache. `check` raises OSError if data that the program was made of has changed."""
     from shlo_jit.codegen.background import Background
 
     cpus = usable_cpus()
@@ -170,6 +187,8 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
             starting.start(routine)
         with defects(lambda: parsed(source), options.entry):
             lowered = lower(parsed(source), options, starting.start)
+        check()
+        with defects(lambda: parsed(source), options.entry):
             return made(lowered.program, starting=starting)
 
 

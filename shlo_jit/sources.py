@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -68,6 +68,14 @@ class Artifact(NamedTuple):
     """The data without them."""
 
 
+Check: TypeAlias = Callable[[], None]
+"""Raises OSError if data that a program was made of has changed."""
+
+
+def unchecked() -> None:
+    """Checks nothing: the data of most programs cannot change."""
+
+
 class Derived(NamedTuple):
     """A program that is derived from another one on demand."""
 
@@ -75,6 +83,9 @@ class Derived(NamedTuple):
     identity: Callable[[], bytes]
     """Identifies the program: a digest of its origin and of its derivation."""
     make: Callable[[], Module]
+    literals: Sequence[Literal] = ()
+    """Long literals of the text of its origin."""
+    check: Check = unchecked
 
 
 Given: TypeAlias = "Text | Artifact | Module"

@@ -36,7 +36,6 @@ from shlo_jit.passes.refine.prelude import (
 )
 from shlo_jit.passes.refine.refine import refine_module
 from shlo_jit.runtime.bounded import BoundedExecutable
-from shlo_jit.runtime.cache import text_digest
 from shlo_jit.runtime.dynamic import DynamicExecutable, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.host import Host
@@ -45,20 +44,20 @@ from shlo_jit.runtime.shape_arguments import type_given
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
 from shlo_jit.runtime.symbolic import SymbolicCode
 from shlo_jit.sizes import NotSymbolic, Symbol, size_of
-from shlo_jit.sources import Derived, Given, content
+from shlo_jit.sources import Derived, ProgramSource
 from shlo_jit.text.argument_names import argument_names, result_names
 
 T = TypeVar("T")
 
 
-def compile_unknown(source: Given, options: CompileOptions) -> Executable | DynamicExecutable:
+def compile_unknown(source: ProgramSource, options: CompileOptions) -> Executable | DynamicExecutable:
     """Compiles a program, which may have unknown dimensions, to an Executable or a DynamicExecutable."""
     found = dynamic_executable(source, options)
     return pipeline.compile_static(source, options) if found is None else found
 
 
 @deeply
-def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecutable | None:
+def dynamic_executable(source: ProgramSource, options: CompileOptions) -> DynamicExecutable | None:
     """Returns a DynamicExecutable; None if the arguments' shapes are all known, and the others depend on these.
 
     Raises VerifyError, StableHLOError and UnsupportedError, as compiling does.
@@ -73,7 +72,7 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
     whole = with_function(module, function)
     host = Host()
     options = replace(options, host=host)
-    digest = cache(lambda: text_digest(content(source)))
+    digest, check = cache(lambda: pipeline.identity_of(source)), pipeline.check_of(source)
 
     def types_for(shapes: Sequence[Shape]) -> list[Type]:
         return [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
@@ -88,7 +87,7 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
     def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
         known = [repr(list(shapes)), *(f"{i}={value.tobytes().hex()}" for i, value in values.items())]
         how = " ".join(known).encode()
-        source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values))
+        source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values), (), check)
         with _telling_origins(whole, options.entry, types_for(shapes), values):
             return _compiled(source, options)
 
@@ -106,7 +105,8 @@ def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecuta
             return found
 
         how = f"any {tuple(symbol)} {shapes}".encode()
-        return pipeline.compile_static(Derived(module.source.name, lambda: digest() + how, module_of), options)
+        made = Derived(module.source.name, lambda: digest() + how, module_of, (), check)
+        return pipeline.compile_static(made, options)
 
     known: frozenset[int] = frozenset()
     if not any(map(is_dynamic, arguments)):
@@ -200,7 +200,7 @@ def _compiled_with(source: Derived, given: CompileOptions, options: CompileOptio
 
 
 def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:
-    return Derived(source.name, lambda: source.identity() + b"|" + how.encode(), make)
+    return Derived(source.name, lambda: source.identity() + b"|" + how.encode(), make, (), source.check)
 
 
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:

@@ -11,7 +11,17 @@ import page_runner
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-REFERENCE = ("usage", "executables", "unknown_dimensions", "programs", "host_functions", "cache", "schedules", "autotuning")
+REFERENCE = (
+    "usage",
+    "executables",
+    "unknown_dimensions",
+    "programs",
+    "host_functions",
+    "cache",
+    "schedules",
+    "autotuning",
+    "constants",
+)
 """Other pages whose code is run, too."""
 PAGES = [*sorted((DOCS / "tutorials").glob("*.md")), *(DOCS / f"{name}.md" for name in REFERENCE)]
 

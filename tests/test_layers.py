@@ -26,7 +26,7 @@ LAYERS = (
     ),
     ("runtime", ["runtime"]),
     ("pictures", ["pictures"]),
-    ("pipeline", ["failed", "foreign_files", "failed_programs", "sources", "pipeline", "stages", "specialize"]),
+    ("pipeline", "failed foreign_files failed_programs sources pipeline stages bind_constants specialize".split()),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("autotune", ["autotune"]),

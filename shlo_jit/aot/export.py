@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -24,6 +24,7 @@ from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
+from shlo_jit.runtime.given_arrays import GivenArray
 from shlo_jit.runtime.replacing import replacing
 
 SHARED = {".so": "linux", ".dylib": "macos", ".dll": "windows"}
@@ -47,6 +48,8 @@ class ExportOptions(NamedTuple):
     shapes: Mapping[str, Shapes]
     """For each function with unknown dimensions, the calls to generate code for."""
     compile: CompileOptions
+    constants: Mapping[str, Sequence[GivenArray]] = {}
+    """For each function, the arrays that are given for its arguments."""
 
 
 class Exported(NamedTuple):
@@ -80,6 +83,7 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
         options.targets,
         options.compile,
         shapes=options.shapes,
+        constants=options.constants,
         weights_in_file=options.weights_in_file,
         on_step=lambda what: progress(what, 0, 0),
     )

@@ -14,6 +14,7 @@ from shlo_jit.aot.c_names import c_word, unique
 from shlo_jit.aot.image import BUILT_IN, RESERVED, SIZED, Function, Image, Variant, Weights
 from shlo_jit.aot.read_calls import read_calls
 from shlo_jit.aot.sized import Shapes, Sized, Unknown
+from shlo_jit.bind_constants import bound, donated_left
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
 from shlo_jit.codegen.objects import Constant
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError
@@ -21,6 +22,7 @@ from shlo_jit.ir.core import Module
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions, OptionError
+from shlo_jit.runtime.given_arrays import GivenArray
 
 
 def make_image(
@@ -31,26 +33,30 @@ def make_image(
     options: CompileOptions,
     *,
     shapes: Mapping[str, Shapes] | None = None,
+    constants: Mapping[str, Sequence[GivenArray]] | None = None,
     weights_in_file: bool = False,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Image:
     """Lowers functions of a module for targets.
 
-    A function with unknown dimensions is lowered to one program for each of `shapes`. Raises StableHLOError if the
-    program is refused, and the errors of `read_calls`.
+    A function with unknown dimensions is lowered to one program for each of `shapes`. `constants`: arrays for arguments
+    of functions. Raises StableHLOError if the program is refused, and the errors of `read_calls` and `bound`.
     """
     pool = _Pool()
     sources: list[_Source] = []
     for entry in entries:
-        unknown = read_calls(module, replace(options, entry=entry), (shapes or {}).get(entry))
-        sources.append(_Source(entry, unknown.modules if unknown else (module,), unknown))
+        given, own = (constants or {}).get(entry, ()), replace(options, entry=entry)
+        program = bound(module, own, given) if given else module
+        own = donated_left(module, own, given) if given else own
+        unknown = read_calls(program, own, (shapes or {}).get(entry))
+        sources.append(_Source(own, unknown.modules if unknown else (program,), unknown))
     variants = []
     for target in sorted(targets, key=_demands, reverse=True):
         programs = []
         for source in sources:
             for number, static in enumerate(source.modules):
                 on_step(f"lowering @{source.entry}{source.describe(number)} for {target.name}")
-                programs.append(pipeline.lower(static, replace(options, entry=source.entry, target=target)).program)
+                programs.append(pipeline.lower(static, replace(source.options, target=target)).program)
         offsets = tuple(tuple(map(pool.offset, p.constants)) for p in programs)
         variants.append(Variant(target, tuple(replace(p, constants=[]) for p in programs), offsets))
     functions, sized = _functions(sources, variants)
@@ -69,9 +75,13 @@ def make_image(
 class _Source(NamedTuple):
     """A function before lowering."""
 
-    entry: str
+    options: CompileOptions
     modules: tuple[Module, ...]
     unknown: Unknown | None
+
+    @property
+    def entry(self) -> str:
+        return self.options.entry
 
     def describe(self, number: int) -> str:
         """Names for messages which of its programs is lowered; empty if there is only one."""

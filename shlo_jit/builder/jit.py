@@ -16,14 +16,15 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.api import compile
-from shlo_jit.builder.arguments import array_of, integers, is_number
+from shlo_jit.builder.arguments import array_of, integers, is_number, tensor_of
+from shlo_jit.builder.bound_parameters import by_parameter, full_call, position_left, without
 from shlo_jit.builder.direct_calls import direct_call, result_maker
 from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import place_of
@@ -34,6 +35,7 @@ from shlo_jit.builder.trees import Tree, flatten, paths, unflatten
 from shlo_jit.builder.tuples import elements_of
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.runtime.given_arrays import given_arrays
 
 Key = tuple[Hashable, ...]
 
@@ -44,6 +46,23 @@ class Code(NamedTuple):
     executable: Any
     result: Callable[..., Any]
     """Builds the function's result from the executable's."""
+
+
+class Constants:
+    """Parameters of a function that have the same value in every call: trees of arrays, by name."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Arrays that may change are copied. Raises BuilderError for leaves that are no arrays."""
+        leaves, self.tree = flatten(dict(given))
+        self.paths = [path for name, value in given.items() for path in paths(flatten(value)[1], name)]
+        arrays = [_array(leaf, path) for leaf, path in zip(leaves, self.paths, strict=True)]
+        kept = {array.key: array for array in given_arrays(dict(enumerate(arrays)))}
+        self._kept = kept
+        self.leaves = [kept[i].value for i in range(len(arrays))]
+
+    def values(self) -> dict[str, Any]:
+        """Returns them as constants of the program that is being built."""
+        return unflatten(self.tree, [tensor_of(leaf, path) for leaf, path in zip(self.leaves, self.paths, strict=True)])
 
 
 class Jitted:
@@ -68,12 +87,16 @@ class Jitted:
         static_argnames: frozenset[str],
         options: dict[str, Any],
     ) -> None:
-        """`options`: those of `shlo_jit.compile`."""
+        """`options`: those of `shlo_jit.compile`, with `constants` by the parameters of the function."""
         functools.update_wrapper(self, f)
         self._f = f
-        self._options = options
-        self._signature = _signature_of(f)
-        self._nums, self._names = _static(self._signature, static_argnums, static_argnames)
+        whole = self._whole_signature = _signature_of(f)
+        self._options = {name: value for name, value in options.items() if name != "constants"}
+        bound = by_parameter(whole, options.get("constants") or {})
+        nums, self._names = _static(whole, static_argnums, static_argnames)
+        self._nums = frozenset(position_left(whole, bound, n) for n in nums)
+        self._signature = without(whole, bound)
+        self._constants = Constants(bound)
         self._lock = threading.Lock()
         self.clear_cache()
 
@@ -92,7 +115,7 @@ class Jitted:
         leaves, tree, static = self._leaves(args, named)
         if not all([type(leaf) is np.ndarray for leaf in leaves]):
             if any(isinstance(leaf, Handle) for leaf in leaves):
-                return self._f(*args, **named)  # another function is being traced: this call is a part of it
+                return self._run(args, named, self._constants.values())  # a part of another function, which is traced
             leaves = [_array(leaf, path) for leaf, path in zip(leaves, self._paths(tree), strict=True)]
         key = (tree, static, *[(a.shape, a.dtype) for a in leaves])
         code = self._kinds.get(key) or self._compiled(key, args, named)
@@ -107,7 +130,7 @@ class Jitted:
             code = self._kinds.get(key)
             if code is None:
                 module, results, count = self._trace(args, named)
-                executable = compile(module, **self._options)
+                executable = self._compile(module)
                 code = self._kinds[key] = Code(executable, result_maker(results, count))
                 self._shorten(code, args, named, results, count)
         self._locks.pop(key, None)
@@ -138,7 +161,15 @@ class Jitted:
         It takes the leaves of the arguments that are not static as positional arguments, and returns the leaves of the
         result. Raises the errors of `shlo_jit.compile`.
         """
-        return compile(self.lower(*args, **named), **self._options)
+        return self._compile(self.lower(*args, **named))
+
+    def _compile(self, module: Module) -> Any:
+        """Compiles a program whose last arguments are the constants."""
+        main = module.function("main")
+        assert main is not None
+        first = len(main.block().arguments) - len(self._constants.leaves)
+        constants = {first + i: leaf for i, leaf in enumerate(self._constants.leaves)}
+        return compile(module, constants=constants, **self._options)
 
     @property
     def signatures(self) -> int:
@@ -200,20 +231,30 @@ class Jitted:
         return found
 
     def _trace(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Module, Tree, int]:
-        """Returns the program for arguments like these, the structure of the result, and its number of leaves."""
+        """Returns the program for arguments like these, followed by the constants; the structure of the result, and its
+        number of leaves."""
         leaves, tree, _ = self._leaves(args, named)
-        where = self._paths(tree)
+        count = len(leaves)
+        leaves, where = [*leaves, *self._constants.leaves], [*self._paths(tree), *self._constants.paths]
         types = [_type(leaf, path) for leaf, path in zip(leaves, where, strict=True)]
         with ModuleBuilder(re.sub(r"\W+", "_", self._name).strip("_")) as module:
             function = FunctionBuilder("main")
             function.place = place_of(self._f) or function.place
             values = [function.add_argument(name, t) for name, t in zip(_names(where), types, strict=True)]
             with function:
-                dynamic, keywords = unflatten(tree, values)
-                results, shape = _leaves_of(self._f(*self._with_static(args, dynamic), **{**named, **keywords}))
-                found = [_result(x, path) for x, path in zip(results, paths(shape, "result"), strict=True)]
-                function.returns(*found)
+                dynamic, keywords = unflatten(tree, values[:count])
+                constants = unflatten(self._constants.tree, values[count:])
+                found = self._run(self._with_static(args, dynamic), {**named, **keywords}, constants)
+                results, shape = _leaves_of(found)
+                function.returns(*(_result(x, path) for x, path in zip(results, paths(shape, "result"), strict=True)))
         return module.module, shape, len(results)
+
+    def _run(self, args: Sequence[Any], named: dict[str, Any], constants: dict[str, Any]) -> Any:
+        """Calls the function with values of the program."""
+        if not constants:
+            return self._f(*args, **named)
+        full, keywords = full_call(self._whole_signature, constants, args, named)
+        return self._f(*full, **keywords)
 
     def _with_static(self, args: tuple[Any, ...], dynamic: Sequence[Any]) -> list[Any]:
         rest = iter(dynamic)
@@ -227,6 +268,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Iterable[str] = ...,
+    constants: Mapping[int | str, Any] | None = ...,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], Jitted]: ...
 @overload
@@ -236,6 +278,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Iterable[str] = ...,
+    constants: Mapping[int | str, Any] | None = ...,
     **options: Any,
 ) -> Jitted: ...
 def jit(
@@ -244,6 +287,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
+    constants: Mapping[int | str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Returns the function, traced and compiled for each kind of arguments that it is called with; also a decorator.
@@ -251,12 +295,15 @@ def jit(
     Arguments and results are trees (tuples, lists, dictionaries, dataclasses, None) of arrays and numbers. A Python
     number is an argument of NumPy's element type for it (i64, f64, complex<f64>, i1). Results are NumPy arrays.
     static_argnums, static_argnames: arguments that the function receives unchanged, by position or name. They must be
-    hashable, and each new value is traced again. options: those of `shlo_jit.compile`, such as `threads`. A
-    `schedule` of moves is for one kind of arguments; `schedule="tuned"` is for all of them.
+    hashable, and each new value is traced again. constants: trees of arrays by parameter, by name or position. Calls do
+    not pass these parameters, and the arrays become constants of the program; see `docs/constants.md`. options: those
+    of `shlo_jit.compile`, such as `threads`. A `schedule` of moves is for one kind of arguments; `schedule="tuned"` is
+    for all of them.
 
     Raises BuilderError, with the line of the function, if it cannot be traced, and the errors of `shlo_jit.compile` and
     of the call of an Executable.
     """
+    options |= {} if constants is None else {"constants": constants}
     nums = integers(static_argnums, "static_argnums")
     names = frozenset({static_argnames} if isinstance(static_argnames, str) else static_argnames)
     if f is None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
+from shlo_jit.cli.constants import Constants
+from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
     Dynamic,
@@ -55,6 +57,7 @@ def tune(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
     """Search for faster schedules of a program's steps, by measuring.
@@ -71,8 +74,9 @@ def tune(
     with mistakes.as_json(as_json):
         source, name = programs.source(file, example)
         given = [arrays.load(path) for path in inputs or []]
+        arrays_given = read_constants(constants)
         with mistakes.refusals(name):
-            made, _ = programs.compile(source, entry, threads, True, dynamic, fold_scales)
+            made, _ = programs.compile(source, entry, threads, True, dynamic, fold_scales, constants=arrays_given)
             expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
             arguments = arrays.arguments(expected, given, random, seed)
             with seconds_bar("measuring the steps") as on_progress:
@@ -86,6 +90,7 @@ def tune(
                     threads=threads,
                     dynamic=dynamic.value,
                     fold_scales=fold_scales,
+                    constants=arrays_given,
                 )
         if save is not None:
             with mistakes.writable(save):

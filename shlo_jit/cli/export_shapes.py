@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shlo_jit.cli import mistakes
@@ -14,28 +14,30 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module, Value
 
 
-def read(module: Module, entries: Sequence[str], texts: Sequence[str]) -> dict[str, list[Shapes]]:
-    """Parses calls, by function, as `api.export` takes them. Ends the command for an invalid one."""
+def read(modules: Mapping[str, Module], entries: Sequence[str], texts: Sequence[str]) -> dict[str, list[Shapes]]:
+    """Parses calls, by function, as `api.export` takes them. Ends the command for an invalid one. `modules`: the
+    program for each of `entries`."""
     found: dict[str, list[Shapes]] = {}
     for text in texts:
         name, _, types = text.rpartition(":")
         if not name and len(entries) > 1:
             mistakes.fail(f"--shapes {text}: several functions are exported: write NAME:{text}")
         entry = (name or entries[0]).removeprefix("@")
-        arguments = _arguments(module, entry)  # api.export reports a missing function
+        arguments = _arguments(modules, entry)  # api.export reports a missing function
         call = types.split(",") if arguments is None else _call(text, types.split(","), arguments)
         found.setdefault(entry, []).append(call)
     return found
 
 
-def _arguments(module: Module, entry: str) -> Sequence[Value] | None:
+def _arguments(modules: Mapping[str, Module], entry: str) -> Sequence[Value] | None:
     """Arguments that callers pass; None if there is no such function."""
     from shlo_jit.ir.core import is_declaration
     from shlo_jit.passes.context import Context
     from shlo_jit.passes.frontend.first_platform import first_platform
 
-    function = module.function(entry)
-    if function is None or is_declaration(function):
+    module = modules.get(entry)
+    function = None if module is None else module.function(entry)
+    if module is None or function is None or is_declaration(function):
         return None
     return first_platform(function, Context(module)).block().arguments
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
+from shlo_jit.cli.constants import Constants, bound, read_by_function
 from shlo_jit.cli.options import AsJson, Example, File, FoldScales, word
 from shlo_jit.cli.progress import progress, steps
 
@@ -68,6 +69,7 @@ def export(
         Path | None,
         typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
     ] = None,
+    constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a program to a library that C can call, without Python.
@@ -82,7 +84,10 @@ def export(
         source, source_name = programs.source(file, example)
         with mistakes.refusals(source_name):
             module = programs.parse(source)
-            calls = export_shapes.read(module, entry or ["main"], shapes) if shapes else None
+            entries = [name.removeprefix("@") for name in entry or ["main"]]
+            given = read_by_function(constants, entries)
+            programs_of = {name: bound(module, name, given.get(name)) for name in entries} if shapes else {}
+            calls = export_shapes.read(programs_of, entries, shapes) if shapes else None
     with (
         mistakes.as_json(as_json),
         mistakes.refusals(source_name),
@@ -104,6 +109,7 @@ def export(
             shapes=calls,
             fold_scales=fold_scales,
             schedule=None if schedule is None else programs.moves(schedule),
+            constants=given if len(entries) > 1 else given.get(entries[0]),
             progress=on_step,
         )
         seconds = time.perf_counter() - start

@@ -58,8 +58,9 @@ def as_json(wanted: bool) -> Iterator[None]:
 def refusals(name: str = "") -> Iterator[None]:
     """Ends the command for exceptions of the compiler and of programs.
 
-    A refused program ends it with diagnostics. Invalid arguments, options and variables, failures of a program, and a
-    missing linker end it with a line. An internal error ends it with advice, and with --debug its traceback.
+    A refused program ends it with diagnostics. Invalid arguments, options and variables, files that change meanwhile,
+    failures of a program, and a missing linker end it with a line. An internal error ends it with advice, and with
+    --debug its traceback.
     """
     try:
         yield
@@ -69,6 +70,8 @@ def refusals(name: str = "") -> Iterator[None]:
         raise Failure(INVALID, [d.as_dict() for d in findings]) from None
     except (TypeError, ValueError, ImportError) as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"cannot read {error.filename or 'a file'}: {error.strerror or error}")
     except InternalError as error:
         log().debug("shlo_jit failed", exc_info=error.__cause__ or error)
         fail(f"{error}{'' if is_debug() else DEBUG_HINT}", INVALID)

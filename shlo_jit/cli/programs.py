@@ -17,6 +17,7 @@ from shlo_jit.cli.progress import progress
 from shlo_jit.cli.several import Grid, Several
 
 if TYPE_CHECKING:
+    from shlo_jit.cli.constants import Arrays
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.dynamic import DynamicExecutable, Given
     from shlo_jit.runtime.executable import Executable
@@ -86,10 +87,11 @@ def compile(
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
     fold_scales: bool = False,
     schedule: Path | None = None,
+    constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
-    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales, schedule)
+    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales, schedule, constants)
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
     return made, seconds
@@ -104,6 +106,7 @@ def compile_any(
     grid: Grid,
     fold_scales: bool = False,
     schedule: Path | None = None,
+    constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
     """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
     a file with the moves of steps, or the word for a stored schedule."""
@@ -120,6 +123,7 @@ def compile_any(
             dynamic=dynamic.value,
             fold_scales=fold_scales,
             schedule=None if schedule is None else moves(schedule),
+            constants=constants,
             num_partitions=grid.processes,
             transport=grid.transport,
         )

@@ -16,6 +16,8 @@ import typer
 from shlo_jit.cli import arrays, mistakes, programs, report
 from shlo_jit.cli.comparing import Against, draws_numbers, with_files, with_interpreter
 from shlo_jit.cli.comparing import as_json as difference_as_json
+from shlo_jit.cli.constants import Constants, bound
+from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
     Dynamic,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from shlo_jit.cli.comparing import Comparison
+    from shlo_jit.cli.constants import Arrays as ConstantArrays
     from shlo_jit.ir.core import Module
     from shlo_jit.reference.compare import Difference
     from shlo_jit.runtime.dynamic import DynamicExecutable
@@ -124,6 +127,7 @@ def run(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     schedule: ScheduleFile = None,
+    constants: Constants = None,
     processes: Processes = None,
     transport: Transport = None,
     no_cache: NoCache = False,
@@ -156,14 +160,17 @@ def run(
     with mistakes.as_json(as_json and grid.prints), mistakes.refusals():
         against = Against(check, expected or [], rtol, atol)
         against.check()
+        arrays_given = read_constants(constants)
 
         def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
             if isinstance(source, Path) and programs.is_library(source):
                 if grid.processes is not None:
                     mistakes.fail("--processes: functions of a library run in one process")
+                if arrays_given:
+                    mistakes.fail("--constants: a library contains its constants")
                 return programs.load(source, entry or None, threads)
             return programs.compile_any(
-                source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales, schedule
+                source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales, schedule, arrays_given
             )
 
         with quiet_unless(grid.prints):
@@ -176,6 +183,7 @@ def run(
                 against,
                 entry or "main",
                 as_json,
+                arrays_given,
             )
 
 
@@ -188,6 +196,7 @@ def _run_and_print(
     against: Against,
     entry: str,
     as_json: bool,
+    constants: ConstantArrays | None,
 ) -> None:
     with prepare() as ready:
         is_library = isinstance(ready.source, Path) and programs.is_library(ready.source)
@@ -197,7 +206,7 @@ def _run_and_print(
             mistakes.fail("--check: the interpreter runs programs of one process; use --expected")
         results, times = _run(ready.executable, ready.arguments, repeat)
         traced = None if trace is None else _trace(ready, trace)
-        module = None if is_library else programs.parse(ready.source)
+        module = None if is_library else bound(programs.parse(ready.source), entry, constants)
         compared = None
         if against.interpreter and module is not None:
             compared = with_interpreter(module, entry, ready.arguments, results)
@@ -286,6 +295,7 @@ def profile(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     schedule: ScheduleFile = None,
+    constants: Constants = None,
 ) -> None:
     """Print how long each step of a program takes.
 
@@ -294,9 +304,10 @@ def profile(
     The page of --html compares each step with what this machine can do. The limits of the machine are measured in
     less than a second, and kept in the object cache.
     """
+    arrays_given = read_constants(constants)
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, True, dynamic, fold_scales, schedule)
+        return programs.compile(source, entry, threads, True, dynamic, fold_scales, schedule, arrays_given)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable

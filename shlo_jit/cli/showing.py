@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
+from shlo_jit.cli.constants import Constants, bound
+from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     Dynamic,
     DynamicCode,
@@ -30,6 +32,7 @@ from shlo_jit.cli.several import Grid, Several
 from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
+    from shlo_jit.cli.constants import Arrays
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.pictures.steps import Region, StepShare
     from shlo_jit.runtime.distributed import DistributedExecutable
@@ -82,6 +85,7 @@ def show(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     schedule: ScheduleFile = None,
+    constants: Constants = None,
     processes: Processes = None,
     rank: Annotated[
         int, typer.Option(min=0, metavar="R", help="Process to show, of a program for several processes.")
@@ -106,14 +110,15 @@ def show(
         mistakes.fail("--profile is for --stage graph")
     only = _range(steps, stage, how)
     source, name = programs.source(file, example)
+    arrays_given = read_constants(constants)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir, fold_scales)
+            _dump(source, entry, shapes or [], dump_dir, fold_scales, arrays_given)
         if stage == "module" and not shapes:
-            _hand_out(str(programs.parse(source)).rstrip("\n") + "\n", output)
+            _hand_out(str(bound(programs.parse(source), entry, arrays_given)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
             made, _ = programs.compile_any(
-                source, entry, threads, True, dynamic, Grid(processes), fold_scales, schedule
+                source, entry, threads, True, dynamic, Grid(processes), fold_scales, schedule, arrays_given
             )
             if isinstance(made, Several):
                 with made.executable as executable:
@@ -245,12 +250,14 @@ def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[st
     return shares_of(measured.steps, len(calls))
 
 
-def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path, fold_scales: bool) -> None:
+def _dump(
+    source: Path | bytes, entry: str, shapes: list[str], folder: Path, fold_scales: bool, constants: Arrays | None
+) -> None:
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
-    module = programs.refined(source, entry, shapes)
+    module = programs.refined(bound(programs.parse(source), entry, constants), entry, shapes)
     options = compile_options(entry, fold_scales=fold_scales)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)

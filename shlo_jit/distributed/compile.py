@@ -23,7 +23,7 @@ from shlo_jit.runtime.distributed import DistributedExecutable, Remakes
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.transport.team import Crew
 from shlo_jit.runtime.transport.world import world
-from shlo_jit.sources import ProgramSource
+from shlo_jit.sources import Derived, ProgramSource
 from shlo_jit.stages import texts
 from shlo_jit.text.argument_names import argument_names, result_names
 
@@ -60,7 +60,8 @@ def compile_distributed(
                 what = f"a program on global arrays has one replica, not {options.num_replicas}"
                 raise UnsupportedError(diagnose(what, function.span, label="several-replicas"))
             arrays = _global_arrays(function, local, options)
-            source = module = local.module
+            module = local.module
+            source = _local(source, module)
     grid = options.num_replicas, options.num_partitions
     entries = [options.entry] * options.processes if programs is None else [name for row in programs for name in row]
     channels = tuple(sorted(_channels(module, entries).items()))
@@ -96,6 +97,13 @@ def compile_distributed(
         return functions
 
     return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed, planned))
+
+
+def _local(source: ProgramSource, module: Module) -> Derived:
+    """Returns the program of one process, which `local_program` has derived from the source. It is not printed for its
+    key."""
+    name, check = module.source.name, pipeline.check_of(source)
+    return Derived(name, lambda: pipeline.identity_of(source) + b"|local", lambda: module, (), check)
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:

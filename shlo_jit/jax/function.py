@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from jax._src import config, core
 from jax._src.array import ArrayImpl
 from jax._src.tree_util import default_registry
 
+from shlo_jit.jax.bound_function import BoundParameters
 from shlo_jit.jax.lowered_program import Program, lower
 
 OPTIONS = frozenset("threads target custom_calls composites cache fold_scales schedule".split())
@@ -40,13 +41,16 @@ def jit(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    constants: Mapping[int | str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Returns the function, compiled by shlo_jit for each signature that it is called with; also a decorator. Arguments
     and results are those of `jax.jit(f)`: trees of JAX arrays, NumPy arrays and Python numbers in, JAX arrays out.
 
-    static_argnums, static_argnames, donate_argnums, donate_argnames: as in `jax.jit`. `options`: of `shlo_jit.compile`:
-    `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`, `schedule`.
+    static_argnums, static_argnames, donate_argnums, donate_argnames: as in `jax.jit`. constants: trees of arrays by
+    parameter, by name or position. Calls do not pass these parameters, and the arrays become constants of the program;
+    see `docs/constants.md`. `options`: of `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`,
+    `cache`, `fold_scales`, `schedule`.
 
     Inside another function that `shlo_jit.jax.jit` traces, it becomes a part of that function. Raises TypeError within
     other transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), the errors that JAX raises when it
@@ -63,28 +67,35 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            constants=constants,
             **options,
         )
+    bound = BoundParameters(f, constants) if constants else None
     traced = jax.jit(
-        f,
-        static_argnums=static_argnums,
-        static_argnames=static_argnames,
-        donate_argnums=donate_argnums,
-        donate_argnames=donate_argnames,
+        f if bound is None else bound.function,
+        static_argnums=static_argnums if bound is None else bound.positions(static_argnums),
+        static_argnames=static_argnames if bound is None else bound.names(static_argnames),
+        donate_argnums=donate_argnums if bound is None else bound.positions(donate_argnums),
+        donate_argnames=donate_argnames if bound is None else bound.names(donate_argnames),
     )
-    return Jitted(f, traced, options)
+    return Jitted(f, traced, options, bound)
 
 
 class Jitted:
     """A function that is compiled for the signatures that it is called with. Threads may share it."""
 
-    def __init__(self, f: Callable[..., Any], traced: Any, options: dict[str, Any]) -> None:
-        """`traced` is the result of `jax.jit`; `options` are those of `shlo_jit.compile`."""
+    def __init__(
+        self, f: Callable[..., Any], traced: Any, options: dict[str, Any], bound: BoundParameters | None = None
+    ) -> None:
+        """`traced` is the result of `jax.jit`; `options` are those of `shlo_jit.compile`. `bound`: parameters that
+        calls do not pass; `traced` takes their values as its first argument."""
         functools.update_wrapper(self, f)
         self._jax = traced
         self._options = options
-        info = traced._jit_info
-        self._static_argnums, self._static_argnames = info.static_argnums, frozenset(info.static_argnames)
+        self._bound = bound
+        info, first = traced._jit_info, 0 if bound is None else 1
+        self._static_argnums = tuple(n - first for n in info.static_argnums)
+        self._static_argnames = frozenset(info.static_argnames)
         self._has_static = bool(self._static_argnums or self._static_argnames)
         self._tables: dict[Any, dict[Signature, Program]] = {}
         """Programs by JAX's settings, and then by signature."""
@@ -114,7 +125,7 @@ class Jitted:
         try:
             hash(static)
         except TypeError:
-            self._jax.trace(*args, **named)  # JAX says which one
+            self._jax.trace(*self._first(), *args, **named)  # JAX says which one
             raise
         dynamic = tuple(a for n, a in enumerate(args) if n not in nums)
         return *_flatten((dynamic, {n: a for n, a in named.items() if n not in names})), static
@@ -131,7 +142,7 @@ class Jitted:
         depth = getattr(_tracing, "depth", 0)
         if any(isinstance(leaf, core.Tracer) for leaf in leaves):
             if depth:
-                return self._jax(*args, **named)
+                return self._jax(*self._first(), *args, **named)
             hint = "write shlo_jit.jax.jit(jax.grad(f)), not jax.grad(shlo_jit.jax.jit(f))"
             raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}")
         key = (tree, static, *map(signature, leaves))
@@ -152,9 +163,15 @@ class Jitted:
         named = {n: a if n in names else jax.tree.map(_abstract, a) for n, a in named.items()}
         _tracing.depth = getattr(_tracing, "depth", 0) + 1
         try:
-            return Lowered(lower(self._jax.trace(*args, **named)), self._options, self._name)
+            traced = self._jax.trace(*jax.tree.map(_abstract, self._first()), *args, **named)
+            leaves = () if self._bound is None else self._bound.leaves
+            return Lowered(lower(traced), self._options, self._name, leaves)
         finally:
             _tracing.depth -= 1
+
+    def _first(self) -> tuple[Any, ...]:
+        """Returns what JAX's function takes before the arguments of a call."""
+        return () if self._bound is None else (self._bound.values,)
 
     @property
     def signatures(self) -> int:
@@ -178,9 +195,10 @@ class Jitted:
 class Lowered:
     """A function for certain arguments, as StableHLO."""
 
-    def __init__(self, lowered: Any, options: dict[str, Any], name: str) -> None:
-        """`lowered` is a `jax.stages.Lowered`."""
+    def __init__(self, lowered: Any, options: dict[str, Any], name: str, constants: Sequence[Any] = ()) -> None:
+        """`lowered` is a `jax.stages.Lowered`. `constants`: values of its first leaves."""
         self._lowered = lowered
+        self._constants = constants
         self._options = options
         self._name = name
 
@@ -191,7 +209,7 @@ class Lowered:
     def compile(self) -> Compiled:
         """Returns machine code. Raises StableHLOError if the program is refused, and NotImplementedError for effects
         that an executable does not support."""
-        return Compiled(Program(self._lowered, self._options), self._name)
+        return Compiled(Program(self._lowered, self._options, self._constants), self._name)
 
 
 class Compiled:

@@ -26,25 +26,28 @@ def lower(traced: Any) -> Any:
 class Program:
     """A program that is called with the leaves of the arguments. Threads may share it."""
 
-    def __init__(self, lowered: Any, options: dict[str, Any]) -> None:
-        """Compiles `lowered`, a `jax.stages.Lowered`. `options` are those of `shlo_jit.compile`. Raises as that does,
-        and NotImplementedError."""
+    def __init__(self, lowered: Any, options: dict[str, Any], given: Sequence[Any] = ()) -> None:
+        """Compiles `lowered`, a `jax.stages.Lowered`. `options` are those of `shlo_jit.compile`. `given`: values of its
+        first leaves, which are in its first argument, become constants; calls have the other leaves. Raises as
+        `compile` does, and NotImplementedError."""
         lowering = lowered._lowering
         arguments = lowering.compile_args
         if arguments["mut"] is not None:
             raise NotImplementedError(
                 "the function takes or closes over mutable arrays, which executables do not support"
             )
-        self.in_tree = lowered.in_tree
-        self._avals = [info._aval for info in jax.tree.leaves(lowered.args_info)]
+        self.in_tree = _without_first(lowered.in_tree) if given else lowered.in_tree
+        self._avals = [info._aval for info in jax.tree.leaves(lowered.args_info)][len(given) :]
         constants = [np.asarray(c) for c in lowering.const_args]
         kept = sorted(i - len(constants) for i in arguments["kept_var_idx"])
         self._constants = [constants[i + len(constants)] for i in kept if i < 0]
-        self._kept = [i for i in kept if i >= 0]
+        taken_up = [i for i in kept if 0 <= i < len(given)]
+        self._kept = [i - len(given) for i in kept if i >= len(given)]
         donate = _donated(lowering)
+        arrays = {len(self._constants) + n: given[i] for n, i in enumerate(taken_up)}
         functions, others = arguments["host_callbacks"], dict(options)
         calls = {**(host_calls(functions) if functions else {}), **(others.pop("custom_calls", None) or {})}
-        executable = compile(lowered, donate=donate, custom_calls=calls, **others)
+        executable = compile(lowered, donate=donate, custom_calls=calls, constants=arrays, **others)
         if not isinstance(executable, Executable):
             raise NotImplementedError("the function runs on several devices: shlo_jit.compile takes such programs")
         self.executable = executable
@@ -53,7 +56,8 @@ class Program:
         self._arguments = [
             (i, donated_argument if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
         ]
-        self._deleted = [i for i in (self._kept[n - len(self._constants)] for n in donate) if i not in written]
+        first = len(self._constants) + len(taken_up)
+        self._deleted = [i for i in (self._kept[n - first] for n in donate) if i not in written]
         """Donated arguments whose memory is not written to."""
         self._put = putters(arguments["global_out_avals"])
         self._unflatten = lowered.out_tree.unflatten
@@ -79,6 +83,12 @@ class Program:
                 got = f"{dtype}[{','.join(map(str, shape))}]"  # type: ignore[arg-type]  a shape is one
                 expected = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
                 raise TypeError(f"argument {i} of {len(self._avals)}: compiled for {expected}, got {got}")
+
+
+def _without_first(tree: Any) -> Any:
+    """Returns the structure of a call's arguments without the first one."""
+    args, named = jax.tree.unflatten(tree, range(tree.num_leaves))
+    return jax.tree.structure((args[1:], named))
 
 
 def _donated(lowering: Any) -> list[int]:

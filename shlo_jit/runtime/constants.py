@@ -13,6 +13,7 @@ from shlo_jit.codegen.abi import ALIGNMENT
 from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
 from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned
+from shlo_jit.ir.digests import is_derived, note_derived
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.cpus import usable_cpus
@@ -20,27 +21,47 @@ from shlo_jit.runtime.layout import data_address
 from shlo_jit.text.literals import Literal
 
 
+class GivenBytes:
+    """The bytes of an array that the caller gives as a constant, in memory that nobody changes."""
+
+    __slots__ = ("__weakref__", "data", "digest", "nbytes")
+
+    def __init__(self, data: np.ndarray, digest: str) -> None:
+        self.data = data
+        """u8[nbytes], read-only, aligned for elements of the array's type."""
+        self.digest = digest
+        self.nbytes = data.nbytes
+
+
 class Resident:
     """A constant at an address that does not change as long as the object is referenced."""
 
     __slots__ = ("__weakref__", "address", "data")
 
-    def __init__(self, data: np.ndarray) -> None:
-        self.data = _aligned(data)
+    def __init__(self, data: np.ndarray, in_place: bool = False) -> None:
+        """`in_place`: whether the data stay where they are, though they may be aligned for their elements only."""
+        self.data = data if in_place else _aligned(data)
         self.address = data_address(self.data)
 
 
 _residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()
 """Resident constants by digest."""
-_brought: WeakValueDictionary[str, Literal] = WeakValueDictionary()
-"""Literals in the texts of programs, by digest. A request to the object cache for one of these returns the literal."""
+_brought: WeakValueDictionary[str, Literal | GivenBytes] = WeakValueDictionary()
+"""Literals in the texts of programs, and arrays given as constants, by digest. A request to the object cache for one of
+these returns it."""
 
 
-def bring(literals: Iterable[Literal]) -> None:
-    """Registers the literals of a text, as long as they are referenced."""
+def bring(literals: Iterable[Literal | GivenBytes]) -> None:
+    """Registers literals of a text, or given arrays, as long as they are referenced."""
     for literal in literals:
         if literal.nbytes >= tuning.SHARED_CONSTANT_BYTES:
             _brought.setdefault(literal.digest, literal)
+
+
+def forget(digest: str) -> None:
+    """Forgets the constant in memory: the file that it is mapped from has other bytes now."""
+    _residents.pop(digest, None)
+    _brought.pop(digest, None)
 
 
 def resident(constant: Constant) -> Resident:
@@ -48,7 +69,12 @@ def resident(constant: Constant) -> Resident:
     if not constant.digest:
         return Resident(constant.data)
     found = _residents.get(constant.digest)
-    return _residents.setdefault(constant.digest, Resident(constant.data)) if found is None else found
+    if found is None:
+        is_given = isinstance(_brought.get(constant.digest), GivenBytes)
+        found = _residents.setdefault(constant.digest, Resident(constant.data, is_given))
+        if is_derived(constant.digest):
+            note_derived(found.data, constant.digest)
+    return found
 
 
 def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
@@ -74,7 +100,8 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
 
 
 def to_store(compiled: Compiled) -> list[Constant]:
-    """Returns a program's constants that are separate files and that its text does not contain."""
+    """Returns a program's constants that are separate files, without those that its text or the caller's arrays
+    contain."""
     return [*{c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}.values()]
 
 

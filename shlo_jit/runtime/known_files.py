@@ -52,6 +52,11 @@ def note(
         cache.store(_key(after, name), {"kind": kind, **noted}, [left])
 
 
+def forget(status: os.stat_result, name: str, cache: ObjectCache) -> None:
+    """Deletes the data of a file."""
+    cache.forget(_key(status, name))
+
+
 def _times(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

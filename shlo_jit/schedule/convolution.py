@@ -13,7 +13,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.digests import record_derived, sealed
+from shlo_jit.ir.digests import derived
 from shlo_jit.ir.finite import is_finite
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import LEAVES_PADDING, ConvShape, conv_routine, conv_symbol, conv_table
@@ -138,13 +138,14 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
 
     key = (width, *blocks, types, context.target, order, tuple(_reversals(op)), groups)
 
-    def make(array: np.ndarray) -> np.ndarray:
+    def packed(array: np.ndarray) -> np.ndarray:
         kernel = array.transpose(order)[reversals]
         *_, ci, co = kernel.shape
         by_group = kernel.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
-        panels = sealed(prepack_kernel(by_group, width, blocks, types, context.target, zeros))
-        record_derived(panels, array, f"convolution {array.dtype} {array.shape} {key}")
-        return panels
+        return prepack_kernel(by_group, width, blocks, types, context.target, zeros)
+
+    def make(array: np.ndarray) -> np.ndarray:
+        return derived(array, f"convolution {array.dtype} {array.shape} {key}", lambda: packed(array))
 
     panels = kernel.constant.derived(key, make)
     if context.read[op.operands[1]] == 1:

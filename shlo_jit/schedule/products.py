@@ -15,7 +15,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.digests import record_derived, sealed
+from shlo_jit.ir.digests import derived
 from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
@@ -224,9 +224,8 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context, kc: int 
     key = (plan, order, *extents)
 
     def make(array: np.ndarray) -> np.ndarray:
-        panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros, each))
-        record_derived(panels, array, f"product {array.dtype} {array.shape} {key} {each}")
-        return panels
+        how = f"product {array.dtype} {array.shape} {key} {each}"
+        return derived(array, how, lambda: prepack(plan, array.transpose(order).reshape(extents), zeros, each))
 
     panels = constant.derived((*key, each), make)
     if context.read[rhs] == 1:

@@ -137,9 +137,7 @@ def assign_fields(buffers: Buffers, nests: Mapping[int, NestSchedule]) -> tuple[
     holds: dict[str, Value] = {}
     for i, stage in enumerate(step.stages):
         made = [v for v in stage.writes if v in buffers.rows]
-        free = {
-            v: [f for f, old in holds.items() if _may_take(buffers, nests.get(i), i, v, old, last)] for v in made
-        }
+        free = {v: [f for f, old in holds.items() if _may_take(buffers, nests.get(i), i, v, old, last)] for v in made}
         for value in sorted(made, key=lambda v: len(free[v])):  # those with the fewest choices first
             field = next((f for f in free[value] if holds[f] not in made), f"rows {len(sizes)}")
             homes[value], holds[field] = field, value

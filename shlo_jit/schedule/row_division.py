@@ -1,7 +1,7 @@
 """How the rows of row blocks are divided into tasks and blocks: decided, given as moves, and varied by a tuner.
 
-    split(loop=m, by=32)       blocks of 32 rows
-    parallel(grain=128)        tasks of 128 rows of a batch; without this move, one task does everything
+split(loop=m, by=32)       blocks of 32 rows
+parallel(grain=128)        tasks of 128 rows of a batch; without this move, one task does everything
 """
 
 from __future__ import annotations

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from shlo_jit.ir.attributes import OpaqueAttr
+from shlo_jit.ir.attributes import DictAttr, OpaqueAttr
 from shlo_jit.ir.core import Op, function_type
 from shlo_jit.text.lexer import unescape
 from shlo_jit.text.strings import STRING
 
 DONATED = ("tf.aliasing_output", "jax.buffer_donor")
 """Attributes of arguments whose memory may be reused for results."""
+_NAMING = re.compile(r"(^|[._])(name|arg_info)$")
+"""Attributes of arguments whose values are names."""
 _NAMED = re.compile(rf"loc\(({STRING})\)")
 
 
@@ -27,6 +29,20 @@ def argument_names(function: Op) -> list[str]:
     said = [_location_name(at) or info for at, info in zip(locations, _info(function, "arg"), strict=True)]
     often = Counter(said)
     return [n if n and often[n] == 1 else a.name for n, a in zip(said, block.arguments, strict=True)]
+
+
+def known_names(function: Op) -> list[set[str]]:
+    """Returns all names of each argument: the one in the text with and without `%`, that of its location, and those in
+    attributes such as `jax.arg_info` and `tf.name`."""
+    block = function.block()
+    locations = block.locations or (None,) * len(block.arguments)
+    described = function.attributes.get("arg_attrs") or ({},) * len(block.arguments)
+    found = []
+    for argument, location, attributes in zip(block.arguments, locations, described, strict=True):
+        items = attributes.items if isinstance(attributes, DictAttr) else ()
+        names = {value for name, value in items if isinstance(value, str) and _NAMING.search(name)}
+        found.append({argument.name, f"%{argument.name}", _location_name(location), *names} - {""})
+    return found
 
 
 def result_names(function: Op) -> list[str]:

@@ -41,7 +41,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[o
 
 @pytest.mark.parametrize("given", ["text", "module"])
 def test_another_shape_parses_and_hashes_nothing_again(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed = counted(monkeypatch, digests, "_taken")
+    hashed = counted(monkeypatch, digests, "content_digest")
     read = counted(monkeypatch, cache, "normal")
     printed = counted(monkeypatch, printer, "print_module")
     dynamic = shlo_jit.compile(LAYER if given == "text" else shlo_jit.parse(LAYER))

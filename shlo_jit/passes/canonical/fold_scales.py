@@ -31,7 +31,7 @@ import numpy as np
 from shlo_jit.ir.aligned import empty
 from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.ir.digests import record_derived, sealed
+from shlo_jit.ir.digests import derived
 from shlo_jit.ir.types import F32, F64, TensorType, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
@@ -303,9 +303,13 @@ def _folded(given: Dense, factor: np.ndarray) -> Dense:
 def _multiplied(given: Dense, factor: np.ndarray) -> np.ndarray:
     """Returns the weights times their factors, rounded once."""
     array = given.array
-    made = empty(array.nbytes).view(array.dtype).reshape(array.shape)
-    with np.errstate(all="ignore"):
-        np.multiply(array, factor, out=made, casting="same_kind")
+
+    def made() -> np.ndarray:
+        found = empty(array.nbytes)
+        with np.errstate(all="ignore"):
+            np.multiply(array, factor, out=found.view(array.dtype).reshape(array.shape), casting="same_kind")
+        return found
+
     how = hashlib.sha256(np.ascontiguousarray(factor).tobytes()).hexdigest()
-    record_derived(sealed(made), array, f"fold_scales {factor.shape} {how}")
-    return made
+    found = derived(array, f"fold_scales {array.dtype} {array.shape} {factor.shape} {how}", made)
+    return found.view(array.dtype).reshape(array.shape)

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from shlo_jit.ir.attributes import Dense, DictAttr, IntegerAttr
-from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, I64, TensorType
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.rewriter import Rewriter, rebuilt
-from shlo_jit.text.pretty_func import drop_empty_dictionaries
+from shlo_jit.passes.frontend.constant_arguments import with_constant_arguments
 
 NAME = "jax.global_constant"
 PLATFORM = "_platform_index"
@@ -37,22 +36,8 @@ def first_platform(function: Op, _: Context) -> Op:
     }
     if not known:
         return function
-    rw = Rewriter(lambda rw, op, operands: None)
-    for argument in old.arguments:
-        rw.values[argument] = Value(argument.type, name=argument.name)
-    rw.blocks.append(Block([rw.values[a] for a in old.arguments if a not in known]))
-    for argument, index in known.items():
-        value = {"value": Dense(argument.tensor, np.array(index, argument.tensor.storage.numpy))}
-        rw.values[argument] = rw.emit1("stablehlo.constant", [], argument.type, value)
-    rw.run(old.ops)
-    new = rebuilt(function, rw.block)
-    left = [attributes for a, attributes in zip(old.arguments, described, strict=True) if a not in known]
-    new.attributes["arg_attrs"] = tuple(left)
-    if old.locations:
-        places = zip(old.arguments, old.locations, strict=True)
-        new.block().locations = tuple(place for a, place in places if a not in known)
-    drop_empty_dictionaries(new.attributes)
-    return new
+    values = {a: Dense(a.tensor, np.array(index, a.tensor.storage.numpy)) for a, index in known.items()}
+    return with_constant_arguments(function, values)
 
 
 def _index(attributes: DictAttr) -> int:
