@@ -17,6 +17,7 @@ from random_runs import seeds
 
 import shlo_jit
 from shlo_jit import tuning
+from shlo_jit.reference.interpreter import evaluate
 
 SPREAD = {"PARALLEL_WORK": 1, "TASK_WORK": 64, "GEMM_SERIAL": 1, "GEMM_TASK": 1 << 12, "COMPUTED_FAR_BYTES": 0}
 """Thresholds for which small products have several tasks, and parts of the terms."""
@@ -85,3 +86,24 @@ def test_scaled_weights_are_never_in_memory(rows: int) -> None:
     np.testing.assert_allclose(exe(x, w, s), x @ (w.astype(np.float32) * s), rtol=1e-4, atol=5e-2)
     assert exe.memory.arena < 2 << 20
     assert "computed-operand" in exe.text("plan")
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_random_constants(first: int) -> None:
+    """Constants of few bits are packed, and computed from as arguments are."""
+    for seed in range(first, first + 10):
+        text, arguments = random_operand(seed)
+        constants = {i: x for i, x in enumerate(arguments) if i and x.dtype.itemsize < 4}
+        rest = [x for i, x in enumerate(arguments) if i not in constants]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tuning, "INLINE_CONSTANT_BYTES", 16)
+            for name, value in SPREAD.items() if seed % 2 else ():
+                patch.setattr(tuning, name, value)
+            found = [
+                guarded.outputs(shlo_jit.compile(text, threads=n, cache=False, constants=constants)(*rest))
+                for n in (1, 3)
+            ]
+        assert found[0][0].tobytes() == found[1][0].tobytes()
+        module = shlo_jit.parse(text)
+        with np.errstate(all="ignore"):
+            random_check.judge(module, arguments, found[0], [np.asarray(w) for w in evaluate(module, *arguments)])
