@@ -355,7 +355,7 @@ def _given_moves(
     for label, _ in options.schedule:
         if label not in steps:
             known = ", ".join(steps) or "none"
-            what = "is no loop nest, product or row blocks of this program"
+            what = "is no loop nest, product, convolution or row blocks of this program"
             raise OptionError(f"schedule: step {label} {what}; those it has: {known}")
     return {id(steps[label]): moves for label, moves in options.schedule}
 

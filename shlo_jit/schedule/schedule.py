@@ -108,8 +108,8 @@ def _matrices(plan: PlanBlock) -> int:
 
 def has_moves(step: Step) -> bool:
     """Whether the schedule of a step is moves, which a caller may give."""
-    is_product = isinstance(step, OpStep) and step.kind == "stablehlo.dot_general"
-    return is_product or isinstance(step, NestStep | RowBlocksStep)
+    is_kernel = isinstance(step, OpStep) and step.kind in ("stablehlo.dot_general", "stablehlo.convolution")
+    return is_kernel or isinstance(step, NestStep | RowBlocksStep)
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

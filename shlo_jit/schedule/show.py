@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import to_json
 from shlo_jit.schedule.nest import NestSchedule
@@ -25,15 +26,15 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
 
 
 def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
-    """The moves of all loop nests, products and row blocks as JSON, by the label of the step: `2` in the entry
-    function, which is the last one, `@name:2` in another."""
+    """The moves of all loop nests, products, convolutions and row blocks as JSON, by the label of the step: `2` in the
+    entry function, which is the last one, `@name:2` in another."""
     found = {}
     for i, (name, plan, schedule) in enumerate(functions):
         prefix = "" if i == len(functions) - 1 else f"@{name}:"
         labels = labels_of(plan)
         for step in all_steps(plan):
             scheduled = schedule[step]
-            if isinstance(scheduled, NestSchedule | ProductSchedule | RowBlocksSchedule):
+            if isinstance(scheduled, NestSchedule | ProductSchedule | ConvolutionSchedule | RowBlocksSchedule):
                 found[prefix + labels[id(step)]] = to_json(scheduled.moves)
     lines = []
     for label, moves in found.items():

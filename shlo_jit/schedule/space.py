@@ -134,7 +134,7 @@ def _given_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Val
         return merged.given(rows, inner, None, 1)
     move = vectors[0]
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
-    if move.loop not in rows and move.loop not in along:
+    if isinstance(move.loop, str) or (move.loop not in rows and move.loop not in along):
         text = "there is no such loop" if move.loop not in inner else "the reduction takes its elements in order"
         raise IllegalMove(move, Reason("no-lanes-there", text))
     full, extent = target.lanes(_element_bits(nest, narrow)), hint_of(merged.extents[move.loop])
