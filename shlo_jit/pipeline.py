@@ -372,7 +372,7 @@ def _given_moves(
     for label, _ in options.schedule:
         if label not in steps:
             known = ", ".join(steps) or "none"
-            what = "is no loop nest, product, row blocks or line tiles of this program"
+            what = "is no loop nest, product, convolution, row blocks or line tiles of this program"
             raise OptionError(f"schedule: step {label} {what}; those it has: {known}")
     return {id(steps[label]): moves for label, moves in options.schedule}
 

@@ -500,6 +500,12 @@ Chosen: single pixels of 16 to 3 features take two thirds, of 32 to 8 an eighth 
 CONV_MARGINS = 1
 """Maximum share of an input to be padded that tasks copy at the margins of the image, each for itself. If it is more,
 one padded copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of `benchmarks.deployed`."""
+CONV_PLANE_FEATURES = 8
+"""Maximum output features of an input channel for lanes to run along the pixels of planes, without products. Chosen."""
+CONV_COPY_BYTES = 128 << 10
+"""Approximate bytes of a padded image or of a kernel's panels that a task writes before the products. Chosen."""
+CONV_WINDOW_PANELS, CONV_PIXEL_PANELS = 16, 4
+"""Maximum panels of a kernel that a task packs, to read it in long runs: of windows, and of single pixels. Chosen."""
 NARROW_ROWS = 64
 """Minimum rows for a product with few columns to become a convolution with few features. Chosen: fewer take 1 us."""
 NARROW_PACKED_ROWS = 2

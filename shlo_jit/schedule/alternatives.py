@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from shlo_jit.fuse.plan import Step
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.convolution import ConvolutionSchedule
+from shlo_jit.schedule.convolution_moves import convolution_alternatives, convolution_changes_bits
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.line_tiles import LineTilesSchedule, line_tile_alternatives, line_tiles_change_bits
 from shlo_jit.schedule.moves import Move
@@ -33,6 +35,7 @@ class Kind(NamedTuple):
 KINDS: dict[type[KernelSchedule], Kind] = {
     NestSchedule: Kind(nest_alternatives, nest_changes_bits),
     ProductSchedule: Kind(partial(product_alternatives, any_rounding=True), product_changes_bits),
+    ConvolutionSchedule: Kind(convolution_alternatives, convolution_changes_bits),
     RowBlocksSchedule: Kind(row_block_alternatives, row_block_changes_bits),
     LineTilesSchedule: Kind(line_tile_alternatives, line_tiles_change_bits),
 }

@@ -1,86 +1,99 @@
-"""Schedules convolutions as calls of the shared routine: dimension numbers become strides, the shape becomes a
-table."""
+"""Schedules convolutions as calls of the shared routine."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
-from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
+from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import derived
 from shlo_jit.ir.finite import is_finite
-from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.convolution.convolution import LEAVES_PADDING, ConvShape, conv_routine, conv_symbol, conv_table
-from shlo_jit.kernels.convolution.decision import kernel_blocks, table_scratch_bytes
-from shlo_jit.kernels.convolution.edge_tiles import has_idle_positions
+from shlo_jit.kernels.convolution.convolution import conv_routine, conv_symbol, leaves_padding
+from shlo_jit.kernels.convolution.description import Description, Variant
+from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.padding_terms import has_padding_terms
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
-from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes
-from shlo_jit.schedule.choice import Note
+from shlo_jit.kernels.convolution.shape import FIELDS, ConvShape
+from shlo_jit.kernels.convolution.table import conv_scratch_bytes, form_of, kernel_blocks
+from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
+from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.ops.convolution_shape import conv_shape, reversals
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
-from shlo_jit.schedule.convolution_notes import convolution_notes, tasks_note
-from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
+from shlo_jit.schedule.convolution_decisions import Decisions, Problem, decide
+from shlo_jit.schedule.epilogue import WithEpilogue, move_of_epilogue, place_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.moves import ComputeAt, EdgeTiles, Move, Pack, SkipPadding, Unroll, UseLeaf, Vectorize, of_kind
 from shlo_jit.schedule.panels import PanelsSchedule
+from shlo_jit.schedule.product_decisions import check_used
 from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import NotSymbolic, Size, surely
-
-MAX_SPATIAL = 3
-"""Number of spatial dimensions that the routine has loops for."""
+from shlo_jit.sizes import Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
     """Schedule of a convolution."""
 
-    shape: ConvShape
-    types: GemmTypes
-    plan: GemmPlan
-    """The register tile of the convolution's products."""
-    table: tuple[int, ...]
-    """The parameters of the routine; see `kernels/convolution/decision.py`."""
+    problem: Problem
+    decisions: Decisions
+    moves: tuple[Move, ...]
+    """The decisions as moves, and where the epilogue runs."""
     tests_kernel: bool
     """Whether each call tests if the kernel is finite, because products with padding are skipped."""
 
     @property
-    def kind(self) -> int:
-        """The strategy: one of the numbers in `shape.py`."""
-        return self.table[FIELDS.index("kind")]
+    def shape(self) -> ConvShape:
+        return self.problem.geometry.shape
+
+    @property
+    def description(self) -> Description:
+        return self.decisions.description
+
+    @property
+    def table(self) -> tuple[int, ...]:
+        """The parameters of the routine."""
+        return self.decisions.table
 
     @property
     def symbol(self) -> str:
         """Name of the routine."""
-        specialized, ends = (self.table[FIELDS.index(x)] for x in ("specialized", "ends"))
-        return conv_symbol(self.types, self.kind, specialized, ends, self.tests_kernel)
+        g = self.problem.geometry
+        return conv_symbol(g.types, form_of(g, self.description), self.tests_kernel)
 
     @property
     def kernel_notes(self) -> list[Note]:
         """Decisions about the kernel itself, without tasks and epilogue."""
-        table: dict[str, int] = dict(zip(FIELDS, self.table, strict=True))
-        return convolution_notes(self.shape, self.plan, self.symbol, table, tests_kernel=self.tests_kernel)
+        return [*_notes(self)]
 
     @property
     def notes(self) -> list[Note]:
-        tasks = tasks_note(self.shape, dict(zip(FIELDS, self.table, strict=True)))
-        return [*self.kernel_notes, tasks, *(self.epilogue.notes if self.epilogue is not None else [])]
+        tasks = f"{count(_field(self, 'main_tasks'), 'task')} of {_task(self)}"
+        found = [*self.kernel_notes, Note("tasks", tasks, self.decisions.why_tasks)]
+        return [*found, *(self.epilogue.notes if self.epilogue is not None else [])]
 
 
 def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
-    return NOTHING if step.op.result.tensor.size == 0 else convolution_of(step, context)
+    moves = context.given.get(id(step))
+    if step.op.result.tensor.size == 0:
+        check_used(moves or (), ())
+        return NOTHING
+    return convolution_of(step, context, moves=moves)
 
 
-def convolution_of(step: OpStep, context: Context, lines: int = 0) -> ConvolutionSchedule:
+def convolution_of(
+    step: OpStep, context: Context, lines: int = 0, moves: Sequence[Move] | None = None
+) -> ConvolutionSchedule:
     """Schedules a convolution. With `lines`, a call computes at most that many lines of one image; otherwise it
-    computes all lines of all images."""
+    computes all lines of all images. `moves`: those of a caller, if there are any."""
     op, target = step.op, context.target
     whole, types = conv_shape(op), gemm_types(op)
     shape, calls = whole, 1
@@ -89,43 +102,40 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         # A single line of pixels might be cut into several parts, and a call could not tell them apart.
         shape = replace(whole, batch=1, output=(max(2, lines), *others), lines=height)
         calls = -(-whole.batch * height // lines)
-    kernel = op.operands[1].op
+    kernel, of_all = op.operands[1].op, Geometry(whole, types, target)
     # A kernel without elements has nothing to prepare.
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
-    has_idle = any(has_idle_positions(whole, axis) for axis in (1, 2))
-    leaves_padding = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
-    table = tuple(conv_table(shape, types, target, is_constant, calls, leaves_padding))
-    t = dict(zip(FIELDS, table, strict=True))
-    blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
-    tests_kernel = t["kind"] in LEAVES_PADDING and has_padding_terms(types) and _meets_padding(whole)
+    has_idle = any(of_all.has_idle_positions(axis) for axis in (1, 2))
+    leaves_out = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
+    problem = Problem(Geometry(shape, types, target), is_constant, leaves_out, calls)
+    d = decide(problem, moves)
+    form = form_of(problem.geometry, d.description)
+    blocks = kernel_blocks(d.table) if d.description.kernel == "ahead" else []
+    tests_kernel = leaves_padding(form.variant) and has_padding_terms(types) and of_all.meets_padding
     if tests_kernel and kernel is not None and is_constant:
         tests_kernel = not is_finite(kernel.constant)
-    pixels, features = prod(whole.output), whole.co * whole.groups
-    if whole.features_last:
-        numbers = 1, whole.batch * pixels, features
-    else:
-        numbers = whole.batch, features, pixels
+    place = next(iter(of_kind(moves or (), ComputeAt)), None)
+    epilogue = place_epilogue(step, target, result_of(whole), place)
+    made = (*d.moves, *move_of_epilogue(epilogue, None, place))
+    check_used(moves or (), made)
+    fields = dict(zip(FIELDS, d.table, strict=True))
     return ConvolutionSchedule(
-        shape=shape,
-        types=types,
-        plan=conv_plan(types, target),
-        table=table,
-        prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
+        problem=problem,
+        decisions=d,
+        moves=made,
+        prepacked=_panels(op, fields["w_width"], blocks, types, context) if blocks else None,
         tests_kernel=tests_kernel,
-        first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
-        epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
-        scratch=Scratch.of(lambda threads: table_scratch_bytes(table, threads)),
-        routines=(conv_routine(types, target, t["kind"], t["specialized"], t["ends"], tests_kernel),),
+        first_block=fields["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
+        epilogue=epilogue,
+        scratch=Scratch.of(lambda threads: conv_scratch_bytes(d.table, threads)),
+        routines=(conv_routine(types, target, form, tests_kernel),),
     )
 
 
-def _meets_padding(shape: ConvShape) -> bool:
-    """Whether a window may reach beyond the image."""
-    ones = (1,) * len(shape.window)
-    columns = zip(shape.output, shape.window, shape.strides or ones, shape.rhs_dilation or ones, strict=True)
-    ends = [(o - 1) * stride + (k - 1) * apart + 1 for o, k, stride, apart in columns]
-    inside = zip(ends, shape.pad_low or (0,) * len(ones), shape.input, strict=True)
-    return not all(low <= 0 and surely(lambda: end - low <= n) for end, low, n in inside)  # noqa: B023
+def result_of(s: ConvShape) -> Placed:
+    """The result as the matrices whose rectangles the routine reports."""
+    pixels, features = prod(s.output), s.co * s.groups
+    return Placed.dense(*((1, s.batch * pixels, features) if s.features_last else (s.batch, features, pixels)))
 
 
 def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Context) -> np.ndarray:
@@ -133,13 +143,13 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
     d, kernel = op.attributes["dimension_numbers"], op.operands[1].op
     assert isinstance(d, ConvDims) and kernel is not None
     order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
-    reversals = tuple(slice(None, None, -1 if flipped else 1) for flipped in _reversals(op))
+    reversed_ = tuple(slice(None, None, -1 if flipped else 1) for flipped in reversals(op))
     groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
 
-    key = (width, *blocks, types, context.target, order, tuple(_reversals(op)), groups)
+    key = (width, *blocks, types, context.target, order, tuple(reversals(op)), groups)
 
     def packed(array: np.ndarray) -> np.ndarray:
-        kernel = array.transpose(order)[reversals]
+        kernel = array.transpose(order)[reversed_]
         *_, ci, co = kernel.shape
         by_group = kernel.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
         return prepack_kernel(by_group, width, blocks, types, context.target, zeros)
@@ -153,75 +163,94 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
     return panels
 
 
-def _reversals(op: Op) -> list[bool]:
-    """For each spatial dimension of the kernel, whether it is reversed."""
-    flags = op.attributes.get("window_reversal")
-    return [bool(v) for v in _values(flags)] if flags is not None else [False] * (op.result.tensor.rank - 2)
+# ---------------------------------------------------------------------- as notes
+def _field(s: ConvolutionSchedule, name: str) -> int:
+    return s.table[FIELDS.index(name)]
 
 
-def conv_shape(op: Op) -> ConvShape:
-    """Returns the extents and strides of a convolution, in elements. The pass `canonical_convolutions` has made the
-    output [b, spatial..., f] or [b, f, spatial...]. Raises UnsupportedError for more than MAX_SPATIAL spatial
-    dimensions, and NotSymbolic if the number of windows is unknown."""
-    d = op.attributes["dimension_numbers"]
-    assert isinstance(d, ConvDims)
-    n = len(d.input_spatial_dimensions)
-    if n > MAX_SPATIAL:
-        raise UnsupportedError(
-            diagnose(
-                f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL} are supported",
-                op.span,
-                label="too-many-dimensions",
-            )
-        )
-    x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents
-    xs, ws, ys = strides_of(x), strides_of(w), strides_of(y)
-    feature_groups, batch_groups = op.int("feature_group_count", 1), op.int("batch_group_count", 1)
-    groups = feature_groups * batch_groups
-    ci, co = w[d.kernel_input_feature_dimension], w[d.kernel_output_feature_dimension] // groups
-    batch = x[d.input_batch_dimension] // batch_groups
-    in_feature, in_batch = xs[d.input_feature_dimension], xs[d.input_batch_dimension]
-    out_feature, kernel_out = ys[d.output_feature_dimension], ws[d.kernel_output_feature_dimension]
-    kernel_strides, offset = [], 0
-    for flipped, k in zip(_reversals(op), d.kernel_spatial_dimensions, strict=True):
-        kernel_strides.append(-ws[k] if flipped else ws[k])
-        offset += (w[k] - 1) * ws[k] if flipped else 0
-    padding = op.ints("padding", (0, 0) * n)
-    output = tuple(y[i] for i in d.output_spatial_dimensions)
-    for extent in output:
-        if isinstance(extent, Size):
-            raise NotSymbolic("windows-unknown", f"the number of windows along {extent} pixels is not known")
-    return ConvShape(
-        batch=batch,
-        groups=groups,
-        ci=ci,
-        co=co,
-        input=tuple(x[i] for i in d.input_spatial_dimensions),
-        window=tuple(w[i] for i in d.kernel_spatial_dimensions),
-        output=output,
-        in_strides=tuple(xs[i] for i in d.input_spatial_dimensions),
-        in_batch=in_batch,
-        in_feature=in_feature,
-        in_group=batch * in_batch if batch_groups > 1 else ci * in_feature,
-        kernel_strides=tuple(kernel_strides),
-        kernel_in=ws[d.kernel_input_feature_dimension],
-        kernel_out=kernel_out,
-        kernel_group=kernel_out * co,
-        out_pixel=ys[d.output_spatial_dimensions[-1]] if n else y[d.output_feature_dimension],
-        out_image=ys[d.output_batch_dimension],
-        out_feature=out_feature,
-        out_group=out_feature * co,
-        strides=op.ints("window_strides", (1,) * n),
-        pad_low=tuple(padding[0::2]),
-        lhs_dilation=op.ints("lhs_dilation", (1,) * n),
-        rhs_dilation=op.ints("rhs_dilation", (1,) * n),
-        kernel_offset=offset,
-    )
+def _notes(s: ConvolutionSchedule) -> Iterator[Note]:
+    """The moves as notes, without those about tasks."""
+    shape, v, plan = s.shape, s.description.variant, s.problem.geometry.plan
+    window, size = (" x ".join(map(str, extents)) or "1" for extents in (shape.window, shape.output))
+    size = f"{count(shape.batch, 'image')} of {size} pixels"
+    yield Note("convolution", f"window {window}, {_channels(shape)}, {size} by {s.symbol}")
+    packed = {"shared": f"packed, {count(_field(s, 'weight_tasks'), 'task')}", "ahead": WORDS[PREPACKED]}
+    images = {"shared": f"copied with its padding, {count(_field(s, 'copy_tasks'), 'task')}", "margins": _MARGINS}
+    for move in s.moves:
+        if isinstance(move, UseLeaf):
+            yield Note("strategy", _strategy(v), move.why)
+        elif isinstance(move, Vectorize) and v.leaf == "direct":
+            yield Note("tile", f"{plan.lanes} {CHANNELS.get(v.lanes, v.lanes)} per vector")
+        elif isinstance(move, Unroll) and v.leaf != "direct":
+            yield Note("tile", _tile(s, move.by), move.why)
+        elif isinstance(move, Pack) and move.operand in ("image", "kernel") and move.where != "in_place":
+            what, words = ("input", images) if move.operand == "image" else ("weights", packed)
+            yield Note(what, words[move.where], move.why)
+        elif isinstance(move, SkipPadding):
+            yield Note("window", "lines that read only padding are left out", move.why)
+        elif isinstance(move, EdgeTiles) and move.height:
+            yield Note("window", "columns that read only padding are left out in edge tiles", move.why)
+    if s.tests_kernel:
+        yield _TESTED
 
 
-def _values(attr: object) -> list:
-    if isinstance(attr, DenseArray):
-        return list(attr.values)
-    if isinstance(attr, Dense):
-        return list(attr.array.reshape(-1))
-    return list(attr)  # type: ignore[call-overload]
+CHANNELS = {"features": "channels"}
+"""The loop over features in words."""
+_MARGINS = "read in place, copied at the image's margins"
+_TESTED = Note(
+    "window",
+    "positions in the padding are left out, and corrected if the kernel is not finite",
+    Reason("kernel-may-be-non-finite", "the kernel may hold NaN or infinities, and 0 * NaN is NaN"),
+)
+
+
+def _channels(shape: ConvShape) -> str:
+    if shape.groups == 1:
+        return f"{shape.ci} to {shape.co} channels"
+    if shape.ci == 1:
+        each = "" if shape.co == 1 else f" to {shape.co}"
+        return f"each of {count(shape.groups, 'channel')}{each}"
+    return f"{count(shape.groups, 'group')} of {shape.ci} to {shape.co} channels"
+
+
+def _strategy(v: Variant) -> str:
+    """The variant in words."""
+    lanes = CHANNELS.get(v.lanes, v.lanes)
+    if v.leaf == "direct":
+        what = "small groups of channels" if v.has_groups else "depthwise"
+        return f"{what}, lanes along {lanes}{', windows in registers' if v.window else ''}"
+    if v.leaf == "dot":
+        return "skinny product, lanes along the window"
+    read = {"images": ", both read in place", "pixels": f", pixels {'gathered' if v.gathers else 'read in place'}"}
+    return f"product of {CHANNELS.get(v.rows, v.rows)} and {lanes}{read.get(v.rows, '')}"
+
+
+def _tile(s: ConvolutionSchedule, rows: int) -> str:
+    """Register tile: the results that are computed simultaneously in vector registers."""
+    v, plan = s.description.variant, s.problem.geometry.plan
+    if v.leaf == "dot":
+        return f"{count(rows, 'pixel')} x {count(s.shape.co, 'channel')}, {plan.lanes} lanes along the window"
+    return f"{rows} {CHANNELS.get(v.rows, v.rows)} x {plan.nr} {CHANNELS.get(v.lanes, v.lanes)} in registers"
+
+
+def _task(s: ConvolutionSchedule) -> str:
+    """Extent of one task."""
+    d, v = s.description, s.description.variant
+    if v.rows == "images":
+        return f"{count(d.rows, 'pixel')} of all images and channels"
+    if v.rows == "features":
+        return f"{count(_at_most(d.columns, _field(s, 'rows')), 'pixel')} x {count(s.shape.co, 'channel')}"
+    lines, results = (_field(s, "batch") * _field(s, "od") * _field(s, "oh"), s.shape.groups * s.shape.co)
+    if v.leaf == "direct" and v.lanes == "pixels":
+        return f"{count(_at_most(d.rows, lines * results), 'line')} of single channels"
+    of_task = s.shape.co if v.leaf != "direct" else results
+    channels = count(_at_most(d.columns or of_task, of_task), "channel")
+    if v.gathers:
+        return f"{count(_at_most(d.rows, _field(s, 'rows')), 'pixel')} x {channels}"
+    pixels = f" of {count(_field(s, 'ow'), 'pixel')}" if v.leaf != "direct" else ""
+    return f"{count(_at_most(d.rows, lines), 'line')}{pixels} x {channels}"
+
+
+def _at_most(number: int, limit: int) -> int:
+    """A chunk size, clipped to `limit`. Values known only at the call are not clipped."""
+    return number if isinstance(number, Size) or isinstance(limit, Size) else min(number, limit)

@@ -104,6 +104,21 @@ def finish(
     return epilogue, None
 
 
+def place_epilogue(step: OpStep, target: Target, result: Placed, place: ComputeAt | None) -> Epilogue | None:
+    """Returns the epilogue of a kernel that does not write to other places. `place`: the move of a caller. Raises
+    IllegalMove."""
+    epilogue = schedule_epilogue(step, target, result, GIVEN if place is not None and place.at == "after" else None)
+    if place is None:
+        return epilogue
+    if epilogue is None:
+        raise IllegalMove(place, Reason("no-epilogue", "no loop finishes the convolution"))
+    if place.at == "inline":
+        raise IllegalMove(place, Reason("epilogue-not-inline", "a convolution is written to its own place"))
+    if place.at == "tile" and epilogue.why_late is not None:
+        raise IllegalMove(place, epilogue.why_late)
+    return epilogue
+
+
 def places_of_epilogue(step: OpStep, target: Target, layout: ProductLayout) -> list[str]:
     """Returns where the epilogue of a product can run, as words of `ComputeAt`; the most promising place first."""
     found = []

@@ -1,12 +1,12 @@
 """Moves: the decisions of a schedule as data.
 
-A schedule of a loop nest, of a matrix product, or of steps that run block by block is a tuple of moves. Each move does
-one thing to the loops, as the calls on a Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the reason for it.
-Moves can be printed, written as JSON, read back and replayed: `schedule_nest(nest, target, moves=moves)` gives the
-schedule again.
+A schedule of a loop nest, a matrix product, a convolution, or of steps that run block by block is a tuple of moves.
+Each move does one thing to the loops, as the calls on a Halide `Func` do (Ragan-Kelley et al., PLDI 2013), and has the
+reason for it. Moves can be printed, written as JSON, read back and replayed: `schedule_nest(nest, target, moves=moves)`
+gives the schedule again.
 
-A loop of a nest is named by its variable, as in the printed schedule (`v2`); the loops of a product are m, n and k,
-that of row blocks is m, and that of line tiles is lines.
+A loop of a nest is named by its variable, as in the printed schedule (`v2`). The loops of a product are m, n and k,
+that of row blocks is m, that of line tiles is lines, and those of a convolution have words (LOOPS).
 Loads, stores and values are named by their number in the nest's lists.
 """
 
@@ -57,7 +57,7 @@ class Vectorize(Move):
     """The iterations of a loop run in the lanes of vectors. Without such a move, elements are computed one by one."""
 
     kind = "vectorize"
-    loop: int
+    loop: int | str
     lanes: int
 
 
@@ -74,10 +74,11 @@ class Transpose(Move):
 
 @dataclass(frozen=True)
 class Unroll(Move):
-    """Several iterations become one: of the vector loop `by` vectors, of another loop all `by` iterations."""
+    """Several iterations become one: of the vector loop `by` vectors, of another loop all `by` iterations. A register
+    tile has `by` rows of a convolution's loop."""
 
     kind = "unroll"
-    loop: int
+    loop: int | str
     by: int
 
 
@@ -102,8 +103,9 @@ class BatchRows(Move):
 class Split(Move):
     """A loop is cut into chunks of `by` elements. Chunks of a nest's loop are the units of work; those of a reduced
     loop leave partial results, which are combined in order. Chunks of the rows m and columns n of a product are the
-    units of work; the terms k are added up chunk by chunk. All stages of row blocks or line tiles run on a chunk of
-    rows m or of lines before the next chunk."""
+    units of work; the terms k are added up chunk by chunk. A convolution is cut along lines or pixels and features, and
+    long lines are cut along their width. All stages of row blocks or line tiles run on a chunk of rows m or of lines
+    before the next chunk."""
 
     kind = "split"
     loop: int | str
@@ -163,7 +165,8 @@ class Stream(Move):
 @dataclass(frozen=True)
 class UseLeaf(Move):
     """The innermost loops of a product are those of a kernel: register tiles, tiles of few rows that read B in place
-    (`skinny`), or vectors. `any` chooses between tiles and vectors at the call."""
+    (`skinny`), or vectors. `any` chooses between tiles and vectors at the call. A convolution has register tiles, sums
+    that run along the lanes (`dot`), or sums in each lane of its own products (`direct`)."""
 
     kind = "use_leaf"
     leaf: str
@@ -172,7 +175,9 @@ class UseLeaf(Move):
 @dataclass(frozen=True)
 class Pack(Move):
     """Where an operand of a product, a or b, is packed: `in_place` (nowhere), `private` (by each task), `shared` (once
-    for all tasks), `loop` (before the loop around the product) or `ahead` (when the program is compiled)."""
+    for all tasks), `loop` (before the loop around the product) or `ahead` (when the program is compiled). Those of a
+    convolution are its kernel, its image, which is copied with padding (`margins`: only where windows reach beyond it),
+    and the pixels of a register tile."""
 
     kind = "pack"
     operand: str
@@ -189,16 +194,36 @@ class ComputeAt(Move):
     at: str
 
 
+@dataclass(frozen=True)
+class SkipPadding(Move):
+    """Lines of a convolution's window that read only padding are left out."""
+
+    kind = "skip_padding"
+
+
+@dataclass(frozen=True)
+class EdgeTiles(Move):
+    """At the ends of lines, columns of a convolution's window that read only padding are left out, by register tiles of
+    fewer pixels. One that is `height` pixels high is compiled for it; 1: none is; 0: no column is left out."""
+
+    kind = "edge_tiles"
+    height: int
+
+
 WORDS = {
-    "leaf": ("tiles", "skinny", "vectors", "any"),
-    "operand": ("a", "b"),
-    "where": ("in_place", "private", "shared", "loop", "ahead"),
+    "leaf": ("tiles", "skinny", "vectors", "any", "dot", "direct"),
+    "operand": ("a", "b", "image", "pixels", "kernel"),
+    "where": ("in_place", "private", "shared", "loop", "ahead", "margins"),
     "what": ("epilogue",),
     "at": ("tile", "after", "inline"),
 }
 """The words that fields of moves may have. All other fields are numbers."""
-NAMED_LOOPS = ("m", "n", "k", "lines")
-"""Loops that are not variables of a nest."""
+LOOPS: dict[type[Move], tuple[str, ...]] = {
+    Split: ("m", "n", "k", "lines", "pixels", "features", "width"),
+    Vectorize: ("pixels", "features", "k"),
+    Unroll: ("pixels", "features", "images", "window"),
+}
+"""The loops of other steps than nests that moves may name. Those of a nest have numbers."""
 MOVES: dict[str, type[Move]] = {move.kind: move for move in Move.__subclasses__()}
 """Kind -> class."""
 M = TypeVar("M", bound=Move)
@@ -264,7 +289,8 @@ def _move(given: object) -> Move:
 
 def _value(kind: type[Move], name: str, value: object) -> object:
     words = WORDS.get(name, ())
-    if value in words or (kind is Split and name == "loop" and value in NAMED_LOOPS):
+    loops = LOOPS.get(kind, ()) if name == "loop" else ()
+    if value in words or value in loops:
         return value
     if words:
         raise ValueError(f"{kind.kind}: {name} is {' or '.join(words)}, got {value!r}")
@@ -272,7 +298,6 @@ def _value(kind: type[Move], name: str, value: object) -> object:
     items = value if is_list and isinstance(value, list) else [value]
     if is_list != isinstance(value, list) or not all(type(item) is int and item >= 0 for item in items):
         expected = "a list of whole numbers" if is_list else "a whole number"
-        names = f"{', '.join(NAMED_LOOPS[:-1])} or {NAMED_LOOPS[-1]}"
-        also = f" (or {names}, where there is such a loop)" if kind is Split and name == "loop" else ""
+        also = f" (or {', '.join(loops)}, where there is such a loop)" if loops else ""
         raise ValueError(f"{kind.kind}: {name} is {expected} from 0 on{also}, got {value!r}")
     return tuple(items) if is_list else value

@@ -12,9 +12,11 @@ from importlib import import_module
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import (
+    LineTilesStep,
     NestStep,
     OpStep,
     PlanBlock,
+    RowBlocksStep,
     StagedStep,
     Step,
     all_steps,
@@ -120,8 +122,8 @@ def _matrices(plan: PlanBlock) -> int:
 
 def has_moves(step: Step) -> bool:
     """Whether the schedule of a step is moves, which a caller may give."""
-    is_product = isinstance(step, OpStep) and step.kind == "stablehlo.dot_general"
-    return is_product or isinstance(step, NestStep | StagedStep)
+    is_kernel = isinstance(step, OpStep) and step.kind in ("stablehlo.dot_general", "stablehlo.convolution")
+    return is_kernel or isinstance(step, NestStep | RowBlocksStep | LineTilesStep)
 
 
 def steps_with_moves(plan: PlanBlock) -> dict[str, Step]:
@@ -132,7 +134,7 @@ def steps_with_moves(plan: PlanBlock) -> dict[str, Step]:
     for step in filter(has_moves, all_steps(plan)):
         found[labels[id(step)]] = step
         stages = stages_of(step, labels[id(step)])
-        found |= {label: stage for label, stage in stages if isinstance(stage, NestStep | StagedStep)}
+        found |= {label: stage for label, stage in stages if isinstance(stage, NestStep | RowBlocksStep)}
     return found
 
 

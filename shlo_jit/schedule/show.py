@@ -23,8 +23,8 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
 
 
 def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
-    """The moves of all loop nests, products, row blocks and line tiles as JSON, by the label of the step: `2` in the
-    entry function, which is the last one, `@name:2` in another, `2/0` for the first stage of step 2."""
+    """The moves of all loop nests, products, convolutions, row blocks and line tiles as JSON, by the label of the step:
+    `2` in the entry function, which is the last one, `@name:2` in another, `2/0` for the first stage of step 2."""
     found = {}
     for i, (name, plan, schedule) in enumerate(functions):
         prefix = "" if i == len(functions) - 1 else f"@{name}:"

@@ -150,7 +150,7 @@ def _given_space(
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
     if by_rows and move.loop in rows:
         raise IllegalMove(move, Reason("no-lanes-there", "each block has whole rows, so lanes run along the row"))
-    if move.loop not in rows and move.loop not in along:
+    if isinstance(move.loop, str) or (move.loop not in rows and move.loop not in along):
         text = "there is no such loop" if move.loop not in inner else "the reduction takes its elements in order"
         raise IllegalMove(move, Reason("no-lanes-there", text))
     _check_lanes(nest, merged.extents[move.loop], target, narrow, move)

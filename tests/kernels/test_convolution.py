@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import random
 from collections import Counter
+from typing import Any
 
 import guarded
 import ml_dtypes
@@ -16,12 +17,16 @@ from loader import compile_object, load, routine_text
 import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
-from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
+from shlo_jit.kernels.convolution.convolution import conv_routine, conv_symbol
+from shlo_jit.kernels.convolution.description import NUMBERS, SYMBOLS, Form, Variant
+from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS, GROUPED, NARROW
+from shlo_jit.kernels.convolution.shape import FIELDS, ConvShape
+from shlo_jit.kernels.convolution.table import conv_scratch_bytes, form_of, kernel_blocks
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule import convolution_decisions
+from shlo_jit.schedule.convolution_decisions import decide
 
 NUMPY = {
     "f32": np.float32,
@@ -32,6 +37,7 @@ NUMPY = {
     "ui8": np.uint8,
     "i32": np.int32,
 }
+GROUPED = NUMBERS[Variant("direct", "features", has_groups=True)]
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
 CASES = [
     ("f32", "f32", "f32"),
@@ -115,15 +121,19 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
-def as_wanted(w: np.ndarray, shape: ConvShape, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
+def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
     """Returns the kernel [g, *window, ci, co] in the form that the routine expects."""
     if not table[FIELDS.index("w_prepacked")]:
         return w
     width = int(table[FIELDS.index("w_width")])
     panels = prepack_kernel(
-        w.reshape(w.shape[0], -1, *w.shape[-2:]), width, kernel_blocks(shape, types, target), types, target
+        w.reshape(w.shape[0], -1, *w.shape[-2:]), width, kernel_blocks(table.tolist()), types, target
     )
     return guarded.relaid(panels, at_end=True)
+
+
+def routine_of(types: GemmTypes, target: Target, form: Form) -> Any:
+    return load(conv_routine(types, target, form), target).function(conv_symbol(types, form), "ppppppppii")
 
 
 def run(
@@ -167,10 +177,11 @@ def run(
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    table = np.array(conv_table(shape, types, t, is_constant, is_finite=is_constant), np.int64)
-    size = conv_scratch_bytes(shape, types, t, threads, is_constant)
-    kernel = as_wanted(w, shape, table, types, t)
-    scratch = guarded.scratch(size)
+    geometry = Geometry(shape, types, t)
+    decisions = decide(convolution_decisions.Problem(geometry, is_constant, is_finite=is_constant))
+    table = np.array(decisions.table, np.int64)
+    kernel = as_wanted(w, table, types, t)
+    scratch = guarded.scratch(size := conv_scratch_bytes(decisions.table, threads))
     pixels = int(np.prod(p.output))
     features = p.g * p.co
     cover = np.zeros((1, p.n * pixels, features) if shape.features_last else (p.n, features, pixels), np.int64)
@@ -180,8 +191,7 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(notify)
-    way = [int(table[FIELDS.index(name)]) for name in ("kind", "specialized", "ends")]
-    f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
+    f = routine_of(types, t, form_of(geometry, decisions.description))
     f(
         table.ctypes.data,
         x.ctypes.data,
@@ -356,7 +366,9 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
     pick, found = random.Random(repr(names)), 0
     for seed in range(40):
         p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 12), ci=pick.choice([3, 16, 32, 50, 64]))
-        found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == NARROW
+        found += (
+            run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == NUMBERS[Variant("dot", "k", "pixels")]
+        )
     assert found >= 3
 
 
@@ -487,6 +499,6 @@ def test_avx2(target: str) -> None:
 @pytest.mark.slow
 def test_aarch64_compiles() -> None:
     t = resolve("aarch64:generic")
-    for names, kind in itertools.product(CASES, TASKS):
-        routine = conv_routine(GemmTypes(*names), t, kind)
+    for names, variant in itertools.product(CASES, SYMBOLS):
+        routine = conv_routine(GemmTypes(*names), t, Form(variant))
         assert all(compile_object(routine_text(r, t), t) for r in (routine, *routine.needs))

@@ -1,4 +1,4 @@
-"""Convolutions: which of ten strategies they have, whether the input is copied, how they are cut, where an epilogue
+"""Convolutions: which leaf and layout they have, whether the input is copied, how they are cut, where an epilogue
 runs."""
 
 from __future__ import annotations
@@ -11,18 +11,8 @@ from decisions import AVX512, decides, main, schedules, tensor, the_schedule
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.kernels.convolution.shape import (
-    DEPTHWISE,
-    DEPTHWISE_3X3,
-    DEPTHWISE_5X5,
-    FIELDS,
-    FIRST,
-    GROUPED,
-    LAST_GATHER,
-    LAST_IN_PLACE,
-    PLANES,
-    STRATEGIES,
-)
+from shlo_jit.kernels.convolution.description import GATHERED, IN_PLACE, Variant
+from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
 
@@ -55,28 +45,40 @@ def convolution(
     return found
 
 
+FIRST = Variant("tiles", "pixels", "features", gathers=True)
+CHANNELS, PLANES = Variant("direct", "features"), Variant("direct", "pixels")
+GROUPED = CHANNELS._replace(has_groups=True)
+
+
+def variant(found: ConvolutionSchedule) -> Variant:
+    return found.description.variant
+
+
 def field(found: ConvolutionSchedule, name: str) -> int:
     return found.table[FIELDS.index(name)]
 
 
 @pytest.mark.parametrize(
-    ("found", "way"),
+    ("found", "expected", "code"),
     [
-        (convolution((1, 58, 58, 64), 3, 64), LAST_IN_PLACE),
-        (convolution((1, 12, 12, 64), 3, 64), LAST_GATHER),
-        (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST),
-        (convolution((1, 58, 58, 60), 4, 60, groups=60), DEPTHWISE),
-        (convolution((1, 58, 58, 60), 3, 60, groups=60, stride=2), DEPTHWISE_3X3),
-        (convolution((1, 58, 58, 64), 5, 64, groups=64), DEPTHWISE_5X5),
-        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES),
-        (convolution((1, 58, 58, 64), 3, 64, groups=16), GROUPED),
+        (convolution((1, 58, 58, 64), 3, 64), IN_PLACE, "lines-fill-tiles"),
+        (convolution((1, 12, 12, 64), 3, 64), GATHERED, "lines-leave-idle-rows"),
+        (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST, "pixels-contiguous"),
+        (convolution((1, 58, 58, 60), 4, 60, groups=60), CHANNELS, "depthwise-channels"),
+        (
+            convolution((1, 58, 58, 60), 3, 60, groups=60, stride=2),
+            CHANNELS._replace(window=3),
+            "depthwise-small-window",
+        ),
+        (convolution((1, 58, 58, 64), 5, 64, groups=64), CHANNELS._replace(window=5), "depthwise-small-window"),
+        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES, "depthwise-pixels"),
+        (convolution((1, 58, 58, 64), 3, 64, groups=16), GROUPED, "small-groups"),
     ],
     ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes", "grouped"],
 )
-def test_strategies(found: ConvolutionSchedule, way: int) -> None:
-    assert field(found, "kind") == way
-    value, why = STRATEGIES[way]
-    decides(found, "strategy", value, why.code)
+def test_strategies(found: ConvolutionSchedule, expected: Variant, code: str) -> None:
+    assert variant(found) == expected
+    decides(found, "strategy", "", code)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +118,14 @@ def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
     10 are 8 and 2, but two rows take as long as four."""
     for pixels, stripe in ((14, 14), (7, 14), (16, 8), (13, 14)):
         found = convolution((1, pixels + 2, pixels + 2, 64), 3, 64)
-        assert (field(found, "kind"), field(found, "stripe"), field(found, "specialized")) == (LAST_IN_PLACE, stripe, 0)
-    assert field(convolution((1, 12, 12, 64), 3, 64), "kind") == LAST_GATHER
+        assert (variant(found), field(found, "stripe"), field(found, "specialized")) == (IN_PLACE, stripe, 0)
+    assert variant(convolution((1, 12, 12, 64), 3, 64)) == GATHERED
 
 
 def test_much_work_on_lines_has_a_tile_of_their_height() -> None:
     for pixels, height in ((13, 13), (10, 10), (25, 0), (22, 0), (28, 0), (16, 0)):
         found = convolution((4, pixels + 2, pixels + 2, 256), 3, 256)
-        assert (field(found, "kind"), field(found, "specialized")) == (LAST_IN_PLACE, height)
+        assert (variant(found), field(found, "specialized")) == (IN_PLACE, height)
         assert f"_pixels{height or ''}" in found.symbol and len(found.routines[0].needs) == (3 if height else 2)
 
 
@@ -159,13 +161,13 @@ def test_groups_are_of_as_many_channels_out_and_fill_whole_vectors() -> None:
         (96, 96, 32, False),
     ):
         found = convolution((1, 30, 30, channels), 3, features, groups=groups)
-        assert (field(found, "kind") == GROUPED) == grouped
+        assert (variant(found) == GROUPED) == grouped
         assert not grouped or (found.symbol.endswith("grouped8") and field(found, "weight_tasks") == 0)
 
 
 def test_eight_features_a_channel_still_go_plane_by_plane() -> None:
-    assert field(convolution((1, 58, 58, 4), 3, 32, "first", groups=4), "kind") == PLANES
-    assert field(convolution((1, 58, 58, 4), 3, 36, "first", groups=4), "kind") == FIRST
+    assert variant(convolution((1, 58, 58, 4), 3, 32, "first", groups=4)) == PLANES
+    assert variant(convolution((1, 58, 58, 4), 3, 36, "first", groups=4)) == FIRST
 
 
 def test_wide_images_are_copied_at_their_margins() -> None:

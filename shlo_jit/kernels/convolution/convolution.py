@@ -1,8 +1,8 @@
 """Convolutions as products (implicit GEMM), with the micro-kernel of the product of the same type.
 
-`conv_routine(types, target, kind)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<strategy>`
-(CONV_PARAMS). Extents, strides and blocking are read from a table (`conv_table`), so every convolution of these types
-with the same strategy shares it.
+`conv_routine(types, target, form)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<variant>`
+(CONV_PARAMS). Extents, strides and blocking are read from a table (`table.py`), so every convolution of these types
+with the same form shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
        [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. If images are wide, tasks
@@ -21,12 +21,12 @@ with groups of a few channels, see `grouped.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 
-from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.convolution.decision import conv_scratch_bytes, conv_table
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
+from shlo_jit.kernels.convolution.description import SYMBOLS, Form, Variant
 from shlo_jit.kernels.convolution.gather import emit_gather
 from shlo_jit.kernels.convolution.grouped import emit_grouped_task
 from shlo_jit.kernels.convolution.input import (
@@ -47,27 +47,12 @@ from shlo_jit.kernels.convolution.multiply_tasks import (
 )
 from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_nonfinite_kernel
 from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.shape import (
-    DEPTHWISE,
-    DEPTHWISE_3X3,
-    DEPTHWISE_5X5,
-    FIRST,
-    GROUPED,
-    IMAGES,
-    LAST_GATHER,
-    LAST_IN_PLACE,
-    NARROW,
-    PLANES,
-    ConvShape,
-)
 from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-
-__all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol", "conv_table"]
 
 CONV_PARAMS = (
     ("ptr", "table"),
@@ -93,54 +78,47 @@ prepacked, the data is prefetched beside the last products.
 """
 
 
-TASKS = {
-    LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
-    LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
-    NARROW: ("few", emit_skinny_task),
-    FIRST: ("first", emit_first_task),
-    DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
-    DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
-    DEPTHWISE_5X5: ("depthwise_5x5", partial(emit_depthwise_task, size=5)),
-    GROUPED: ("grouped", emit_grouped_task),
-    PLANES: ("planes", emit_planes_task),
-    IMAGES: ("images", emit_images_task),
-}
-"""The end of the routine's symbol, and the emitter of the task that computes the output, by strategy."""
-BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, NARROW)
-"""Strategies with few multiply-adds per byte."""
+def _task_of(v: Variant) -> Callable[..., str]:
+    """Returns the emitter of the task that computes the output."""
+    if v.leaf == "direct" and v.has_groups:
+        return emit_grouped_task
+    if v.leaf == "direct":
+        return emit_planes_task if v.lanes == "pixels" else partial(emit_depthwise_task, size=v.window)
+    if v.leaf == "dot":
+        return emit_skinny_task
+    if v.rows == "pixels":
+        return partial(emit_last_task, gathers=v.gathers)
+    return emit_images_task if v.rows == "images" else emit_first_task
 
 
-LEAVES_PADDING = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES)
-"""Strategies that leave out window positions in the padding, for any kernel."""
+def leaves_padding(v: Variant) -> bool:
+    """Whether window positions in the padding are left out, for any kernel."""
+    return v.leaf == "direct" and not v.has_groups
 
 
-def conv_symbol(types: GemmTypes, kind: int, specialized: int = 0, ends: int = 0, tests_kernel: bool = False) -> str:
+def conv_symbol(types: GemmTypes, form: Form, tests_kernel: bool = False) -> str:
     """Returns the symbol of `conv_routine` with these arguments."""
-    with_ends = f"_ends{ends}" if ends else ""
-    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{specialized or ''}{with_ends}{'_tested' if tests_kernel else ''}"
+    with_ends = f"_ends{form.edge}" if form.edge else ""
+    variant = f"{SYMBOLS[form.variant]}{form.specialized or ''}"
+    return f"shlo_conv_{types.name}_{variant}{with_ends}{'_tested' if tests_kernel else ''}"
 
 
 @cache
-def conv_routine(
-    types: GemmTypes, target: Target, kind: int, specialized: int = 0, ends: int = 0, tests_kernel: bool = False
-) -> Routine:
+def conv_routine(types: GemmTypes, target: Target, form: Form, tests_kernel: bool = False) -> Routine:
     """Returns the routine for these types of input, kernel and sums (= output).
 
-    `specialized`: the size that its code is specialized for, if `conv_table` says so: the height of a register tile for
-    its lines, the number of output features, or the channels of a group. `ends`: the height of an edge tile, see
-    `edge_tiles.EdgeTiles.tile`. `tests_kernel`: for strategies that leave out padding, the routine checks whether the
-    kernel is finite; see `padding_terms.py`. Raises ValueError for complex numbers."""
+    `tests_kernel`: for variants that leave out padding, the routine checks whether the kernel is finite; see
+    `padding_terms.py`. Raises ValueError for complex numbers."""
     if "complex" in types.name:
         raise ValueError(f"expected real element types, found {types.name}: split complex convolutions into real ones")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
-    symbol = conv_symbol(types, kind, specialized, ends, tests_kernel)
-    heights = [height for height in (specialized, ends) if height > 1 and kind == LAST_IN_PLACE]
+    symbol = conv_symbol(types, form, tests_kernel)
+    reads_lines = form.variant.leaf == "tiles" and not form.variant.gathers
+    heights = [height for height in (form.specialized, form.edge) if height > 1 and reads_lines]
     own = [stripe_routine(products, target, height) for height in heights]
-    return Routine(
-        symbol, (symbol,), partial(_build, types, kind, specialized, ends, tests_kernel), (copies, product, *own)
-    )
+    return Routine(symbol, (symbol,), partial(_build, types, form, tests_kernel), (copies, product, *own))
 
 
 def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -149,19 +127,16 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
     emit_weights_task(module, types, target)
 
 
-def _build(
-    types: GemmTypes, kind: int, specialized: int, ends: int, tests_kernel: bool, module: ModuleText, target: Target
-) -> None:
-    if kind in (LAST_GATHER, FIRST):
+def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText, target: Target) -> None:
+    v = form.variant
+    if v.gathers:
         emit_gather(module, types, target)
-    if kind in (LAST_IN_PLACE, NARROW):
+    if v.rows == "pixels" and not v.gathers:
         emit_margin(module, types, target)
-    emit_main = TASKS[kind][1]
     terms = {"terms": PaddingTerms(module, types, target)} if tests_kernel else {}
-    main = emit_main(
-        module, types, target, *((specialized, ends) if ends else (specialized,) if specialized else ()), **terms
-    )
-    symbol = conv_symbol(types, kind, specialized, ends, tests_kernel)
+    sizes = (form.specialized, form.edge) if form.edge else (form.specialized,) if form.specialized else ()
+    main = _task_of(v)(module, types, target, *sizes, **terms)
+    symbol = conv_symbol(types, form, tests_kernel)
     b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME) + tests_kernel)
     for i, value in enumerate(b.params[: len(FRAME)]):
@@ -170,11 +145,10 @@ def _build(
     if tests_kernel:
         b.store(find_nonfinite_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
-    serial = tuning.PARALLEL_WORK if kind in BOUND_BY_MEMORY else tuning.GEMM_SERIAL
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)
-    is_small = b.icmp("sle", work, serial)
+    is_small = b.icmp("sle", work, form.serial)
     for count, task in tasks:
         _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), b.params[-1], is_small)
     b.ret()

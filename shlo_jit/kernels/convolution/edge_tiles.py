@@ -8,142 +8,37 @@ included and multiply padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
-from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.input import Arguments
-from shlo_jit.kernels.convolution.shape import ConvShape, three
 from shlo_jit.kernels.convolution.task import Steps, Stripe
 from shlo_jit.kernels.gemm.blocks import ceil_div
-from shlo_jit.kernels.gemm.micro import SUMS, row_cost, row_counts
+from shlo_jit.kernels.gemm.micro import row_cost
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, i64
-from shlo_jit.sizes import Size
 
 
-class Line(NamedTuple):
-    """The output and its windows along one dimension; the names are those of the width."""
-
-    width: int
-    extent: int
-    """Extent of the input."""
-    columns: int
-    stride: int
-    pad: int
-    dilation: int
-
-    def meets(self, column: int) -> tuple[int, int]:
-        """Returns the pixels [begin, end) whose window reads the image at this column."""
-        begin = -(-max(0, self.pad - column * self.dilation) // self.stride)
-        end = -(-max(0, self.extent + self.pad - column * self.dilation) // self.stride)
-        return min(begin, self.width), min(end, self.width)
+def edge_heights(plan: GemmPlan, own: int, edge: int, tile: int) -> int:
+    """Returns a bit for each number of rows that gets a tile of its own, for lines that are cut into stripes of `tile`
+    pixels. `own`, `edge`: the heights of dedicated tiles, if they are more than 1."""
+    return row_heights(plan, {height for height in (own, edge) if height > 1}, tile)
 
 
-def line_of(shape: ConvShape, axis: int) -> Line | None:
-    """Returns the line along dimension `axis` of three. None if some extents are known only at the call, or if the
-    input is dilated."""
-    n = len(shape.window)
-    width = shape.lines if axis == 1 and shape.lines else three(shape.output, 1)[axis]
-    extent, columns, pad = (
-        three(x, fill)[axis] for x, fill in ((shape.input, 1), (shape.window, 1), (shape.pad_low, 0))
-    )
-    stride, dilation, holes = (
-        three(x or (1,) * n, 1)[axis] for x in (shape.strides, shape.rhs_dilation, shape.lhs_dilation)
-    )
-    if holes != 1 or isinstance(extent, Size) or isinstance(width, Size):
-        return None
-    return Line(width, extent, columns, stride, pad, dilation)
-
-
-def has_idle_positions(shape: ConvShape, axis: int) -> bool:
-    """Whether some pixels have window positions along a dimension that read only padding, and all pixels have
-    others."""
-    line = line_of(shape, axis)
-    if line is None or line.columns == 1:
-        return False
-    met, end = sorted(line.meets(column) for column in range(line.columns)), 0
-    for first, stop in met:
-        end = max(end, stop) if first <= end else end
-    return end == line.width and any(pixels != (0, line.width) for pixels in met)
-
-
-class EdgeTiles(NamedTuple):
-    """Treatment of the ends of lines."""
-
-    tile: int
-    """Height of the dedicated edge tile; 1: there is none; 0: every pixel multiplies all window columns."""
-    heights: int
-    """A bit for each number of rows that gets a tile of its own."""
-
-
-def edge_tiles_of_lines(plan: GemmPlan, line: Line, stripe: int, own: int, steps: int, work: int) -> EdgeTiles:
-    """Returns the treatment of the ends of lines, which are cut into stripes of `stripe` pixels. `own`: the height of a
-    dedicated tile, or 0. `steps`: steps of k that a column has in a call. `work`: multiply-adds of all calls."""
-    met = [line.meets(column) for column in range(line.columns)]
-    low, high = max(begin for begin, _ in met), min(end for _, end in met)
-    # The interior stripes, possibly many, read the image in all columns.
-    places = {*range(0, low, stripe), *range(high // stripe * stripe, line.width, stripe)}
-    found = [_Stripe.of(met, w, min(w + stripe, line.width)) for w in sorted(places)]
-    singles = {rows for s in found for rows in s.rows if rows * plan.nv >= SUMS} - {own, *row_counts(plan)}
-    if plan.kind != "plain":
-        singles = set[int]()
-    own_tiles = {own} - {0}
-    middle = (-(-line.width // stripe) - len(found)) * _row_cost(plan, own_tiles, stripe)
-    whole = (sum(_row_cost(plan, own_tiles, s.height) for s in found) + middle) * line.columns
-
-    def saved(tile: int) -> float:
-        """Returns the share of the work that is saved with an edge tile of this height."""
-        tiles = own_tiles | {tile} - {0}
-        heights = _heights(plan, tiles, stripe)
-        rows_saved = 0.0
-        for s in found:
-            for rows in s.rows:
-                taken = _row_cost(plan, tiles, min(_lifted(heights, rows), s.height)) if rows else 0
-                rows_saved += _row_cost(plan, own_tiles, s.height) - taken - tuning.CONV_COLUMN_CALL / steps
-        return rows_saved / whole
-
-    plain = saved(0)
-    tile = max(singles, key=saved, default=0)
-    if not tile or (saved(tile) - max(plain, 0)) * work < tuning.CONV_EDGE_TILE:
-        tile = 0
-    gain = saved(tile)
-    return (
-        EdgeTiles(tile or 1, _heights(plan, own_tiles | {tile} - {0}, stripe))
-        if gain > tuning.CONV_EDGE_SHARE
-        else EdgeTiles(0, 0)
-    )
-
-
-class _Stripe(NamedTuple):
-    height: int
-    rows: Sequence[int]
-    """The number of pixels that need a column, for each column that not all pixels need."""
-
-    @classmethod
-    def of(cls, met: Sequence[tuple[int, int]], begin: int, end: int) -> _Stripe:
-        """Returns the stripe of pixels [begin, end). `met`: the pixels whose windows read the image, for each
-        column."""
-        rows = [max(0, min(high, end) - max(low, begin)) for low, high in met]
-        height = end - begin
-        return cls(height, [n for n in rows if n < height] if height in rows else [])
-
-
-def _row_cost(plan: GemmPlan, tiles: set[int], rows: int) -> int:
+def edge_row_cost(plan: GemmPlan, tiles: set[int], rows: int) -> int:
     return rows if rows in tiles else row_cost(plan, rows)
 
 
-def _heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
+def row_heights(plan: GemmPlan, tiles: set[int], stripe: int) -> int:
     """Returns the numbers of rows that cost less than all greater ones, as bits."""
-    least, bits = _row_cost(plan, tiles, stripe) + 1, 0
+    least, bits = edge_row_cost(plan, tiles, stripe) + 1, 0
     for rows in range(stripe, 0, -1):
-        if (taken := _row_cost(plan, tiles, rows)) < least:
+        if (taken := edge_row_cost(plan, tiles, rows)) < least:
             least, bits = taken, bits | 1 << rows
     return bits
 
 
-def _lifted(heights: int, rows: int) -> int:
+def lifted(heights: int, rows: int) -> int:
     """Returns the smallest number of rows in `heights` that is at least `rows`."""
     while not heights >> rows & 1:
         rows += 1

@@ -9,20 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.convolution.shape import (
-    DEPTHWISE,
-    DEPTHWISE_3X3,
-    DEPTHWISE_5X5,
-    FIELDS,
-    LAST_GATHER,
-    LAST_IN_PLACE,
-    NARROW,
-)
+from shlo_jit.kernels.convolution.description import SYMBOLS
+from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.llvm_values import V, i64
-
-BY_CHANNELS = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5)
-BY_LINES = (*BY_CHANNELS, NARROW, LAST_GATHER, LAST_IN_PLACE)
-"""Strategies that can compute some lines of an image: those with adjacent features."""
 
 
 class LineTileTable:
@@ -30,11 +19,13 @@ class LineTileTable:
     tile of an image."""
 
     def __init__(self, b: Builder, constant: V, fields: Mapping[str, int]):
-        assert fields["kind"] in BY_LINES and fields["batch"] == 1 and fields["od"] == 1
-        self.b, self.fields = b, fields
+        self.b, self.fields, self.variant = b, fields, tuple(SYMBOLS)[fields["kind"]]
+        self.is_direct = self.variant.leaf == "direct"
+        has_channels = self.is_direct and self.variant.lanes == "features" and not self.variant.has_groups
+        assert (has_channels or self.variant.rows == "pixels") and fields["batch"] == 1 and fields["od"] == 1
         self.pointer = b.alloca("i64", len(FIELDS))
         b.memcpy(self.pointer, constant, 8 * len(FIELDS))
-        whole = fields["kind"] in BY_CHANNELS
+        whole = self.is_direct
         self._set("row_chunks", 1)
         self._set("column_chunks", 1 if whole else fields["column_chunks"])
         self._set("main_tasks", 1 if whole else fields["column_chunks"] * fields["groups"])
@@ -54,13 +45,13 @@ class LineTileTable:
         above = b.mul(first, f["stride_h"])
         self._set("oh", lines)
         self._set("rows", b.mul(lines, f["ow"]))
-        self._set("row_chunk", b.mul(lines, f["ow"]) if f["kind"] == LAST_GATHER else lines)
+        self._set("row_chunk", b.mul(lines, f["ow"]) if self.variant.gathers else lines)
         self._set("pad_h", b.sub(f["pad_h"], above))
         if f["copy_tasks"]:
             reach = (f["kh"] - 1) * f["rdil_h"] + 1
             self._set("copy_lines", b.add(b.mul(b.sub(lines, 1), f["stride_h"]), reach))
-        elif f["kind"] == LAST_GATHER:
+        elif self.variant.gathers:
             return b.mul(above, f["a_h"])
-        elif f["kind"] not in BY_CHANNELS:
+        elif not self.is_direct:
             self._set("a_corner", b.add(b.mul(above, f["a_h"]), f["a_corner"]))
         return i64(0)

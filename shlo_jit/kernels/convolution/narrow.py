@@ -36,16 +36,19 @@ FEW_PARAMS = [
 bytes: those of x and y from pixel to pixel, that of w from feature to feature. The features of y are adjacent."""
 
 
+def pixels_together(features: int, target: Target) -> list[int]:
+    """Returns the numbers of pixels that are computed together, largest first. The weights that several pixels share
+    occupy registers beside the sums."""
+    return [n for n in PIXELS[features] if n == 1 or (n + 1) * features < target.vector_registers]
+
+
 def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) -> str:
     """Emits `void few(FEW_PARAMS)` for so many output features. Returns its name."""
     name = f"{plan.symbol}_few{features}"
     b = module.function(name, FEW_PARAMS, attributes=attributes(target))
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
     done: V = i64(0)
-    for step in PIXELS[features]:
-        # The weights that several pixels share occupy registers beside the sums.
-        if step > 1 and (step + 1) * features >= target.vector_registers:
-            continue
+    for step in pixels_together(features, target):
         end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
         with b.loop(done, end, step, "pixel") as p:
             _some(b, plan, target, features, step, b.offset(x, b.mul(p, x_stride)), b.offset(y, b.mul(p, y_stride)))

@@ -1,13 +1,11 @@
-"""Shape of a convolution (extents and strides), its strategies, and the slots of its parameter table."""
+"""Shape of a convolution (extents and strides), and the slots of its parameter table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_jit import tuning
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
-from shlo_jit.reasons import Reason
 
 _FIELDS = (
     "kind copy_tasks copy_lines copy_chunk weight_tasks main_tasks "
@@ -28,51 +26,6 @@ FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides are in bytes."""
 
 Three = tuple[int, int, int]
-
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, NARROW, GROUPED = range(10)
-STRATEGIES = (
-    (
-        "product of pixels and channels, pixels read in place",
-        Reason("lines-fill-tiles", "channels are contiguous, and lines leave few rows of tiles idle"),
-    ),
-    (
-        "product of pixels and channels, pixels gathered",
-        Reason("lines-leave-idle-rows", "channels are contiguous, and lines would leave many rows of tiles idle"),
-    ),
-    ("product of channels and pixels", Reason("pixels-contiguous", "pixels are contiguous")),
-    (
-        "depthwise, lanes along channels",
-        Reason("depthwise-channels", "one input channel per result channel, and channels are contiguous"),
-    ),
-    (
-        "depthwise, lanes along pixels",
-        Reason("depthwise-pixels", "one input channel per result channel, and pixels are contiguous"),
-    ),
-    (
-        "product of images and channels, both read in place",
-        Reason("images-contiguous", "images are contiguous in the input, as in the gradient of a kernel"),
-    ),
-    *(
-        (
-            "depthwise, lanes along channels, windows in registers",
-            Reason("depthwise-small-window", f"one contiguous channel per result channel, window {size} x {size}"),
-        )
-        for size in (3, 5)
-    ),
-    (
-        "skinny product, lanes along the window",
-        Reason(
-            "few-channels", f"at most {tuning.CONV_FEW_FEATURES} result channels, and window lines that fill the lanes"
-        ),
-    ),
-    (
-        "small groups of channels, lanes along channels",
-        Reason("small-groups", "groups have equal channels in and out, which divide the lanes and are contiguous"),
-    ),
-)
-"""The strategies and when each is chosen, by their number."""
-BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
-"""Depthwise strategy by the size of the window."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.kernels.llvm_values import i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.services import Services
@@ -16,7 +17,8 @@ def lower(low: Services, step: OpStep, schedule: ConvolutionSchedule) -> None:
     work = low.scratch(step)
     x, y = low.pointer(op.operands[0]), low.pointer(op.result)
     w = low.pointer(op.operands[1]) if schedule.prepacked is None else low.constant_array(schedule.prepacked)
-    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched), low.thread_count]
+    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched)]
+    args.append(i64(1) if schedule.decisions.is_alone else low.thread_count)
     b.call("void", schedule.symbol, args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         lower_nest(low, schedule.epilogue.step, schedule.epilogue.schedule)

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from shlo_jit import tuning
-from shlo_jit.kernels.convolution import balance
-from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
+from shlo_jit.schedule import convolution_balance as balance
+from shlo_jit.schedule.convolution_balance import even_cut, even_tasks
 
 LARGE = 1 << 30
 """So many multiply-adds that the overhead of a task is negligible."""
