@@ -88,6 +88,22 @@ def dots() -> Iterator[Case]:
     for batch, n in ((16, 256), (2000, 12), (2000, 16)):
         operand = normal(batch, n, n)
         yield Case(f"dot f32 {batch} of {n}", "dot", jnp.matmul, (operand, operand), 2 * batch * n**3, numpy=np.matmul)
+    yield from narrow_weights()
+
+
+def narrow_weights() -> Iterator[Case]:
+    """Products with weights of few bits, and with weights that are a part of an array."""
+    n = 2048
+    bytes_ = integers(n, n, low=-127, below=128, dtype=np.int8)
+    nibbles = integers(n // 64, 64, n, low=-8, below=8, dtype=ml_dtypes.int4)
+    for m in (1, 64):
+        x, flops = normal(m, n), 2 * m * n * n
+        columns, groups = normal(n, scale=0.01), normal(n // 64, n, scale=0.01)
+        yield Case(f"dot {m} row of i8", "dot", programs.scaled_product, (x, bytes_, columns), flops, tolerance=SUM)
+        yield Case(f"dot {m} row of i4", "dot", programs.grouped_product, (x, nibbles, groups), flops, tolerance=SUM)
+    layers = normal(4, 512, 1408, scale=0.02), normal(4, 1408, 512, scale=0.02)
+    flops = 16 * 512 * 1408
+    yield Case("stacked layers", "dot", programs.stacked_layers, (normal(1, 512), *layers), flops, tolerance=SUM)
 
 
 def convolutions() -> Iterator[Case]:

@@ -135,6 +135,21 @@ def k_means(points: Array, centres: Array) -> Array:
 
 
 # ---------------------------------------------------------------------- networks
+def scaled_product(x: Array, w: Array, scales: Array) -> Array:
+    """A product with weights of few bits, which have a scale for each column."""
+    return x @ (w.astype(x.dtype) * scales)
+
+
+def grouped_product(x: Array, w: Array, scales: Array) -> Array:
+    """A product with weights [group, row, column], which have a scale for each group and column."""
+    return x @ (w.astype(x.dtype) * scales[:, None, :]).reshape(-1, w.shape[-1])
+
+
+def stacked_layers(x: Array, up: Array, down: Array) -> Array:
+    """Layers whose weights are stacked."""
+    return lax.scan(lambda x, w: (x + jax.nn.silu(x @ w[0]) @ w[1], None), x, (up, down))[0]
+
+
 def mlp(x: Array, *layers: Array) -> Array:
     """A multilayer perceptron. Layers are a weight and a bias each, with a ReLU between them."""
     for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
