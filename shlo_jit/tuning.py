@@ -31,6 +31,9 @@ int8 matrix with 128 rows."""
 FOLD_TEMPORARY_BYTES = 256 << 20
 """Maximum bytes of intermediate results that are computed to fold weights. Chosen: the sums of a matrix of 64 Mi bytes
 are folded, and a large program is compiled in little more than the memory of its constants."""
+FOLD_ROUNDS = 8
+"""Number of times that operands are folded in place of results by which constants would grow. Bounds compile time.
+Chosen: nibbles in bytes take three."""
 WEIGHT_OPS = 1000
 """Maximum ops that weights are computed by, to be folded. Chosen: far more than dequantization takes."""
 INLINE_OPS = 4000

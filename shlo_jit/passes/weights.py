@@ -56,17 +56,13 @@ def weight_ops(function: Op) -> Weights:
     roots = [v for op in _ops_of(function.block()) for v in _weights_of(op)]
     sources, refused, rounds = _Sources(), set[Value](), 0
     while True:
-        found = _candidates(roots, refused, sources, tries_operands=rounds < ROUNDS)
+        found = _candidates(roots, refused, sources, tries_operands=rounds < tuning.FOLD_ROUNDS)
         needed = _needed(function.block(), found) if found else set[Value]()
         growing = _growing(found, needed)
         if not growing:
             return Weights(found, {c for constants in found.values() for c in constants if c.result not in needed})
         refused |= growing
         rounds += 1
-
-
-ROUNDS = 8
-"""Number of times that the operands of results are tried instead, because the constants would grow. Bounds the time."""
 
 
 def _weights_of(op: Op) -> list[Value]:
