@@ -67,7 +67,8 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
         operand = product.op.operands[side]
         value, views = steps.source(operand)
         writer = steps.writer(value)
-        if not isinstance(writer, NestStep) or product.op.operands[0] is product.op.operands[1]:
+        is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
+        if not isinstance(writer, NestStep) or is_constant or product.op.operands[0] is product.op.operands[1]:
             continue
         candidate = _candidate(steps, product.op, side, writer, views)
         if isinstance(candidate, Refusal):
