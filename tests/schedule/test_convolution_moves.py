@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
 import random_check
@@ -232,6 +233,21 @@ def test_words_of_convolutions_are_no_loops_of_other_steps() -> None:
             given = {"move": move, "loop": "pixels", ("lanes" if move == "vectorize" else "by"): 4}
             with pytest.raises(OptionError, match="no-lanes-there|move-without-use|there is no such loop"):
                 lowered(text, TARGETS["x86-64-v3"], {"0": [given]})
+
+
+@pytest.mark.parametrize("features", [8, 12, 16, 32])
+def test_tiles_read_nothing_beyond_a_kernel_in_place(features: int) -> None:
+    """Tiles of f64 are three vectors wide on AVX2. Without masks they read whole tiles, or single vectors."""
+    text = convolution((16, 9, 9, 3), (7, 9), features, numbers=GRADIENT).replace("xf32>", "xf64>")
+    rng = np.random.default_rng(features)
+    x, w = rng.standard_normal((3, 9, 9, 16)), rng.standard_normal((3, 7, 9, features))
+    windows = [x[:, i : i + 7] for i in range(3)]
+    want = np.stack([np.einsum("chwb,chwf->bf", window, w) for window in windows], 1)[:, :, None]
+    for target in ("native", "x86-64-v3"):
+        got = guarded.compile(text, cache=False, threads=1, target=target)(x, w)
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    is_in_place = convolution_of(text)[2].description.variant.rows == "images"
+    assert is_in_place == (features in (12, 16))
 
 
 # ---------------------------------------------------------------------- alternatives

@@ -7,7 +7,9 @@ from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.narrow import PIXELS
 from shlo_jit.kernels.convolution.table import form_of
 from shlo_jit.kernels.gemm.micro import row_counts
+from shlo_jit.kernels.gemm.policy import ends_whole
 from shlo_jit.kernels.gemm.precision import itemsize, storage
+from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import Size, equal, hint_of
 
@@ -61,7 +63,9 @@ def _has_image_rows(g: Geometry) -> bool:
     s, plan, (_, kh, kw) = g.shape, g.plan, g.window
     if any(isinstance(x, Size) for x in (s.batch, s.ci, s.co, *s.input)) or s.groups > 1 or g.is_dilated:
         return False
-    if not s.features_last or (s.in_batch, s.kernel_out) != (1, 1) or not (plan.masks or s.co % plan.lanes == 0):
+    # Tiles read whole rows of the kernel: all vectors of a tile, or one.
+    whole = plan.masks or ends_whole(Ints(), plan, s.co)
+    if not s.features_last or (s.in_batch, s.kernel_out) != (1, 1) or not whole:
         return False
     same = storage(g.types.a) == storage(g.types.b) == plan.unit
     return same and (g.kernel_strides[1] == g.kernel_strides[2] * kw or kh == 1)
@@ -88,8 +92,9 @@ def against_field(g: Geometry, d: Description, field: str, *, is_constant: bool,
     if field == "image":
         return against_image(g, d)
     if field == "kernel":
-        packed = ("shared", "ahead") if is_constant else ("shared",)
-        if d.kernel not in (packed if d.variant.rows in ("pixels", "features") else ("in_place",)):
+        # Without masks, stores of the packer extend beyond a panel of one feature.
+        packed = {"ahead": is_constant, "shared": d.variant.leaf != "dot" or g.plan.masks}
+        if not (packed.get(d.kernel, False) if d.variant.rows in ("pixels", "features") else d.kernel == "in_place"):
             text = "register tiles read panels of the kernel, and other sums read it in place; only constants are ahead"
             return Reason("operand-not-packed-there", text)
     elif field == "tile" and d.variant == IN_PLACE and not _is_height(g, d.tile):
@@ -144,7 +149,8 @@ def _against_task(g: Geometry, d: Description) -> Reason | None:
 def against_edge(g: Geometry, d: Description, *, is_finite: bool) -> Reason | None:
     """Returns why columns of the window are not left out at the ends of lines."""
     _, number, are_lines = g.runs(d.image)
-    can = is_finite and g.line(2) is not None and not d.part and not isinstance(g.shape.ci, Size)
+    ci = g.shape.ci
+    can = is_finite and g.line(2) is not None and not d.part and not isinstance(ci, Size) and ci > 0
     if d.variant != IN_PLACE or not can or not (are_lines or d.runs >= number) or not g.has_idle_positions(2):
         return Reason("padding-not-skipped", "no column reads only padding, or the kernel may not be finite")
     own = form_of(g, d).specialized
