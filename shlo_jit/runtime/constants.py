@@ -3,8 +3,9 @@ read them, and are separate files in the object cache."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Resident:
 
 _residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()
 """Resident constants by digest."""
-_brought: WeakValueDictionary[str, Literal | GivenBytes] = WeakValueDictionary()
+_brought: dict[str, WeakSet[Literal | GivenBytes]] = {}
 """Literals in the texts of programs, and arrays given as constants, by digest. A request to the object cache for one of
 these returns it."""
 
@@ -55,7 +56,19 @@ def bring(literals: Iterable[Literal | GivenBytes]) -> None:
     """Registers literals of a text, or given arrays, as long as they are referenced."""
     for literal in literals:
         if literal.nbytes >= tuning.SHARED_CONSTANT_BYTES:
-            _brought.setdefault(literal.digest, literal)
+            _brought.setdefault(literal.digest, WeakSet()).add(literal)
+            weakref.finalize(literal, _forget_unless_used, literal.digest).atexit = False
+
+
+def _forget_unless_used(digest: str) -> None:
+    if brought(digest) is None:
+        _brought.pop(digest, None)
+
+
+def brought(digest: str) -> Literal | GivenBytes | None:
+    """Returns a literal or an array with this digest, preferably an array, which is in memory."""
+    found = [*_brought.get(digest, ())]
+    return next((each for each in found if isinstance(each, GivenBytes)), found[0] if found else None)
 
 
 def forget(digest: str) -> None:
@@ -70,7 +83,7 @@ def resident(constant: Constant) -> Resident:
         return Resident(constant.data)
     found = _residents.get(constant.digest)
     if found is None:
-        is_given = isinstance(_brought.get(constant.digest), GivenBytes)
+        is_given = isinstance(brought(constant.digest), GivenBytes)
         found = _residents.setdefault(constant.digest, Resident(constant.data, is_given))
         if is_derived(constant.digest):
             note_derived(found.data, constant.digest)
@@ -79,7 +92,7 @@ def resident(constant: Constant) -> Resident:
 
 def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
     """Returns the bytes of a constant that is in memory or in the cache."""
-    key, found = constant_key(digest), _residents.get(digest) or _brought.get(digest)
+    key, found = constant_key(digest), _residents.get(digest) or brought(digest)
     if found is None:
         return cache.read(key, read_constant)
     cache.touch(key)
@@ -102,7 +115,7 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
 def to_store(compiled: Compiled) -> list[Constant]:
     """Returns a program's constants that are separate files, without those that its text or the caller's arrays
     contain."""
-    return [*{c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}.values()]
+    return [*{c.digest: c for c in compiled.constants if c.digest and brought(c.digest) is None}.values()]
 
 
 def store(shared: Sequence[Constant], cache: ObjectCache) -> bool:

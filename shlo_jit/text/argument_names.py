@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DictAttr, OpaqueAttr
 from shlo_jit.ir.core import Op, function_type
@@ -36,8 +37,8 @@ def known_names(function: Op) -> list[set[str]]:
     attributes such as `jax.arg_info` and `tf.name`."""
     block = function.block()
     locations = block.locations or (None,) * len(block.arguments)
-    described = function.attributes.get("arg_attrs") or ({},) * len(block.arguments)
-    found = []
+    described: Sequence[object] = function.attributes.get("arg_attrs") or (None,) * len(block.arguments)
+    found: list[set[str]] = []
     for argument, location, attributes in zip(block.arguments, locations, described, strict=True):
         items = attributes.items if isinstance(attributes, DictAttr) else ()
         names = {value for name, value in items if isinstance(value, str) and _NAMING.search(name)}

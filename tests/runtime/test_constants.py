@@ -19,6 +19,7 @@ from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.constants import Resident
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.text.literals import Literal
 
 LARGE = np.arange(tuning.SHARED_CONSTANT_BYTES // 4, dtype=np.float32)
 
@@ -137,3 +138,19 @@ def test_a_module_s_array_may_change_afterwards() -> None:
     exe = shlo_jit.compile(module, cache=False)
     values[:] = 0
     np.testing.assert_array_equal(exe(), LARGE)
+
+
+def test_a_literal_stays_known_when_an_equal_one_goes() -> None:
+    """Two texts with the same literal: the first one goes, and the second one still has it."""
+    first, second = (Literal(LARGE.view(np.uint8), "digest of the test", LARGE.nbytes, None) for _ in range(2))
+    given = constants.GivenBytes(LARGE.view(np.uint8), "digest of the test")
+    constants.bring([first, second])
+    del first
+    gc.collect()
+    assert constants.brought("digest of the test") is second
+    constants.bring([given])
+    assert constants.brought("digest of the test") is given  # it is in memory
+    del given, second
+    gc.collect()
+    assert constants.brought("digest of the test") is None
+    assert "digest of the test" not in constants._brought

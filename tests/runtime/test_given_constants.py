@@ -17,7 +17,7 @@ import shlo_jit
 from shlo_jit.ir import digests
 from shlo_jit.options import OptionError
 from shlo_jit.runtime import mapped_files
-from shlo_jit.schedule import products
+from shlo_jit.schedule import convolution, products
 from shlo_jit.text import printer
 
 RANDOM = np.random.default_rng(0)
@@ -433,3 +433,40 @@ def test_constants_do_not_stay_in_memory() -> None:
     from shlo_jit.runtime import constants
 
     assert digest not in constants._brought and digest not in constants._residents
+
+
+def test_kernels_of_convolutions_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    func.func @main(%x: tensor<BATCHx16x16x64xf32>, %k: tensor<3x3x64x64xf32>) -> tensor<BATCHx16x16x64xf32> {
+      %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<BATCHx16x16x64xf32>, tensor<3x3x64x64xf32>) -> tensor<BATCHx16x16x64xf32>
+      return %0 : tensor<BATCHx16x16x64xf32>
+    }
+    """
+    packed: list[int] = []
+    pack = convolution.prepack_kernel
+    monkeypatch.setattr(convolution, "prepack_kernel", lambda *args: packed.append(1) or pack(*args))
+    x = RANDOM.integers(-4, 4, (2, 16, 16, 64)).astype(np.float32)
+    kernel = RANDOM.integers(-4, 4, (3, 3, 64, 64)).astype(np.float32)
+    want = shlo_jit.compile(text.replace("BATCH", "2"), cache=False)(x, kernel)
+    assert not packed
+    exes = [shlo_jit.compile(text.replace("BATCH", n), constants={"k": kernel}) for n in ("2", "1", "2")]
+    for exe, part in zip(exes, (x, x[:1], x), strict=True):
+        np.testing.assert_array_equal(exe(part), want[: len(part)])
+    assert len(packed) == 1
+
+
+def test_folded_scales_are_computed_from_given_weights() -> None:
+    text = f"""
+    func.func @main(%x: tensor<24x{N}xf32>, %w: tensor<{N}x{N}xf32>, %s: tensor<{N}xf32>) -> tensor<24x{N}xf32> {{
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<24x{N}xf32>, tensor<{N}x{N}xf32>) -> tensor<24x{N}xf32>
+      %1 = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<{N}xf32>) -> tensor<24x{N}xf32>
+      %2 = stablehlo.multiply %0, %1 : tensor<24x{N}xf32>
+      return %2 : tensor<24x{N}xf32>
+    }}
+    """
+    scales = np.exp2(RANDOM.integers(-3, 3, N)).astype(np.float32)  # exact
+    exe = shlo_jit.compile(text, constants={"w": W, "s": scales}, fold_scales=True)
+    assert "multiply" not in exe.text("core")  # type: ignore[call-arg]
+    np.testing.assert_array_equal(exe(X), shlo_jit.compile(text, cache=False)(X, W, scales))
