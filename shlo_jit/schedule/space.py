@@ -223,7 +223,7 @@ def _given_tile_space(nest: Nest, target: Target, merged: _Merging, tile: Tile, 
     """The space of a nest on rectangles with the lanes of a Vectorize move."""
     loops, vector, lanes = [*tile.batch, *tile.rows, *tile.columns], None, 1
     for move in of_kind(given, Vectorize):
-        if tile.columns[-1:] != (move.loop,):
+        if isinstance(move.loop, str) or tile.columns[-1:] != (move.loop,):
             text = "lanes run along the innermost loop within a row" if tile.columns else "rows have one element"
             raise IllegalMove(move, Reason("no-lanes-there", text))
         _check_lanes(nest, merged.extents[move.loop], target, frozenset(), move)
