@@ -124,8 +124,8 @@ def compile(
     `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
-    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests and
-    matrix products run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
+    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how loop nests,
+    products and convolutions run, by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
     `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any, and
     `tuned-any-rounding` also those that change the last bits of results.
 

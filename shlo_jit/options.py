@@ -61,8 +61,8 @@ class CompileOptions:
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
-    """Given moves of loop nests and products; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
-    up for each program that it compiles."""
+    """Given moves of loop nests, products and convolutions; see `schedule/moves.py`. Or a stored schedule, which the
+    pipeline looks up for each program that it compiles."""
     profile: bool = False
     """Whether the code records the duration of each of its steps."""
 
