@@ -131,7 +131,7 @@ def compile(
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
     results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop
-    nests, products, row blocks, line tiles), by the label of the step, as `json.loads(exe.text("moves"))` gives them;
+    nests, products, convolutions, ...), by the label of the step, as `json.loads(exe.text("moves"))` gives them;
     see `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any,
     and `tuned-any-rounding` also those that change the last bits of results. `constants`: arrays for arguments, by
     index or name, which become constants of the program; the executable takes the other arguments. See
