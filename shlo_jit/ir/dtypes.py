@@ -93,3 +93,8 @@ DTYPES: dict[str, DType] = _table()
 def by_numpy() -> dict[np.dtype, DType]:
     """Returns the element types, except `index`, by NumPy dtype."""
     return {d.numpy: d for d in DTYPES.values() if d.name != "index"}
+
+
+def packed_bytes(size: int, bits: int) -> int:
+    """Returns the bytes of a number of elements of 2 or 4 bits that share bytes (see `packing.py`)."""
+    return -(-size * bits // 8)

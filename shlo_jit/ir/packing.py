@@ -7,15 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from shlo_jit.ir.aligned import empty
-from shlo_jit.ir.dtypes import DType
+from shlo_jit.ir.dtypes import DType, packed_bytes
 
 CHUNK = 1 << 22
 """Elements that are packed or unpacked at a time: temporary arrays stay small."""
-
-
-def packed_bytes(size: int, bits: int) -> int:
-    """Bytes of a number of packed elements."""
-    return -(-size * bits // 8)
 
 
 def pack(elements: np.ndarray, bits: int) -> np.ndarray:

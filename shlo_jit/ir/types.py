@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shlo_jit.ir.dtypes import DTYPES, DType
-from shlo_jit.ir.packing import packed_bytes
+from shlo_jit.ir.dtypes import DTYPES, DType, packed_bytes
 from shlo_jit.sizes import NotSymbolic
 
 I1, I8, I32, I64 = DTYPES["i1"], DTYPES["i8"], DTYPES["i32"], DTYPES["i64"]

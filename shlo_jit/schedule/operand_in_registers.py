@@ -5,7 +5,7 @@ computed once, and multiplied by all vectors while it is in a register.
 
 The product is the loop that computes M with another loop over r in it. Lanes run along the variable along which the
 arrays that M is computed from are contiguous. If it numbers outputs o, a task keeps the sums of some outputs in the
-first level cache, and adds some steps of k at a time to them. If it numbers terms k, a task computes some outputs
+first-level cache, and adds some steps of k at a time to them. If it numbers terms k, a task computes some outputs
 together, and adds up the lanes of their sums at the end.
 """
 
@@ -37,6 +37,8 @@ from shlo_jit.schedule.tasks import Tasks, cut
 
 STEPS = 8
 """Vectors of M that are in registers together."""
+SUMMED = 2048
+"""Outputs of a unit that adds up the parts of the terms."""
 
 
 class Vectors(NamedTuple):
@@ -85,9 +87,11 @@ class InRegistersSchedule(WithEpilogue):
     key: Key
     """The element of M."""
     batch: dict[int, int]
-    """The variables that number products, with their coefficients, outermost first; likewise: """
+    """The variables that number products, with their coefficients, outermost first."""
     along: dict[int, int]
+    """Likewise those that number terms."""
     free: dict[int, int]
+    """Likewise those that number outputs."""
     lanes: int
     """The variable that runs along lanes."""
     count: int
@@ -107,6 +111,8 @@ class InRegistersSchedule(WithEpilogue):
     split: int
     """The variable that numbers terms and is cut into these parts."""
     tasks: Tasks
+    sum_tasks: Tasks
+    """The tasks that add up the parts; a unit has SUMMED outputs of a product."""
     written: Written | None
     """The place that the results are written to, if it is not that of the product."""
     totals: Totals | None
@@ -217,8 +223,8 @@ def schedule_in_registers(
     fields: list[Field] = []
     if vectors.is_copied:
         fields.append(Field("vectors", layout.result.batch * count * layout.k * acc.itemsize))
+    outputs = math.prod(nest.extents[v] for v in free)
     if parts > 1:
-        outputs = math.prod(nest.extents[v] for v in free)
         fields.append(Field("parts", layout.result.batch * parts * count * outputs * acc.itemsize))
     if totals is not None:
         result = result._replace(matrix=0)
@@ -244,6 +250,7 @@ def schedule_in_registers(
         parts=parts,
         split=split,
         tasks=cut(units, work),
+        sum_tasks=cut(layout.result.batch * -(-outputs // SUMMED), layout.result.batch * parts * count * outputs),
         written=written,
         totals=totals,
         epilogue=epilogue,
@@ -349,7 +356,7 @@ def _divide(
     may_split: bool,
 ) -> tuple[int, int, int]:
     """Iterations of the variable that is cut, in a unit; parts of the terms, and the variable that is cut into these.
-    Memory is read fastest in long runs, so units of a matrix that no cache keeps have few outputs less, and parts of
+    Memory is read fastest in long runs, so the units of a matrix that no cache keeps have many outputs, and a part of
     the terms."""
     first = next(iter(along), lanes)
     if lanes not in free:

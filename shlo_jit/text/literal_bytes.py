@@ -14,7 +14,8 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.ir import aligned, digests
-from shlo_jit.ir.packing import CHUNK, pack_into, packed_bytes, unpack_into
+from shlo_jit.ir.dtypes import packed_bytes
+from shlo_jit.ir.packing import CHUNK, pack_into, unpack_into
 
 WIDTHS = (2, 4, 8)
 """Numbers of low bits of each byte that are kept."""

@@ -23,15 +23,12 @@ from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.lower.services import Services
-from shlo_jit.schedule.operand_in_registers import InRegistersSchedule
+from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
 from shlo_jit.schedule.space import linear
-from shlo_jit.schedule.tasks import cut
 
 Variables = dict[int, V]
 LINE = 64
 """Bytes of a cache line."""
-SUMMED = 2048
-"""Outputs of a unit that adds up the parts of the terms."""
 
 
 def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -> None:
@@ -68,9 +65,8 @@ def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersS
         low.run_units(low.share(hint, name), pointers, s.tasks)
         name = low.new_name("sum_of_parts")
         writer.write_sums(name)
-        units = s.products * -(-s.output_count // SUMMED)
         sums = [parts, out, *([frame] if has_epilogue else [])]
-        low.run_units(low.share("sum_of_parts", name), sums, cut(units, s.products * s.parts * s.parts_of_product))
+        low.run_units(low.share("sum_of_parts", name), sums, s.sum_tasks)
     if s.epilogue is not None and s.epilogue.is_late:
         lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
