@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Protocol, Self, runtime_checkable
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.scratch import Scratch
 
 
@@ -38,6 +39,16 @@ class KernelSchedule:
     def streaming_where(self, allowed: Allowed) -> Self:
         """The schedule without streaming stores to targets that are not allowed; `self` if it has none."""
         return self
+
+
+@runtime_checkable
+class HasMoves(Protocol):
+    """A schedule that is moves, which a caller may give."""
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The decisions as moves."""
+        ...
 
 
 Allowed = Callable[[Nest, Value], bool]

@@ -7,7 +7,7 @@ parallel(grain=128)        tasks of 128 rows of a batch; without this move, one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep, RowBlocksStep
@@ -20,10 +20,12 @@ from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.schedule.moves import IllegalMove, Move, Parallel, Split, check_once
 from shlo_jit.schedule.row_buffers import widths_of
-from shlo_jit.schedule.row_products import Product
 from shlo_jit.schedule.space import GIVEN, OMITTED
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, hint_of
+
+if TYPE_CHECKING:
+    from shlo_jit.schedule.row_products import Product
 
 
 class Division(NamedTuple):

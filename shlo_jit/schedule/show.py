@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.alternatives import can_be_tuned, moves_of
-from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.kernel import HasMoves, KernelSchedule
 from shlo_jit.schedule.moves import to_json
 from shlo_jit.schedule.schedule import Schedule, schedules_with_moves
 
@@ -29,8 +28,8 @@ def show_moves(functions: Sequence[tuple[str, PlanBlock, Schedule]]) -> str:
     for i, (name, plan, schedule) in enumerate(functions):
         prefix = "" if i == len(functions) - 1 else f"@{name}:"
         for label, _, scheduled in schedules_with_moves(plan, schedule):
-            if can_be_tuned(scheduled):
-                found[prefix + label] = to_json(moves_of(scheduled))
+            if isinstance(scheduled, HasMoves):
+                found[prefix + label] = to_json(scheduled.moves)
     lines = []
     for label, moves in found.items():
         texts = ",\n    ".join(json.dumps(move) for move in moves)
