@@ -135,6 +135,8 @@ class _Forming(Steps):
         which other steps write a part are in memory as a whole."""
         step = chain[at]
         found = [v for v in images_of(step, self.caches) if self.writer(v) is step]
+        if not found:
+            return []
         before = next((s.op.result for s in chain[at::-1] if isinstance(s, OpStep)), None)
         if before is None:  # the images of the first loop number the lines
             before = next((v for v in images_of(chain[0], self.caches) if self.writer(v) is chain[0]), None)
