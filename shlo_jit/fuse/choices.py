@@ -25,23 +25,27 @@ NEAR = (*CHOICES, "stablehlo.slice", "stablehlo.reshape", "stablehlo.broadcast_i
 """Ops that mostly map adjacent elements to adjacent elements."""
 
 
-def concatenate_places(op: Op, at: At, extents: Sequence[int] | None = None) -> Places:
-    """Returns each segment with the condition that the element is in it. `extents`: those of the loops, if a loop that
-    runs through several segments of equal length may be split."""
+def concatenate_places(op: Op, at: At) -> Places:
+    """Returns each segment with the condition that the element is in it."""
     places: Places = []
     d, offset = op.int("dimension"), 0
-    if extents is not None:
-        number, inside = _segment_number(at.index[d], op.operands[0].tensor.extents[d], extents)
-        for i, segment in enumerate(op.operands):
-            index = (*at.index[:d], inside, *at.index[d + 1 :])
-            places.append((segment, At(index, (*at.conditions, Condition(ix.shift(number, -i), 0, 1)))))
-        return places
     for segment in op.operands:
         moved, n = ix.shift(at.index[d], -offset), segment.tensor.extents[d]
         index = (*at.index[:d], moved, *at.index[d + 1 :])
         places.append((segment, At(index, (*at.conditions, Condition(moved, 0, n)))))
         offset += n
     return places
+
+
+def unpacked_places(op: Op, at: At, extents: Sequence[int]) -> Places:
+    """Returns each segment of a concatenation of segments of equal length, with the condition that the element has the
+    number of the segment. All are read at the same index. `extents`: those of the loops. Raises Split if a loop runs
+    through several segments."""
+    d = op.int("dimension")
+    number, inside = _segment_number(at.index[d], op.operands[0].tensor.extents[d], extents)
+    index = (*at.index[:d], inside, *at.index[d + 1 :])
+    conditions = (Condition(ix.shift(number, -i), 0, 1) for i in range(len(op.operands)))
+    return [(s, At(index, (*at.conditions, c))) for s, c in zip(op.operands, conditions, strict=True)]
 
 
 def _segment_number(e: Expr, length: int, extents: Sequence[int]) -> tuple[Expr, Expr]:
@@ -97,13 +101,16 @@ def _unpacks(op: Op) -> bool:
 
 
 def _packed_source(value: Value) -> Value | None:
-    """Returns the tensor that a value is computed from element by element, with constants, or None."""
+    """Returns the tensor that a value is computed from element by element, with constants, or None. Only ops on
+    integers count, which are cheap: a loop that chooses may compute all segments."""
     size = value.tensor.size
     for _ in range(tuning.UNPACKING_DEPTH):
         op = value.op
         if op is None or not op.operands:
             break
         if is_elementwise(op):
+            if not op.operands[0].tensor.storage.is_integer:
+                break
             operands = [v for v in op.operands if not _is_same_everywhere(v)]
         elif op.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose"):
             operands = op.operands

@@ -109,8 +109,10 @@ def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Ref
     operand, r = op.operands[side], roles_of(op)
     shape = operand.tensor.extents
     unknown = any(isinstance(n, Size) for v in (*op.operands, op.result) for n in v.tensor.extents)
-    if unknown or op.result.tensor.storage.is_complex or op.result.tensor.size == 0:
-        return Refusal("dynamic-size", "its size is known only when the program is called, or its numbers are complex")
+    if unknown:
+        return Refusal("dynamic-size", "its size is known only when the program is called")
+    if op.result.tensor.storage.is_complex or op.result.tensor.size == 0:
+        return Refusal("complex-or-empty", "the product is one of complex numbers, or empty")
     if nest.reduce_vars or nest.interchange is not None:
         return Refusal("producer-reduces", "the loop that computes it reduces")
     if nest.overwrites is not None or nest.after is not None or len(nest.stores) != 1:

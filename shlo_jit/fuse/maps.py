@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_jit.fuse.choices import CONCATENATE, UPDATE, concatenate_places, update_places
+from shlo_jit.fuse.choices import CONCATENATE, UPDATE, concatenate_places, unpacked_places, update_places
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, NotAffine, Places
@@ -47,7 +47,7 @@ def operand_places(op: Op, at: At, extents: list[int], *, unpacks: bool = False)
         try:
             return [part_of(op, at, extents)]
         except NotAffine:
-            return concatenate_places(op, at, extents if unpacks else None)
+            return unpacked_places(op, at, extents) if unpacks else concatenate_places(op, at)
     if op.name == UPDATE:
         return update_places(op, at)
     scalar = At((), at.conditions)

@@ -18,7 +18,7 @@ from shlo_jit.sizes import hint_of
 
 def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
     """Returns why recomputing an op in its readers costs more than materializing it, or None."""
-    if _unpacks(op):
+    if _unpacks_constant(op):
         return None
     price = cost(op)
     places = max(len(n.pending[op.result]) for n in nests)
@@ -68,7 +68,7 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
     return None
 
 
-def _unpacks(op: Op) -> bool:
+def _unpacks_constant(op: Op) -> bool:
     """Whether an op unpacks a constant: its readers load the packed elements instead, wherever they are."""
     return op.name == "stablehlo.convert" and op.operands[0].tensor.is_packed
 

@@ -42,7 +42,8 @@ def summed(steps: Steps, product: OpStep) -> tuple[NestStep, Nest, Summed] | Non
 
 
 def _sum_of(nest: Nest) -> tuple[Key, Store] | None:
-    """The value that a loop adds up, and the store of the sum, if it does nothing else."""
+    """The value that a loop adds up, and the store of the sum, if it does nothing else. Only types in which reductions
+    keep their sums: others would round the sum to a narrower type after each term."""
     reduces = [(key, node) for key, node in nest.nodes.items() if node.op.name == "stablehlo.reduce"]
     if len(reduces) != 1 or len(nest.stores) != 1:
         return None
@@ -50,6 +51,9 @@ def _sum_of(nest: Nest) -> tuple[Key, Store] | None:
     body = node.op.block().ops
     zero = node.op.operands[-1].op
     is_zero = zero is not None and zero.name == "stablehlo.constant" and not zero.constant.array.any()
+    types = {node.op.operands[0].tensor.storage.name, store.target.tensor.storage.name}
+    if len(types) != 1 or not types <= {"f32", "f64", "i32", "i64", "ui32", "ui64"}:
+        return None
     if len(node.op.results) != 1 or [op.name for op in body[:-1]] != ["stablehlo.add"] or not is_zero:
         return None
     return (node.operands[0], store) if (store.value, store.at) == key else None
@@ -103,5 +107,3 @@ def on_one_product(s: Summed, result: Value, buffer: Value) -> Nest:
     moved = {(result, at): here}
     nodes = {key: Node(node.op, [moved.get(o, o) for o in node.operands]) for key, node in nest.nodes.items()}
     return replace(nest, nodes=nodes, loads={moved.get(key, key): None for key in nest.loads})
-
-

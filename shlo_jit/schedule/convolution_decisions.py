@@ -297,7 +297,7 @@ class _Decider:
 
     # ------------------------------------------------------------------ operands and sizes
     def _image(self) -> str:
-        """Returns how the image is read, unless margins turn out to be few."""
+        """Returns how the image is read, unless the margins are few."""
         return self._or("image", "in_place" if self.g.reads_in_place else "shared")
 
     def _product(self, v: Variant) -> Description:

@@ -95,8 +95,9 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
     if totals is not None:
         whole = extents_of(plan, 1, m, n, k * batch, layout.operands)
         mode_a = Reasoned.of(PRIVATE, WHY) if mode_a == SHARED else mode_a
-        cut_ = blocking_of(plan, whole, Reasoned.of(PRIVATE, WHY), mode_a)
-        blocking = cut_._replace(kc=blocking.kc, group=Reasoned.of(batch, SUMMED))
+        blocking = blocking_of(plan, whole, Reasoned.of(PRIVATE, WHY), mode_a)._replace(
+            kc=blocking.kc, group=Reasoned.of(batch, SUMMED)
+        )
     nest, tile, box, by_terms = _on_boxes(step, plan)
     interleaved, tile = _interleaved(nest, tile, box_of(plan, side)[by_terms])
     form = Form.COMPUTES_B if side else Form.COMPUTES_A

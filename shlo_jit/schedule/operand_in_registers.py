@@ -150,8 +150,8 @@ class InRegistersSchedule(WithEpilogue):
         return math.prod(self.nest.extents[v] for v in self.free)
 
     @property
-    def parts_of_product(self) -> int:
-        """Number of sums of a part of the terms of a product."""
+    def sums_of_part(self) -> int:
+        """Number of sums for a part of the terms of a product."""
         return self.count * self.output_count
 
     @property
@@ -220,15 +220,14 @@ def schedule_in_registers(
     apart = batch if totals is None else {}
     units = math.prod(nest.extents[v] for v in (*apart, *outer)) * -(-nest.extents[cut_variable] // chunk) * parts
     work = math.prod(nest.extents) * count
-    fields: list[Field] = []
-    if vectors.is_copied:
-        fields.append(Field("vectors", layout.result.batch * count * layout.k * acc.itemsize))
     outputs = math.prod(nest.extents[v] for v in free)
-    if parts > 1:
-        fields.append(Field("parts", layout.result.batch * parts * count * outputs * acc.itemsize))
-    if totals is not None:
-        result = result._replace(matrix=0)
-        fields.append(Field("product", totals.nbytes))
+    sums = layout.result.batch * parts * count * outputs
+    fields = {
+        "vectors": layout.result.batch * count * layout.k * acc.itemsize if vectors.is_copied else 0,
+        "parts": sums * acc.itemsize if parts > 1 else 0,
+        "product": totals.nbytes if totals is not None else 0,
+    }
+    result = result if totals is None else result._replace(matrix=0)
     return InRegistersSchedule(
         side=side,
         nest=nest,
@@ -250,11 +249,11 @@ def schedule_in_registers(
         parts=parts,
         split=split,
         tasks=cut(units, work),
-        sum_tasks=cut(layout.result.batch * -(-outputs // SUMMED), layout.result.batch * parts * count * outputs),
+        sum_tasks=cut(layout.result.batch * -(-outputs // SUMMED), sums),
         written=written,
         totals=totals,
         epilogue=epilogue,
-        scratch=Scratch(shared=tuple(fields)),
+        scratch=Scratch(shared=tuple(Field(name, nbytes) for name, nbytes in fields.items() if nbytes)),
     )
 
 

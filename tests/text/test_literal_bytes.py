@@ -72,7 +72,7 @@ TYPES = {"i4": 4, "ui2": 2, "f4E2M1FN": 4, "i8": 8, "ui8": 8, "f32": 8, "i1": 8}
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("most", [2, 4, 16, 256])
 def test_literals_of_any_type(name: str, most: int) -> None:
-    """Whatever the bytes are, and whatever type they turn out to have, the elements are those of the bytes."""
+    """The elements are those of the bytes, for any bytes and any type."""
     dtype = DTYPES[name]
     size = 6000
     data = np.random.default_rng(most).integers(0, most, size * dtype.itemsize, np.uint8)

@@ -144,7 +144,7 @@ class _Writer:
         if s.totals is None:
             batch = self.number(variables, s.batch)
             if s.parts > 1:
-                size = s.parts_of_product * self.size
+                size = s.sums_of_part * self.size
                 self.results = b.offset(self.parts, b.mul(b.add(b.mul(batch, s.parts), part), size))
             self.product(batch, variables, start, stop)
             return
@@ -190,7 +190,7 @@ class _Writer:
         with b.loop(first, last, 1, "unit") as unit:
             batch, start = b.udiv(unit, runs), b.mul(b.urem(unit, runs), SUMMED)
             stop = b.min_(b.add(start, SUMMED), outputs)
-            of = b.offset(parts, b.mul(batch, s.parts * s.parts_of_product * self.size))
+            of = b.offset(parts, b.mul(batch, s.parts * s.sums_of_part * self.size))
             y = b.offset(results, b.mul(batch, s.outputs.batch * self.size))
             with b.loop(0, s.count, 1, "vector") as r:
                 row, to = b.mul(r, outputs * self.size), b.mul(r, s.outputs.row * self.size)
@@ -201,7 +201,7 @@ class _Writer:
                         at = b.offset(of, b.add(row, b.mul(j, self.size)))
                         kind, total = vector(self.acc, width), None
                         for part in range(s.parts):
-                            place = b.offset(at, part * s.parts_of_product * self.size)
+                            place = b.offset(at, part * s.sums_of_part * self.size)
                             x = b.load(kind, place, align=self.size)
                             total = x if total is None else b.fadd(total, x) if is_float(self.acc) else b.add(total, x)
                         assert total is not None
