@@ -124,6 +124,7 @@ class Builder:
         ps = ", ".join(f"{passed(t)}{extra if t == 'ptr' else ''} %{n}" for t, n in params)
         self._head = f"define {linkage} {module.returned(ret)} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
+        self._truncated: dict[str, V] = {}
         self._entry: list[str] = []
         """Lines at the head of the entry block, mainly allocas: inside a loop they would grow the stack."""
         self.dims = next((p for p in self.params if p.text == "%dims"), None)
@@ -309,7 +310,14 @@ class Builder:
             to = vector(to, lanes(a.type))
         if to == a.type:
             return a
-        return self.emit(to, f"{op} {a.type} {a.text} to {to}")
+        result = self.emit(to, f"{op} {a.type} {a.text} to {to}")
+        if op == "trunc":
+            self._truncated[result.text] = self._truncated.get(a.text, a)
+        return result
+
+    def before_truncation(self, a: V) -> V:
+        """The value that `a` was truncated from: its lowest bits are those of `a`."""
+        return self._truncated.get(a.text, a)
 
     def bitcast(self, a: V, to: str) -> V:
         return self.cast("bitcast", a, to)

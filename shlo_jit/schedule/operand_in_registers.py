@@ -36,7 +36,9 @@ from shlo_jit.schedule.summed_products import Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut
 
 STEPS = 8
-"""Vectors of M that are in registers together."""
+"""Vectors of M that are in registers together, if the sums are not."""
+SUMMED_STEPS = 8
+"""Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
 
@@ -120,12 +122,39 @@ class InRegistersSchedule(WithEpilogue):
 
     @property
     def steps(self) -> int:
-        """Elements of M in each lane that are in registers together."""
-        return _steps(self.target, self.acc, self.space.width)
+        """Elements of M in each lane that are added to the sums together."""
+        return _steps(self.target, self.acc, self.space.width, self.sums_in_registers)
+
+    @property
+    def sums_in_registers(self) -> bool:
+        """Whether the sums of some outputs of all vectors are in registers together, if lanes are outputs."""
+        return _sums_in_registers(self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count)
 
     @property
     def blocks(self) -> Blocks:
         return _blocks(self.nest, self.along, self.steps)
+
+    @property
+    def arranged(self) -> list[Key]:
+        """Arrays whose elements for the lanes are apart, and are the same for all steps of the innermost loop along k:
+        they are copied in the order of the lanes before that loop. Scales of columns whose weights share words are."""
+        blocks, space = self.blocks, self.space
+        if blocks.loop is None or not self.are_outputs:
+            return []
+        steps = {blocks.loop, *blocks.unrolled}
+
+        def is_apart(key: Key) -> bool:
+            offset = linear(key)
+            moves = space.collapse(offset).coefficient(self.lanes)
+            return moves != 0 and not _is_run(key[0], moves) and not key[0].tensor.storage.is_complex
+
+        return [k for k in self.nest.loads if is_apart(k) and not space.depends(k[1], steps)]
+
+    @property
+    def words(self) -> set[Key]:
+        """Loads of bytes of which each word is in a lane."""
+        found = (k for k in _cut_bytes(self.nest) if k[0].tensor.size % 4 == 0)
+        return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
     def unrolled(self) -> set[int]:
@@ -197,7 +226,7 @@ def schedule_in_registers(
     acc = op.result.tensor.storage
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
-    nest, operand = _split_packed(step.producer.nest, step.operand)
+    nest, operand = _split_units(step.producer.nest, step.operand, target)
     batch, along, free = (_ordered(nest, part) for part in operand[1:])
     count = layout.result.m if side else layout.result.n
     lanes, space = _lanes(nest, along, free, count, acc, target)
@@ -212,7 +241,8 @@ def schedule_in_registers(
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
     together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
-    blocks = _blocks(nest, along, _steps(target, acc, space.width))
+    are_kept = _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
+    blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept))
     division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, totals is None)
     chunk, parts, split = division
     cut_variable = lanes if lanes in free else next(reversed(free))
@@ -263,17 +293,22 @@ def _ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
-def _split_packed(nest: Nest, operand: ComputedOperand) -> tuple[Nest, ComputedOperand]:
-    """Splits variables along which elements share bytes, so that lanes run along bytes, and the elements of a byte are
-    computed one after the other."""
-    packed = [key for key in nest.loads if key[0].tensor.is_packed]
-    found = {v: _elements_per_byte(key[0]) for key in packed for v, c in linear(key).terms if c == 1}
-    splits = [(v, n) for v, n in found.items() if nest.extents[v] % n == 0 and nest.extents[v] > n]
+def _split_units(nest: Nest, operand: ComputedOperand, target: Target) -> tuple[Nest, ComputedOperand]:
+    """Splits variables along which elements share bytes or words, so that lanes run along these, and the elements of
+    one are computed one after the other."""
+    splits: dict[int, int] = {}
+    cut = _cut_bytes(nest)
+    for key in nest.loads:
+        if key[0].tensor.is_packed or key in cut:
+            for v in (v for v, c in linear(key).terms if c == 1):
+                count = _elements_of_unit(key[0], nest.extents[v], target)
+                if count > 1:
+                    splits[v] = count
     if not splits:
         return nest, operand
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store) for store in nest.stores])
     parts = [dict(part) for part in operand[1:]]
-    for v, n in splits:
+    for v, n in splits.items():
         nest.split(v, n)
         for part in parts:
             if v in part:
@@ -281,23 +316,46 @@ def _split_packed(nest: Nest, operand: ComputedOperand) -> tuple[Nest, ComputedO
     return nest, ComputedOperand(operand.side, *parts)
 
 
-def _elements_per_byte(value: Value) -> int:
-    return 8 // value.tensor.storage.bits if value.tensor.is_packed else 1
+def _cut_bytes(nest: Nest) -> set[Key]:
+    """The loads of integers of 8 bits that shifts and masks take apart."""
+    readers = [node for node in nest.nodes.values() if node.op.name in _CUTTING]
+    return {key for node in readers for key in node.operands if key in nest.loads and key[0].tensor.storage.bits == 8}
+
+
+_CUTTING = {f"stablehlo.{name}" for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic", "and")}
+
+
+def _elements_of_unit(value: Value, extent: int, target: Target) -> int:
+    """Number of elements of a word or byte, of which lanes can run along several. Elements of a word are shifted in the
+    lanes that they are converted in; bytes would be widened before."""
+    bits = value.tensor.storage.bits
+    for unit in (32, 8):
+        count = unit // bits
+        if extent % count == 0 and extent // count >= (target.lanes(32) if unit == 32 else 2):
+            return count
+    return 1
+
+
+def _is_run(value: Value, coefficient: int) -> bool:
+    """Whether elements at this distance are one after the other in memory, or in units that are."""
+    bits = value.tensor.storage.bits
+    return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))
 
 
 def _lanes(
-    nest: Nest, along: Collection[int], free: Iterable[int], count: int, acc: DType, target: Target
+    nest: Nest, along: Collection[int], free: Mapping[int, int], count: int, acc: DType, target: Target
 ) -> tuple[int, Space | None]:
     """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
     variable, or it has too few iterations. Twice a register's lanes of sums halve the instructions on narrow elements,
-    if the sums of all vectors fit the registers."""
+    if the sums of all vectors fit the registers, or do not with one register either."""
     full = target.lanes(acc.bits)
     best, most = 0, 0
     for v in (*free, *along):
-        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if linear(k).coefficient(v) == _elements_per_byte(k[0]))
+        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if _is_run(k[0], linear(k).coefficient(v)))
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
-    fits = best not in along or 4 * count <= target.vector_registers
+    kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
+    fits = kept[0] == kept[1] if best in free else 4 * count <= target.vector_registers
     for width in (*((2 * full,) if fits else ()), full) if most else ():
         if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
             with suppress(IllegalMove):
@@ -328,8 +386,17 @@ def _vectors(
     return Vectors(True, size, size * count, strides)
 
 
-def _steps(target: Target, acc: DType, width: int) -> int:
-    return max(1, STEPS * target.lanes(acc.bits) // width)
+def _sums_in_registers(
+    target: Target, acc: DType, width: int, nest: Nest, free: Mapping[int, int], lanes: int, count: int
+) -> bool:
+    if lanes not in free:
+        return False
+    inner = math.prod(nest.extents[v] for v in free if free[v] < free[lanes])
+    return count * inner * (width // target.lanes(acc.bits)) <= target.vector_registers // 2
+
+
+def _steps(target: Target, acc: DType, width: int, are_kept: bool) -> int:
+    return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)
 
 
 def _blocks(nest: Nest, along: Iterable[int], room: int) -> Blocks:

@@ -17,6 +17,7 @@ from random_runs import seeds
 
 import shlo_jit
 from shlo_jit import tuning
+from shlo_jit.ir.types import DTYPES
 from shlo_jit.reference.interpreter import evaluate
 
 SPREAD = {"PARALLEL_WORK": 1, "TASK_WORK": 64, "GEMM_SERIAL": 1, "GEMM_TASK": 1 << 12, "COMPUTED_FAR_BYTES": 0}
@@ -107,3 +108,70 @@ def test_random_constants(first: int) -> None:
         module = shlo_jit.parse(text)
         with np.errstate(all="ignore"):
             random_check.judge(module, arguments, found[0], [np.asarray(w) for w in evaluate(module, *arguments)])
+
+
+STACKED = """
+func.func @main(%x: tensor<{m}x{k}xf32>, %w: tensor<{rows}x{columns}x{t}>, %s: tensor<{n}xf32>) -> tensor<{m}x{n}xf32> {{
+  %four = stablehlo.constant dense<4> : tensor<{rows}x{columns}x{t}>
+  %fifteen = stablehlo.constant dense<15> : tensor<{rows}x{columns}x{t}>
+  {nibbles}
+  %a = stablehlo.reshape %low : (tensor<{rows}x{columns}x{t}>) -> tensor<{split}x{t}>
+  %b = stablehlo.reshape %high : (tensor<{rows}x{columns}x{t}>) -> tensor<{split}x{t}>
+  %c = stablehlo.concatenate %a, %b, dim = {d} : (tensor<{split}x{t}>, tensor<{split}x{t}>) -> tensor<{both}x{t}>
+  %q = stablehlo.reshape %c : (tensor<{both}x{t}>) -> tensor<{k}x{n}x{t}>
+  %f = stablehlo.convert %q : (tensor<{k}x{n}x{t}>) -> tensor<{k}x{n}xf32>
+  %e = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<{n}xf32>) -> tensor<{k}x{n}xf32>
+  %g = stablehlo.multiply %f, %e : tensor<{k}x{n}xf32>
+  %y = stablehlo.dot_general %x, %g, contracting_dims = [1] x [0]
+    : (tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  return %y : tensor<{m}x{n}xf32>
+}}"""
+SIGNED = """%up = stablehlo.shift_left %w, %four : tensor<{0}xi8>
+  %low = stablehlo.shift_right_arithmetic %up, %four : tensor<{0}xi8>
+  %high = stablehlo.shift_right_arithmetic %w, %four : tensor<{0}xi8>"""
+UNSIGNED = """%low = stablehlo.and %w, %fifteen : tensor<{0}xui8>
+  %high = stablehlo.shift_right_logical %w, %four : tensor<{0}xui8>"""
+OF_SIGNED = """%low = stablehlo.and %w, %fifteen : tensor<{0}xi8>
+  %up = stablehlo.shift_right_logical %w, %four : tensor<{0}xi8>
+  %down = stablehlo.shift_left %up, %four : tensor<{0}xi8>
+  %high = stablehlo.shift_right_arithmetic %down, %four : tensor<{0}xi8>"""
+
+
+@pytest.mark.parametrize(("nibbles", "t"), [(SIGNED, "i8"), (UNSIGNED, "ui8"), (OF_SIGNED, "i8")])
+@pytest.mark.parametrize("along", ["terms", "outputs"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 640, 192), (3, 512, 132), (8, 256, 128), (2, 514, 166)])
+@pytest.mark.sampled(6)
+def test_words_of_nibbles(nibbles: str, t: str, along: str, m: int, k: int, n: int) -> None:
+    """Lanes run along words; where these do not fit the columns, along bytes."""
+    rows, columns = (k // 2, n) if along == "terms" else (k, n // 2)
+    d = 1 if along == "terms" else 2
+    split, both = list[int | str]([rows, columns]), list[int | str]([rows, columns])
+    split.insert(d, 1)
+    both.insert(d, 2)
+    names = {"split": "x".join(map(str, split)), "both": "x".join(map(str, both)), "d": d, "m": m, "k": k, "n": n, "t": t}
+    text = STACKED.format(rows=rows, columns=columns, nibbles=nibbles.format(f"{rows}x{columns}"), **names)
+    rng = np.random.default_rng(k)
+    w = rng.integers(0, 256, (rows, columns)).astype(np.uint8).view(np.int8 if t == "i8" else np.uint8)
+    arguments = [rng.standard_normal((m, k), np.float32), w, rng.random(n, np.float32)]
+    random_check.check(text, arguments, "native")
+    exe = shlo_jit.compile(text, cache=False)
+    assert "computed in registers" in exe.text("schedule")
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 640, 192), (1, 640, 160), (4, 256, 256), (1, 513, 166)])
+@pytest.mark.parametrize("t", ["i4", "ui4", "i2", "f4E2M1FN"])
+@pytest.mark.sampled(6)
+def test_words_of_packed_constants(t: str, m: int, k: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "INLINE_CONSTANT_BYTES", 16)
+    rng = np.random.default_rng(n)
+    codes = rng.integers(0, 4 if t == "i2" else 16, (k, n)).astype(np.uint8)
+    dtype = DTYPES[t].numpy
+    w = codes.view(dtype) if t.startswith("f4") else codes.astype(np.int8).astype(dtype)
+    text = WEIGHTS.replace("{m}", str(m)).replace("1024x1024", f"{k}x{n}").replace("xi8", f"x{t}")
+    text = text.replace(f"{m}x1024xf32", "X").replace("tensor<1024xf32>", f"tensor<{n}xf32>")
+    text = text.replace("%x: tensor<X>", f"%x: tensor<{m}x{k}xf32>").replace("(tensor<X>", f"(tensor<{m}x{k}xf32>")
+    text = text.replace("X", f"{m}x{n}xf32").replace("{{", "{").replace("}}", "}")
+    arguments = [rng.standard_normal((m, k), np.float32), w, rng.random(n, np.float32)]
+    exe = shlo_jit.compile(text, cache=False, constants={1: w})
+    got = guarded.outputs(exe(arguments[0], arguments[2]))
+    random_check.judge(shlo_jit.parse(text), arguments, got, [np.asarray(evaluate(shlo_jit.parse(text), *arguments)[0])])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, vector
+from shlo_jit.lower.elements.nibble_tables import has_lookup, look_up
 from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
 
 
@@ -102,6 +103,8 @@ def _float_to_narrow(b: Builder, x: V, low: int, high: int, type: str) -> V:
 
 def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     op = "sitofp" if source.kind in "ix" else "uitofp"
+    if source.bits == 4 and target.name == "f32" and has_lookup(b, lanes(x.type)):
+        return look_up(b, x, [float(i - 16 if i > 7 and source.kind == "i" else i) for i in range(16)])
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
     if source.bits <= 8 and target.name == "bf16":  # exact in bf16

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, vector
+from shlo_jit.lower.elements.nibble_tables import has_lookup, look_up
 
 F32_INFINITY = 0x7F800000
 F32_NAN = 0x7FC00000
@@ -79,6 +80,10 @@ FORMATS: dict[str, Format] = {
 
 def decode(b: Builder, dtype: DType, x: V) -> V:
     """The f32 of a bit pattern (i8 lanes), which is exact."""
+    if dtype.bits == 4 and has_lookup(b, lanes(x.type)):
+        import numpy as np
+
+        return look_up(b, x, np.arange(16).astype(np.uint8).view(dtype.numpy).astype(np.float64).tolist())
     bits = b.cast("zext", x, "i32")
     t = bits.type
     if dtype.name == "f8E8M0FNU":

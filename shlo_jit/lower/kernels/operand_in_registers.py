@@ -10,12 +10,12 @@ from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import variables
+from shlo_jit.ir.index import Condition, variables
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.elements.convert import convert
-from shlo_jit.lower.elements.registers import from_memory, memory_type, register_type
+from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type, register_type, to_memory
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue, write_totals
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.nest import check_supported
@@ -27,6 +27,11 @@ from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
 from shlo_jit.schedule.space import linear
 
 Variables = dict[int, V]
+Steps = list[tuple[Variables, int]]
+"""Iterations of k, with the place of their factors in a vector."""
+Found = dict[Key, Reg]
+Places = list[tuple[int, Variables]]
+"""Iterations of the inner variables that number outputs, with their numbers."""
 LINE = 64
 """Bytes of a cache line."""
 
@@ -118,6 +123,8 @@ class _Writer:
         self.parts = self.results
         self.frame = b.params[len(self.values) + 2] if self.epilogue is not None else None
         self.ev = Evaluator(b, s.nest, s.space, dict(zip(self.values, arrays, strict=True)))
+        self.ev.words = s.words
+        self.conditions = {c for _, at in (*s.nest.nodes, *s.nest.loads) for c in at.conditions if not c.expr.syms}
         self.known = Position({}, 1)
         for key in s.nest.loads:
             for sym in linear(key).syms:
@@ -125,6 +132,8 @@ class _Writer:
                     self.ev.value(self.known, (sym.value, sym.at))
         if s.are_outputs:
             self.sums = b.alloca("i8", s.count * self.sums_row)
+            lanes = self.sums_row // self.size
+            self.arranged = {key: b.alloca(memory_type(key[0].tensor.storage), lanes) for key in s.arranged}
         first, last = b.params[-2:]
         with b.loop(first, last, 1, "unit") as unit:
             self.unit(unit)
@@ -229,9 +238,13 @@ class _Writer:
     def sums_chunk(self) -> int:
         return -(-self.s.chunk // self.width) * self.width * self.size
 
-    def element(self, variables: Variables, width: int, mask: V | None = None) -> V:
-        """The elements of M at an iteration, in the type of the sums."""
-        x = self.ev.value(Position(variables, width, mask, self.known), self.s.key)
+    def element(self, variables: Variables, width: int, mask: V | None = None, found: Found | None = None) -> V:
+        """The elements of M at an iteration, in the type of the sums, computed from values that were `found`."""
+        position = Position(variables, width, mask, self.known)
+        position.memo.update(found or {})
+        known = ((c, _literal(c, variables)) for c in self.conditions)
+        position.truth = {c: c.low <= at < c.high for c, at in known if at is not None}
+        x = self.ev.value(position, self.s.key)
         y = convert(self.b, self.s.key[0].tensor.storage, self.s.acc, x)
         assert isinstance(y, V)
         return self.b.splat(y, width)
@@ -269,6 +282,7 @@ class _Outputs:
         b, s, w = self.b, self.s, self.w
         b.memset(w.sums, 0, s.count * w.sums_row)
         self.blocks = s.blocks
+        self.arrange(None, self.variables)
         self.loops(self.blocks.serial, self.variables, self.x)
         for r in range(s.count):
             for i, inner in enumerate(w.combinations(s.inner)):
@@ -290,7 +304,9 @@ class _Outputs:
         if serial:
             v, *rest = serial
             for i in w.iterations(v):
-                self.loops(rest, {**variables, v: i}, b.offset(x, b.mul(i, s.vectors.along[v] * w.size)))
+                inside = {**variables, v: i}
+                self.arrange(v, inside)
+                self.loops(rest, inside, b.offset(x, b.mul(i, s.vectors.along[v] * w.size)))
             return
         _, loop, step, unrolled = self.blocks
         if loop is None:
@@ -307,10 +323,43 @@ class _Outputs:
                     at = b.offset(x, b.mul(i, s.vectors.along[loop] * w.size))
                     self.block({**variables, loop: i}, at, unrolled, loop, each)
 
+    def arrange(self, v: int | None, variables: Variables) -> None:
+        """Copies the elements for the unit's outputs of those arrays that change with v, and with no loop inside, in
+        the order of the lanes."""
+        b, s, w = self.b, self.s, self.w
+        for key, to in w.arranged.items():
+            deciding = [u for u in self.blocks.serial if s.space.depends(key[1], {u})]
+            if v != (deciding[-1] if deciding else None):
+                continue
+            dtype = key[0].tensor.storage
+            for place, fixed in enumerate(w.combinations(s.inner)):
+                here = {**variables, **{u: i64(k) for u, k in fixed.items()}}
+                whole = b.add(self.start, b.and_(b.sub(self.stop, self.start), i64(-w.width)))
+                for first, last, width in ((self.start, whole, w.width), (whole, self.stop, 1)):
+                    with b.loop(first, last, width, "arranged") as j:
+                        found = w.ev.value(Position({**here, s.lanes: j}, width, None, w.known), key)
+                        assert isinstance(found, V)
+                        b.store(to_memory(b, dtype, found), self.arranged(key, to, place, j), align=dtype.itemsize)
+
+    def arranged(self, key: Key, to: V, place: int, j: V) -> V:
+        """The address of an element that was copied."""
+        lanes = self.w.sums_chunk // self.w.size
+        number = self.b.add(self.b.sub(j, self.start), place * lanes)
+        return self.b.element(to, memory_type(key[0].tensor.storage), number)
+
+    def element(self, here: Variables, place: tuple[int, Variables], j: V, width: int, mask: V | None) -> V:
+        b, w = self.b, self.w
+        found: Found = {}
+        for key, to in w.arranged.items():
+            dtype = key[0].tensor.storage
+            x = b.load(vector(memory_type(dtype), width), self.arranged(key, to, place[0], j), align=dtype.itemsize)
+            found[key] = from_memory(b, dtype, x)
+        return w.element({**here, **place[1], self.s.lanes: j}, width, mask, found)
+
     def block(self, variables: Variables, x: V, unrolled: Sequence[int], loop: int | None, each: int) -> None:
         """Emits some steps of k for all outputs of the unit."""
         b, s, w = self.b, self.s, self.w
-        steps: list[tuple[Variables, int]] = []
+        steps: Steps = []
         for t in range(each):
             for inner in w.combinations(unrolled):
                 here = {**variables, **{v: i64(k) for v, k in inner.items()}}
@@ -321,9 +370,9 @@ class _Outputs:
         later = loop if loop is not None else next(reversed(self.blocks.serial), None)
         if later is not None:
             self.prefetch([here for here, _ in steps], later, each)
-        for i, inner in enumerate(w.combinations(s.inner)):
-            fixed = {v: i64(k) for v, k in inner.items()}
-            self.columns([({**here, **fixed}, offset) for here, offset in steps], x, i)
+        places = list(enumerate(w.combinations(s.inner)))
+        for some in [places] if s.sums_in_registers else [[place] for place in places]:
+            self.columns(steps, x, [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in some])
 
     def prefetch(self, steps: list[Variables], loop: int, each: int) -> None:
         """Fetches the elements of a later block, line by line: its rows lie in other pages, where the hardware does not
@@ -333,8 +382,9 @@ class _Outputs:
         for key in s.nest.loads:
             offset = linear(key)
             t = key[0].tensor
-            bits = t.storage.bits * offset.coefficient(s.lanes) if t.is_packed else 8 * t.storage.itemsize
-            is_run = bits == 8 if t.is_packed else offset.coefficient(s.lanes) == 1
+            moves = offset.coefficient(s.lanes)
+            bits = t.storage.bits * (moves if t.is_packed or key in s.words else 1)
+            is_run = bits in (8, 32) if t.is_packed else moves == 1 or key in s.words
             if not is_run or offset.syms or loop not in variables(key[1]):
                 continue
             distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
@@ -347,41 +397,63 @@ class _Outputs:
                 for v in s.inner:
                     later[v] = i64(0)
                 first = self.w.ev.base(Position(later, 1), offset)
-                before = b.udiv(b.mul(first, t.storage.bits), 8) if t.is_packed else b.mul(first, bits // 8)
+                before = b.udiv(b.mul(first, t.storage.bits), 8) if t.is_packed else b.mul(first, t.storage.itemsize)
                 address = b.offset(self.w.ev.pointers[key[0]], before)
                 with b.loop(0, b.mul(b.sub(self.stop, self.start), bits // 8), LINE, "line") as at:
                     b.prefetch(b.offset(address, at))
 
-    def columns(self, steps: list[tuple[Variables, int]], x: V, place: int) -> None:
+    def columns(self, steps: Steps, x: V, places: Places) -> None:
         """Emits the loop over vectors of outputs, and the rest of the chunk."""
         b, width = self.b, self.w.width
+        outputs = self.outputs if self.s.sums_in_registers else self.outputs_in_memory
         whole = b.add(self.start, b.and_(b.sub(self.stop, self.start), i64(-width)))
         with b.loop(self.start, whole, width, "outputs") as j:
-            self.outputs(steps, x, place, j, width)
+            outputs(steps, x, places, j, width)
         if self.s.nest.extents[self.s.lanes] % width == 0 and self.s.chunk % width == 0:
             return
         if self.s.target.has_masks:
             with b.loop(whole, self.stop, width, "rest") as j:
                 left = b.splat(b.cast("trunc", b.sub(self.stop, j), "i32"), width)
-                self.outputs(steps, x, place, j, width, b.icmp("slt", b.iota("i32", width), left))
+                outputs(steps, x, places, j, width, b.icmp("slt", b.iota("i32", width), left))
         else:
             with b.loop(whole, self.stop, 1, "rest") as j:
-                self.outputs(steps, x, place, j, 1)
+                outputs(steps, x, places, j, 1)
 
-    def outputs(
-        self, steps: list[tuple[Variables, int]], x: V, place: int, j: V, width: int, mask: V | None = None
-    ) -> None:
-        """Computes some elements of M, and adds their products with all vectors to the sums."""
+    def outputs(self, steps: Steps, x: V, places: Places, j: V, width: int, mask: V | None = None) -> None:
+        """Adds the products of some elements of M with all vectors to sums that are in registers meanwhile."""
         b, s, w = self.b, self.s, self.w
-        elements = [w.element({**here, s.lanes: j}, width, mask) for here, _ in steps]
-        at = b.offset(w.sums, b.mul(b.sub(j, self.start), w.size))
-        for r in range(s.count):
-            address = b.offset(at, r * w.sums_row + place * w.sums_chunk)
-            total = b.load(vector(w.acc, width), address, align=w.size)
-            for (_, offset), element in zip(steps, elements, strict=True):
-                factor = b.load(w.acc, b.offset(x, (r * s.vectors.row + offset) * w.size))
-                total = w.multiply_add(b.splat(factor, width), element, total)
+        addresses = [self.sum(j, r, place) for r in range(s.count) for place, _ in places]
+        totals = [b.load(vector(w.acc, width), address, align=w.size) for address in addresses]
+        for here, offset in steps:
+            factors = [self.factor(x, r, offset, width) for r in range(s.count)]
+            for i, place in enumerate(places):
+                element = self.element(here, place, j, width, mask)
+                for at, factor in zip(range(i, len(totals), len(places)), factors, strict=True):
+                    totals[at] = w.multiply_add(factor, element, totals[at])
+        for total, address in zip(totals, addresses, strict=True):
             b.store(total, address, align=w.size)
+
+    def outputs_in_memory(self, steps: Steps, x: V, places: Places, j: V, width: int, mask: V | None = None) -> None:
+        """Computes some elements of M, and adds their products with one vector after the other to the sums."""
+        b, s, w = self.b, self.s, self.w
+        for place in places:
+            elements = [self.element(here, place, j, width, mask) for here, _ in steps]
+            for r in range(s.count):
+                address = self.sum(j, r, place[0])
+                total = b.load(vector(w.acc, width), address, align=w.size)
+                for (_, offset), element in zip(steps, elements, strict=True):
+                    total = w.multiply_add(self.factor(x, r, offset, width), element, total)
+                b.store(total, address, align=w.size)
+
+    def sum(self, j: V, r: int, place: int) -> V:
+        """The address of a vector of sums."""
+        b, w = self.b, self.w
+        return b.offset(b.offset(w.sums, b.mul(b.sub(j, self.start), w.size)), r * w.sums_row + place * w.sums_chunk)
+
+    def factor(self, x: V, r: int, offset: int, width: int) -> V:
+        """An element of a vector, in all lanes."""
+        b, w = self.b, self.w
+        return b.splat(b.load(w.acc, b.offset(x, (r * self.s.vectors.row + offset) * w.size)), width)
 
 
 class _Terms:
@@ -462,6 +534,17 @@ class _Terms:
                 for i, element in enumerate(elements):
                     found[i * s.count + r] = w.multiply_add(factor, element, found[i * s.count + r])
         return found
+
+
+def _literal(c: Condition, variables: Variables) -> int | None:
+    """The number that a condition compares, if it is known."""
+    total = c.expr.const
+    for v, k in c.expr.terms:
+        literal = variables[v].literal if v in variables else None
+        if literal is None:
+            return None
+        total += k * literal
+    return total
 
 
 def _bounds(b: Builder, s: InRegistersSchedule, part: V) -> dict[int, tuple[V, V]]:

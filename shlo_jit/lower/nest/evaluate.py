@@ -8,7 +8,7 @@ from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
-from shlo_jit.ir.types import I32, I64, DType
+from shlo_jit.ir.types import DTYPES, I32, I64, DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower.elements import elementwise
@@ -24,7 +24,7 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
-from shlo_jit.lower.nest import packed_loads, strided_loads
+from shlo_jit.lower.nest import packed_loads, strided_loads, wide_bytes
 from shlo_jit.lower.nest.choices import candidates, deciding
 from shlo_jit.lower.nest.interleaved import Waiting
 from shlo_jit.lower.nest.position import Position
@@ -59,6 +59,8 @@ class Evaluator:
         """Vectors that wait to be stored as one run, if a variable is interleaved."""
         self.positions = 1
         """Number of positions that advance along a row together."""
+        self.words: set[Key] = set()
+        """Loads of bytes, four apart from lane to lane, that load whole words, from which each lane shifts its byte."""
         self.prefetches: dict[Key, int] = {}
         """Loads that come from memory, with their prefetch distances in bytes."""
 
@@ -124,6 +126,11 @@ class Evaluator:
         if OPS[name].index_map is not None:
             return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
+        if self.words and name == "stablehlo.convert" and value.tensor.storage.is_float:
+            found = wide_bytes.chain(self.nest, position, node.operands[0])
+            if found is not None and found[0] in self.words:
+                word = wide_bytes.compute(self.b, found, lambda k: self.load_words(position, k))
+                return convert(self.b, DTYPES["i8"], value.tensor.storage, word)
         args = [self.value(position, o) for o in node.operands]
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
@@ -254,12 +261,27 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
+        if key in self.words and position.width > 1:
+            return from_memory(b, dtype, b.cast("trunc", self.load_words(position, key), "i8"))
         if not spread and self.space.is_short_stride(moves) and (mask is None or has_masks(b)):
             return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
         return self.load_run(position, dtype, pointer, index, moves, mask, self.prefetches.get(key, 0))
+
+    def load_words(self, position: Position, key: Key) -> V:
+        """Loads the words with the bytes of the lanes, shifted to the lowest bits."""
+        value, at = key
+        offset, n = linear(key), position.width
+        if n == 1:
+            byte = self.load_one(position, value.tensor.storage, self.pointers[value], offset, at)
+            assert isinstance(byte, V)
+            return self.b.cast("zext", byte, "i32")
+        mask = self.mask(position, at.conditions)
+        mask = None if mask is None else self.b.splat(mask, n)
+        first = self.safe_base(position, offset, at.conditions)
+        return packed_loads.load_words(self.b, value.tensor.storage, self.pointers[value], first, n, mask)
 
     def load_packed(self, position: Position, key: Key) -> V:
         """Loads elements of 2 or 4 bits that share bytes."""
@@ -274,9 +296,10 @@ class Evaluator:
             index = index if safe is None else b.select(safe, index, i64(0))
             return packed_loads.load_at(b, dtype, pointer, index)
         mask = self.mask(position, at.conditions)
-        if moves == 8 // dtype.bits and not spread:
-            mask = None if mask is None else b.splat(mask, n)
-            return packed_loads.load_column(b, dtype, pointer, self.safe_base(position, offset, at.conditions), n, mask)
+        if not spread and moves * dtype.bits in (8, 32) and value.tensor.size * dtype.bits % (moves * dtype.bits) == 0:
+            mask, unit = None if mask is None else b.splat(mask, n), moves * dtype.bits
+            first = self.safe_base(position, offset, at.conditions)
+            return packed_loads.load_column(b, dtype, pointer, first, n, unit, mask)
         if spread or moves not in (1, -1):
             everywhere = b.splat(mask if mask is not None else V("i1", "true"), n)
             return packed_loads.load_gather(b, dtype, pointer, self.vector_index(position, offset), everywhere)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.llvm_values import V, const, lanes, vector
-from shlo_jit.lower.elements.registers import from_memory
+from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
+from shlo_jit.lower.elements.registers import from_memory, register_type
 
 
 def load_at(b: Builder, dtype: DType, pointer: V, index: V) -> V:
@@ -44,11 +44,26 @@ def load_run(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | N
     return from_memory(b, dtype, _interleaved(b, parts))
 
 
-def load_column(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | None) -> V:
-    """Loads n elements of consecutive bytes, at the same position within each, in the lanes of the mask."""
-    kind, address = vector("i8", n), b.element(pointer, "i8", _byte(b, dtype, first))
+def load_column(b: Builder, dtype: DType, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
+    """Loads n elements of consecutive bytes or words, at the same position within each, in the lanes of the mask."""
+    shifted = _load_units(b, dtype, pointer, first, n, unit, mask)
+    if dtype.is_integer:
+        return b.cast("trunc", shifted, register_type(dtype))
+    return b.cast("trunc", b.and_(shifted, const(shifted.type, (1 << dtype.bits) - 1)), "i8")
+
+
+def load_words(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | None) -> V:
+    """Loads n words that hold an element each, all at the same position, in the lanes of the mask. The elements are the
+    lowest bits of the results, the others may be any."""
+    return _load_units(b, dtype, pointer, first, n, 32, mask)
+
+
+def _load_units(b: Builder, dtype: DType, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
+    element, per = f"i{unit}", unit // dtype.bits
+    kind, address = vector(element, n), b.element(pointer, element, b.ashr(first, per.bit_length() - 1))
     found = b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
-    return from_memory(b, dtype, _element(b, dtype, found, first))
+    place = b.mul(b.and_(first, i64(per - 1)), dtype.bits)
+    return b.lshr(found, b.splat(b.cast("trunc", place, element), n))
 
 
 def _interleaved(b: Builder, parts: list[V]) -> V:
