@@ -417,6 +417,8 @@ COMPUTED_OPERAND_BYTES = 64 << 10
 COMPUTED_OPERAND_SHARE = 0.75
 """Maximum share of an operand's bytes that the loop that computes it reads, for the product to do so where it reads it.
 Chosen: packing an operand costs about what reading it costs."""
+OWN_PART = 4
+"""Minimum ratio of such an operand to a part of it, for the reader of the part to compute it again. Chosen."""
 COMPUTED_OPERAND_ROWS = 8
 """Maximum rows that are multiplied by an operand that is computed in registers. With more, arithmetic takes longer than
 packing the operand into panels. Chosen."""

@@ -42,6 +42,7 @@ from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.narrow_products import narrow_products
+from shlo_jit.passes.canonical.own_operands import own_operands
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
@@ -142,6 +143,7 @@ PASSES = (
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
     Pass(recompute_weights),
+    Pass(own_operands),
     Pass(combine_collectives),
     Pass(pack_constants),
 )

@@ -175,3 +175,32 @@ def test_words_of_packed_constants(t: str, m: int, k: int, n: int, monkeypatch: 
     exe = shlo_jit.compile(text, cache=False, constants={1: w})
     got = guarded.outputs(exe(arguments[0], arguments[2]))
     random_check.judge(shlo_jit.parse(text), arguments, got, [np.asarray(evaluate(shlo_jit.parse(text), *arguments)[0])])
+
+
+TIED = """
+func.func @main(%e: tensor<512x256xi8>, %s: tensor<512xf32>, %i: tensor<2x1xi32>, %x: tensor<2x256xf32>)
+    -> (tensor<2x512xf32>, tensor<2x512xf32>) {
+  %f = stablehlo.convert %e : (tensor<512x256xi8>) -> tensor<512x256xf32>
+  %t = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<512xf32>) -> tensor<512x256xf32>
+  %d = stablehlo.multiply %f, %t : tensor<512x256xf32>
+  %row = "stablehlo.gather"(%d, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0],
+    start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 256>, indices_are_sorted = false}
+    : (tensor<512x256xf32>, tensor<2x1xi32>) -> tensor<2x256xf32>
+  %h = stablehlo.add %row, %x : tensor<2x256xf32>
+  %y = stablehlo.dot_general %h, %d, contracting_dims = [1] x [1]
+      : (tensor<2x256xf32>, tensor<512x256xf32>) -> tensor<2x512xf32>
+  %z = stablehlo.dot_general %x, %d, contracting_dims = [1] x [1]
+      : (tensor<2x256xf32>, tensor<512x256xf32>) -> tensor<2x512xf32>
+  return %y, %z : tensor<2x512xf32>, tensor<2x512xf32>
+}"""
+
+
+def test_several_readers_of_weights_compute_their_own() -> None:
+    """An embedding that is also the matrix of the last products: no reader needs it in memory."""
+    rng = np.random.default_rng(0)
+    e, s = rng.integers(-127, 128, (512, 256)).astype(np.int8), rng.random(512, np.float32)
+    arguments = [e, s, np.array([[7], [511]], np.int32), rng.standard_normal((2, 256), np.float32)]
+    random_check.check(TIED, arguments, "native")
+    exe: Any = shlo_jit.compile(TIED, cache=False)
+    assert exe.memory.arena < 64 << 10
+    assert exe.text("schedule").count("computed in registers") == 2

@@ -303,6 +303,18 @@ CASES = {
         "broadcast_in_dim reshape constant dot_general",
         "broadcast_in_dim reshape constant reshape dot_general reshape", shape=(2, 5, 4),
     ),
+    "own_operands": Case(
+        main("""%w = stablehlo.iota dim = 0 : tensor<256x256xi8>
+          %b = stablehlo.multiply %w, %w : tensor<256x256xi8>
+          %d = stablehlo.convert %b : (tensor<256x256xi8>) -> tensor<256x256xf32>
+          %y = stablehlo.dot_general %x, %d, contracting_dims = [1] x [0]
+            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
+          %0 = stablehlo.dot_general %y, %d, contracting_dims = [1] x [0]
+            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
+          return %0 : tensor<4x256xf32>""", "tensor<4x256xf32>", "tensor<4x256xf32>"),
+        "iota multiply convert dot_general dot_general",
+        "iota multiply convert dot_general multiply convert dot_general", shape=(4, 256),
+    ),
     "hoist_products": Case(
         main("""%zero = stablehlo.constant dense<0> : tensor<i32>
           %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>
