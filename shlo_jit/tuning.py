@@ -435,6 +435,10 @@ COMPUTED_PARTS_BYTES = 512 << 10
 """Maximum bytes of the sums of all parts. Chosen."""
 COMPUTED_OPERAND_UNITS = 16
 """Units of work that such a product has at least. Chosen: two for each of eight cores."""
+COMPUTED_PREFETCH = 4 << 10
+"""Approximate prefetch distance, in bytes of an array that a matrix is computed from, if lanes are terms: rows are
+short, and later ones begin where the hardware does not look. Chosen: 1,024 to 8,192 take about the same time, with
+weights of 1536x576 from memory."""
 COMPUTED_PRIVATE_ROWS = 1024
 """Maximum rows that are multiplied by a computed operand for each task to pack the columns that it needs, so that all
 panels together are never in memory. With more rows, tasks share the panels of all columns. Chosen."""

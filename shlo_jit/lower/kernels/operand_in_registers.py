@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -249,6 +250,22 @@ class _Writer:
         assert isinstance(y, V)
         return self.b.splat(y, width)
 
+    def run_bits(self, key: Key) -> int | None:
+        """The bits from lane to lane of an array that is contiguous along the lanes; None for others."""
+        offset, t = linear(key), key[0].tensor
+        moves = offset.coefficient(self.s.lanes)
+        bits = t.storage.bits * (moves if t.is_packed or key in self.s.words else 1)
+        is_run = bits in (8, 32) if t.is_packed else moves == 1 or key in self.s.words
+        return bits if is_run and not offset.syms else None
+
+    def address(self, key: Key, variables: Variables) -> V:
+        """The address of an element of an array."""
+        b, storage = self.b, key[0].tensor.storage
+        first = self.ev.base(Position(variables, 1), linear(key))
+        is_packed = key[0].tensor.is_packed
+        before = b.udiv(b.mul(first, storage.bits), 8) if is_packed else b.mul(first, storage.itemsize)
+        return b.offset(self.ev.pointers[key[0]], before)
+
     def multiply_add(self, x: V, y: V, z: V) -> V:
         b = self.b
         if not is_float(self.acc):
@@ -380,25 +397,19 @@ class _Outputs:
         b, s = self.b, self.s
         seen: set[tuple[Key, tuple[V, ...]]] = set()
         for key in s.nest.loads:
-            offset = linear(key)
-            t = key[0].tensor
-            moves = offset.coefficient(s.lanes)
-            bits = t.storage.bits * (moves if t.is_packed or key in s.words else 1)
-            is_run = bits in (8, 32) if t.is_packed else moves == 1 or key in s.words
-            if not is_run or offset.syms or loop not in variables(key[1]):
+            bits = self.w.run_bits(key)
+            if bits is None or loop not in variables(key[1]):
                 continue
             distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
             for here in steps:
-                place = tuple(here[v] for v, _ in offset.terms if v in here)
+                place = tuple(here[v] for v, _ in linear(key).terms if v in here)
                 if (key, place) in seen:
                     continue
                 seen.add((key, place))
                 later = {**here, loop: b.add(here[loop], distance), s.lanes: self.start}
                 for v in s.inner:
                     later[v] = i64(0)
-                first = self.w.ev.base(Position(later, 1), offset)
-                before = b.udiv(b.mul(first, t.storage.bits), 8) if t.is_packed else b.mul(first, t.storage.itemsize)
-                address = b.offset(self.w.ev.pointers[key[0]], before)
+                address = self.w.address(key, later)
                 with b.loop(0, b.mul(b.sub(self.stop, self.start), bits // 8), LINE, "line") as at:
                     b.prefetch(b.offset(address, at))
 
@@ -474,6 +485,7 @@ class _Terms:
         last, n = b.sub(self.stop, 1), s.together
         with b.loop(self.start, self.stop, n, "outputs") as o:
             outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
+            self.prefetch_scales(outputs)
             zero = const(vector(w.acc, w.width), 0)
             rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
             sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
@@ -502,6 +514,7 @@ class _Terms:
                 inside = [{**here, v: carry.index} for here in outputs]
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
+        self.prefetch(i64(0), outputs)
         vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
         vectors = self.over(0, self.whole, w.width, outputs, x, vectors)
         if rest:
@@ -516,8 +529,34 @@ class _Terms:
                 sums = self.terms(i64(at), width, outputs, x, sums)
             return sums
         with b.loop_carry(first, last, sums, width, "terms") as carry:
+            if width > 1:
+                self.prefetch(carry.index, outputs)
             carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
         return carry.values
+
+    def prefetch(self, at: V, outputs: list[Variables]) -> None:
+        """Fetches the same terms of later outputs: rows are too short for the hardware to see where the next is."""
+        w, s = self.w, self.s
+        inside = {**dict.fromkeys(self.short, i64(0)), s.lanes: at}
+        for key in s.nest.loads:
+            if (bits := w.run_bits(key)) is not None:
+                row = bits * s.nest.extents[s.lanes] * math.prod(s.nest.extents[v] for v in self.serial) // 8
+                ahead = -(-tuning.COMPUTED_PREFETCH // max(1, row * s.together)) * s.together
+                for here in outputs:
+                    later = {**here, **inside, s.cut: w.b.add(here[s.cut], ahead)}
+                    w.b.prefetch(w.address(key, later))
+
+    def prefetch_scales(self, outputs: list[Variables]) -> None:
+        """Fetches elements of later outputs that are few for many terms."""
+        w, s = self.w, self.s
+        fixed = {v: i64(0) for v in (*self.serial, *self.short, s.lanes)}
+        for key in s.nest.loads:
+            offset = linear(key)
+            if w.run_bits(key) is not None or offset.syms or not offset.coefficient(s.cut):
+                continue
+            for here in outputs:
+                later = {**here, **fixed, s.cut: w.b.add(here[s.cut], 4 * s.together)}
+                w.b.prefetch(w.address(key, later))
 
     def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Adds the products of some terms."""
