@@ -124,7 +124,7 @@ class Builder:
         ps = ", ".join(f"{passed(t)}{extra if t == 'ptr' else ''} %{n}" for t, n in params)
         self._head = f"define {linkage} {module.returned(ret)} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
-        self._truncated: dict[str, V] = {}
+        self._fields: dict[str, tuple[V, V]] = {}
         self._entry: list[str] = []
         """Lines at the head of the entry block, mainly allocas: inside a loop they would grow the stack."""
         self.dims = next((p for p in self.params if p.text == "%dims"), None)
@@ -310,14 +310,18 @@ class Builder:
             to = vector(to, lanes(a.type))
         if to == a.type:
             return a
-        result = self.emit(to, f"{op} {a.type} {a.text} to {to}")
-        if op == "trunc":
-            self._truncated[result.text] = self._truncated.get(a.text, a)
-        return result
+        return self.emit(to, f"{op} {a.type} {a.text} to {to}")
 
-    def before_truncation(self, a: V) -> V:
-        """The value that `a` was truncated from: its lowest bits are those of `a`."""
-        return self._truncated.get(a.text, a)
+    def field(self, a: V, place: Index, to: str) -> V:
+        """The bits of `a` from `place` on, as integers of the element type `to`."""
+        shift = place if isinstance(place, V) else const(scalar(a.type), place)
+        found = self.cast("trunc", self.lshr(a, self.splat(shift, lanes(a.type))), to)
+        self._fields[found.text] = a, shift
+        return found
+
+    def field_of(self, a: V) -> tuple[V, V] | None:
+        """The integers that `a` is a field of, and the place of its first bit in them; None if it is none."""
+        return self._fields.get(a.text)
 
     def bitcast(self, a: V, to: str) -> V:
         return self.cast("bitcast", a, to)

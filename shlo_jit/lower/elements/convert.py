@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.llvm_values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
 from shlo_jit.lower.elements.nibble_tables import has_lookup, look_up
 from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
 
@@ -105,6 +105,9 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     op = "sitofp" if source.kind in "ix" else "uitofp"
     if source.bits == 4 and target.name == "f32" and has_lookup(b, lanes(x.type)):
         return look_up(b, x, [float(i - 16 if i > 7 and source.kind == "i" else i) for i in range(16)])
+    field = b.field_of(x)
+    if field is not None and scalar(field[0].type) == "i32":  # it is not narrowed and widened
+        x, op = _extended(b, source, *field), "sitofp"
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
     if source.bits <= 8 and target.name == "bf16":  # exact in bf16
@@ -114,6 +117,15 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     if source.bits <= 32:  # exact in f64
         return from_f32(b, target, _round_to_odd(b, b.cast(op, x, "double")))
     return from_f32(b, target, _wide_int_to_odd(b, source, x))
+
+
+def _extended(b: Builder, dtype: DType, words: V, place: V) -> V:
+    """The integers that begin at a bit of words, as words. They are below 32 bits."""
+    n = lanes(words.type)
+    if dtype.kind == "i":
+        up = b.sub(const("i32", 32 - dtype.bits), place)
+        return b.ashr(b.shl(words, b.splat(up, n)), 32 - dtype.bits)
+    return b.and_(b.lshr(words, b.splat(place, n)), const(words.type, (1 << dtype.bits) - 1))
 
 
 def _wide_int_to_odd(b: Builder, source: DType, x: V) -> V:

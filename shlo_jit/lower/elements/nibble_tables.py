@@ -19,8 +19,10 @@ def has_lookup(b: Builder, n: int) -> bool:
 def look_up(b: Builder, index: V, floats: Sequence[float]) -> V:
     """The f32 with the number in the lowest four bits of each lane, in lanes for which there is a lookup."""
     n, kind = lanes(index.type), vector("float", ENTRIES)
-    wide = b.before_truncation(index)
-    index = wide if scalar(wide.type) == "i32" else b.cast("zext", index, "i32")  # other bits do not matter
+    field = b.field_of(index)
+    if field is not None and scalar(field[0].type) == "i32":  # without a mask: other bits do not matter
+        index = b.lshr(field[0], b.splat(field[1], n))
+    index = b.cast("zext", index, "i32")
     table = vector_literal("float", floats)
     found: list[V] = []
     for first in range(0, n, ENTRIES):

@@ -280,8 +280,25 @@ class Evaluator:
             return self.b.cast("zext", byte, "i32")
         mask = self.mask(position, at.conditions)
         mask = None if mask is None else self.b.splat(mask, n)
-        first = self.safe_base(position, offset, at.conditions)
-        return packed_loads.load_words(self.b, value.tensor.storage, self.pointers[value], first, n, mask)
+        return packed_loads.load_words(
+            self.b, value.tensor.storage, self.pointers[value], self.unit_at(position, key, 4), n, mask
+        )
+
+    def unit_at(self, position: Position, key: Key, per: int) -> tuple[V, V]:
+        """The number of the unit of memory, of `per` elements, that holds the element of lane 0, and the number of the
+        element in it. Constants, where it is the same in all iterations, so that elements of a unit have one
+        address."""
+        b, offset, known = self.b, self.space.collapse(linear(key)), linear(key).const
+        rest: list[tuple[int, int]] = []
+        for v, k in offset.terms:
+            literal = position.variables[v].literal
+            known += k * literal if literal is not None else 0
+            rest += [] if literal is not None else [(v, k)]
+        if offset.syms or key[1].conditions or any(k % per for _, k in rest):
+            first = self.safe_base(position, linear(key), key[1].conditions)
+            return b.ashr(first, per.bit_length() - 1), b.and_(first, i64(per - 1))
+        units = Expr(known // per, tuple((v, k // per) for v, k in rest))
+        return self.base(position, units), i64(known % per)
 
     def load_packed(self, position: Position, key: Key) -> V:
         """Loads elements of 2 or 4 bits that share bytes."""
@@ -298,8 +315,7 @@ class Evaluator:
         mask = self.mask(position, at.conditions)
         if not spread and moves * dtype.bits in (8, 32) and value.tensor.size * dtype.bits % (moves * dtype.bits) == 0:
             mask, unit = None if mask is None else b.splat(mask, n), moves * dtype.bits
-            first = self.safe_base(position, offset, at.conditions)
-            return packed_loads.load_column(b, dtype, pointer, first, n, unit, mask)
+            return packed_loads.load_column(b, dtype, pointer, self.unit_at(position, key, moves), n, unit, mask)
         if spread or moves not in (1, -1):
             everywhere = b.splat(mask if mask is not None else V("i1", "true"), n)
             return packed_loads.load_gather(b, dtype, pointer, self.vector_index(position, offset), everywhere)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import from_memory, register_type
 
 
@@ -44,26 +44,30 @@ def load_run(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | N
     return from_memory(b, dtype, _interleaved(b, parts))
 
 
-def load_column(b: Builder, dtype: DType, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
-    """Loads n elements of consecutive bytes or words, at the same position within each, in the lanes of the mask."""
-    shifted = _load_units(b, dtype, pointer, first, n, unit, mask)
+def load_column(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, unit: int, mask: V | None) -> V:
+    """Loads n elements of consecutive bytes or words, at the same position within each, in the lanes of the mask. `at`:
+    the first unit, and the position."""
+    found = _load_units(b, pointer, at[0], n, unit, mask)
+    place = b.cast("trunc", b.mul(at[1], dtype.bits), scalar(found.type))
     if dtype.is_integer:
-        return b.cast("trunc", shifted, register_type(dtype))
+        return b.field(found, place, register_type(dtype))
+    shifted = b.lshr(found, b.splat(place, n))
     return b.cast("trunc", b.and_(shifted, const(shifted.type, (1 << dtype.bits) - 1)), "i8")
 
 
-def load_words(b: Builder, dtype: DType, pointer: V, first: V, n: int, mask: V | None) -> V:
+def load_words(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, mask: V | None) -> V:
     """Loads n words that hold an element each, all at the same position, in the lanes of the mask. The elements are the
     lowest bits of the results, the others may be any."""
-    return _load_units(b, dtype, pointer, first, n, 32, mask)
+    found = _load_units(b, pointer, at[0], n, 32, mask)
+    return b.lshr(found, b.splat(b.cast("trunc", b.mul(at[1], dtype.bits), "i32"), n))
 
 
-def _load_units(b: Builder, dtype: DType, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
-    element, per = f"i{unit}", unit // dtype.bits
-    kind, address = vector(element, n), b.element(pointer, element, b.ashr(first, per.bit_length() - 1))
+def _load_units(b: Builder, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
+    element, target = f"i{unit}", b.module.target
+    kind, address = vector(element, n), b.element(pointer, element, first)
     found = b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
-    place = b.mul(b.and_(first, i64(per - 1)), dtype.bits)
-    return b.lshr(found, b.splat(b.cast("trunc", place, element), n))
+    widens = unit == 8 and target is not None and n <= 2 * target.lanes(32)  # once for all elements of a byte
+    return b.cast("zext", found, "i32") if widens else found
 
 
 def _interleaved(b: Builder, parts: list[V]) -> V:

@@ -1,0 +1,114 @@
+"""Units of a product with a matrix computed in registers, with lanes along terms (see `operand_in_registers.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit import tuning
+from shlo_jit.kernels.gemm.micro import fold
+from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
+from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
+from shlo_jit.schedule.space import linear
+
+
+def write_terms(w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V) -> None:
+    """Emits a unit."""
+    _Terms(w, variables, x, y, start, stop).write()
+
+
+class _Terms:
+    """Writes a unit whose lanes are terms: the sums of some outputs and all vectors are in registers."""
+
+    def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
+        self.w, self.b, self.s = w, w.b, w.s
+        self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
+        s = w.s
+        own = s.along[s.lanes]
+        self.serial = [v for v in s.along if s.along[v] > own]
+        self.short = [v for v in s.along if s.along[v] < own]
+        extent = s.nest.extents[s.lanes]
+        self.whole = extent - extent % w.width
+
+    def write(self) -> None:
+        b, s, w = self.b, self.s, self.w
+        last, n = b.sub(self.stop, 1), s.together
+        with b.loop(self.start, self.stop, n, "outputs") as o:
+            outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
+            zero = const(vector(w.acc, w.width), 0)
+            rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
+            sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
+            totals = [fold(b, total) for total in sums[: n * s.count]]
+            if rest:
+                add = b.fadd if is_float(w.acc) else b.add
+                totals = [add(total, more) for total, more in zip(totals, sums[n * s.count :], strict=True)]
+            step = s.free[s.cut] * s.outputs.free * w.size
+            for i, output in enumerate(outputs):
+                for r in range(s.count):
+                    to = b.offset(self.y, b.mul(output[s.cut], step))
+                    b.store(totals[i * s.count + r], b.offset(to, r * s.outputs.row * w.size))
+
+    def loops(self, serial: Sequence[int], outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
+        """Emits the loops along k, outermost first. Returns the sums."""
+        b, s, w = self.b, self.s, self.w
+        if serial:
+            v, *more = serial
+            if v in w.unrolled:
+                for i in range(s.nest.extents[v]):
+                    at = b.offset(x, i * s.vectors.along[v] * w.size)
+                    sums = self.loops(more, [{**here, v: i64(i)} for here in outputs], at, sums)
+                return sums
+            with b.loop_carry(0, s.nest.extents[v], sums, 1, "k") as carry:
+                at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.size))
+                inside = [{**here, v: carry.index} for here in outputs]
+                carry.next(*self.loops(more, inside, at, carry.values))
+            return carry.values
+        self.prefetch(i64(0), outputs)
+        vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
+        vectors = self.over(0, self.whole, w.width, outputs, x, vectors)
+        if rest:
+            rest = self.over(self.whole, s.nest.extents[s.lanes], 1, outputs, x, rest)
+        return [*vectors, *rest]
+
+    def over(self, first: int, last: int, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
+        """Emits the loop along the lanes."""
+        b, s = self.b, self.s
+        if width > 1 and (last - first) // width <= s.steps // 2:
+            for at in range(first, last, width):
+                sums = self.terms(i64(at), width, outputs, x, sums)
+            return sums
+        with b.loop_carry(first, last, sums, width, "terms") as carry:
+            if width > 1:
+                self.prefetch(carry.index, outputs)
+            carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
+        return carry.values
+
+    def prefetch(self, at: V, outputs: list[Variables]) -> None:
+        """Fetches the same terms of later outputs: rows are too short for the hardware to see where the next is."""
+        w, s = self.w, self.s
+        inside = {**dict.fromkeys(self.short, i64(0)), s.lanes: at}
+        for key in s.nest.loads:
+            offset = linear(key)
+            if offset.syms or not offset.coefficient(s.cut):
+                continue
+            terms = sum((s.nest.extents[v] - 1) * c for v, c in offset.terms if v in s.along)
+            row = terms * key[0].tensor.storage.bits // 8
+            ahead = -(-tuning.COMPUTED_PREFETCH // max(64, row * s.together)) * s.together
+            distance = ahead * offset.coefficient(s.cut) * key[0].tensor.storage.bits // 8
+            for here in outputs:
+                w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
+
+    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
+        """Adds the products of some terms."""
+        b, s, w = self.b, self.s, self.w
+        found = list(sums)
+        for inner in w.combinations(self.short):
+            fixed = {v: i64(k) for v, k in inner.items()}
+            offset = sum(s.vectors.along[v] * k for v, k in inner.items())
+            elements = [w.element({**here, **fixed, s.lanes: at}, width) for here in outputs]
+            place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.size))
+            for r in range(s.count):
+                of = b.offset(place, (offset + r * s.vectors.row) * w.size)
+                factor = b.load(vector(w.acc, width), of, align=w.size)
+                for i, element in enumerate(elements):
+                    found[i * s.count + r] = w.multiply_add(factor, element, found[i * s.count + r])
+        return found

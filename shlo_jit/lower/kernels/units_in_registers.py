@@ -1,0 +1,235 @@
+"""The function of the units of a product whose matrix is computed in registers (see `operand_in_registers.py`): which
+outputs of which product a unit has, and what both kinds of units need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from shlo_jit.fuse.nest import Key
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import Condition, variables
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, i64, is_float, vector
+from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.registers import Reg, memory_type, register_type
+from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.nest.position import Position
+from shlo_jit.lower.services import Services
+from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
+from shlo_jit.schedule.space import linear
+
+Variables = dict[int, V]
+Found = dict[Key, Reg]
+Unit = Callable[["UnitWriter", Variables, V, V, V, V], None]
+"""Emits a chunk of the outputs of one product: the variables that number them, the addresses of the vectors and of the
+results, and the range of the chunk."""
+
+
+class UnitWriter:
+    """Writes the function of the units: `void @name(ptr arrays..., ptr vectors, ptr results, [ptr frame], i64 first,
+    i64 last)`."""
+
+    def __init__(
+        self,
+        low: Services,
+        s: InRegistersSchedule,
+        name: str,
+        values: list[Value],
+        epilogue: V | None,
+        write_unit: Unit,
+    ):
+        self.low, self.s, self.name, self.values, self.epilogue = low, s, name, values, epilogue
+        self.write_unit = write_unit
+        self.acc, self.size = register_type(s.acc), s.acc.itemsize
+        self.width, self.unrolled = s.space.width, s.unrolled
+
+    def write(self, pointers: int) -> None:
+        params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
+        s = self.s
+        self.b = b = self.low.module.function(self.name, params, attributes="nounwind")
+        arrays = b.params[: len(self.values)]
+        self.vectors, self.results = b.params[len(self.values) : len(self.values) + 2]
+        self.parts = self.results
+        self.frame = b.params[len(self.values) + 2] if self.epilogue is not None else None
+        self.ev = Evaluator(b, s.nest, s.space, dict(zip(self.values, arrays, strict=True)))
+        self.ev.words = s.words
+        self.conditions = {c for _, at in (*s.nest.nodes, *s.nest.loads) for c in at.conditions if not c.expr.syms}
+        self.known = Position({}, 1)
+        for key in s.nest.loads:
+            for sym in linear(key).syms:
+                if not variables(sym.at):  # an index that is the same for all elements
+                    self.ev.value(self.known, (sym.value, sym.at))
+        if s.are_outputs:
+            self.sums = b.alloca("i8", s.count * self.sums_row)
+            lanes = self.sums_row // self.size
+            self.arranged = {key: b.alloca(memory_type(key[0].tensor.storage), lanes) for key in s.arranged}
+        first, last = b.params[-2:]
+        with b.loop(first, last, 1, "unit") as unit:
+            self.unit(unit)
+        b.ret()
+
+    def unit(self, unit: V) -> None:
+        """Emits one unit: a chunk of the outputs of one product."""
+        b, s = self.b, self.s
+        part, unit = b.urem(unit, s.parts), b.udiv(unit, s.parts)
+        rest, variables = b.udiv(unit, s.chunks), Variables()
+        for v in reversed(s.outer):
+            variables[v] = b.urem(rest, s.nest.extents[v])
+            rest = b.udiv(rest, s.nest.extents[v])
+        start = b.mul(b.urem(unit, s.chunks), s.chunk)
+        stop = b.min_(b.add(start, s.chunk), s.nest.extents[s.cut])
+        self.bounds = _bounds(b, s, part)
+        if s.totals is None:
+            batch = self.number(variables, s.batch)
+            if s.parts > 1:
+                size = s.sums_of_part * self.size
+                self.results = b.offset(self.parts, b.mul(b.add(b.mul(batch, s.parts), part), size))
+            self.product(batch, variables, start, stop)
+            return
+        with b.loop(0, s.products, 1, "product") as batch:
+            inside, left = dict(variables), batch
+            for v in reversed(s.batch):
+                inside[v], left = b.urem(left, s.nest.extents[v]), b.udiv(left, s.nest.extents[v])
+            self.product(batch, inside, start, stop)
+
+    def product(self, batch: V, variables: Variables, start: V, stop: V) -> None:
+        """Emits a chunk of the outputs of one product."""
+        b, s = self.b, self.s
+        x = b.offset(self.vectors, b.mul(batch, s.vectors.batch * self.size))
+        base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
+        to = s.own_outputs
+        y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
+        self.write_unit(self, variables, x, y, start, stop)
+        if self.epilogue is not None and s.parts == 1:
+            first, last = (b.add(base, b.mul(at, s.free[s.cut])) for at in (start, stop))
+            self.notify(batch, first, last)
+
+    def notify(self, batch: V, first: V, last: V) -> None:
+        """Calls the epilogue for some outputs of a product."""
+        b, s = self.b, self.s
+        ends = [i64(0), i64(s.count), first, last] if s.side else [first, last, i64(0), i64(s.count)]
+        assert self.epilogue is not None and self.frame is not None
+        b.call_pointer("void", self.epilogue, [self.frame, batch, *ends])
+
+    def write_sums(self, name: str) -> None:
+        """Writes `void @name(ptr parts, ptr results, [ptr frame], i64 first, i64 last)`, which adds up the parts of
+        the terms for some runs of SUMMED outputs."""
+        s = self.s
+        params = [("ptr", "parts"), ("ptr", "results"), *([("ptr", "frame")] if self.epilogue is not None else [])]
+        params += [("i64", "first"), ("i64", "last")]
+        self.b = b = self.low.module.function(name, params, attributes="nounwind")
+        parts, results = b.params[:2]
+        self.frame = b.params[2] if self.epilogue is not None else None
+        first, last = b.params[-2:]
+        runs, outputs = -(-s.output_count // SUMMED), s.output_count
+        with b.loop(first, last, 1, "unit") as unit:
+            batch, start = b.udiv(unit, runs), b.mul(b.urem(unit, runs), SUMMED)
+            stop = b.min_(b.add(start, SUMMED), outputs)
+            of = b.offset(parts, b.mul(batch, s.parts * s.sums_of_part * self.size))
+            y = b.offset(results, b.mul(batch, s.outputs.batch * self.size))
+            with b.loop(0, s.count, 1, "vector") as r:
+                row, to = b.mul(r, outputs * self.size), b.mul(r, s.outputs.row * self.size)
+                whole = b.add(start, b.and_(b.sub(stop, start), i64(-self.width)))
+                steps = (start, whole, self.width), (whole, stop, 1)
+                for low, high, width in steps if s.outputs.free == 1 else ((start, stop, 1),):
+                    with b.loop(low, high, width, "outputs") as j:
+                        at = b.offset(of, b.add(row, b.mul(j, self.size)))
+                        kind, total = vector(self.acc, width), None
+                        for part in range(s.parts):
+                            place = b.offset(at, part * s.sums_of_part * self.size)
+                            x = b.load(kind, place, align=self.size)
+                            total = x if total is None else b.fadd(total, x) if is_float(self.acc) else b.add(total, x)
+                        assert total is not None
+                        b.store(total, b.offset(y, b.add(to, b.mul(j, s.outputs.free * self.size))), align=self.size)
+            if self.epilogue is not None:
+                self.notify(batch, start, stop)
+        b.ret()
+
+    def number(self, variables: Variables, coefficients: dict[int, int]) -> V:
+        total = i64(0)
+        for v, c in coefficients.items():
+            total = self.b.add(total, self.b.mul(variables[v], c))
+        return total
+
+    @property
+    def sums_row(self) -> int:
+        """Bytes of the sums of one vector."""
+        s = self.s
+        inner = 1
+        for v in s.inner:
+            inner *= s.nest.extents[v]
+        return inner * self.sums_chunk
+
+    @property
+    def sums_chunk(self) -> int:
+        return -(-self.s.chunk // self.width) * self.width * self.size
+
+    def element(self, variables: Variables, width: int, mask: V | None = None, found: Found | None = None) -> V:
+        """The elements of M at an iteration, in the type of the sums, computed from values that were `found`."""
+        position = Position(variables, width, mask, self.known)
+        position.memo.update(found or {})
+        known = ((c, _literal(c, variables)) for c in self.conditions)
+        position.truth = {c: c.low <= at < c.high for c, at in known if at is not None}
+        x = self.ev.value(position, self.s.key)
+        y = convert(self.b, self.s.key[0].tensor.storage, self.s.acc, x)
+        assert isinstance(y, V)
+        return self.b.splat(y, width)
+
+    def run_bits(self, key: Key) -> int | None:
+        """The bits from lane to lane of an array that is contiguous along the lanes; None for others."""
+        offset, t = linear(key), key[0].tensor
+        moves = offset.coefficient(self.s.lanes)
+        bits = t.storage.bits * (moves if t.is_packed or key in self.s.words else 1)
+        is_run = bits in (8, 32) if t.is_packed else moves == 1 or key in self.s.words
+        return bits if is_run and not offset.syms else None
+
+    def address(self, key: Key, variables: Variables) -> V:
+        """The address of an element of an array."""
+        b, storage = self.b, key[0].tensor.storage
+        first = self.ev.base(Position(variables, 1), linear(key))
+        is_packed = key[0].tensor.is_packed
+        before = b.ashr(b.mul(first, storage.bits), 3) if is_packed else b.mul(first, storage.itemsize)
+        return b.offset(self.ev.pointers[key[0]], before)
+
+    def multiply_add(self, x: V, y: V, z: V) -> V:
+        b = self.b
+        if not is_float(self.acc):
+            return b.add(b.mul(x, y), z)
+        return b.fma(x, y, z) if self.s.target.has_fma else b.fadd(b.fmul(x, y), z)
+
+    def iterations(self, v: int) -> Iterator[V]:
+        """The iterations of a loop: one that is emitted for each of them, or a value for all."""
+        if v in self.unrolled:
+            yield from map(i64, range(self.s.nest.extents[v]))
+            return
+        low, high = self.bounds.get(v, (i64(0), i64(self.s.nest.extents[v])))
+        with self.b.loop(low, high, 1, "k") as i:
+            yield i
+
+    def combinations(self, variables: Sequence[int]) -> Iterator[dict[int, int]]:
+        """All iterations of some short loops, the last innermost."""
+        for iteration in product(*(range(self.s.nest.extents[v]) for v in variables)):
+            yield dict(zip(variables, iteration, strict=True))
+
+
+def _literal(c: Condition, variables: Variables) -> int | None:
+    """The number that a condition compares, if it is known."""
+    total = c.expr.const
+    for v, k in c.expr.terms:
+        literal = variables[v].literal if v in variables else None
+        if literal is None:
+            return None
+        total += k * literal
+    return total
+
+
+def _bounds(b: Builder, s: InRegistersSchedule, part: V) -> dict[int, tuple[V, V]]:
+    """The iterations of a part of the terms, of the variable that is cut into parts."""
+    if s.parts == 1:
+        return {}
+    extent = s.nest.extents[s.split]
+    step = s.blocks.step if s.split == s.blocks.loop else 1
+    each = -(-extent // (s.parts * step)) * step
+    low = b.min_(b.mul(part, each), extent)
+    return {s.split: (low, b.min_(b.add(low, each), extent))}
