@@ -239,7 +239,7 @@ def _describe(
         has_masks=wide,
         has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
-        has_vnni=wide and "avx512vnni" in on,
+        has_vnni="avx512vnni" in on if wide else "avxvnni" in on,
         caches=caches,
     )
 

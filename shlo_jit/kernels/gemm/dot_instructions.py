@@ -1,0 +1,26 @@
+"""Instructions that multiply several adjacent integers in each lane of 32 bits, and add the products up."""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.llvm_values import V, bits, lanes
+
+PAIRS = {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
+"""Intrinsics that multiply two integers of 16 bits in each lane, by bits of a vector. With VNNI, LLVM combines them
+with the addition to `vpdpwssd`."""
+
+
+def multiply_bytes(b: Builder, unsigned: V, signed: V, acc: V) -> V:
+    """Returns `acc` plus the sums of four products in each lane: bytes without sign by bytes with sign. Exact modulo
+    2^32."""
+    width = lanes(acc.type) * 32
+    four = f"<{width // 8} x i8>"
+    args = [acc, b.bitcast(unsigned, four), b.bitcast(signed, four)]
+    return b.call(acc.type, f"llvm.x86.avx512.vpdpbusd.{width}", args)
+
+
+def multiply_pairs(b: Builder, x: V, y: V, acc: V) -> V:
+    """Returns `acc` plus the sums of two products of 16-bit integers in each lane; exact modulo 2^32."""
+    width = lanes(acc.type) * bits(acc.type)
+    pair = f"<{width // 16} x i16>"
+    return b.add(acc, b.call(acc.type, PAIRS[width], [b.bitcast(x, pair), b.bitcast(y, pair)]))
