@@ -24,3 +24,13 @@ def multiply_pairs(b: Builder, x: V, y: V, acc: V) -> V:
     width = lanes(acc.type) * bits(acc.type)
     pair = f"<{width // 16} x i16>"
     return b.add(acc, b.call(acc.type, PAIRS[width], [b.bitcast(x, pair), b.bitcast(y, pair)]))
+
+
+def dot_bytes(b: Builder, x: V, dtype_x: str, y: V, dtype_y: str, acc: V) -> V:
+    """Returns `acc` plus the sums of four products of bytes in each lane, on AArch64."""
+    if (dtype_x, dtype_y) == ("i8", "ui8"):
+        return dot_bytes(b, y, dtype_y, x, dtype_x, acc)
+    name = "usdot" if dtype_x != dtype_y else "sdot" if dtype_x == "i8" else "udot"
+    n = lanes(acc.type)
+    four = f"<{4 * n} x i8>"
+    return b.call(acc.type, f"llvm.aarch64.neon.{name}.v{n}i32.v{4 * n}i8", [acc, b.bitcast(x, four), b.bitcast(y, four)])

@@ -13,7 +13,7 @@ from functools import cache
 from shlo_jit import tuning
 from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
-from shlo_jit.kernels.gemm.dot_instructions import multiply_bytes, multiply_pairs
+from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
@@ -132,6 +132,8 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
     if plan.kind == "vnni":
         # The first operand is unsigned, the second signed. B is used as it is, and A is converted to the other sign.
         return multiply_bytes(b, *((y, x) if plan.types.b == "ui8" else (x, y)), acc)
+    if plan.kind == "dot":
+        return dot_bytes(b, x, plan.types.a, y, plan.types.b, acc)
     if plan.kind == "pairs":
         return multiply_pairs(b, x, y, acc)
     if plan.unit in ("float", "double"):

@@ -247,14 +247,14 @@ class _Packer:
         whole = count if plan.masks else b.mul(b.udiv(count, plan.lanes), plan.lanes)
         with b.loop(0, whole, plan.lanes, "j") as j:
             self._copy_vector(b.offset(source, b.mul(j, plan.element_bytes)), to, j, b.sub(count, j), left)
-        if plan.masks:
-            return
-        with b.loop(whole, count, hint="rest") as j:
-            at = b.offset(source, b.mul(j, plan.element_bytes))
-            for t in range(plan.group) if plan.group > 1 else ():
-                self._copy_in_unit(b.offset(at, b.mul(self.k_stride, t)), to, j, i64(t), b.icmp("slt", i64(t), left))
-            if plan.group == 1:
-                self._copy_element(at, to, j)
+        if not plan.masks:
+            with b.loop(whole, count, hint="rest") as j:
+                at = b.offset(source, b.mul(j, plan.element_bytes))
+                for t in range(plan.group) if plan.group > 1 else ():
+                    exists = b.icmp("slt", i64(t), left)
+                    self._copy_in_unit(b.offset(at, b.mul(self.k_stride, t)), to, j, i64(t), exists)
+                if plan.group == 1:
+                    self._copy_element(at, to, j)
         return []
 
     def _copy_vector(self, source: V, to: V, j: V, count: V, left: V) -> None:

@@ -61,7 +61,8 @@ class GemmPlan:
 
     types: GemmTypes
     kind: str
-    """`plain`, `complex`, `bf16` (vdpbf16ps), `vnni` (vpdpbusd), `pairs` (vpmaddwd) or `amx` (tile registers)."""
+    """`plain`, `complex`, `bf16` (vdpbf16ps), `vnni` (vpdpbusd), `dot` (sdot), `pairs` (vpmaddwd) or `amx` (tile
+    registers)."""
     unit: str
     """LLVM type of a unit."""
     group: int
@@ -146,7 +147,7 @@ class GemmPlan:
     @property
     def joins_a(self) -> bool:
         """Whether a unit of A consists of several elements, without conversion."""
-        return self.kind in ("bf16", "vnni")
+        return self.kind in ("bf16", "vnni", "dot")
 
     @property
     def flips_a(self) -> bool:
@@ -200,6 +201,12 @@ def _fast_bf16(target: Target) -> bool:
     return target.has_bf16_dot and target.cpu.startswith("znver")
 
 
+def _has_byte_dot(types: GemmTypes, target: Target) -> bool:
+    """Whether AArch64 multiplies these bytes four at a time. Bytes of different signs need another extension."""
+    needed = "+dotprod" if types.a == types.b else "+i8mm"
+    return target.arch == "aarch64" and needed in target.features.split(",")
+
+
 @cache
 def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     """Returns the tile and blocking for these types on this target."""
@@ -215,6 +222,8 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind, unit, group = "bf16", "i32", 2
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_vnni:
         kind, unit, group = "vnni", "i32", 4
+    elif {types.a, types.b} <= bytes_ and out == "i32" and _has_byte_dot(types, target):
+        kind, unit, group = "dot", "i32", 4
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.is_x86:
         kind, unit, group = "pairs", "i32", 2
     lanes = target.lanes(bits(acc))
