@@ -62,6 +62,10 @@ class Target:
         """Whether an instruction converts a vector of f16 to f32, with subnormal numbers."""
         return self.arch == "aarch64" or "+f16c" in self.features.split(",")
 
+    def has_byte_dot(self, same_sign: bool) -> bool:
+        """Whether AArch64 multiplies bytes four at a time (`sdot`). Bytes of different signs need another extension."""
+        return self.arch == "aarch64" and ("+dotprod" if same_sign else "+i8mm") in self.features.split(",")
+
     @property
     def is_x86(self) -> bool:
         return self.arch == "x86_64"

@@ -25,6 +25,7 @@ from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
@@ -102,6 +103,8 @@ class InRegistersSchedule(WithEpilogue):
     source: DType
     """The element type of the vectors in memory."""
     acc: DType
+    dots: ByteDots | None
+    """The instructions that multiply several terms at a time."""
     together: int
     """Outputs that a task computes together if lanes run along k."""
     chunk: int
@@ -121,7 +124,12 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def steps(self) -> int:
         """Elements of M in each lane that are in registers together."""
-        return _steps(self.target, self.acc, self.space.width)
+        return _steps(self.target, self.acc, self.space.width, self.dots)
+
+    @property
+    def factor(self) -> DType:
+        """The element type of the vectors as the loops read them."""
+        return self.acc if self.dots is None else self.dots.factor
 
     @property
     def blocks(self) -> Blocks:
@@ -184,9 +192,10 @@ class InRegistersSchedule(WithEpilogue):
         m = "outputs" if self.are_outputs else "terms"
         why = Reason("operand-contiguous", f"the arrays that the operand is computed from are contiguous along its {m}")
         sums = [self.totals.note] if self.totals is not None else []
+        dots = [self.dots.note] if self.dots is not None else []
         head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.count} vectors use it"))
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        return [head, Note("lanes", f"{self.space.width} {m}", why), self.tasks.note("unit"), *after, *sums]
+        return [head, Note("lanes", f"{self.space.width} {m}", why), *dots, self.tasks.note("unit"), *after, *sums]
 
 
 def schedule_in_registers(
@@ -200,19 +209,21 @@ def schedule_in_registers(
     nest, operand = _split_packed(step.producer.nest, step.operand)
     batch, along, free = (_ordered(nest, part) for part in operand[1:])
     count = layout.result.m if side else layout.result.n
-    lanes, space = _lanes(nest, along, free, count, acc, target)
+    dots = byte_dots(op, side, target)
+    lanes, space = _lanes(nest, along, free, count, acc, target, dots)
     if space is None:
         return None
     totals = schedule_totals(step, layout, target)
     epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
     result = layout.result if written is None else written.result
-    vectors = _vectors(op.operands[1 - side].tensor.storage, acc, nest, along, lanes, layout, side, count)
-    registers = space.width // target.lanes(acc.bits)
+    factor = acc if dots is None else dots.factor
+    vectors = _vectors(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, count, dots)
+    registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.group)
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
     together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
-    blocks = _blocks(nest, along, _steps(target, acc, space.width))
+    blocks = _blocks(nest, along, _steps(target, acc, space.width, dots))
     division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, totals is None)
     chunk, parts, split = division
     cut_variable = lanes if lanes in free else next(reversed(free))
@@ -223,7 +234,7 @@ def schedule_in_registers(
     outputs = math.prod(nest.extents[v] for v in free)
     sums = layout.result.batch * parts * count * outputs
     fields = {
-        "vectors": layout.result.batch * count * layout.k * acc.itemsize if vectors.is_copied else 0,
+        "vectors": layout.result.batch * count * layout.k * factor.itemsize if vectors.is_copied else 0,
         "parts": sums * acc.itemsize if parts > 1 else 0,
         "product": totals.nbytes if totals is not None else 0,
     }
@@ -244,6 +255,7 @@ def schedule_in_registers(
         outputs=Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix),
         source=op.operands[1 - side].tensor.storage,
         acc=acc,
+        dots=dots,
         together=together,
         chunk=chunk,
         parts=parts,
@@ -286,7 +298,13 @@ def _elements_per_byte(value: Value) -> int:
 
 
 def _lanes(
-    nest: Nest, along: Collection[int], free: Iterable[int], count: int, acc: DType, target: Target
+    nest: Nest,
+    along: Collection[int],
+    free: Iterable[int],
+    count: int,
+    acc: DType,
+    target: Target,
+    dots: ByteDots | None,
 ) -> tuple[int, Space | None]:
     """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
     variable, or it has too few iterations. Twice a register's lanes of sums halve the instructions on narrow elements,
@@ -298,7 +316,10 @@ def _lanes(
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     fits = best not in along or 4 * count <= target.vector_registers
-    for width in (*((2 * full,) if fits else ()), full) if most else ():
+    widths = (*((2 * full,) if fits else ()), full)
+    if dots is not None:
+        widths = (dots.group * full,) if best in along else (4 * full, 2 * full, full)
+    for width in widths if most else ():
         if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
@@ -314,10 +335,11 @@ def _vectors(
     layout: ProductLayout,
     side: int,
     count: int,
+    dots: ByteDots | None,
 ) -> Vectors:
     s = layout.operands
     row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
-    if source == acc and (lanes not in along or along[lanes] * step == 1):
+    if dots is None and source == acc and (lanes not in along or along[lanes] * step == 1):
         return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
     order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
     strides: dict[int, int] = {}
@@ -328,7 +350,9 @@ def _vectors(
     return Vectors(True, size, size * count, strides)
 
 
-def _steps(target: Target, acc: DType, width: int) -> int:
+def _steps(target: Target, acc: DType, width: int, dots: ByteDots | None) -> int:
+    if dots is not None:
+        return STEPS
     return max(1, STEPS * target.lanes(acc.bits) // width)
 
 

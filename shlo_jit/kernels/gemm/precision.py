@@ -201,12 +201,6 @@ def _fast_bf16(target: Target) -> bool:
     return target.has_bf16_dot and target.cpu.startswith("znver")
 
 
-def _has_byte_dot(types: GemmTypes, target: Target) -> bool:
-    """Whether AArch64 multiplies these bytes four at a time. Bytes of different signs need another extension."""
-    needed = "+dotprod" if types.a == types.b else "+i8mm"
-    return target.arch == "aarch64" and needed in target.features.split(",")
-
-
 @cache
 def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     """Returns the tile and blocking for these types on this target."""
@@ -222,7 +216,7 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind, unit, group = "bf16", "i32", 2
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_vnni:
         kind, unit, group = "vnni", "i32", 4
-    elif {types.a, types.b} <= bytes_ and out == "i32" and _has_byte_dot(types, target):
+    elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_byte_dot(types.a == types.b):
         kind, unit, group = "dot", "i32", 4
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.is_x86:
         kind, unit, group = "pairs", "i32", 2

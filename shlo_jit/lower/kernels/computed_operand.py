@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms
 from shlo_jit.lower.kernels.dot import lower_product
 from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
-from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
+from shlo_jit.lower.kernels.operand_in_registers import Units, lower_in_registers
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
@@ -15,7 +16,7 @@ from shlo_jit.schedule.products import ProductSchedule
 
 def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) -> None:
     if isinstance(schedule, InRegistersSchedule):
-        lower_in_registers(low, step, schedule)
+        lower_in_registers(low, step, schedule, None if schedule.dots is None else Units(ByteOutputs, ByteTerms))
     elif isinstance(schedule, InPanelsSchedule):
         lower_in_panels(low, step, schedule)
     elif isinstance(schedule, ProductSchedule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
@@ -31,8 +32,10 @@ LINE = 64
 """Bytes of a cache line."""
 
 
-def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -> None:
-    """Copies the vectors if they are read in another order or type, and runs the tasks."""
+def lower_in_registers(
+    low: Services, step: ComputedOperandStep, s: InRegistersSchedule, units: Units | None = None
+) -> None:
+    """Copies the vectors if they are read in another order or type, and runs the tasks. `units`: what writes them."""
     check_supported(s.nest)
     b, op = low.b, step.product.op
     fields = shared_fields(b, s.scratch, low.scratch(step))
@@ -55,7 +58,7 @@ def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersS
     pointers += [frame] if has_epilogue else []
     hint = f"{step.producer.hint}_product"
     name = low.new_name(hint)
-    writer = _Writer(low, s, name, values, epilogue if has_epilogue else None)
+    writer = Writer(low, s, name, values, epilogue if has_epilogue else None, units or Units(Outputs, Terms))
     if s.parts == 1:
         writer.write(len(pointers))
         low.run_units(low.share(hint, name), pointers, s.tasks)
@@ -87,9 +90,9 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
     def nested(loops: Sequence[tuple[int, int, int]], at: V, place: V) -> None:
         if not loops:
             x = from_memory(b, s.source, b.load(memory_type(s.source), b.element(source, memory_type(s.source), at)))
-            y = convert(b, s.source, s.acc, x)
+            y = convert(b, s.source, s.factor, x)
             assert isinstance(y, V)
-            b.store(y, b.element(to, memory_type(s.acc), place))
+            b.store(y, b.element(to, memory_type(s.factor), place))
             return
         (extent, read, written), *rest = loops
         with b.loop(0, extent) as i:
@@ -100,14 +103,16 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
     return low.share("vectors", name)
 
 
-class _Writer:
+class Writer:
     """Writes the function of the units: `void @name(ptr arrays..., ptr vectors, ptr results, [ptr frame], i64 first,
     i64 last)`."""
 
-    def __init__(self, low: Services, s: InRegistersSchedule, name: str, values: list[Value], epilogue: V | None):
-        self.low, self.s, self.name, self.values, self.epilogue = low, s, name, values, epilogue
-        self.acc, self.size = register_type(s.acc), s.acc.itemsize
-        self.width, self.unrolled = s.space.width, s.unrolled
+    def __init__(
+        self, low: Services, s: InRegistersSchedule, name: str, values: list[Value], epilogue: V | None, units: Units
+    ):
+        self.low, self.s, self.name, self.values, self.epilogue, self.units = low, s, name, values, epilogue, units
+        self.acc, self.size, self.factor_size = register_type(s.acc), s.acc.itemsize, s.factor.itemsize
+        self.width, self.unrolled, self.group = s.space.width, s.unrolled, 1 if s.dots is None else s.dots.group
 
     def write(self, pointers: int) -> None:
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
@@ -157,14 +162,12 @@ class _Writer:
     def product(self, batch: V, variables: Variables, start: V, stop: V) -> None:
         """Emits a chunk of the outputs of one product."""
         b, s = self.b, self.s
-        x = b.offset(self.vectors, b.mul(batch, s.vectors.batch * self.size))
+        x = b.offset(self.vectors, b.mul(batch, s.vectors.batch * self.factor_size))
         base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
         to = s.own_outputs
         y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
-        if s.are_outputs:
-            _Outputs(self, variables, x, y, start, stop).write()
-        else:
-            _Terms(self, variables, x, y, start, stop).write()
+        emit = self.units.outputs if s.are_outputs else self.units.terms
+        emit(self, variables, x, y, start, stop).write()
         if self.epilogue is not None and s.parts == 1:
             first, last = (b.add(base, b.mul(at, s.free[s.cut])) for at in (start, stop))
             self.notify(batch, first, last)
@@ -257,11 +260,11 @@ class _Writer:
             yield dict(zip(variables, iteration, strict=True))
 
 
-class _Outputs:
+class Outputs:
     """Writes a unit whose lanes are outputs. The sums of the unit's outputs are in memory: row after row, and for each
     iteration of the inner variables the outputs of a chunk."""
 
-    def __init__(self, w: _Writer, variables: Variables, x: V, y: V, start: V, stop: V):
+    def __init__(self, w: Writer, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
 
@@ -290,7 +293,7 @@ class _Outputs:
         if serial:
             v, *rest = serial
             for i in w.iterations(v):
-                self.loops(rest, {**variables, v: i}, b.offset(x, b.mul(i, s.vectors.along[v] * w.size)))
+                self.loops(rest, {**variables, v: i}, b.offset(x, b.mul(i, s.vectors.along[v] * w.factor_size)))
             return
         _, loop, step, unrolled = self.blocks
         if loop is None:
@@ -304,7 +307,7 @@ class _Outputs:
                 start = first if low is None else b.max_(low, first)
                 stop = last if high is None else b.min_(high, last)
                 with b.loop(start, stop, each, "k") as i:
-                    at = b.offset(x, b.mul(i, s.vectors.along[loop] * w.size))
+                    at = b.offset(x, b.mul(i, s.vectors.along[loop] * w.factor_size))
                     self.block({**variables, loop: i}, at, unrolled, loop, each)
 
     def block(self, variables: Variables, x: V, unrolled: Sequence[int], loop: int | None, each: int) -> None:
@@ -379,15 +382,15 @@ class _Outputs:
             address = b.offset(at, r * w.sums_row + place * w.sums_chunk)
             total = b.load(vector(w.acc, width), address, align=w.size)
             for (_, offset), element in zip(steps, elements, strict=True):
-                factor = b.load(w.acc, b.offset(x, (r * s.vectors.row + offset) * w.size))
+                factor = b.load(w.acc, b.offset(x, (r * s.vectors.row + offset) * w.factor_size))
                 total = w.multiply_add(b.splat(factor, width), element, total)
             b.store(total, address, align=w.size)
 
 
-class _Terms:
+class Terms:
     """Writes a unit whose lanes are terms: the sums of some outputs and all vectors are in registers."""
 
-    def __init__(self, w: _Writer, variables: Variables, x: V, y: V, start: V, stop: V):
+    def __init__(self, w: Writer, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
         s = w.s
@@ -402,7 +405,7 @@ class _Terms:
         last, n = b.sub(self.stop, 1), s.together
         with b.loop(self.start, self.stop, n, "outputs") as o:
             outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
-            zero = const(vector(w.acc, w.width), 0)
+            zero = const(vector(w.acc, w.width // w.group), 0)
             rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
             sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
             totals = [fold(b, total) for total in sums[: n * s.count]]
@@ -422,11 +425,11 @@ class _Terms:
             v, *more = serial
             if v in w.unrolled:
                 for i in range(s.nest.extents[v]):
-                    at = b.offset(x, i * s.vectors.along[v] * w.size)
+                    at = b.offset(x, i * s.vectors.along[v] * w.factor_size)
                     sums = self.loops(more, [{**here, v: i64(i)} for here in outputs], at, sums)
                 return sums
             with b.loop_carry(0, s.nest.extents[v], sums, 1, "k") as carry:
-                at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.size))
+                at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.factor_size))
                 inside = [{**here, v: carry.index} for here in outputs]
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
@@ -455,13 +458,20 @@ class _Terms:
             fixed = {v: i64(k) for v, k in inner.items()}
             offset = sum(s.vectors.along[v] * k for v, k in inner.items())
             elements = [w.element({**here, **fixed, s.lanes: at}, width) for here in outputs]
-            place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.size))
+            place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
             for r in range(s.count):
-                of = b.offset(place, (offset + r * s.vectors.row) * w.size)
+                of = b.offset(place, (offset + r * s.vectors.row) * w.factor_size)
                 factor = b.load(vector(w.acc, width), of, align=w.size)
                 for i, element in enumerate(elements):
                     found[i * s.count + r] = w.multiply_add(factor, element, found[i * s.count + r])
         return found
+
+
+class Units(NamedTuple):
+    """What writes a unit."""
+
+    outputs: type[Outputs]
+    terms: type[Terms]
 
 
 def _bounds(b: Builder, s: InRegistersSchedule, part: V) -> dict[int, tuple[V, V]]:
