@@ -66,7 +66,7 @@ def read_bytes(steps: Steps, product: OpStep) -> None:
     """Makes a product of a few vectors with a matrix of bytes one that reads the matrix in registers, as if a loop
     computed it there: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
     op = product.op
-    if any(v.tensor.storage.name not in ("i8", "ui8") for v in op.operands) or not op.result.tensor.is_fixed:
+    if not all(map(_is_byte, op.operands)) or not op.result.tensor.is_fixed:
         return
     r, shape = roles_of(op), op.result.tensor.extents
     batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
@@ -127,10 +127,15 @@ def _saved_bytes(nest: Nest, operand: Value) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     visited = math.prod(nest.extents)
     read = sum(min(n, visited * v.tensor.storage.itemsize) for v, n in zip(values, sizes, strict=True))
-    if written < tuning.COMPUTED_OPERAND_BYTES or read > tuning.COMPUTED_OPERAND_SHARE * written:
+    share = 1 if _is_byte(operand) else tuning.COMPUTED_OPERAND_SHARE  # products of bytes pack faster than they read
+    if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
     return written - read
+
+
+def _is_byte(value: Value) -> bool:
+    return value.tensor.storage.name in ("i8", "ui8")
 
 
 def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Refusal:
