@@ -14,6 +14,8 @@ NUM_REPLICAS, NUM_PARTITIONS, DEVICE_ASSIGNMENT = 4, 5, 9
 REPLICA_COUNT, COMPUTATION_COUNT, COMPUTATION_DEVICES = 1, 2, 3
 """Fields of the assignment. Field 1 of each computation has the devices of its replicas."""
 OWN_PREFIX = "shlo_jit_"
+USER_OPTIONS = ("round_activations",)
+"""Options of `shlo_jit.compile`, written with the prefix."""
 TEXTS = frozenset(
     "as dir dump file filter flags isa kind level name options passes path re regex strategy to type".split()
 )
@@ -33,6 +35,11 @@ class CompileOptions(NamedTuple):
     @property
     def num_devices(self) -> int:
         return self.num_replicas * self.num_partitions
+
+    @property
+    def compile_options(self) -> dict[str, Any]:
+        """Options of `shlo_jit.compile` that users may give."""
+        return {name: self.own[name] for name in USER_OPTIONS if name in self.own}
 
     @property
     def device_assignment(self) -> bytes:

@@ -1,5 +1,5 @@
-"""Decides whether a product of bytes that is computed in registers uses instructions that multiply several terms of a sum
-at a time."""
+"""Decides whether a product of bytes that is computed in registers uses instructions that multiply several terms of a
+sum at a time."""
 
 from __future__ import annotations
 

@@ -32,5 +32,5 @@ def dot_bytes(b: Builder, x: V, dtype_x: str, y: V, dtype_y: str, acc: V) -> V:
         return dot_bytes(b, y, dtype_y, x, dtype_x, acc)
     name = "usdot" if dtype_x != dtype_y else "sdot" if dtype_x == "i8" else "udot"
     n = lanes(acc.type)
-    four = f"<{4 * n} x i8>"
-    return b.call(acc.type, f"llvm.aarch64.neon.{name}.v{n}i32.v{4 * n}i8", [acc, b.bitcast(x, four), b.bitcast(y, four)])
+    args = [acc, *(b.bitcast(v, f"<{4 * n} x i8>") for v in (x, y))]
+    return b.call(acc.type, f"llvm.aarch64.neon.{name}.v{n}i32.v{4 * n}i8", args)

@@ -13,7 +13,7 @@ import numpy as np
 
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import k_block
-from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Ints
 
 UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
