@@ -71,7 +71,7 @@ def compile_options(
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         fold_scales=flag("fold_scales", fold_scales),
-        round_activations=_rounded(round_activations),
+        round_activations=rounded_type(round_activations),
         schedule=_schedule(schedule, flag("cache", cache)),
         target=_target(target, flag("cache", cache)),
         threads=thread_count(threads),
@@ -199,7 +199,7 @@ def _dynamic(given: object) -> str:
     return _word("dynamic", given, ("specialize", "symbolic"))
 
 
-def _rounded(given: object) -> Literal["int8"] | None:
+def rounded_type(given: object) -> Literal["int8"] | None:
     """Checks the type to which activations are rounded."""
     if given in (None, "int8"):
         return "int8" if given is not None else None
@@ -331,7 +331,7 @@ def export_options(
             code=code,
             has_lapack=True,
             fold_scales=flag("fold_scales", fold_scales),
-            round_activations=_rounded(round_activations),
+            round_activations=rounded_type(round_activations),
             schedule=_exported_schedule(schedule, entries),
         ),
         _exported_constants(constants, entries),

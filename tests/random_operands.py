@@ -15,7 +15,14 @@ NUMPY = {
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2), "i1": np.dtype(np.bool_), "ui32": np.dtype(np.uint32),
     "i16": np.dtype(np.int16), "i32": np.dtype(np.int32),
 }  # fmt: skip
-ENDS = {"i8": (-128, 127), "ui8": (0, 255), "i16": (-(1 << 15), (1 << 15) - 1), "i4": (-8, 7), "ui4": (0, 15), "i2": (-2, 1)}
+ENDS = {
+    "i8": (-128, 127),
+    "ui8": (0, 255),
+    "i16": (-(1 << 15), (1 << 15) - 1),
+    "i4": (-8, 7),
+    "ui4": (0, 15),
+    "i2": (-2, 1),
+}
 NARROW = ("i8", "i8", "ui8", "i4", "i4", "ui4", "i2", "f8E4M3FN", "f8E5M2", "bf16", "f16", "i1", "i16")
 PRODUCTS = (("f32", "f32"), ("f32", "f32"), ("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("i32", "i32"))
 """Elements of operands and result."""
@@ -123,7 +130,9 @@ class _Program:
             return self.op(f"transpose {x}, dims = {order} : ({tensor(before, dtype)}) -> {tensor(shape, dtype)}")
         if kind == "slice":
             starts, steps = [self.rng.randrange(3) for _ in shape], [self.rng.choice((1, 1, 2)) for _ in shape]
-            before = tuple(s + (n - 1) * k + 1 + self.rng.randrange(2) for n, s, k in zip(shape, starts, steps, strict=True))
+            before = tuple(
+                s + (n - 1) * k + 1 + self.rng.randrange(2) for n, s, k in zip(shape, starts, steps, strict=True)
+            )
             x = self.narrow(before, dtype)
             ranges = (f"{s}:{s + (n - 1) * k + 1}:{k}" for n, s, k in zip(shape, starts, steps, strict=True))
             return self.op(f"slice {x} [{', '.join(ranges)}] : ({tensor(before, dtype)}) -> {tensor(shape, dtype)}")
@@ -188,7 +197,9 @@ class _Program:
             if self.rng.random() < 0.5:
                 dims = [d for d in range(len(shape)) if self.rng.random() < 0.5]
                 small = tuple(shape[d] for d in dims)
-                y = self.op(f"{word} {y}, {self.broadcast(self.argument(small, dtype), small, dims, shape, dtype)} : {t}")
+                y = self.op(
+                    f"{word} {y}, {self.broadcast(self.argument(small, dtype), small, dims, shape, dtype)} : {t}"
+                )
         zero = self.op(f"constant dense<{0 if dtype[0] in 'iu' else 0.0}> : {tensor((), dtype)}")
         rest = shape[1:]
         kinds = f"({t}, {tensor((), dtype)}) -> {tensor(rest, dtype)}"

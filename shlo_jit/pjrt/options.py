@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+from shlo_jit.check_options import rounded_type
 from shlo_jit.pjrt import interface, proto
 from shlo_jit.pjrt.table import PluginError
 
@@ -74,6 +75,7 @@ def _read(data: bytes, device_count: int) -> CompileOptions:
             name, setting = _override(value)
             if name.startswith(OWN_PREFIX):
                 own[name.removeprefix(OWN_PREFIX)] = setting
+                _check_own(name.removeprefix(OWN_PREFIX), setting)
             else:
                 _check_foreign(name, setting)
     devices = _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions)
@@ -90,6 +92,15 @@ def _number(data: dict[int, int | bytes], number: int) -> int:
     if not isinstance(value, int):
         raise ValueError(f"field {number} is expected to be a number")
     return value
+
+
+def _check_own(name: str, value: Any) -> None:
+    """Raises PluginError for an invalid value of an option that users give."""
+    if name == "round_activations":
+        try:
+            rounded_type(value)
+        except (TypeError, ValueError) as error:
+            raise PluginError(interface.INVALID_ARGUMENT, f"{OWN_PREFIX}{error}") from None
 
 
 def _check_foreign(name: str, value: Any) -> None:

@@ -1,11 +1,12 @@
 """Rounded activations: which products have them, the bound of their error, and that nothing changes without the option.
 
-    RANDOM_PROGRAMS=2000 pytest -m slow tests/passes/canonical/test_round_activations.py
+RANDOM_PROGRAMS=2000 pytest -m slow tests/passes/canonical/test_round_activations.py
 """
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import guarded
@@ -13,8 +14,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from random_runs import seeds
+from typer.testing import CliRunner
 
 import shlo_jit
+from shlo_jit.cli import app
 from shlo_jit.ir.core import walk
 from shlo_jit.passes import core_functions
 
@@ -222,9 +225,13 @@ func.func @main(%x: tensor<2x512xf32>, %p: tensor<64x256xui32>, %s: tensor<4x256
     assert (np.abs(got - x.astype(np.float64) @ (q * s[:, None]).reshape(512, 256)) <= bound).all()
 
 
-def compiled(**options: Any) -> Any:
+def text_of_product() -> str:
     lines = [CONVERTED, SPREAD.format(1, 256), f"%w = stablehlo.multiply %c, %b : {MATRIX}"]
-    return shlo_jit.compile(WEIGHTS.format(256, "\n  ".join(lines)), **options)
+    return WEIGHTS.format(256, "\n  ".join(lines))
+
+
+def compiled(**options: Any) -> Any:
+    return shlo_jit.compile(text_of_product(), **options)
 
 
 def test_rows_of_zeros_and_tiny_numbers_are_zero_and_others_not_finite() -> None:
@@ -243,6 +250,26 @@ def test_option_is_off_by_default_and_part_of_the_key() -> None:
     exact, rounded, again = compiled(), compiled(round_activations="int8"), compiled(round_activations=None)
     assert (exact(x, q, s) == again(x, q, s)).all()
     assert (exact(x, q, s) != rounded(x, q, s)).any()
+
+
+def test_libraries_and_the_command_line_round_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    arrays = rng.standard_normal((4, 512), np.float32), rng.integers(-128, 128, (512, 256), np.int8)
+    arrays = *arrays, rng.random(256, np.float32)
+    want = compiled(round_activations="int8")(*arrays)
+    program = tmp_path / "product.mlir"
+    program.write_text(text_of_product())
+    library = tmp_path / "product.so"
+    shlo_jit.export(program, library, round_activations="int8")
+    assert shlo_jit.load(library)(*arrays).tobytes() == want.tobytes()
+    inputs: list[str] = []
+    for i, array in enumerate(arrays):
+        np.save(tmp_path / f"{i}.npy", array)
+        inputs += ["--input", str(tmp_path / f"{i}.npy")]
+    command = ["run", str(program), *inputs, "--output-dir", str(tmp_path), "--round-activations", "int8"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert np.load(tmp_path / "output0.npy").tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("given", ["int4", "INT8", 8, True])
