@@ -67,6 +67,11 @@ class Target:
         return self.arch == "aarch64" and ("+dotprod" if same_sign else "+i8mm") in self.features.split(",")
 
     @property
+    def multiplies_byte_pairs(self) -> bool:
+        """Whether x86 multiplies bytes with and without sign two at a time (`pmaddubsw`)."""
+        return self.is_x86 and bool({"+ssse3", "+avx2"} & set(self.features.split(",")))
+
+    @property
     def is_x86(self) -> bool:
         return self.arch == "x86_64"
 

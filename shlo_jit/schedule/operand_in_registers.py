@@ -218,7 +218,7 @@ def schedule_in_registers(
     result = layout.result if written is None else written.result
     factor = acc if dots is None else dots.factor
     vectors = _vectors(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, count, dots)
-    registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.group)
+    registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
@@ -234,7 +234,7 @@ def schedule_in_registers(
     outputs = math.prod(nest.extents[v] for v in free)
     sums = layout.result.batch * parts * count * outputs
     fields = {
-        "vectors": layout.result.batch * count * layout.k * factor.itemsize if vectors.is_copied else 0,
+        "vectors": layout.result.batch * vectors.batch * factor.itemsize if vectors.is_copied else 0,
         "parts": sums * acc.itemsize if parts > 1 else 0,
         "product": totals.nbytes if totals is not None else 0,
     }
@@ -318,7 +318,11 @@ def _lanes(
     fits = best not in along or 4 * count <= target.vector_registers
     widths = (*((2 * full,) if fits else ()), full)
     if dots is not None:
-        widths = (dots.group * full,) if best in along else (4 * full, 2 * full, full)
+        widths = (
+            (dots.per_lane * full,)
+            if best in along
+            else (4 * full, 2 * full, *((full,) if full >= 8 or not dots.short else ()))
+        )
     for width in widths if most else ():
         if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
             with suppress(IllegalMove):
@@ -347,12 +351,13 @@ def _vectors(
     for v in reversed(order):
         strides[v] = size
         size *= nest.extents[v]
-    return Vectors(True, size, size * count, strides)
+    row = size + (dots.row_padding if dots is not None and lanes in along else 0)
+    return Vectors(True, row, row * count, strides)
 
 
 def _steps(target: Target, acc: DType, width: int, dots: ByteDots | None) -> int:
     if dots is not None:
-        return STEPS
+        return dots.short or STEPS
     return max(1, STEPS * target.lanes(acc.bits) // width)
 
 

@@ -10,6 +10,21 @@ PAIRS = {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llv
 with the addition to `vpdpwssd`."""
 
 
+BYTE_PAIRS = {
+    128: "llvm.x86.ssse3.pmadd.ub.sw.128",
+    256: "llvm.x86.avx2.pmadd.ub.sw",
+    512: "llvm.x86.avx512.pmaddubs.w.512",
+}
+"""Intrinsics that multiply two bytes in each lane of 16 bits, by bits of a vector."""
+
+
+def multiply_byte_pairs(b: Builder, unsigned: V, signed: V) -> V:
+    """Returns the sums of two products in each lane of 16 bits: bytes without sign by bytes with sign. The sums must
+    fit: they would saturate."""
+    n = lanes(unsigned.type)
+    return b.call(f"<{n // 2} x i16>", BYTE_PAIRS[8 * n], [unsigned, signed])
+
+
 def multiply_bytes(b: Builder, unsigned: V, signed: V, acc: V) -> V:
     """Returns `acc` plus the sums of four products in each lane: bytes without sign by bytes with sign. Exact modulo
     2^32."""

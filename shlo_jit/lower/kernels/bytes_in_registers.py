@@ -28,14 +28,14 @@ class ByteOutputs(Outputs):
     ) -> None:
         b, s, w = self.b, self.s, self.w
         assert s.dots is not None
-        elements = [_element(w, {**here, s.lanes: j}, width, mask) for here, _ in steps]
+        elements = [element_of(w, {**here, s.lanes: j}, width, mask) for here, _ in steps]
         whole = len(steps) // w.group * w.group if width > 1 else 0
         n = min(width, s.target.lanes(32))
         rows = [
             [_interleaved(w, elements[t : t + w.group], first, n) for first in range(0, width, n)]
             for t in range(0, whole, w.group)
         ]
-        single = [_converted(w, x, s.acc) for x in elements[whole:]]
+        single = [converted(w, x, s.acc) for x in elements[whole:]]
         at = b.offset(w.sums, b.mul(b.sub(j, self.start), w.size))
         for r in range(s.count):
             address = b.offset(at, r * w.sums_row + place * w.sums_chunk)
@@ -48,7 +48,7 @@ class ByteOutputs(Outputs):
                     total = _multiply(b, s.dots, unit, row[part], total)
                 for term, element in zip(terms[whole:], single, strict=True):
                     y = element if width == n else b.shuffle(element, None, range(part * n, (part + 1) * n))
-                    total = w.multiply_add(b.splat(_factor(w, term), n), y, total)
+                    total = w.multiply_add(b.splat(factor_of(w, term), n), y, total)
                 b.store(total, to, align=w.size)
 
 
@@ -62,14 +62,14 @@ class ByteTerms(Terms):
         for inner in w.combinations(self.short):
             fixed = {v: i64(k) for v, k in inner.items()}
             offset = sum(s.vectors.along[v] * k for v, k in inner.items())
-            elements = [_element(w, {**here, **fixed, s.lanes: at}, width, None) for here in outputs]
+            elements = [self.element({**here, **fixed, s.lanes: at}, width) for here in outputs]
             wanted = s.acc if width == 1 else s.dots.element
-            elements = [_converted(w, element, wanted) for element in elements]
+            elements = [converted(w, element, wanted) for element in elements]
             place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
             for r in range(s.count):
                 of = b.offset(place, (offset + r * s.vectors.row) * w.factor_size)
                 kind = register_type(s.dots.factor)
-                factor = _factor(w, of) if width == 1 else b.load(vector(kind, width), of, align=w.factor_size)
+                factor = factor_of(w, of) if width == 1 else b.load(vector(kind, width), of, align=w.factor_size)
                 for i, element in enumerate(elements):
                     total = found[i * s.count + r]
                     if width == 1:
@@ -79,21 +79,25 @@ class ByteTerms(Terms):
                     found[i * s.count + r] = total
         return found
 
+    def element(self, variables: Variables, width: int) -> V:
+        """Elements of the computed operand, as they are multiplied by the vectors."""
+        return element_of(self.w, variables, width, None)
 
-def _element(w: Writer, variables: Variables, width: int, mask: V | None) -> V:
+
+def element_of(w: Writer, variables: Variables, width: int, mask: V | None) -> V:
     """Elements of the computed operand, as they are computed."""
     x = w.ev.value(Position(variables, width, mask, w.known), w.s.key)
     assert isinstance(x, V)
     return w.b.splat(x, width)
 
 
-def _converted(w: Writer, x: V, dtype: DType) -> V:
+def converted(w: Writer, x: V, dtype: DType) -> V:
     y = convert(w.b, w.s.key[0].tensor.storage, dtype, x)
     assert isinstance(y, V)
     return y
 
 
-def _factor(w: Writer, at: V) -> V:
+def factor_of(w: Writer, at: V) -> V:
     """A single factor of the vectors, in the type of the sums."""
     assert w.s.dots is not None
     dtype = w.s.dots.factor
@@ -111,7 +115,7 @@ def _interleaved(w: Writer, rows: Sequence[V], first: int, count: int) -> V:
         order = [x for i in range(n) for x in (i, n + i)]
         found = [b.shuffle(x, y, order) for x, y in zip(found[:half], found[half:], strict=True)]
     assert w.s.dots is not None
-    return _converted(w, found[0], w.s.dots.element)
+    return converted(w, found[0], w.s.dots.element)
 
 
 def _multiply(b: Builder, dots: ByteDots, x: V, y: V, total: V) -> V:

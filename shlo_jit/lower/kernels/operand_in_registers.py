@@ -18,6 +18,7 @@ from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import from_memory, memory_type, register_type
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue, write_totals
+from shlo_jit.lower.kernels.vector_sums import sum_vectors
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.lower.nest.nest_step import lower_nest
@@ -99,6 +100,8 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
             nested(rest, b.add(at, b.mul(i, read)), b.add(place, b.mul(i, written)))
 
     nested([x for x in loops if x[0] != 1], i64(0), i64(0))
+    if s.dots is not None and s.dots.row_padding and not s.are_outputs:
+        sum_vectors(b, to, s.products * s.count, s.vectors.row, s.dots.row_padding)
     b.ret()
     return low.share("vectors", name)
 
@@ -113,6 +116,7 @@ class Writer:
         self.low, self.s, self.name, self.values, self.epilogue, self.units = low, s, name, values, epilogue, units
         self.acc, self.size, self.factor_size = register_type(s.acc), s.acc.itemsize, s.factor.itemsize
         self.width, self.unrolled, self.group = s.space.width, s.unrolled, 1 if s.dots is None else s.dots.group
+        self.per_lane = 1 if s.dots is None else s.dots.per_lane
 
     def write(self, pointers: int) -> None:
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
@@ -405,7 +409,7 @@ class Terms:
         last, n = b.sub(self.stop, 1), s.together
         with b.loop(self.start, self.stop, n, "outputs") as o:
             outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
-            zero = const(vector(w.acc, w.width // w.group), 0)
+            zero = const(vector(w.acc, w.width // w.per_lane), 0)
             rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
             sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
             totals = [fold(b, total) for total in sums[: n * s.count]]
@@ -416,7 +420,11 @@ class Terms:
             for i, output in enumerate(outputs):
                 for r in range(s.count):
                     to = b.offset(self.y, b.mul(output[s.cut], step))
-                    b.store(totals[i * s.count + r], b.offset(to, r * s.outputs.row * w.size))
+                    b.store(self.finished(totals[i * s.count + r], r), b.offset(to, r * s.outputs.row * w.size))
+
+    def finished(self, total: V, r: int) -> V:
+        """The result, from the sum of an output and a vector."""
+        return total
 
     def loops(self, serial: Sequence[int], outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Emits the loops along k, outermost first. Returns the sums."""

@@ -17,11 +17,8 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DType, storage_range
-from shlo_jit.ops.type_algebra import constant_value
-
-NARROW = 8
-"""Maximum bits of the integers."""
+from shlo_jit.ir.types import DType
+from shlo_jit.ops.integer_ranges import range_of
 
 
 @dataclass(eq=False)
@@ -176,46 +173,3 @@ def regrouped(dims: Sequence[Dim], extents: Sequence[int]) -> list[Dim] | None:
 
 def _is_narrow(low: int, high: int) -> bool:
     return any(least <= low and high <= most for least, most in ((-128, 127), (0, 255)))
-
-
-def range_of(value: Value, left: int) -> tuple[int, int] | None:
-    """Returns ends between which all elements of an integer value are; None if they are not known to be narrow."""
-    dtype, op = value.tensor.storage, value.op
-    if dtype.bits <= NARROW:
-        return storage_range(dtype)
-    if op is None or not left:
-        return None
-    name, operands = op.name.partition(".")[2], op.operands
-    if name in ("reshape", "transpose", "broadcast_in_dim", "slice", "concatenate"):
-        ends = [range_of(v, left - 1) for v in operands]
-        known = [e for e in ends if e is not None]
-        return (min(e[0] for e in known), max(e[1] for e in known)) if len(known) == len(ends) else None
-    if name == "convert":
-        ends = range_of(operands[0], left - 1) if operands[0].tensor.storage.is_integer else None
-        least, most = storage_range(dtype)
-        return ends if ends is not None and least <= ends[0] and ends[1] <= most else None
-    if name == "and":
-        masks = [splat_of(v) for v in operands]
-        found = [m for m in masks if m is not None and 0 <= m < 1 << NARROW]
-        return (0, int(min(found))) if found else None
-    if name in ("add", "subtract"):
-        x, y = (range_of(v, left - 1) for v in operands)
-        if x is None or y is None:
-            return None
-        ends = (x[0] - y[1], x[1] - y[0]) if name == "subtract" else (x[0] + y[0], x[1] + y[1])
-        least, most = storage_range(dtype)
-        return ends if least <= ends[0] and ends[1] <= most else None
-    return None
-
-
-def splat_of(value: Value) -> float | None:
-    """Returns the number that all elements of a value are, if it is a constant."""
-    op = value.op
-    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
-        value = op.operands[0]
-        op = value.op
-    known = constant_value(value) if value.sizes is None else None
-    if known is None or not known.size or known.dtype.kind == "V":
-        return None
-    first = known.reshape(-1)[0]
-    return float(first) if bool((known == first).all()) else None
