@@ -240,6 +240,7 @@ def _describe(
         has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
         has_vnni="avx512vnni" in on if wide else "avxvnni" in on,
+        has_byte_pairs="ssse3" in on,
         caches=caches,
     )
 

@@ -48,6 +48,13 @@ class ByteDots(NamedTuple):
         """Terms in a lane of a sum if lanes are terms."""
         return 4 if self.short else self.group
 
+    def widths(self, full: int, extent: int, *, are_terms: bool) -> tuple[int, ...]:
+        """Numbers of lanes, the best first. `full`: sums in a register; `extent`: iterations along the lanes."""
+        if are_terms:
+            return (self.per_lane * full,) if extent >= self.per_lane * full else ()
+        least = 8 if self.short else full  # outputs whose pairs of terms fill 16 bytes
+        return tuple(n for n in (4 * full, 2 * full, full) if least <= n <= extent)
+
     @property
     def row_padding(self) -> int:
         """Elements after each of the vectors, which hold its sum, if lanes are terms."""
@@ -67,7 +74,7 @@ def byte_dots(op: Op, side: int, target: Target) -> ByteDots | None:
     if not {t.name for t in types} <= BYTES or op.result.tensor.storage.name not in ("i32", "ui32"):
         return None
     if target.is_x86:
-        short = _short(op, side) if types[1 - side] == I8 and target.multiplies_byte_pairs else None
+        short = _short(op, side) if types[1 - side] == I8 and target.has_byte_pairs else None
         return short or ByteDots(2, DTYPES["i16"], DTYPES["i16"])
     if target.has_byte_dot(types[0] == types[1]):
         return ByteDots(4, types[1 - side], types[side])

@@ -318,13 +318,9 @@ def _lanes(
     fits = best not in along or 4 * count <= target.vector_registers
     widths = (*((2 * full,) if fits else ()), full)
     if dots is not None:
-        widths = (
-            (dots.per_lane * full,)
-            if best in along
-            else (4 * full, 2 * full, *((full,) if full >= 8 or not dots.short else ()))
-        )
+        widths = dots.widths(full, nest.extents[best], are_terms=best in along)
     for width in widths if most else ():
-        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
+        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == widths[-1]:
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
     return best, None
