@@ -23,6 +23,34 @@ from shlo_jit.schedule.byte_dots import ByteDots
 class ByteOutputs(Outputs):
     """Writes a unit whose lanes are outputs."""
 
+    def copy(self, r: int, i: int, offset: int) -> None:
+        s, w = self.s, self.w
+        step = s.free[s.lanes] * s.own_outputs.free
+        own = [sum(s.free[v] * k for v, k in inner.items()) for inner in w.combinations(s.inner)]
+        if step & step - 1 or own != list(range(step)):
+            super().copy(r, i, offset)
+        elif i == 0:
+            self.copy_side_by_side(r, step)
+
+    def copy_side_by_side(self, r: int, step: int) -> None:
+        """Copies the sums of one vector, of which `step` adjacent ones are in as many places, to the results."""
+        b, s, w = self.b, self.s, self.w
+        count, n = b.sub(self.stop, self.start), s.target.lanes(32)
+        whole = b.and_(count, i64(-n))
+        to = b.offset(self.y, b.mul(self.start, step * w.size))
+        to = b.offset(to, r * s.own_outputs.row * w.size)
+        for first, last, width in ((i64(0), whole, n), (whole, count, 1)):
+            with b.loop(first, last, width) as o:
+                of = b.offset(w.sums, b.add(b.mul(o, w.size), r * w.sums_row))
+                kind = vector(w.acc, width)
+                rows = [b.load(kind, b.offset(of, k * w.sums_chunk), align=w.size) for k in range(step)]
+                at = b.offset(to, b.mul(o, step * w.size))
+                if width > 1:
+                    b.store(_side_by_side(b, rows), at, align=w.size)
+                    continue
+                for k, x in enumerate(rows):
+                    b.store(x, b.offset(at, k * w.size), align=w.size)
+
     def outputs(
         self, steps: list[tuple[Variables, int]], x: V, place: int, j: V, width: int, mask: V | None = None
     ) -> None:
@@ -110,12 +138,18 @@ def _interleaved(w: Writer, rows: Sequence[V], first: int, count: int) -> V:
     """The elements of some adjacent terms and `count` outputs from `first` on: those of an output side by side."""
     b, width = w.b, lanes(rows[0].type)
     found = [b.shuffle(x, None, range(first, first + count)) if width > count else x for x in rows]
+    assert w.s.dots is not None
+    return converted(w, _side_by_side(b, found), w.s.dots.element)
+
+
+def _side_by_side(b: Builder, rows: Sequence[V]) -> V:
+    """Lane 0 of all rows, then lane 1, and so on."""
+    found = list(rows)
     while len(found) > 1:
         half, n = len(found) // 2, lanes(found[0].type)
         order = [x for i in range(n) for x in (i, n + i)]
         found = [b.shuffle(x, y, order) for x, y in zip(found[:half], found[half:], strict=True)]
-    assert w.s.dots is not None
-    return converted(w, found[0], w.s.dots.element)
+    return found[0]
 
 
 def _multiply(b: Builder, dots: ByteDots, x: V, y: V, total: V) -> V:

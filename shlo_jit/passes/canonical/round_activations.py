@@ -213,7 +213,7 @@ def _rounded(rw: Rewriter, x: Value, over: Sequence[int]) -> tuple[Value, Value]
     kept = [d for d in range(x.tensor.rank) if d not in over]
     scaled = mk.apply(rw, "multiply", x, mk.broadcast(rw, inverse, mk.shape_of(x), kept))
     numbers = mk.convert(rw, mk.apply(rw, "round_nearest_even", scaled), I8)
-    return numbers, mk.apply(rw, "divide", largest, steps)
+    return numbers, mk.apply(rw, "multiply", largest, mk.splat_like(rw, largest, 1 / STEPS))
 
 
 def _largest(rw: Rewriter, value: Value, over: Sequence[int]) -> Value:
