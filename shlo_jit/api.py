@@ -108,6 +108,7 @@ def compile(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
+    round_activations: str | None = None,
     schedule: Schedule | str | None = None,
     constants: Constants | None = None,
     num_replicas: int | None = None,
@@ -130,7 +131,9 @@ def compile(
     `dynamic`: for a program with unknown dimensions, whether code is compiled for the shapes of each call
     (`specialize`), or once for all sizes of the leading dimension, the batch (`symbolic`), if the program allows it.
     `fold_scales`: multiply factors of channels, such as those of a batch norm, into constant weights if that changes
-    results only by rounding; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop
+    results only by rounding; see `docs/accuracy.md`. `round_activations`: `int8` to round the activations of products
+    with low-bit weights to 8 bits, so that these are products of integers; by default they are exact. `schedule`: the
+    moves that decide how steps run (loop
     nests, products, convolutions, ...), by the label of the step, as `json.loads(exe.text("moves"))` gives them;
     see `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any,
     and `tuned-any-rounding` also those that change the last bits of results. `constants`: arrays for arguments, by
@@ -162,6 +165,7 @@ def compile(
             donate=donate,
             dynamic=dynamic,
             fold_scales=fold_scales,
+            round_activations=round_activations,
             schedule=schedule,
         )
         arrays = check_options.constants(constants, options.cache)
@@ -211,6 +215,7 @@ def tune(
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     fold_scales: bool = False,
+    round_activations: str | None = None,
     constants: Constants | None = None,
 ) -> TuneResult:
     """Searches for faster schedules of a program's steps, by measuring calls with some arrays on this machine.
@@ -245,6 +250,7 @@ def tune(
         donate=donate,
         dynamic=dynamic,
         fold_scales=fold_scales,
+        round_activations=round_activations,
         constants=constants,
     )
     return tune_executable(made, arrays, limit, is_rounded, progress or (lambda *_: None))
@@ -292,6 +298,7 @@ def export(
     linker: str | None = None,
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
     fold_scales: bool = False,
+    round_activations: str | None = None,
     schedule: Schedule | None = None,
     constants: Constants | Mapping[str, Constants] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -309,9 +316,9 @@ def export(
     decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
     link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
     code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
-    function. fold_scales: as in `compile`. schedule: moves of the function's steps, as in `compile`. constants:
-    arrays for arguments, as in `compile`, or a dictionary of such dictionaries by function; they become part of the
-    library. progress: called with the current activity, the bytes written, and the total bytes.
+    function. fold_scales, round_activations: as in `compile`. schedule: moves of the function's steps, as in `compile`.
+    constants: arrays for arguments, as in `compile`, or a dictionary of such dictionaries by function; they become part
+    of the library. progress: called with the current activity, the bytes written, and the total bytes.
 
     Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can
     link it, and OSError for files.
@@ -334,6 +341,7 @@ def export(
         linker,
         shapes,
         fold_scales,
+        round_activations,
         schedule,
         constants,
     )

@@ -54,6 +54,7 @@ def compile_options(
     donate: object = (),
     dynamic: object = "specialize",
     fold_scales: object = False,
+    round_activations: object = None,
     schedule: object = None,
 ) -> CompileOptions:
     """Options of a compilation on this machine; see `api.compile`."""
@@ -70,6 +71,7 @@ def compile_options(
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         fold_scales=flag("fold_scales", fold_scales),
+        round_activations=rounded_type(round_activations),
         schedule=_schedule(schedule, flag("cache", cache)),
         target=_target(target, flag("cache", cache)),
         threads=thread_count(threads),
@@ -197,6 +199,16 @@ def _dynamic(given: object) -> str:
     return _word("dynamic", given, ("specialize", "symbolic"))
 
 
+def rounded_type(given: object) -> Literal["int8"] | None:
+    """Checks the type to which activations are rounded."""
+    if given in (None, "int8"):
+        return "int8" if given is not None else None
+    expected = "round_activations: expected None or 'int8'"
+    if isinstance(given, str):
+        raise wrong_value(f"{expected}, got {given!r}", did_you_mean(given, ("int8",)))
+    raise wrong_kind(f"{expected}, got {given!r}")
+
+
 def _word(option: str, given: object, known: Sequence[str]) -> str:
     """Checks that an option is one of some words."""
     text = _text(option, given)
@@ -283,6 +295,7 @@ def export_options(
     linker: object,
     shapes: object,
     fold_scales: object,
+    round_activations: object,
     schedule: object,
     constants: object = None,
 ) -> ExportOptions:
@@ -318,6 +331,7 @@ def export_options(
             code=code,
             has_lapack=True,
             fold_scales=flag("fold_scales", fold_scales),
+            round_activations=rounded_type(round_activations),
             schedule=_exported_schedule(schedule, entries),
         ),
         _exported_constants(constants, entries),

@@ -60,6 +60,8 @@ class CompileOptions:
     fold_scales: bool = False
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
+    round_activations: Literal["int8"] | None = None
+    """The type to which activations of products with low-bit weights are rounded (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
     """Given moves of steps; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
     up for each program that it compiles."""

@@ -412,6 +412,9 @@ GEMM_COLLIDING_COLUMNS = 256
 """Minimum columns of C for rows of A that share a cache set to be packed. Chosen."""
 GEMM_PACK_PREFETCH = 8
 """Prefetch distance, in rows of B, while packing. Chosen."""
+ROUNDED_GROUP = 16
+"""Minimum terms with a scale in common, for activations to be rounded where that is asked for. Chosen: with fewer,
+scales take more operations than products."""
 COMPUTED_OPERAND_BYTES = 64 << 10
 """Minimum bytes of an operand for a product to compute it where it reads it. Chosen: smaller ones stay in a cache."""
 COMPUTED_OPERAND_SHARE = 0.75

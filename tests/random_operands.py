@@ -15,9 +15,19 @@ NUMPY = {
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2), "i1": np.dtype(np.bool_), "ui32": np.dtype(np.uint32),
     "i16": np.dtype(np.int16), "i32": np.dtype(np.int32),
 }  # fmt: skip
+ENDS = {
+    "i8": (-128, 127),
+    "ui8": (0, 255),
+    "i16": (-(1 << 15), (1 << 15) - 1),
+    "i4": (-8, 7),
+    "ui4": (0, 15),
+    "i2": (-2, 1),
+}
 NARROW = ("i8", "i8", "ui8", "i4", "i4", "ui4", "i2", "f8E4M3FN", "f8E5M2", "bf16", "f16", "i1", "i16")
 PRODUCTS = (("f32", "f32"), ("f32", "f32"), ("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("i32", "i32"))
 """Elements of operands and result."""
+BYTE_PRODUCTS = (("i8", "i32"), ("ui8", "i32"), ("i8", "ui32"), ("ui8", "ui32"))
+"""The same of products of bytes, of any values; the other operand may have another sign."""
 ROWS, COLUMNS, TERMS = (1, 1, 2, 3, 5, 8, 9, 17, 40), (1, 5, 8, 16, 30, 64, 100, 200), (1, 4, 8, 24, 40, 64, 130, 256)
 WORK = 2 << 20
 """Maximum multiply-adds."""
@@ -30,7 +40,9 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
 class _Program:
     """The lines of a program with one product."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, takes_any: bool = False):
+        """`takes_any`: integers have any value of their type."""
+        self.takes_any = takes_any
         self.rng = random.Random(seed)
         self.made = np.random.default_rng(seed)
         self.arguments: list[tuple[str, str]] = []
@@ -49,6 +61,11 @@ class _Program:
             array = self.made.standard_normal(shape).astype(t)
         elif dtype in ("ui32",):
             array = self.made.integers(0, 1 << 32, shape).astype(t)
+        elif self.takes_any and dtype in ("i8", "ui8", "i16", "i4", "ui4", "i2"):
+            low, high = ENDS[dtype]
+            array = self.made.integers(low, high + 1, shape).astype(t)
+            if self.rng.random() < 0.2:  # the products of these are the largest
+                array = np.full(shape, self.rng.choice((low, high)), t)
         else:
             low = -2 if dtype.startswith(("i", "b", "f")) else 0
             array = self.made.integers(low, 2 if dtype == "i2" else 4, shape).astype(t)
@@ -70,13 +87,15 @@ class _Program:
     def operand(self, shape: tuple[int, ...], dtype: str) -> str:
         """A computed operand."""
         forms = [self.scaled, self.grouped, self.moved, self.chosen]
-        if dtype in ("f32", "f64", "i32"):
+        if dtype in ("i8", "ui8") and self.rng.random() < 0.3:
+            return self.argument(shape, dtype)
+        if dtype in ("f32", "f64", "i32", "i8", "ui8"):
             forms += [self.unpacked, self.stacked]
         return self.rng.choice(forms)(shape, dtype)
 
     def narrow(self, shape: tuple[int, ...], dtype: str) -> str:
         """A converted argument."""
-        kinds = [n for n in NARROW if dtype != "i32" or n[0] in "iu"]
+        kinds = [n for n in NARROW if dtype not in ("i32", "i8", "ui8") or n[0] in "iu"]
         source = self.rng.choice(kinds)
         x = self.argument(shape, source)
         return self.op(f"convert {x} : ({tensor(shape, source)}) -> {tensor(shape, dtype)}")
@@ -111,7 +130,9 @@ class _Program:
             return self.op(f"transpose {x}, dims = {order} : ({tensor(before, dtype)}) -> {tensor(shape, dtype)}")
         if kind == "slice":
             starts, steps = [self.rng.randrange(3) for _ in shape], [self.rng.choice((1, 1, 2)) for _ in shape]
-            before = tuple(s + (n - 1) * k + 1 + self.rng.randrange(2) for n, s, k in zip(shape, starts, steps, strict=True))
+            before = tuple(
+                s + (n - 1) * k + 1 + self.rng.randrange(2) for n, s, k in zip(shape, starts, steps, strict=True)
+            )
             x = self.narrow(before, dtype)
             ranges = (f"{s}:{s + (n - 1) * k + 1}:{k}" for n, s, k in zip(shape, starts, steps, strict=True))
             return self.op(f"slice {x} [{', '.join(ranges)}] : ({tensor(before, dtype)}) -> {tensor(shape, dtype)}")
@@ -176,18 +197,21 @@ class _Program:
             if self.rng.random() < 0.5:
                 dims = [d for d in range(len(shape)) if self.rng.random() < 0.5]
                 small = tuple(shape[d] for d in dims)
-                y = self.op(f"{word} {y}, {self.broadcast(self.argument(small, dtype), small, dims, shape, dtype)} : {t}")
-        zero = self.op(f"constant dense<{0 if dtype[0] == 'i' else 0.0}> : {tensor((), dtype)}")
+                y = self.op(
+                    f"{word} {y}, {self.broadcast(self.argument(small, dtype), small, dims, shape, dtype)} : {t}"
+                )
+        zero = self.op(f"constant dense<{0 if dtype[0] in 'iu' else 0.0}> : {tensor((), dtype)}")
         rest = shape[1:]
         kinds = f"({t}, {tensor((), dtype)}) -> {tensor(rest, dtype)}"
         return self.op(f"reduce({y} init: {zero}) applies stablehlo.add across dimensions = [0] : {kinds}"), rest
 
 
-def random_operand(seed: int) -> tuple[str, list[np.ndarray]]:
+def random_operand(seed: int, products: tuple[tuple[str, str], ...] = PRODUCTS) -> tuple[str, list[np.ndarray]]:
     """A program with a product of which one operand is computed, and its arguments."""
-    p = _Program(seed)
+    p = _Program(seed, takes_any=products == BYTE_PRODUCTS)
     rng = p.rng
-    dtype, out = rng.choice(PRODUCTS)
+    dtype, out = rng.choice(products)
+    given = rng.choice(("i8", "ui8")) if products == BYTE_PRODUCTS else dtype
     few, wide, k = rng.choice(ROWS), rng.choice(COLUMNS), rng.choice(TERMS)
     batch = rng.choice((0, 0, 0, 2, 3))
     while max(batch, 1) * few * wide * k > WORK:
@@ -197,14 +221,14 @@ def random_operand(seed: int) -> tuple[str, list[np.ndarray]]:
     is_last = [rng.random() < 0.5 for _ in range(2)]  # whether the terms are the last dimension
     free = (few, wide)
     shapes = [(*lead, free[i], k) if is_last[i] else (*lead, k, free[i]) for i in range(2)]
-    names = [p.argument(shapes[0], dtype), p.operand(shapes[1], dtype)]
+    names = [p.argument(shapes[0], given), p.operand(shapes[1], dtype)]
     if dtype == "bf16":  # small integers, whose sums are exact
         p.arrays[0] = p.made.integers(-2, 3, shapes[0]).astype(NUMPY[dtype])
     order = (0, 1) if side else (1, 0)
     dims = "batching_dims = [0] x [0], " if batch else ""
     dims += "contracting_dims = " + " x ".join(f"[{at + is_last[i]}]" for i in order)
     result = (*lead, *(free[i] for i in order))
-    types = ", ".join(tensor(shapes[i], dtype) for i in order)
+    types = ", ".join(tensor(shapes[i], (given, dtype)[i]) for i in order)
     t = tensor(result, out)
     y = p.op(f"dot_general {', '.join(names[i] for i in order)}, {dims} : ({types}) -> {t}")
     if batch and rng.random() < 0.5:

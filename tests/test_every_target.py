@@ -95,6 +95,13 @@ func.func @main(%x: tensor<{0}x211xf32>, %w: tensor<{1}x{2}>, %s: tensor<101xf32
     : (tensor<{0}x211xf32>, tensor<{1}xf32>) -> tensor<{0}x101xf32>
   return %3 : tensor<{0}x101xf32>
 }}"""
+BYTES = """
+func.func @main(%x: tensor<{0}x511xi8>, %w: tensor<{1}x{2}>) -> tensor<{0}x301xi32> {{
+  %0 = stablehlo.convert %w : (tensor<{1}x{2}>) -> tensor<{1}xi8>
+  %1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [{3}]
+    : (tensor<{0}x511xi8>, tensor<{1}xi8>) -> tensor<{0}x301xi32>
+  return %1 : tensor<{0}x301xi32>
+}}"""
 PROGRAMS = {
     "product f32": PRODUCT.format("f32", "f32"),
     "product f64": PRODUCT.format("f64", "f64"),
@@ -117,6 +124,11 @@ PROGRAMS = {
     "outputs from i4": COMPUTED.format(3, "211x101", "i4", 1, 0),
     "terms from f8": COMPUTED.format(8, "101x211", "f8E4M3FN", 0, 1),
     "panels from i8": COMPUTED.format(70, "211x101", "i8", 1, 0),
+    "bytes by outputs": BYTES.format(1, "511x301", "i8", 0),
+    "bytes by terms": BYTES.format(2, "301x511", "i8", 1),
+    "nibbles by outputs": BYTES.format(3, "511x301", "i4", 0),
+    "nibbles by terms": BYTES.format(8, "301x511", "ui4", 1),
+    "panels from nibbles": BYTES.format(70, "511x301", "i4", 0),
     "panels from f8": COMPUTED.format(70, "101x211", "f8E5M2", 0, 1),
 }
 

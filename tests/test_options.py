@@ -30,6 +30,8 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"cache": "yes"}, TypeError, "cache: .*got 'yes'"),
     ({"cache": None}, TypeError, "cache: .*got None"),
     ({"fold_scales": 1}, TypeError, "fold_scales: .*got 1"),
+    ({"round_activations": True}, TypeError, "round_activations: .*'int8', got True"),
+    ({"round_activations": "int4"}, ValueError, "round_activations: .*'int8', got 'int4'"),
     ({"custom_calls": ["f"]}, TypeError, "custom_calls: .*got list"),
     ({"custom_calls": {"f": 3.5}}, TypeError, "custom call 'f': .*got float"),
     ({"custom_calls": {"f": None}}, TypeError, "custom call 'f': .*got NoneType"),

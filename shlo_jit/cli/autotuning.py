@@ -21,6 +21,7 @@ from shlo_jit.cli.options import (
     FoldScales,
     Inputs,
     Random,
+    RoundActivations,
     Seed,
     Shapes,
     Threads,
@@ -57,6 +58,7 @@ def tune(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    round_activations: RoundActivations = None,
     constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +78,9 @@ def tune(
         given = [arrays.load(path) for path in inputs or []]
         arrays_given = read_constants(constants)
         with mistakes.refusals(name):
-            made, _ = programs.compile(source, entry, threads, True, dynamic, fold_scales, constants=arrays_given)
+            made, _ = programs.compile(
+                source, entry, threads, True, dynamic, fold_scales, round_activations, constants=arrays_given
+            )
             expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
             arguments = arrays.arguments(expected, given, random, seed)
             with seconds_bar("measuring the steps") as on_progress:
@@ -90,6 +94,7 @@ def tune(
                     threads=threads,
                     dynamic=dynamic.value,
                     fold_scales=fold_scales,
+                    round_activations=round_activations,
                     constants=arrays_given,
                 )
         if save is not None:

@@ -99,6 +99,14 @@ FoldScales = Annotated[
         "--fold-scales", help="Multiply factors of channels into constant weights; results change by rounding."
     ),
 ]
+RoundActivations = Annotated[
+    str | None,
+    typer.Option(
+        metavar="int8",
+        parser=word("int8"),
+        help="Round the activations of products with low-bit weights to 8 bits; see docs/accuracy.md.",
+    ),
+]
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(

@@ -239,7 +239,8 @@ def _describe(
         has_masks=wide,
         has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
-        has_vnni=wide and "avx512vnni" in on,
+        has_vnni="avx512vnni" in on if wide else "avxvnni" in on,
+        has_byte_pairs="ssse3" in on,
         caches=caches,
     )
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest, Store, covers, is_wide
+from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
 from shlo_jit.fuse.operand_views import view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
@@ -39,9 +39,13 @@ def form_computed_operands(block: PlanBlock) -> None:
         steps = Steps(block)
         for product in products:
             found = computed_operand(steps, product)
+            is_committed = isinstance(found, Candidate)
             if isinstance(found, Candidate):
                 found = _commit(steps, product, found)
+                is_committed = found is None
             product.operands_in_memory = found
+            if not is_committed:
+                read_bytes(steps, product)
         steps.finish()
 
 
@@ -56,6 +60,31 @@ class Candidate(NamedTuple):
     nest: Nest
     """The loop, with variables that do not span dimensions of the operand."""
     operand: ComputedOperand
+
+
+def read_bytes(steps: Steps, product: OpStep) -> None:
+    """Makes a product of a few vectors with a matrix of bytes one that reads the matrix in registers, as if a loop
+    computed it there: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
+    op = product.op
+    if not all(map(_is_byte, op.operands)) or not op.result.tensor.is_fixed:
+        return
+    r, shape = roles_of(op), op.result.tensor.extents
+    batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
+    counts = math.prod(shape[batch:rows]), math.prod(shape[rows:])
+    side = 1 if counts[0] <= counts[1] else 0
+    matrix = op.operands[side]
+    if counts[1 - side] > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
+        return
+    if op.operands[0] is op.operands[1]:
+        return
+    nest = Nest([])
+    at = space_of(nest, matrix.tensor.extents)
+    nest.loads[matrix, at] = None
+    nest.stores.append(Store(matrix, at, matrix, at.index))
+    placed = _placed(nest, op, side)
+    if not isinstance(placed, Refusal):
+        writer = NestStep(reads=[matrix], position=product.position, nest=nest)
+        _commit(steps, product, Candidate(0, writer, [], *placed))
 
 
 def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | None:
@@ -98,10 +127,15 @@ def _saved_bytes(nest: Nest, operand: Value) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     visited = math.prod(nest.extents)
     read = sum(min(n, visited * v.tensor.storage.itemsize) for v, n in zip(values, sizes, strict=True))
-    if written < tuning.COMPUTED_OPERAND_BYTES or read > tuning.COMPUTED_OPERAND_SHARE * written:
+    share = 1 if _is_byte(operand) else tuning.COMPUTED_OPERAND_SHARE  # products of bytes pack faster than they read
+    if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
     return written - read
+
+
+def _is_byte(value: Value) -> bool:
+    return value.tensor.storage.name in ("i8", "ui8")
 
 
 def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Refusal:
@@ -184,8 +218,9 @@ def _numbers(nest: Nest, store: Store, shape: Sequence[int], dims: tuple[int, ..
 def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | None:
     """Replaces the loop and the product by one step."""
     _, writer, views, nest, operand = candidate
-    total = summed(steps, product) if view_of(nest, operand) is None else None
-    parts = [writer, *views, product, *([total[0]] if total is not None else [])]
+    is_view = writer.writes and view_of(nest, operand) is not None
+    total = None if is_view else summed(steps, product)
+    parts = [*([writer] if writer.writes else []), *views, product, *([total[0]] if total is not None else [])]
     inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
     last = parts[-1]
     step = ComputedOperandStep(

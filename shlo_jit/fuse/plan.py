@@ -256,6 +256,7 @@ class ComputedOperandStep(StagedStep):
     `computed_operands.py`)."""
 
     producer: NestStep = None  # type: ignore[assignment]
+    """The loop; it writes nothing if it only reads the operand."""
     product: OpStep = None  # type: ignore[assignment]
     operand: ComputedOperand = None  # type: ignore[assignment]
     summed: Summed | None = None
@@ -265,7 +266,8 @@ class ComputedOperandStep(StagedStep):
 
     @property
     def parts(self) -> Sequence[Step]:
-        return (self.producer, self.product, *((self.summed.step,) if self.summed is not None else ()))
+        producer = (self.producer,) if self.producer.writes else ()
+        return (*producer, self.product, *((self.summed.step,) if self.summed is not None else ()))
 
     def read_beside(self, nest: Nest) -> list[Value]:
         if self.summed is not None and nest is self.summed.step.nest:

@@ -35,6 +35,8 @@ class Target:
     """`vdpbf16ps`."""
     has_vnni: bool
     """`vpdpbusd`."""
+    has_byte_pairs: bool = False
+    """`pmaddubsw`, which multiplies bytes with and without sign two at a time."""
     caches: Caches = PLAIN
     """Sizes of data caches: read on the machine we run on, from a table for a CPU by its name."""
 
@@ -61,6 +63,10 @@ class Target:
     def converts_halves(self) -> bool:
         """Whether an instruction converts a vector of f16 to f32, with subnormal numbers."""
         return self.arch == "aarch64" or "+f16c" in self.features.split(",")
+
+    def has_byte_dot(self, same_sign: bool) -> bool:
+        """Whether AArch64 multiplies bytes four at a time (`sdot`). Bytes of different signs need another extension."""
+        return self.arch == "aarch64" and ("+dotprod" if same_sign else "+i8mm") in self.features.split(",")
 
     @property
     def is_x86(self) -> bool:

@@ -45,6 +45,7 @@ from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.own_operands import own_operands
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
+from shlo_jit.passes.canonical.round_activations import round_activations
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import (
@@ -126,6 +127,7 @@ PASSES = (
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
+    Pass(round_activations),
     Pass(distant_windows),
     Pass(byte_products),
     Pass(byte_convolutions),
@@ -176,6 +178,7 @@ def core_functions(
     same_program: bool = True,
     code: Code = NO_CODE,
     fold_scales: bool = False,
+    rounded: str | None = None,
 ) -> list[Op]:
     """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
     are inlined everywhere are left out.
@@ -184,7 +187,7 @@ def core_functions(
     `inline` and after every pass. The other parameters are as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
-    context = context._replace(fold_scales=fold_scales)
+    context = context._replace(fold_scales=fold_scales, round_activations=rounded)
     return [
         core
         for function in inline(module, entry, is_registered)

@@ -60,5 +60,7 @@ class Context(NamedTuple):
     code: Code = NO_CODE
     fold_scales: bool = False
     """Whether scale factors may be folded into weights (`canonical/fold_scales.py`)."""
+    round_activations: str | None = None
+    """The type to which activations of products with low-bit weights are rounded: `int8`, or None."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

@@ -111,7 +111,7 @@ class SingleProgram(Program):
         self.donated = {*donated_arguments(main)}
         tensors = [i for i, type in enumerate(function_type(main).inputs) if isinstance(type, TensorType)]
         taken = tuple(number for number, i in enumerate(tensors) if i in self.donated)
-        self.exe: Any = compile(module, custom_calls=calls, donate=taken)
+        self.exe: Any = compile(module, custom_calls=calls, donate=taken, **options.compile_options)
         self.instance, self.compiled = self.exe._front.instance, self.exe._front.program
         self.arguments = arguments_of(main, [signature(p) for p in self.compiled.inputs])
         self.results = results_of(main, [signature(p) for p in self.compiled.outputs])

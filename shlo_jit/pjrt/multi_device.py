@@ -65,6 +65,7 @@ class MultiDeviceProgram(Program):
             num_partitions=1 if is_once else devices,
             transport=None if is_once else "threads",
             custom_calls=calls,
+            **options.compile_options,
         )
         self.exe: Any = self._compile()
         self._has_ranks, self._changed = not is_once, threading.Condition()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+from shlo_jit.check_options import rounded_type
 from shlo_jit.pjrt import interface, proto
 from shlo_jit.pjrt.table import PluginError
 
@@ -14,6 +15,8 @@ NUM_REPLICAS, NUM_PARTITIONS, DEVICE_ASSIGNMENT = 4, 5, 9
 REPLICA_COUNT, COMPUTATION_COUNT, COMPUTATION_DEVICES = 1, 2, 3
 """Fields of the assignment. Field 1 of each computation has the devices of its replicas."""
 OWN_PREFIX = "shlo_jit_"
+USER_OPTIONS = ("round_activations",)
+"""Options of `shlo_jit.compile`, written with the prefix."""
 TEXTS = frozenset(
     "as dir dump file filter flags isa kind level name options passes path re regex strategy to type".split()
 )
@@ -33,6 +36,11 @@ class CompileOptions(NamedTuple):
     @property
     def num_devices(self) -> int:
         return self.num_replicas * self.num_partitions
+
+    @property
+    def compile_options(self) -> dict[str, Any]:
+        """Options of `shlo_jit.compile` that users may give."""
+        return {name: self.own[name] for name in USER_OPTIONS if name in self.own}
 
     @property
     def device_assignment(self) -> bytes:
@@ -67,6 +75,7 @@ def _read(data: bytes, device_count: int) -> CompileOptions:
             name, setting = _override(value)
             if name.startswith(OWN_PREFIX):
                 own[name.removeprefix(OWN_PREFIX)] = setting
+                _check_own(name.removeprefix(OWN_PREFIX), setting)
             else:
                 _check_foreign(name, setting)
     devices = _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions)
@@ -83,6 +92,15 @@ def _number(data: dict[int, int | bytes], number: int) -> int:
     if not isinstance(value, int):
         raise ValueError(f"field {number} is expected to be a number")
     return value
+
+
+def _check_own(name: str, value: Any) -> None:
+    """Raises PluginError for an invalid value of an option that users give."""
+    if name == "round_activations":
+        try:
+            rounded_type(value)
+        except (TypeError, ValueError) as error:
+            raise PluginError(interface.INVALID_ARGUMENT, f"{OWN_PREFIX}{error}") from None
 
 
 def _check_foreign(name: str, value: Any) -> None:

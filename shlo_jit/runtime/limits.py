@@ -123,7 +123,9 @@ def _products(target: Target) -> dict[str, Step]:
     if target.has_bf16_dot:
         found["bf16"] = _instruction("llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 64)
     if target.has_vnni:
-        found["i8"] = _instruction("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128)
+        width, lanes = target.vector_bits, target.lanes(32)
+        operand = f"<{4 * lanes} x i8>"
+        found["i8"] = _instruction(f"llvm.x86.avx512.vpdpbusd.{width}", f"<{lanes} x i32>", operand, 8 * lanes)
     return found
 
 

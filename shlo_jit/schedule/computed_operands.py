@@ -6,6 +6,7 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.operand_views import view_of
 from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import schedule_in_panels
@@ -16,12 +17,18 @@ from shlo_jit.schedule.space import Order, make_space
 
 
 def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> KernelSchedule:
+    layout = layout_of(step.product.op)
+    rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
-    if view is not None:
+    few = rows <= tuning.COMPUTED_OPERAND_ROWS
+    if few and (view is None or byte_dots(step.product.op, step.operand.side, context.target) is not None):
+        found = schedule_in_registers(step, layout, context)
+        if found is not None:
+            return found
+    if not step.producer.writes and step.summed is None:
+        return schedule_dot(step.product, context)
+    if view is not None and step.producer.writes:
         nest = step.producer.nest
         space = make_space(nest, context.target, Order.ANY, given=())
         return schedule_dot(step.product, context, Viewed(step.operand.side, view, nest, space))
-    layout = layout_of(step.product.op)
-    rows = layout.result.m if step.operand.side else layout.result.n
-    found = schedule_in_registers(step, layout, context) if rows <= tuning.COMPUTED_OPERAND_ROWS else None
-    return schedule_in_panels(step, layout, context) if found is None else found
+    return schedule_in_panels(step, layout, context)

@@ -1,8 +1,8 @@
 """How the lines of images are divided into tasks and line tiles: decided, given as moves, and varied by a tuner.
 
-    split(loop=lines, by=8)    tiles of 8 lines of the last stage
-    parallel(grain=16)         tasks of at least 16 lines of an image, or of whole images; without this move, one task
-                               does everything
+split(loop=lines, by=8)    tiles of 8 lines of the last stage
+parallel(grain=16)         tasks of at least 16 lines of an image, or of whole images; without this move, one task
+                           does everything
 """
 
 from __future__ import annotations

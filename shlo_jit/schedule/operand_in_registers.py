@@ -25,6 +25,7 @@ from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
@@ -104,6 +105,8 @@ class InRegistersSchedule(WithEpilogue):
     source: DType
     """The element type of the vectors in memory."""
     acc: DType
+    dots: ByteDots | None
+    """The instructions that multiply several terms at a time."""
     together: int
     """Outputs that a task computes together if lanes run along k."""
     chunk: int
@@ -123,12 +126,19 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def steps(self) -> int:
         """Elements of M in each lane that are added to the sums together."""
-        return _steps(self.target, self.acc, self.space.width, self.sums_in_registers)
+        return _steps(self.target, self.acc, self.space.width, self.sums_in_registers, self.dots)
 
     @property
     def sums_in_registers(self) -> bool:
         """Whether the sums of some outputs of all vectors are in registers together, if lanes are outputs."""
+        if self.dots is not None:
+            return False
         return _sums_in_registers(self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count)
+
+    @property
+    def factor(self) -> DType:
+        """The element type of the vectors as the loops read them."""
+        return self.acc if self.dots is None else self.dots.factor
 
     @property
     def blocks(self) -> Blocks:
@@ -139,7 +149,7 @@ class InRegistersSchedule(WithEpilogue):
         """Arrays whose elements for the lanes are apart, and are the same for all steps of the innermost loop along k:
         they are copied in the order of the lanes before that loop. Scales of columns whose weights share words are."""
         blocks, space = self.blocks, self.space
-        if blocks.loop is None or not self.are_outputs:
+        if blocks.loop is None or not self.are_outputs or self.dots is not None:
             return []
         steps = {blocks.loop, *blocks.unrolled}
 
@@ -153,7 +163,7 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def words(self) -> set[Key]:
         """Loads of bytes of which each word is in a lane."""
-        found = (k for k in _cut_bytes(self.nest) if k[0].tensor.size % 4 == 0)
+        found = (k for k in _cut_bytes(self.nest) if k[0].tensor.size % 4 == 0 and self.dots is None)
         return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
@@ -213,9 +223,10 @@ class InRegistersSchedule(WithEpilogue):
         m = "outputs" if self.are_outputs else "terms"
         why = Reason("operand-contiguous", f"the arrays that the operand is computed from are contiguous along its {m}")
         sums = [self.totals.note] if self.totals is not None else []
+        dots = [self.dots.note] if self.dots is not None else []
         head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.count} vectors use it"))
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        return [head, Note("lanes", f"{self.space.width} {m}", why), self.tasks.note("unit"), *after, *sums]
+        return [head, Note("lanes", f"{self.space.width} {m}", why), *dots, self.tasks.note("unit"), *after, *sums]
 
 
 def schedule_in_registers(
@@ -226,23 +237,25 @@ def schedule_in_registers(
     acc = op.result.tensor.storage
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
-    nest, operand = _split_units(step.producer.nest, step.operand, target)
+    dots = byte_dots(op, side, target)
+    nest, operand = _split_units(step.producer.nest, step.operand, target, dots)
     batch, along, free = (_ordered(nest, part) for part in operand[1:])
     count = layout.result.m if side else layout.result.n
-    lanes, space = _lanes(nest, along, free, count, acc, target)
+    lanes, space = _lanes(nest, along, free, count, acc, target, dots)
     if space is None:
         return None
     totals = schedule_totals(step, layout, target)
     epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
     result = layout.result if written is None else written.result
-    vectors = _vectors(op.operands[1 - side].tensor.storage, acc, nest, along, lanes, layout, side, count)
-    registers = space.width // target.lanes(acc.bits)
+    factor = acc if dots is None else dots.factor
+    vectors = _vectors(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, count, dots)
+    registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
     together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
-    are_kept = _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
-    blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept))
+    are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
+    blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
     division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, totals is None)
     chunk, parts, split = division
     cut_variable = lanes if lanes in free else next(reversed(free))
@@ -253,7 +266,7 @@ def schedule_in_registers(
     outputs = math.prod(nest.extents[v] for v in free)
     sums = layout.result.batch * parts * count * outputs
     fields = {
-        "vectors": layout.result.batch * count * layout.k * acc.itemsize if vectors.is_copied else 0,
+        "vectors": layout.result.batch * vectors.batch * factor.itemsize if vectors.is_copied else 0,
         "parts": sums * acc.itemsize if parts > 1 else 0,
         "product": totals.nbytes if totals is not None else 0,
     }
@@ -274,6 +287,7 @@ def schedule_in_registers(
         outputs=Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix),
         source=op.operands[1 - side].tensor.storage,
         acc=acc,
+        dots=dots,
         together=together,
         chunk=chunk,
         parts=parts,
@@ -293,15 +307,17 @@ def _ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
-def _split_units(nest: Nest, operand: ComputedOperand, target: Target) -> tuple[Nest, ComputedOperand]:
+def _split_units(
+    nest: Nest, operand: ComputedOperand, target: Target, dots: ByteDots | None
+) -> tuple[Nest, ComputedOperand]:
     """Splits variables along which elements share bytes or words, so that lanes run along these, and the elements of
     one are computed one after the other."""
     splits: dict[int, int] = {}
-    cut = _cut_bytes(nest)
+    cut = _cut_bytes(nest) if dots is None else set[Key]()
     for key in nest.loads:
         if key[0].tensor.is_packed or key in cut:
             for v in (v for v, c in linear(key).terms if c == 1):
-                count = _elements_of_unit(key[0], nest.extents[v], target)
+                count = _elements_of_unit(key[0], nest.extents[v], None if dots else target)
                 if count > 1:
                     splits[v] = count
     if not splits:
@@ -325,15 +341,13 @@ def _cut_bytes(nest: Nest) -> set[Key]:
 _CUTTING = {f"stablehlo.{name}" for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic", "and")}
 
 
-def _elements_of_unit(value: Value, extent: int, target: Target) -> int:
+def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
     """Number of elements of a word or byte, of which lanes can run along several. Elements of a word are shifted in the
-    lanes that they are converted in; bytes would be widened before."""
+    lanes that they are converted in; bytes would be widened before. Without a target: that of a byte."""
     bits = value.tensor.storage.bits
-    for unit in (32, 8):
-        count = unit // bits
-        if extent % count == 0 and extent // count >= (target.lanes(32) if unit == 32 else 2):
-            return count
-    return 1
+    if target is not None and extent % (32 // bits) == 0 and extent // (32 // bits) >= target.lanes(32):
+        return 32 // bits
+    return 8 // bits if extent % (8 // bits) == 0 and extent > 8 // bits else 1
 
 
 def _is_run(value: Value, coefficient: int) -> bool:
@@ -343,7 +357,13 @@ def _is_run(value: Value, coefficient: int) -> bool:
 
 
 def _lanes(
-    nest: Nest, along: Collection[int], free: Mapping[int, int], count: int, acc: DType, target: Target
+    nest: Nest,
+    along: Collection[int],
+    free: Mapping[int, int],
+    count: int,
+    acc: DType,
+    target: Target,
+    dots: ByteDots | None,
 ) -> tuple[int, Space | None]:
     """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
     variable, or it has too few iterations. Twice a register's lanes of sums halve the instructions on narrow elements,
@@ -356,8 +376,11 @@ def _lanes(
             best, most = v, nbytes
     kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
     fits = kept[0] == kept[1] if best in free else 4 * count <= target.vector_registers
-    for width in (*((2 * full,) if fits else ()), full) if most else ():
-        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == full:
+    widths = (*((2 * full,) if fits else ()), full)
+    if dots is not None:
+        widths = dots.widths(full, nest.extents[best], are_terms=best in along)
+    for width in widths if most else ():
+        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == widths[-1]:
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
     return best, None
@@ -372,10 +395,11 @@ def _vectors(
     layout: ProductLayout,
     side: int,
     count: int,
+    dots: ByteDots | None,
 ) -> Vectors:
     s = layout.operands
     row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
-    if source == acc and (lanes not in along or along[lanes] * step == 1):
+    if dots is None and source == acc and (lanes not in along or along[lanes] * step == 1):
         return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
     order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
     strides: dict[int, int] = {}
@@ -383,7 +407,8 @@ def _vectors(
     for v in reversed(order):
         strides[v] = size
         size *= nest.extents[v]
-    return Vectors(True, size, size * count, strides)
+    row = size + (dots.row_padding if dots is not None and lanes in along else 0)
+    return Vectors(True, row, row * count, strides)
 
 
 def _sums_in_registers(
@@ -395,7 +420,9 @@ def _sums_in_registers(
     return count * inner * (width // target.lanes(acc.bits)) <= target.vector_registers // 2
 
 
-def _steps(target: Target, acc: DType, width: int, are_kept: bool) -> int:
+def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:
+    if dots is not None:
+        return dots.short or STEPS
     return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)
 
 

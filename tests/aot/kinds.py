@@ -85,6 +85,9 @@ func.func @main(%x: tensor<33x70xf32>) -> (tensor<33xf32>, tensor<70xf32>, tenso
     "dot of f64": _dot("f64", "f64", 20, 30, 40),
     "dot of bf16": _dot("bf16", "f32", 33, 64, 48),
     "dot of i8": _dot("i8", "i32", 33, 64, 48),
+    "dot of ui8": _dot("ui8", "i32", 21, 70, 50),
+    "dot of few rows of i8": _dot("i8", "i32", 3, 301, 270),
+    "dot of one row of ui8": _dot("ui8", "i32", 1, 512, 256),
     "convolution": """
 func.func @main(%x: tensor<1x14x14x8xf32>, %w: tensor<3x3x8x16xf32>) -> tensor<1x14x14x16xf32> {
   %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],

@@ -47,11 +47,15 @@ NO_THRESHOLDS = {
     "lower/elements/small_floats.py": {"F32_INFINITY", "F32_NAN"},
     "lower/elements/nibble_tables.py": {"ENTRIES"},
     "lower/kernels/outputs_in_registers.py": {"LINE"},
+    "lower/kernels/short_sums.py": {"COLUMNS"},
+    "lower/kernels/vector_sums.py": {"LANES"},
     "lower/timing.py": {"MONOTONIC", "SHOWN_OPS"},
     "passes/canonical/collective_layouts.py": {"MOST_OPERANDS"},  # number of operands that fit into a message
     "passes/expand/random.py": {"ROTATIONS"},
     "schedule/fft.py": {"HEADER"},
     "schedule/lapack.py": {"INT_BYTES", "LARGEST"},
+    "passes/canonical/round_activations.py": {"STEPS"},
+    "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
     "schedule/operand_in_registers.py": {"STEPS", "SUMMED", "SUMMED_STEPS"},
     "schedule/scratch.py": {"ALIGN"},
     # limits of the hardware, and of the generated code

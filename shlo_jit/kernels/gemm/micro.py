@@ -13,6 +13,7 @@ from functools import cache
 from shlo_jit import tuning
 from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
+from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
@@ -130,9 +131,11 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
         return b.call(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", args)
     if plan.kind == "vnni":
         # The first operand is unsigned, the second signed. B is used as it is, and A is converted to the other sign.
-        u, s = (y, x) if plan.types.b == "ui8" else (x, y)
-        four = "<64 x i8>"
-        return b.call(acc.type, "llvm.x86.avx512.vpdpbusd.512", [acc, b.bitcast(u, four), b.bitcast(s, four)])
+        return multiply_bytes(b, *((y, x) if plan.types.b == "ui8" else (x, y)), acc)
+    if plan.kind == "dot":
+        return dot_bytes(b, x, plan.types.a, y, plan.types.b, acc)
+    if plan.kind == "pairs":
+        return multiply_pairs(b, x, y, acc)
     if plan.unit in ("float", "double"):
         return b.fma(x, y, acc) if target.has_fma else b.fadd(b.fmul(x, y), acc)
     return b.add(b.mul(x, y), acc)

@@ -15,8 +15,9 @@ from functools import partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.gemm.dot_instructions import multiply_bytes
 from shlo_jit.kernels.gemm.precision import GemmPlan, storage
-from shlo_jit.kernels.llvm_values import V, bits, const, i64, is_float, vector
+from shlo_jit.kernels.llvm_values import V, bits, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.target import Target
 
 PACK_PARAMS = [
@@ -46,12 +47,19 @@ class PackPlan:
     masks: bool
     header: int = 0
     """Factor of the sums over k in the header of a panel (see `GemmPlan.flips_a`). 0: no header."""
+    word: str = ""
+    """LLVM type of an element in a unit of several elements."""
     whole: int = 1
     """The number of steps is rounded up to a multiple of this, with zeros."""
 
     @property
     def element(self) -> str:
         return storage(self.dtype)
+
+    @property
+    def raw(self) -> str:
+        """LLVM type in which elements are moved into units of several: an integer of their size."""
+        return f"i{bits(self.element)}"
 
     @property
     def element_bytes(self) -> int:
@@ -66,8 +74,9 @@ def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
     """Returns the packers of A and B; they are equal up to the name if one function can do both."""
     factor = plan.unflip if plan.flips_a else 0
     common = (plan.unit, plan.group, plan.parts, plan.lanes, plan.masks)
-    a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common)
-    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, whole=plan.whole)
+    word = plan.word if plan.group > 1 else ""
+    a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common, word=word)
+    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, word=word, whole=plan.whole)
     if plan.types.a == plan.types.b and not factor and plan.kind != "amx":
         b = a
     return a, b
@@ -191,9 +200,12 @@ class _Packer:
                 count = b.min_(b.sub(self.count, panel.index), self.width)
                 at, source = panel.values[0], b.offset(row, b.mul(panel.index, plan.element_bytes))
                 args = source, at, count, left
+                pair = b.icmp("eq", count, 2 * plan.lanes)
                 if plan.parts == 1 and plan.group == 1:
-                    pair = b.icmp("eq", count, 2 * plan.lanes)
                     b.if_else(pair, partial(self._copy_pair, source, at), partial(self._copy_step, *args))
+                elif plan.group > 1 and plan.raw == "i8":
+                    whole = b.and_(pair, b.icmp("sge", left, plan.group))
+                    b.if_else(whole, partial(self._copy_bytes, source, at), partial(self._copy_step, *args))
                 else:
                     self._copy_step(*args)
                 panel.next(b.offset(at, self.panel_bytes))
@@ -210,6 +222,25 @@ class _Packer:
             b.store(convert(b, x, plan.dtype, plan.unit), b.offset(to, v * plan.lanes * plan.unit_bytes))
         return []
 
+    def _copy_bytes(self, source: V, to: V) -> list[V]:
+        """Copies two vectors of units of several bytes each, a whole step of most panels."""
+        b, plan = self.b, self.plan
+        later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_PREFETCH))
+        n, rows = 2 * plan.lanes, list[V]()
+        for t in range(plan.group):
+            row = b.mul(self.k_stride, t)
+            b.prefetch(b.offset(later, row))
+            rows.append(b.load(vector("i8", n), b.offset(source, row)))
+        while len(rows) > 1:  # rows k and k + group / 2 first
+            half, m = len(rows) // 2, lanes(rows[0].type)
+            order = [x for i in range(m) for x in (i, m + i)]
+            rows = [b.shuffle(x, y, order) for x, y in zip(rows[:half], rows[half:], strict=True)]
+        units = n * plan.group // 2
+        for v in range(2):
+            x = self._word(b.shuffle(rows[0], None, range(v * units, (v + 1) * units)))
+            b.store(b.bitcast(x, vector("i32", plan.lanes)), b.offset(to, v * plan.lanes * plan.unit_bytes))
+        return []
+
     def _copy_step(self, source: V, to: V, count: V, left: V) -> list[V]:
         """Copies a step of any panel; `left` elements of k exist."""
         b, plan = self.b, self.plan
@@ -218,7 +249,12 @@ class _Packer:
             self._copy_vector(b.offset(source, b.mul(j, plan.element_bytes)), to, j, b.sub(count, j), left)
         if not plan.masks:
             with b.loop(whole, count, hint="rest") as j:
-                self._copy_element(b.offset(source, b.mul(j, plan.element_bytes)), to, j)
+                at = b.offset(source, b.mul(j, plan.element_bytes))
+                for t in range(plan.group) if plan.group > 1 else ():
+                    exists = b.icmp("slt", i64(t), left)
+                    self._copy_in_unit(b.offset(at, b.mul(self.k_stride, t)), to, j, i64(t), exists)
+                if plan.group == 1:
+                    self._copy_element(at, to, j)
         return []
 
     def _copy_vector(self, source: V, to: V, j: V, count: V, left: V) -> None:
@@ -238,15 +274,28 @@ class _Packer:
             x = self._load(vector(plan.element, plan.lanes), source, mask)
             self._store(convert(b, x, plan.dtype, plan.unit), at, mask)
             return
-        width = 32 // plan.group
-        word = const(vector("i32", plan.lanes), 0)
-        assert mask is not None
+        unit = const(vector("i32", plan.lanes), 0)
         for t in range(plan.group):
-            here = b.select(b.icmp("slt", i64(t), left), mask, const(mask.type, 0)) if t else mask
-            x = self._load(vector(f"i{width}", plan.lanes), b.offset(source, b.mul(self.k_stride, t)), here)
-            x = b.cast("zext", x, "i32")
-            word = b.or_(word, b.shl(x, t * width)) if t else x
-        self._store(word, at, mask)
+            x = b.cast("zext", self._load_row(source, t, mask, left), "i32")
+            unit = b.or_(unit, b.shl(x, t * bits(plan.word))) if t else x
+        self._store(unit, at, mask)
+
+    def _load_row(self, source: V, t: int, mask: V | None, left: V) -> V:
+        """Loads the elements of a step at place `t` of their units: zeros if only `left` elements of k exist."""
+        b, plan = self.b, self.plan
+        t_exists = b.icmp("slt", i64(t), left)
+        at, kind = b.offset(source, b.mul(self.k_stride, t)), vector(plan.raw, plan.lanes)
+        if mask is not None:
+            here = b.select(t_exists, mask, const(mask.type, 0)) if t else mask
+            return self._word(b.masked_load(kind, at, here))
+        if t == 0:
+            return self._word(b.load(kind, at))
+        x = self._word(b.load(kind, b.select(t_exists, at, source)))
+        return b.select(t_exists, x, const(x.type, 0))
+
+    def _word(self, x: V) -> V:
+        """Elements as they are in units."""
+        return x if self.plan.raw == self.plan.word else convert(self.b, x, self.plan.dtype, self.plan.word)
 
     def _copy_element(self, source: V, to: V, j: V) -> None:
         b, plan = self.b, self.plan
@@ -316,8 +365,13 @@ class _Packer:
         b, plan = self.b, self.plan
         if plan.group == 1:
             return convert(b, self._load(vector(plan.element, plan.lanes), at, mask), plan.dtype, plan.unit)
-        units = vector("i32", plan.lanes)
-        return b.load(units, at, align=1) if mask is None else b.masked_load(units, at, mask, align=1)
+        size = bits(plan.raw) * plan.group
+        units = vector(f"i{size}", plan.lanes)
+        x = b.load(units, at, align=1) if mask is None else b.masked_load(units, at, mask, align=1)
+        if size == 32:
+            return x
+        elements = b.bitcast(x, vector(plan.raw, plan.lanes * plan.group))
+        return b.bitcast(self._word(elements), vector("i32", plan.lanes))
 
     # ------------------------------------------------------------------ one by one
     def scalar(self, panel: _Panel, k0: V, j0: V) -> None:
@@ -336,12 +390,14 @@ class _Packer:
 
     def _scalar_in_group(self, source: V, step: V, j: V, k: V) -> None:
         b, plan = self.b, self.plan
-        small = f"i{32 // plan.group}"
-        inside = b.icmp("slt", k, self.k)
-        x = b.load(small, b.select(inside, source, self.source))
-        x = b.select(inside, x, const(small, 0))
-        at = b.add(b.mul(j, plan.group), b.urem(k, plan.group))
-        b.store(x, b.offset(step, b.mul(at, 4 // plan.group)))
+        self._copy_in_unit(source, step, j, b.urem(k, plan.group), b.icmp("slt", k, self.k))
+
+    def _copy_in_unit(self, source: V, step: V, j: V, place: V, exists: V) -> None:
+        """Copies an element to a place in a unit, or a zero if it does not exist."""
+        b, plan = self.b, self.plan
+        x = self._word(b.load(plan.raw, b.select(exists, source, self.source)))
+        at = b.add(b.mul(j, plan.group), place)
+        b.store(b.select(exists, x, const(plan.word, 0)), b.offset(step, b.mul(at, 4 // plan.group)))
 
     # ------------------------------------------------------------------ helpers
     def heads(self) -> None:
@@ -349,7 +405,8 @@ class _Packer:
         b, plan = self.b, self.plan
         units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
         nv = 2
-        ones = const("<64 x i8>", 1)
+        four = vector("i8", 4 * plan.lanes)
+        ones = const(four, 1)
         zero = const(vector("i32", plan.lanes), 0)
         with self.each_panel() as panel:
             head = b.offset(panel.to, -nv * plan.lanes * 4)
@@ -357,9 +414,9 @@ class _Packer:
                 row = b.offset(panel.to, b.mul(k.index, self.step))
                 sums: list[V] = []
                 for v in range(nv):
-                    x = b.load("<64 x i8>", b.offset(row, v * plan.lanes * 4))
-                    pair = [x, ones] if plan.dtype == "ui8" else [ones, x]
-                    sums.append(b.call(zero.type, "llvm.x86.avx512.vpdpbusd.512", [k.values[v], *pair]))
+                    x = b.load(four, b.offset(row, v * plan.lanes * 4))
+                    pair = (x, ones) if plan.dtype == "ui8" else (ones, x)
+                    sums.append(multiply_bytes(b, *pair, k.values[v]))
                 k.next(*sums)
             for v in range(nv):
                 scaled = b.mul(k.values[v], const(zero.type, plan.header))

@@ -61,7 +61,8 @@ class GemmPlan:
 
     types: GemmTypes
     kind: str
-    """`plain`, `complex`, `bf16` (vdpbf16ps), `vnni` (vpdpbusd) or `amx` (tile registers)."""
+    """`plain`, `complex`, `bf16` (vdpbf16ps), `vnni` (vpdpbusd), `dot` (sdot), `pairs` (vpmaddwd) or `amx` (tile
+    registers)."""
     unit: str
     """LLVM type of a unit."""
     group: int
@@ -138,9 +139,15 @@ class GemmPlan:
         return storage(self.types.a) != self.unit, storage(self.types.b) != self.unit
 
     @property
+    def word(self) -> str:
+        """LLVM type of an element in a unit of several: bytes are widened for `pairs`, since the sum of two products of
+        bytes saturates in 16 bits."""
+        return f"i{bits(self.unit) // self.group}"
+
+    @property
     def joins_a(self) -> bool:
         """Whether a unit of A consists of several elements, without conversion."""
-        return self.kind in ("bf16", "vnni")
+        return self.kind in ("bf16", "vnni", "dot")
 
     @property
     def flips_a(self) -> bool:
@@ -209,6 +216,10 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind, unit, group = "bf16", "i32", 2
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_vnni:
         kind, unit, group = "vnni", "i32", 4
+    elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_byte_dot(types.a == types.b):
+        kind, unit, group = "dot", "i32", 4
+    elif {types.a, types.b} <= bytes_ and out == "i32" and target.is_x86:
+        kind, unit, group = "pairs", "i32", 2
     lanes = target.lanes(bits(acc))
     mr, nv = _register_tile(target, kind, bits(acc))
     # A panel of mr x kc units takes about half of the first level cache, a chunk of GEMM_CHUNK_BYTES most of the

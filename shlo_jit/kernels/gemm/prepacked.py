@@ -13,7 +13,7 @@ import numpy as np
 
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import k_block
-from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
+from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Ints
 
 UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
@@ -57,8 +57,8 @@ def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
     steps, whole = body.shape[2] // plan.b_step, n // plan.nr
     if plan.group > 1:
         # A unit holds `group` consecutive steps of k of a column.
-        units = body.reshape(*body.shape[:2], steps, plan.nr, plan.group, itemsize(plan.types.b)).view(block.dtype)
-        units = units[..., 0]
+        word = block.dtype if plan.kind != "pairs" else np.dtype(np.int16)
+        units = body.reshape(*body.shape[:2], steps, plan.nr, plan.group, word.itemsize).view(word)[..., 0]
         source = block
         if k % plan.group:
             source = np.concatenate([block, np.zeros((batch, -k % plan.group, n), block.dtype)], 1)

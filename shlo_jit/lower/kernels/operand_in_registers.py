@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import from_memory, memory_type
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue, write_totals
-from shlo_jit.lower.kernels.outputs_in_registers import write_outputs
-from shlo_jit.lower.kernels.terms_in_registers import write_terms
+from shlo_jit.lower.kernels.outputs_in_registers import Outputs
+from shlo_jit.lower.kernels.terms_in_registers import Terms
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter
+from shlo_jit.lower.kernels.vector_sums import sum_vectors
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.scratch import shared_fields
@@ -20,8 +22,17 @@ from shlo_jit.lower.services import Services
 from shlo_jit.schedule.operand_in_registers import InRegistersSchedule
 
 
-def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -> None:
-    """Copies the vectors if they are read in another order or type, and runs the tasks."""
+class Units(NamedTuple):
+    """What writes a unit."""
+
+    outputs: type[Outputs]
+    terms: type[Terms]
+
+
+def lower_in_registers(
+    low: Services, step: ComputedOperandStep, s: InRegistersSchedule, units: Units | None = None
+) -> None:
+    """Copies the vectors if they are read in another order or type, and runs the tasks. `units`: what writes them."""
     check_supported(s.nest)
     b, op = low.b, step.product.op
     fields = shared_fields(b, s.scratch, low.scratch(step))
@@ -44,7 +55,8 @@ def lower_in_registers(low: Services, step: ComputedOperandStep, s: InRegistersS
     pointers += [frame] if has_epilogue else []
     hint = f"{step.producer.hint}_product"
     name = low.new_name(hint)
-    unit = write_outputs if s.are_outputs else write_terms
+    units = units or Units(Outputs, Terms)
+    unit = units.outputs if s.are_outputs else units.terms
     writer = UnitWriter(low, s, name, values, epilogue if has_epilogue else None, unit)
     if s.parts == 1:
         writer.write(len(pointers))
@@ -77,14 +89,16 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
     def nested(loops: Sequence[tuple[int, int, int]], at: V, place: V) -> None:
         if not loops:
             x = from_memory(b, s.source, b.load(memory_type(s.source), b.element(source, memory_type(s.source), at)))
-            y = convert(b, s.source, s.acc, x)
+            y = convert(b, s.source, s.factor, x)
             assert isinstance(y, V)
-            b.store(y, b.element(to, memory_type(s.acc), place))
+            b.store(y, b.element(to, memory_type(s.factor), place))
             return
         (extent, read, written), *rest = loops
         with b.loop(0, extent) as i:
             nested(rest, b.add(at, b.mul(i, read)), b.add(place, b.mul(i, written)))
 
     nested([x for x in loops if x[0] != 1], i64(0), i64(0))
+    if s.dots is not None and s.dots.row_padding and not s.are_outputs:
+        sum_vectors(b, to, s.products * s.count, s.vectors.row, s.dots.row_padding)
     b.ret()
     return low.share("vectors", name)

@@ -21,12 +21,7 @@ LINE = 64
 """Bytes of a cache line."""
 
 
-def write_outputs(w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V) -> None:
-    """Emits a unit."""
-    _Outputs(w, variables, x, y, start, stop).write()
-
-
-class _Outputs:
+class Outputs:
     """Writes a unit whose lanes are outputs. The sums of the unit's outputs are in memory: row after row, and for each
     iteration of the inner variables the outputs of a chunk."""
 
@@ -62,7 +57,7 @@ class _Outputs:
             for i in w.iterations(v):
                 inside = {**variables, v: i}
                 self.arrange(v, inside)
-                self.loops(rest, inside, b.offset(x, b.mul(i, s.vectors.along[v] * w.size)))
+                self.loops(rest, inside, b.offset(x, b.mul(i, s.vectors.along[v] * w.factor_size)))
             return
         _, loop, step, unrolled = self.blocks
         if loop is None:
@@ -76,7 +71,7 @@ class _Outputs:
                 start = first if low is None else b.max_(low, first)
                 stop = last if high is None else b.min_(high, last)
                 with b.loop(start, stop, each, "k") as i:
-                    at = b.offset(x, b.mul(i, s.vectors.along[loop] * w.size))
+                    at = b.offset(x, b.mul(i, s.vectors.along[loop] * w.factor_size))
                     self.block({**variables, loop: i}, at, unrolled, loop, each)
 
     def arrange(self, v: int | None, variables: Variables) -> None:
@@ -126,9 +121,12 @@ class _Outputs:
         later = loop if loop is not None else next(reversed(self.blocks.serial), None)
         if later is not None:
             self.prefetch([here for here, _ in steps], later, each)
-        places = list(enumerate(w.combinations(s.inner)))
-        for some in [places] if s.sums_in_registers else [[place] for place in places]:
-            self.columns(steps, x, [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in some])
+        places = [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in enumerate(w.combinations(s.inner))]
+        if s.sums_in_registers:
+            self.columns(steps, x, places)
+            return
+        for i, fixed in places:
+            self.columns([({**here, **fixed}, offset) for here, offset in steps], x, [(i, fixed)])
 
     def prefetch(self, steps: list[Variables], loop: int, each: int) -> None:
         """Fetches the elements of a later block, line by line: its rows lie in other pages, where the hardware does not
@@ -203,4 +201,4 @@ class _Outputs:
     def factor(self, x: V, r: int, offset: int, width: int) -> V:
         """An element of a vector, in all lanes."""
         b, w = self.b, self.w
-        return b.splat(b.load(w.acc, b.offset(x, (r * self.s.vectors.row + offset) * w.size)), width)
+        return b.splat(b.load(w.acc, b.offset(x, (r * self.s.vectors.row + offset) * w.factor_size)), width)

@@ -11,12 +11,7 @@ from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
 from shlo_jit.schedule.space import linear
 
 
-def write_terms(w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V) -> None:
-    """Emits a unit."""
-    _Terms(w, variables, x, y, start, stop).write()
-
-
-class _Terms:
+class Terms:
     """Writes a unit whose lanes are terms: the sums of some outputs and all vectors are in registers."""
 
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
@@ -34,7 +29,7 @@ class _Terms:
         last, n = b.sub(self.stop, 1), s.together
         with b.loop(self.start, self.stop, n, "outputs") as o:
             outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
-            zero = const(vector(w.acc, w.width), 0)
+            zero = const(vector(w.acc, w.width // w.per_lane), 0)
             rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
             sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
             totals = [fold(b, total) for total in sums[: n * s.count]]
@@ -45,7 +40,11 @@ class _Terms:
             for i, output in enumerate(outputs):
                 for r in range(s.count):
                     to = b.offset(self.y, b.mul(output[s.cut], step))
-                    b.store(totals[i * s.count + r], b.offset(to, r * s.outputs.row * w.size))
+                    b.store(self.finished(totals[i * s.count + r], r), b.offset(to, r * s.outputs.row * w.size))
+
+    def finished(self, total: V, r: int) -> V:
+        """The result, from the sum of an output and a vector."""
+        return total
 
     def loops(self, serial: Sequence[int], outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Emits the loops along k, outermost first. Returns the sums."""
@@ -54,11 +53,11 @@ class _Terms:
             v, *more = serial
             if v in w.unrolled:
                 for i in range(s.nest.extents[v]):
-                    at = b.offset(x, i * s.vectors.along[v] * w.size)
+                    at = b.offset(x, i * s.vectors.along[v] * w.factor_size)
                     sums = self.loops(more, [{**here, v: i64(i)} for here in outputs], at, sums)
                 return sums
             with b.loop_carry(0, s.nest.extents[v], sums, 1, "k") as carry:
-                at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.size))
+                at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.factor_size))
                 inside = [{**here, v: carry.index} for here in outputs]
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
@@ -105,9 +104,9 @@ class _Terms:
             fixed = {v: i64(k) for v, k in inner.items()}
             offset = sum(s.vectors.along[v] * k for v, k in inner.items())
             elements = [w.element({**here, **fixed, s.lanes: at}, width) for here in outputs]
-            place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.size))
+            place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
             for r in range(s.count):
-                of = b.offset(place, (offset + r * s.vectors.row) * w.size)
+                of = b.offset(place, (offset + r * s.vectors.row) * w.factor_size)
                 factor = b.load(vector(w.acc, width), of, align=w.size)
                 for i, element in enumerate(elements):
                     found[i * s.count + r] = w.multiply_add(factor, element, found[i * s.count + r])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from typing import Protocol
 
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Value
@@ -21,9 +22,19 @@ from shlo_jit.schedule.space import linear
 
 Variables = dict[int, V]
 Found = dict[Key, Reg]
-Unit = Callable[["UnitWriter", Variables, V, V, V, V], None]
-"""Emits a chunk of the outputs of one product: the variables that number them, the addresses of the vectors and of the
-results, and the range of the chunk."""
+
+
+class Chunk(Protocol):
+    """A chunk of the outputs of one product."""
+
+    def write(self) -> None:
+        """Emits it."""
+        ...
+
+
+Unit = Callable[["UnitWriter", Variables, V, V, V, V], Chunk]
+"""Makes a chunk: from the variables that number its outputs, the addresses of the vectors and of the results, and its
+range."""
 
 
 class UnitWriter:
@@ -41,8 +52,9 @@ class UnitWriter:
     ):
         self.low, self.s, self.name, self.values, self.epilogue = low, s, name, values, epilogue
         self.write_unit = write_unit
-        self.acc, self.size = register_type(s.acc), s.acc.itemsize
-        self.width, self.unrolled = s.space.width, s.unrolled
+        self.acc, self.size, self.factor_size = register_type(s.acc), s.acc.itemsize, s.factor.itemsize
+        self.width, self.unrolled, self.group = s.space.width, s.unrolled, 1 if s.dots is None else s.dots.group
+        self.per_lane = 1 if s.dots is None else s.dots.per_lane
 
     def write(self, pointers: int) -> None:
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
@@ -96,11 +108,11 @@ class UnitWriter:
     def product(self, batch: V, variables: Variables, start: V, stop: V) -> None:
         """Emits a chunk of the outputs of one product."""
         b, s = self.b, self.s
-        x = b.offset(self.vectors, b.mul(batch, s.vectors.batch * self.size))
+        x = b.offset(self.vectors, b.mul(batch, s.vectors.batch * self.factor_size))
         base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
         to = s.own_outputs
         y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
-        self.write_unit(self, variables, x, y, start, stop)
+        self.write_unit(self, variables, x, y, start, stop).write()
         if self.epilogue is not None and s.parts == 1:
             first, last = (b.add(base, b.mul(at, s.free[s.cut])) for at in (start, stop))
             self.notify(batch, first, last)

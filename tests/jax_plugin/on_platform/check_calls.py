@@ -112,6 +112,16 @@ def test_compiler_options() -> None:
         f.lower(1.0).compile({"what": True})
 
 
+def test_activations_are_rounded_where_that_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    x, q = rng.standard_normal((2, 512), np.float32), rng.integers(-128, 128, (512, 256), np.int8)
+    f = jax.jit(lambda x, q: x @ q.astype(jnp.float32)).lower(x, q)
+    exact, rounded = f.compile()(x, q), f.compile({"shlo_jit_round_activations": "int8"})(x, q)
+    assert 0 < np.abs(exact - rounded).max() < 0.02 * np.abs(exact).max()
+    with pytest.raises(JaxRuntimeError, match="round_activations: expected None or 'int8', got 'int4'"):
+        f.compile({"shlo_jit_round_activations": "int4"})
+
+
 def test_what_is_known_of_a_program() -> None:
     compiled = jax.jit(lambda a: (a @ a).sum(0)).lower(jnp.ones((64, 64))).compile()
     sizes = compiled.memory_analysis()
