@@ -54,6 +54,7 @@ def compile_options(
     donate: object = (),
     dynamic: object = "specialize",
     fold_scales: object = False,
+    assume_finite: object = False,
     schedule: object = None,
 ) -> CompileOptions:
     """Options of a compilation on this machine; see `api.compile`."""
@@ -70,6 +71,7 @@ def compile_options(
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         fold_scales=flag("fold_scales", fold_scales),
+        assume_finite=flag("assume_finite", assume_finite),
         schedule=_schedule(schedule, flag("cache", cache)),
         target=_target(target, flag("cache", cache)),
         threads=thread_count(threads),
@@ -283,6 +285,7 @@ def export_options(
     linker: object,
     shapes: object,
     fold_scales: object,
+    assume_finite: object,
     schedule: object,
     constants: object = None,
 ) -> ExportOptions:
@@ -318,6 +321,7 @@ def export_options(
             code=code,
             has_lapack=True,
             fold_scales=flag("fold_scales", fold_scales),
+            assume_finite=flag("assume_finite", assume_finite),
             schedule=_exported_schedule(schedule, entries),
         ),
         _exported_constants(constants, entries),

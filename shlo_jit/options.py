@@ -60,6 +60,8 @@ class CompileOptions:
     fold_scales: bool = False
     """Whether factors of channels are multiplied into constant weights, which changes results by rounding
     (`docs/accuracy.md`)."""
+    assume_finite: bool = False
+    """Whether numbers that a mask by position leaves out are taken as finite (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
     """Given moves of steps; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
     up for each program that it compiles."""

@@ -304,6 +304,7 @@ def plan(
             same_program=options.same_program,
             code=_code(options),
             fold_scales=options.fold_scales,
+            assume_finite=options.assume_finite,
         )
     pause()
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate

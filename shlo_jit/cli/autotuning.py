@@ -13,6 +13,7 @@ from shlo_jit.cli.constants import Constants
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -57,6 +58,7 @@ def tune(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    assume_finite: AssumeFinite = False,
     constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +78,9 @@ def tune(
         given = [arrays.load(path) for path in inputs or []]
         arrays_given = read_constants(constants)
         with mistakes.refusals(name):
-            made, _ = programs.compile(source, entry, threads, True, dynamic, fold_scales, constants=arrays_given)
+            made, _ = programs.compile(
+                source, entry, threads, True, dynamic, fold_scales, assume_finite, constants=arrays_given
+            )
             expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
             arguments = arrays.arguments(expected, given, random, seed)
             with seconds_bar("measuring the steps") as on_progress:
@@ -90,6 +94,7 @@ def tune(
                     threads=threads,
                     dynamic=dynamic.value,
                     fold_scales=fold_scales,
+                    assume_finite=assume_finite,
                     constants=arrays_given,
                 )
         if save is not None:

@@ -11,7 +11,7 @@ import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
 from shlo_jit.cli.constants import Constants, bound, read_by_function
-from shlo_jit.cli.options import AsJson, Example, File, FoldScales, word
+from shlo_jit.cli.options import AsJson, AssumeFinite, Example, File, FoldScales, word
 from shlo_jit.cli.progress import progress, steps
 
 
@@ -65,6 +65,7 @@ def export(
         ),
     ] = None,
     fold_scales: FoldScales = False,
+    assume_finite: AssumeFinite = False,
     schedule: Annotated[
         Path | None,
         typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
@@ -108,6 +109,7 @@ def export(
             linker=linker,
             shapes=calls,
             fold_scales=fold_scales,
+            assume_finite=assume_finite,
             schedule=None if schedule is None else programs.moves(schedule),
             constants=given if len(entries) > 1 else given.get(entries[0]),
             progress=on_step,

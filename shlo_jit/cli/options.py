@@ -99,6 +99,10 @@ FoldScales = Annotated[
         "--fold-scales", help="Multiply factors of channels into constant weights; results change by rounding."
     ),
 ]
+AssumeFinite = Annotated[
+    bool,
+    typer.Option("--assume-finite", help="Skip what masks by position leave out, without a check that it is finite."),
+]
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(

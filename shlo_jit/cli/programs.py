@@ -86,12 +86,15 @@ def compile(
     cache: bool,
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
     fold_scales: bool = False,
+    assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
-    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales, schedule, constants)
+    made, seconds = compile_any(
+        given, entry, threads, cache, dynamic, Grid(), fold_scales, assume_finite, schedule, constants
+    )
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
     return made, seconds
@@ -105,6 +108,7 @@ def compile_any(
     dynamic: DynamicCode,
     grid: Grid,
     fold_scales: bool = False,
+    assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
@@ -122,6 +126,7 @@ def compile_any(
             cache=cache,
             dynamic=dynamic.value,
             fold_scales=fold_scales,
+            assume_finite=assume_finite,
             schedule=None if schedule is None else moves(schedule),
             constants=constants,
             num_partitions=grid.processes,

@@ -20,6 +20,7 @@ from shlo_jit.cli.constants import Constants, bound
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -126,6 +127,7 @@ def run(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -170,7 +172,16 @@ def run(
                     mistakes.fail("--constants: a library contains its constants")
                 return programs.load(source, entry or None, threads)
             return programs.compile_any(
-                source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales, schedule, arrays_given
+                source,
+                entry or "main",
+                threads,
+                not no_cache,
+                dynamic,
+                grid,
+                fold_scales,
+                assume_finite,
+                schedule,
+                arrays_given,
             )
 
         with quiet_unless(grid.prints):
@@ -294,6 +305,7 @@ def profile(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
 ) -> None:
@@ -307,7 +319,9 @@ def profile(
     arrays_given = read_constants(constants)
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, True, dynamic, fold_scales, schedule, arrays_given)
+        return programs.compile(
+            source, entry, threads, True, dynamic, fold_scales, assume_finite, schedule, arrays_given
+        )
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable

@@ -14,6 +14,7 @@ from shlo_jit.cli import arrays, mistakes, programs, report
 from shlo_jit.cli.constants import Constants, bound
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -84,6 +85,7 @@ def show(
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -113,12 +115,21 @@ def show(
     arrays_given = read_constants(constants)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir, fold_scales, arrays_given)
+            _dump(source, entry, shapes or [], dump_dir, fold_scales, assume_finite, arrays_given)
         if stage == "module" and not shapes:
             _hand_out(str(bound(programs.parse(source), entry, arrays_given)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
             made, _ = programs.compile_any(
-                source, entry, threads, True, dynamic, Grid(processes), fold_scales, schedule, arrays_given
+                source,
+                entry,
+                threads,
+                True,
+                dynamic,
+                Grid(processes),
+                fold_scales,
+                assume_finite,
+                schedule,
+                arrays_given,
             )
             if isinstance(made, Several):
                 with made.executable as executable:
@@ -251,14 +262,20 @@ def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[st
 
 
 def _dump(
-    source: Path | bytes, entry: str, shapes: list[str], folder: Path, fold_scales: bool, constants: Arrays | None
+    source: Path | bytes,
+    entry: str,
+    shapes: list[str],
+    folder: Path,
+    fold_scales: bool,
+    assume_finite: bool,
+    constants: Arrays | None,
 ) -> None:
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
     module = programs.refined(bound(programs.parse(source), entry, constants), entry, shapes)
-    options = compile_options(entry, fold_scales=fold_scales)
+    options = compile_options(entry, fold_scales=fold_scales, assume_finite=assume_finite)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:

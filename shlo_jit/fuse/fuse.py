@@ -30,6 +30,7 @@ from shlo_jit.fuse.segments import segments_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
+from shlo_jit.ops.ranged import is_ranged, whole_product
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
@@ -120,7 +121,10 @@ class _Fusion(Grouping):
                     self.read(step, value)
         else:
             found = [self.pieces.get(o) for o in op.operands]
-            step = OpStep(position=position, op=op, pieces=next((p for p in found if isinstance(p, Pieces)), None))
+            pieces = next((p for p in found if isinstance(p, Pieces)), None)
+            ranges = (op.operands[2], op.operands[3]) if is_ranged(op) else None
+            own = whole_product(op) if ranges is not None else op
+            step = OpStep(position=position, op=own, pieces=pieces, ranges=ranges)
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:

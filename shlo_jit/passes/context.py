@@ -60,5 +60,7 @@ class Context(NamedTuple):
     code: Code = NO_CODE
     fold_scales: bool = False
     """Whether scale factors may be folded into weights (`canonical/fold_scales.py`)."""
+    assume_finite: bool = False
+    """Whether numbers that a mask leaves out may be taken as finite (`canonical/masked_products.py`)."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

@@ -1,0 +1,181 @@
+"""Which elements of the weights of attention a mask makes exactly zero.
+
+    s' = select(mask, s, -inf); e = exponential(s' - max(s')); w = e / sum(e)    ->   w is 0 where `mask` is false
+
+A row of w is the last dimension. Reductions over rows give the same values without the elements that are masked: these
+are neutral for them. So a row program that computes w may leave out ranges of masked elements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops import is_elementwise
+from shlo_jit.passes.intervals import DEPTH, splat, varying
+
+LOW = -1e9
+"""Mask values up to this one are taken for large negative numbers; likewise for `f16`, which has no such numbers."""
+LOW_F16 = -(2.0**14)
+TRANSPOSE, BROADCAST = "stablehlo.transpose", "stablehlo.broadcast_in_dim"
+
+
+MOVES = ("stablehlo.reshape", TRANSPOSE, BROADCAST)
+
+
+class Kind(Enum):
+    """What the masked elements of a value are."""
+
+    ZERO = "zero"
+    LOW = "-inf, or a number so low that its exponential beside that of any other score is 0"
+
+
+@dataclass
+class Masked:
+    """A value whose elements are of a kind where one of some masks is false."""
+
+    kind: Kind
+    masks: tuple[Mask, ...]
+    is_exact: bool
+    """Whether that holds whatever the numbers are that are not masked."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask of the elements of a value. The ops in `path`, from the innermost, lead from the value with the mask's
+    shape to the value asked for. They reshape, transpose or broadcast dimensions before the last one."""
+
+    value: Value
+    path: tuple[Op, ...] = ()
+
+
+def masked_of(value: Value, depth: int = DEPTH) -> Masked | None:
+    """Returns what masks do to the elements of a value, if they make all masked elements zero or low."""
+    op = value.op
+    if op is None or not depth or not value.tensor.rank:
+        return None
+    name = op.name.removeprefix("stablehlo.")
+    if name in ("reshape", "transpose", "broadcast_in_dim"):
+        return _moved(op, depth)
+    if name == "select":
+        return _selected(op, depth)
+    if not is_elementwise(op) or not op.operands:
+        return None
+    if name in ("convert", "exponential"):
+        found = masked_of(op.operands[0], depth - 1)
+        if found is None or (name == "exponential" and found.kind is not Kind.LOW):
+            return None
+        return Masked(Kind.ZERO if name == "exponential" else found.kind, found.masks, found.is_exact)
+    if name in ("subtract", "divide", "multiply", "add"):
+        return _combined(op, name, depth)
+    return None
+
+
+def _moved(op: Op, depth: int) -> Masked | None:
+    """Looks through an op that keeps the last dimension."""
+    before, after = op.operands[0].tensor.extents, op.result.tensor.extents
+    if not before or before[-1] != after[-1]:
+        return None
+    if op.name == TRANSPOSE and op.ints("permutation")[-1] != len(before) - 1:
+        return None
+    if op.name == BROADCAST and op.ints("broadcast_dimensions")[-1] != len(after) - 1:
+        return None
+    found = masked_of(op.operands[0], depth - 1)
+    if found is None:
+        return None
+    masks = tuple(Mask(m.value, (*m.path, op)) for m in found.masks)
+    return Masked(found.kind, masks, found.is_exact)
+
+
+def _selected(op: Op, depth: int) -> Masked | None:
+    predicate, chosen, other = op.operands
+    inner = masked_of(chosen, depth - 1)
+    number = splat(other)
+    kind = None if number is None else _kind_of(number, other)
+    if inner is not None and kind is not None and kind is inner.kind:
+        own = _own_mask(predicate, op)
+        return Masked(kind, (*inner.masks, *own), inner.is_exact and (kind is Kind.ZERO or number == -math.inf))
+    if kind is not None and predicate.tensor.rank == op.result.tensor.rank:
+        own = _own_mask(predicate, op)
+        return Masked(kind, own, kind is Kind.ZERO or number == -math.inf) if own else None
+    first = splat(chosen)
+    if first is not None and _kind_of(first, chosen) is Kind.ZERO:
+        found = masked_of(other, depth - 1)
+        return found if found is not None and found.kind is Kind.ZERO else None
+    return None
+
+
+def _own_mask(predicate: Value, op: Op) -> tuple[Mask, ...]:
+    last = op.result.tensor.rank - 1
+    is_mask = predicate.tensor.rank == last + 1 and last in varying(predicate)
+    return (Mask(predicate),) if is_mask else ()
+
+
+def _kind_of(number: float | complex, value: Value) -> Kind | None:
+    """The kind of a constant that stands for masked elements."""
+    t = value.tensor.storage
+    if not t.is_float or isinstance(number, complex):
+        return None
+    if number == 0:
+        return Kind.ZERO
+    return Kind.LOW if number <= (LOW_F16 if t.name == "f16" else LOW) else None
+
+
+def _combined(op: Op, name: str, depth: int) -> Masked | None:
+    left, right = op.operands
+    last = op.result.tensor.rank - 1
+    one = masked_of(left, depth - 1)
+    if name in ("multiply", "add") and one is None:
+        left, right = right, left
+        one = masked_of(left, depth - 1)
+    if one is None:
+        return None
+    by_row = last not in varying(right)
+    if one.kind is Kind.ZERO:
+        return one if name in ("multiply", "divide") and by_row else None
+    factor = splat(right)
+    if name in ("multiply", "divide"):
+        return one if isinstance(factor, float) and 0 < factor < math.inf and one.is_exact else None
+    if name == "subtract" and by_row:
+        return one
+    # a sum is low if the other number is neither NaN nor infinite, which only a caller may know
+    return Masked(one.kind, one.masks, False) if name == "add" else None
+
+
+def weights_of(value: Value) -> Masked | None:
+    """Returns the masks of exponentials, or of what is computed from them, that are zero where the masks are false;
+    None if there are none."""
+    found = masked_of(value)
+    is_zero = found is not None and found.kind is Kind.ZERO and found.masks
+    return found if is_zero and _is_exponential(value) else None
+
+
+def _is_exponential(value: Value) -> bool:
+    """Whether a few elementwise ops compute a value from exponentials."""
+    todo = [(value, DEPTH)]
+    while todo:
+        value, depth = todo.pop()
+        op = value.op
+        if op is None or not depth:
+            continue
+        if op.name == "stablehlo.exponential":
+            return True
+        if op.name in MOVES or (is_elementwise(op) and len(op.operands) < 4):
+            first = op.operands[1:] if op.name == "stablehlo.select" else op.operands[:1]
+            todo += [(v, depth - 1) for v in first]
+    return False
+
+
+def is_neutral(op: Op, masks: tuple[Mask, ...]) -> bool:
+    """Whether elements of rows that one of the masks leaves out are neutral for a reduction over rows."""
+    if op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.block().ops) != 2:
+        return False
+    found = masked_of(op.operands[0])
+    if found is None:
+        return False
+    reducer = op.block().ops[0].name
+    fits = {"stablehlo.maximum": Kind.LOW, "stablehlo.add": Kind.ZERO}.get(reducer)
+    known = {m.value for m in found.masks}
+    return found.kind is fits and all(m.value in known for m in masks)
