@@ -369,6 +369,9 @@ RANGED_LEAST_KEYS = 128
 RANGED_LEAST_ROWS = 16
 """Minimum rows of a batch of attention for a test at run time whether its values are finite: the test reads them once
 more. Chosen."""
+RANGED_LEAST_PRODUCTS, RANGED_MOST_ROWS = 4, 64
+"""Minimum products, and maximum rows of each, for a batch of products to have a task for each, which computes a range
+of its terms or columns. Chosen."""
 RANGED_CHUNK = 128
 """Keys that are left out together if their rows are packed. Chosen."""
 RANGED_STEP = 64

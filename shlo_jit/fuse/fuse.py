@@ -26,6 +26,7 @@ from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_blocks import form_row_blocks
+from shlo_jit.fuse.row_ranges import mark_scores
 from shlo_jit.fuse.segments import segments_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
@@ -92,6 +93,10 @@ class _Fusion(Grouping):
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
+        mark_scores(self.steps, self.readers, results)
+        for step in self.steps:
+            for value in (step.columns or ()) if isinstance(step, OpStep) else ():
+                self.read(step, value)
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)

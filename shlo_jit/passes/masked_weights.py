@@ -9,7 +9,7 @@ are neutral for them. So a row program that computes w may leave out ranges of m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from shlo_jit.ir.core import Op, Value
@@ -40,11 +40,14 @@ class Masked:
     masks: tuple[Mask, ...]
     is_exact: bool
     """Whether that holds whatever the numbers are that are not masked."""
+    discards: bool = True
+    """Whether the elements that are masked may be computed from any numbers, even NaN."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of the elements of a value. The ops in `path`, from the innermost, lead from the value with the mask's
+    """A mask of the elements of a value: truth values, or numbers that are added to scores and leave those out to which
+    they add LOW or less. The ops in `path`, from the innermost, lead from the value with the mask's
     shape to the value asked for. They reshape, transpose or broadcast dimensions before the last one."""
 
     value: Value
@@ -67,7 +70,7 @@ def masked_of(value: Value, depth: int = DEPTH) -> Masked | None:
         found = masked_of(op.operands[0], depth - 1)
         if found is None or (name == "exponential" and found.kind is not Kind.LOW):
             return None
-        return Masked(Kind.ZERO if name == "exponential" else found.kind, found.masks, found.is_exact)
+        return replace(found, kind=Kind.ZERO if name == "exponential" else found.kind)
     if name in ("subtract", "divide", "multiply", "add"):
         return _combined(op, name, depth)
     return None
@@ -86,7 +89,7 @@ def _moved(op: Op, depth: int) -> Masked | None:
     if found is None:
         return None
     masks = tuple(Mask(m.value, (*m.path, op)) for m in found.masks)
-    return Masked(found.kind, masks, found.is_exact)
+    return replace(found, masks=masks)
 
 
 def _selected(op: Op, depth: int) -> Masked | None:
@@ -96,7 +99,8 @@ def _selected(op: Op, depth: int) -> Masked | None:
     kind = None if number is None else _kind_of(number, other)
     if inner is not None and kind is not None and kind is inner.kind:
         own = _own_mask(predicate, op)
-        return Masked(kind, (*inner.masks, *own), inner.is_exact and (kind is Kind.ZERO or number == -math.inf))
+        is_exact = inner.is_exact and (kind is Kind.ZERO or number == -math.inf)
+        return Masked(kind, (*inner.masks, *own), is_exact, inner.discards)
     if kind is not None and predicate.tensor.rank == op.result.tensor.rank:
         own = _own_mask(predicate, op)
         return Masked(kind, own, kind is Kind.ZERO or number == -math.inf) if own else None
@@ -130,18 +134,48 @@ def _combined(op: Op, name: str, depth: int) -> Masked | None:
     if name in ("multiply", "add") and one is None:
         left, right = right, left
         one = masked_of(left, depth - 1)
+    if one is None and name == "add":
+        biases = [v for v in op.operands if _adds_low_numbers(v)]
+        return Masked(Kind.LOW, (Mask(biases[0]),), is_exact=False, discards=False) if len(biases) == 1 else None
     if one is None:
         return None
     by_row = last not in varying(right)
     if one.kind is Kind.ZERO:
-        return one if name in ("multiply", "divide") and by_row else None
+        is_finite = by_row or _is_truth(right)
+        return one if (name == "multiply" and is_finite) or (name == "divide" and by_row) else None
     factor = splat(right)
     if name in ("multiply", "divide"):
         return one if isinstance(factor, float) and 0 < factor < math.inf and one.is_exact else None
     if name == "subtract" and by_row:
         return one
     # a sum is low if the other number is neither NaN nor infinite, which only a caller may know
-    return Masked(one.kind, one.masks, False) if name == "add" else None
+    return replace(one, is_exact=False, discards=False) if name == "add" else None
+
+
+def _adds_low_numbers(value: Value, depth: int = 6) -> bool:
+    """Whether a few elementwise ops compute a value from a large negative number, and from no products."""
+    last = value.tensor.rank - 1
+    if last < 0 or last not in varying(value) or value.tensor.storage.name == "f16":
+        return False
+    todo, found = [(value, depth)], False
+    while todo:
+        value, depth = todo.pop()
+        op, number = value.op, splat(value)
+        if number is not None:
+            found = found or _kind_of(number, value) is Kind.LOW
+        elif op is not None and depth and (op.name in MOVES or is_elementwise(op)):
+            todo += [(v, depth - 1) for v in op.operands]
+        elif op is not None and op.name != "stablehlo.iota":
+            return False
+    return found
+
+
+def _is_truth(value: Value, depth: int = DEPTH) -> bool:
+    """Whether the elements of a value are converted from truth values."""
+    op = value.op
+    while op is not None and op.name in MOVES and depth:
+        op, depth = op.operands[0].op, depth - 1
+    return op is not None and op.name == "stablehlo.convert" and op.operands[0].tensor.storage.kind == "b"
 
 
 def weights_of(value: Value) -> Masked | None:
@@ -168,12 +202,13 @@ def _is_exponential(value: Value) -> bool:
     return False
 
 
-def is_neutral(op: Op, masks: tuple[Mask, ...]) -> bool:
-    """Whether elements of rows that one of the masks leaves out are neutral for a reduction over rows."""
+def is_neutral(op: Op, masks: tuple[Mask, ...], *, discards: bool = False) -> bool:
+    """Whether elements of rows that one of the masks leaves out are neutral for a reduction over rows; with `discards`,
+    whatever numbers they are computed from."""
     if op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.block().ops) != 2:
         return False
     found = masked_of(op.operands[0])
-    if found is None:
+    if found is None or (discards and not found.discards):
         return False
     reducer = op.block().ops[0].name
     fits = {"stablehlo.maximum": Kind.LOW, "stablehlo.add": Kind.ZERO}.get(reducer)

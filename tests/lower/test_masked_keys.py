@@ -66,6 +66,19 @@ def added(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
     return attend(jax.nn.softmax(scores(q, k) + jnp.where(inside, 0, -1e9).astype(q.dtype), -1), v)
 
 
+def from_numbers(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """The mask is computed by arithmetic, as in BERT."""
+    return attend(jax.nn.softmax(scores(q, k) + (1 - data[:, None].astype(q.dtype)) * LOW, -1), v)
+
+
+def divided_late(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """Weights are multiplied with the mask, and their sum divides the result."""
+    inside = jnp.arange(k.shape[2]) <= first
+    masked = jnp.where(inside, scores(q, k), LOW)
+    weights = jnp.exp(masked - masked.max(-1, keepdims=True)) * inside
+    return attend(weights, v) / weights.sum(-1)[..., None]
+
+
 def from_data(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
     return masked(data[:, None], q, k, v)
 
@@ -92,6 +105,7 @@ def with_entropy(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) ->
 FORMS: dict[str, tuple[Callable[..., Any], bool]] = {
     "prefix": (prefix, True), "causal": (causal, True), "triangle": (triangle, True), "window": (window, True),
     "padded": (padded, True), "added": (added, True), "from data": (from_data, True), "zeroed": (zeroed, False),
+    "from numbers": (from_numbers, True), "divided late": (divided_late, True),
     "with weights": (with_weights, False), "with entropy": (with_entropy, False),
 }  # fmt: skip
 """Functions of q, k, v, a position, lengths and a mask; and whether the row program leaves out keys."""
@@ -169,6 +183,32 @@ def test_rows_without_keys_have_equal_weights() -> None:
     check(added, given, assume_finite=True)
     given[3] = np.int32(-300)
     check(window, given, assume_finite=True)
+
+
+def layers(q: Any, k: Any, v: Any, first: Any) -> Any:
+    """Every iteration reads a layer of stacked caches, so products and softmax are separate steps."""
+
+    def one(x: Any, of_layer: Any) -> Any:
+        keys, values = of_layer
+        found = jnp.einsum("hqd,hkd->hqk", x, keys) / 4
+        weights = jax.nn.softmax(jnp.where(jnp.arange(keys.shape[1]) <= first, found, -jnp.inf), -1)
+        return jnp.einsum("hqk,hkd->hqd", weights, values), None
+
+    return jax.lax.scan(one, q, (k, v))[0]
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_separate_steps_leave_out_keys_too(rows: int) -> None:
+    r = np.random.default_rng(rows)
+    given: Arrays = [r.standard_normal(shape, np.float32) for shape in ((6, rows, 16), *[(3, 6, 400, 16)] * 2)]
+    for first in (0, 63, 130, 399):
+        exe = check(layers, [*given, np.int32(first)], assume_finite=True)
+    notes = exe.text("schedule")
+    assert "a range of the columns" in notes and "a range of the terms" in notes
+    want = exe(*given, np.int32(100))
+    for array in given[1:]:
+        array[:, :, 128:] = np.nan
+    assert exe(*given, np.int32(100)).tobytes() == want.tobytes()
 
 
 def test_what_is_left_out_is_not_read() -> None:

@@ -13,6 +13,7 @@ from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
 from shlo_jit.kernels.gemm.precision import itemsize, storage
 from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.epilogue import NULL
+from shlo_jit.lower.kernels.key_range import Keys, keys_of_rows
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
@@ -151,25 +152,9 @@ def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
     return b.offset(pointer, b.mul(place, itemsize(dtype)))
 
 
-class Keys(NamedTuple):
-    """A range of keys, in whole steps."""
-
-    low: V
-    high: V
-
-
 def keys_of(b: Builder, ranged: Ranged, at: dict[Value, V], first: V, count: V) -> Keys:
-    """Emits the keys that some rows need, from row `first` among those of all batches on. There is at least one step:
-    the weights of a row without keys may still be NaN."""
-    starts, ends = at[ranged.starts], at[ranged.ends]
-    with b.loop_carry(first, b.add(first, count), [i64(ranged.keys), i64(0)], 1, "range") as carry:
-        low, high = (b.load("i64", b.element(p, "i64", carry.index)) for p in (starts, ends))
-        carry.next(b.min_(carry.values[0], low), b.max_(carry.values[1], high))
-    low, high = carry.values
-    last = (ranged.keys - 1) // ranged.step * ranged.step
-    low = b.and_(b.max_(b.min_(low, last), 0), i64(-ranged.step))
-    high = b.mul(b.udiv(b.add(b.max_(high, b.add(low, 1)), ranged.step - 1), ranged.step), ranged.step)
-    return Keys(low, b.min_(high, ranged.keys))
+    """Emits the keys that some rows need, from row `first` among those of all batches on."""
+    return keys_of_rows(b, (at[ranged.starts], at[ranged.ends]), ranged.keys, first, count, ranged.step)
 
 
 class Range(NamedTuple):

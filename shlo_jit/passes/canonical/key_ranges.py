@@ -24,7 +24,7 @@ from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.intervals import bounds_of, range_of, varying
-from shlo_jit.passes.masked_weights import Mask, Masked, weights_of
+from shlo_jit.passes.masked_weights import LOW, Mask, Masked, weights_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
@@ -99,6 +99,8 @@ def _range_of(rw: Rewriter, mask: Value) -> tuple[Value, Value]:
         found = range_of(rw, bounds, dims, small, shape[last])
     else:
         value = rw.get(mask)
+        if mask.tensor.storage.kind != "b":
+            value = mk.compare(rw, "GT", value, mk.splat_like(rw, value, LOW))
         for d in range(last):
             value = value if d in dims else mk.slice_dim(rw, value, d, 0, 1)
         value = mk.reshape(rw, value, (*small, shape[last]))

@@ -237,10 +237,11 @@ class Separate(NamedTuple):
 
 def _separate(rw: Rewriter, op: Op, r: Roles, context: Context) -> Sequence[Value] | None:
     """Replaces a product for each group over its range of rows."""
-    if len(r.lhs_contracting) != 1 or not grouped.is_supported(op.operands[0], op.operands[1], op.result.tensor.storage):
+    lhs, rhs = op.operands
+    if len(r.lhs_contracting) != 1 or not grouped.is_supported(lhs, rhs, op.result.tensor.storage):
         return None
-    left, r = _before_transposes(op.operands[0], r)
-    right, exchanged = _before_transposes(op.operands[1], _exchanged(r))
+    left, r = _before_transposes(lhs, r)
+    right, exchanged = _before_transposes(rhs, _exchanged(r))
     r = _exchanged(exchanged)
     sides = [_masked(v, dims) for v, dims in ((left, r.lhs_contracting), (right, r.rhs_contracting))]
     values = [side.source if side is not None else v for side, v in zip(sides, (left, right), strict=True)]
