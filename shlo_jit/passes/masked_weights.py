@@ -19,6 +19,9 @@ from shlo_jit.passes.intervals import DEPTH, splat, varying
 LOW = -1e9
 """Mask values up to this one are taken for large negative numbers; likewise for `f16`, which has no such numbers."""
 LOW_F16 = -(2.0**14)
+VERY_LOW = -1e30
+"""Exponentials of this number or less are 0 beside that of any number above it times SCORES."""
+SCORES = 0.1
 TRANSPOSE, BROADCAST = "stablehlo.transpose", "stablehlo.broadcast_in_dim"
 
 
@@ -42,6 +45,8 @@ class Masked:
     """Whether that holds whatever the numbers are that are not masked."""
     discards: bool = True
     """Whether the elements that are masked may be computed from any numbers, even NaN."""
+    scores: Value | None = None
+    """The scores before they are masked, if masks choose between them and numbers of VERY_LOW or less."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +101,18 @@ def _selected(op: Op, depth: int) -> Masked | None:
     predicate, chosen, other = op.operands
     inner = masked_of(chosen, depth - 1)
     number = splat(other)
+    number = None if isinstance(number, complex) else number
     kind = None if number is None else _kind_of(number, other)
     if inner is not None and kind is not None and kind is inner.kind:
         own = _own_mask(predicate, op)
         is_exact = inner.is_exact and (kind is Kind.ZERO or number == -math.inf)
-        return Masked(kind, (*inner.masks, *own), is_exact, inner.discards)
+        scores = inner.scores if number is not None and number <= VERY_LOW else None
+        return Masked(kind, (*inner.masks, *own), is_exact, inner.discards, scores)
     if kind is not None and predicate.tensor.rank == op.result.tensor.rank:
         own = _own_mask(predicate, op)
-        return Masked(kind, own, kind is Kind.ZERO or number == -math.inf) if own else None
+        scores = chosen if number is not None and number <= VERY_LOW else None
+        is_exact = kind is Kind.ZERO or number == -math.inf
+        return Masked(kind, own, is_exact, scores=scores) if own else None
     first = splat(chosen)
     if first is not None and _kind_of(first, chosen) is Kind.ZERO:
         found = masked_of(other, depth - 1)
@@ -149,7 +158,7 @@ def _combined(op: Op, name: str, depth: int) -> Masked | None:
     if name == "subtract" and by_row:
         return one
     # a sum is low if the other number is neither NaN nor infinite, which only a caller may know
-    return replace(one, is_exact=False, discards=False) if name == "add" else None
+    return replace(one, is_exact=False, discards=False, scores=None) if name == "add" else None
 
 
 def _adds_low_numbers(value: Value, depth: int = 6) -> bool:

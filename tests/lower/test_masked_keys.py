@@ -169,9 +169,22 @@ def test_without_a_promise_values_are_tested() -> None:
     check(causal, given)
 
 
-def test_without_a_promise_few_rows_and_low_numbers_compute_all_keys() -> None:
+def test_without_a_promise_scores_are_tested() -> None:
+    """The mask's value is finite, so scores must be far above it. If all scores of a row are below, its weights are
+    those of masked keys."""
+    given = arguments(np.random.default_rng(6), 40, 300)
+    exe = check(window, given)
+    assert "masked-keys" in exe.text("schedule")
+    given[0][0, 1, 7], given[1][0, 1] = -1e25, 1e25
+    with np.errstate(over="ignore", invalid="ignore"):
+        check(window, given)
+    given[0][0, 1, 7, 3] = np.nan
+    check(window, given)
+
+
+def test_without_a_promise_few_rows_and_added_numbers_compute_all_keys() -> None:
     """A test of the values would cost as much as the product, or would not be enough."""
-    for function, rows in ((prefix, 4), (window, 40)):
+    for function, rows in ((prefix, 4), (added, 40)):
         exe = check(function, arguments(np.random.default_rng(2), rows, 300))
         assert "masked-keys" not in exe.text("schedule")
 

@@ -7,24 +7,25 @@ Needs: canonical products. Guarantees: nothing; such products are products in a 
 
 Left out are products of zeros with rows of `v`, which matters if these are NaN or infinite. So `v` must be finite:
 known at compile time, promised (`assume_finite`), or found so at run time, where many rows share it. Scores that are
-not masked must be far from the mask's value, which is known if it is -inf, and otherwise promised as well
-(docs/accuracy.md).
+not masked must be far from the mask's value, which is known if it is -inf. Otherwise it is promised as well, or follows
+from the largest numbers of the product that the scores are (docs/accuracy.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.finite import is_known_finite
-from shlo_jit.ir.types import I1, I64, tensor
+from shlo_jit.ir.types import F32, I64, tensor
 from shlo_jit.ops.ranged import RANGED
 from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.intervals import bounds_of, range_of, varying
-from shlo_jit.passes.masked_weights import LOW, Mask, Masked, weights_of
+from shlo_jit.passes.intervals import DEPTH, bounds_of, range_of, splat, varying
+from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, Masked, weights_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
@@ -49,14 +50,14 @@ def _in_range(rw: Rewriter, op: Op, operands: list[Value], r: Roles, context: Co
     if mk.shape_of(weights)[-1] < tuning.RANGED_LEAST_KEYS or _is_concatenated(values):
         return None
     found = weights_of(weights)
-    if found is None or not (found.is_exact or context.assume_finite):
+    if found is None:
         return None
-    is_finite = context.assume_finite or is_known_finite(values)
-    if not is_finite and extents_of(op)[1] < tuning.RANGED_LEAST_ROWS:
+    tests = _tests(rw, op, found, context)
+    if tests is None:
         return None
     starts, ends = (mk.transpose(rw, v, order[:-1]) for v in _range(rw, found, mk.shape_of(weights)))
-    if not is_finite:
-        starts, ends = _if_finite(rw, r, operands[1], (starts, ends), mk.shape_of(weights)[-1])
+    for test in tests:
+        starts, ends = _only_if(rw, test(r), (starts, ends), mk.shape_of(weights)[-1])
     # the weights are written row by row, in the order of the product's rows
     rows = mk.transpose(rw, operands[0], order)
     batch = tuple(range(len(r.lhs_batch)))
@@ -125,17 +126,77 @@ def _along_path(rw: Rewriter, value: Value, mask: Mask) -> Value:
     return value
 
 
-def _if_finite(rw: Rewriter, r: Roles, values: Value, found: tuple[Value, Value], keys: int) -> tuple[Value, Value]:
-    """Emits ranges of all keys for batches in which a number of `values` is not finite."""
+# ---------------------------------------------------------------------------- tests at run time
+Test = Callable[[Roles], Value]
+"""Emits a truth value for each batch of a product: whether keys may be left out."""
+
+
+def _tests(rw: Rewriter, op: Op, found: Masked, context: Context) -> list[Test] | None:
+    """Returns the tests that are needed; None if they are impossible, or cost too much for few rows."""
+    if context.assume_finite:
+        return []
+    tests: list[Test] = []
+    if not is_known_finite(op.operands[1]):
+        tests.append(lambda r: _are_finite(rw, op.operands[1], r))
+    if not found.is_exact:
+        product = None if found.scores is None else _product_of(found.scores)
+        if product is None:
+            return None
+        tests.append(lambda r: _are_far(rw, *product))
+    return None if tests and extents_of(op)[1] < tuning.RANGED_LEAST_ROWS else tests
+
+
+def _are_finite(rw: Rewriter, values: Value, r: Roles) -> Value:
+    """Emits whether all values of a batch are finite: their products with 0 add up to 0."""
+    values = rw.get(values)
     zeros = mk.apply(rw, "multiply", values, mk.splat_like(rw, values, 0))
-    over = [d for d in range(values.tensor.rank) if d not in r.rhs_batch]
-    total = mk.reduce_sum(rw, zeros, over)
+    total = mk.reduce_sum(rw, zeros, [d for d in range(values.tensor.rank) if d not in r.rhs_batch])
     kept = sorted(r.rhs_batch)
     total = mk.transpose(rw, total, [kept.index(d) for d in r.rhs_batch])
-    finite = mk.compare(rw, "EQ", total, mk.splat_like(rw, total, 0))
+    return mk.compare(rw, "EQ", total, mk.splat_like(rw, total, 0))
+
+
+def _product_of(scores: Value) -> tuple[Op, float] | None:
+    """Returns the product that scores are, and the number that it is multiplied by."""
+    factor = 1.0
+    for _ in range(DEPTH):
+        op = scores.op
+        if op is None:
+            return None
+        if op.name == PRODUCT:
+            return (op, factor) if all(v.tensor.storage.is_float for v in op.operands) else None
+        if op.name in (*MOVES, "stablehlo.convert"):
+            scores = op.operands[0]
+            continue
+        numbers = [splat(v) for v in op.operands]
+        places = [i for i, x in enumerate(numbers) if isinstance(x, float) and x and math.isfinite(x)]
+        if len(places) != 1 or op.name not in ("stablehlo.multiply", "stablehlo.divide"):
+            return None
+        number = abs(float(str(numbers[places[0]])))
+        if op.name == "stablehlo.divide":
+            if places != [1]:
+                return None
+            number = 1 / number
+        factor, scores = factor * number, op.operands[1 - places[0]]
+    return None
+
+
+def _are_far(rw: Rewriter, product: Op, factor: float) -> Value:
+    """Emits whether all scores are far from the mask's value, since the largest numbers of both operands are small."""
+    largest = []
+    for operand in product.operands:
+        wide = mk.convert(rw, rw.get(operand), F32)
+        size = mk.apply(rw, "abs", wide)
+        largest.append(mk.reduce(rw, "maximum", size, 0, range(operand.tensor.rank)))
+    most = -VERY_LOW * SCORES / (factor * extents_of(product)[3])
+    bound = mk.apply(rw, "multiply", *largest)
+    return mk.compare(rw, "LT", bound, mk.splat_like(rw, bound, min(most, 3e38)))
+
+
+def _only_if(rw: Rewriter, test: Value, found: tuple[Value, Value], keys: int) -> tuple[Value, Value]:
+    """Emits ranges of all keys for batches that fail a test."""
     rows = mk.shape_of(found[0])
-    finite = mk.broadcast(rw, finite, rows, range(len(r.rhs_batch))) if rows else finite
-    assert finite.tensor.dtype == I1
-    starts = mk.apply(rw, "select", finite, found[0], mk.splat_like(rw, found[0], 0))
-    ends = rw.emit1("stablehlo.select", [finite, found[1], mk.splat_like(rw, found[1], keys)], found[1].type)
+    passed = mk.broadcast(rw, test, rows, range(test.tensor.rank)) if rows else test
+    starts = rw.emit1("stablehlo.select", [passed, found[0], mk.splat_like(rw, found[0], 0)], found[0].type)
+    ends = rw.emit1("stablehlo.select", [passed, found[1], mk.splat_like(rw, found[1], keys)], found[1].type)
     return starts, ends
