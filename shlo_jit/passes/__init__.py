@@ -48,6 +48,7 @@ from shlo_jit.passes.canonical.masked_products import masked_products
 from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
+from shlo_jit.passes.canonical.selected_products import selected_products
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import (
@@ -130,6 +131,7 @@ PASSES = (
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
     Pass(masked_products),
+    Pass(selected_products),
     Pass(distant_windows),
     Pass(byte_products),
     Pass(byte_convolutions),

@@ -20,9 +20,10 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Value
 from shlo_jit.ir.types import TensorType, TupleType
 from shlo_jit.ops import OPS, is_elementwise
-from shlo_jit.ops.grouped import GROUPED, grouped_product
+from shlo_jit.ops.grouped import GROUPED
 from shlo_jit.ops.quantized import computes_on_quantized, dequantize, quantization, quantize
 from shlo_jit.ops.ranged import RANGED, product_in_range
+from shlo_jit.reference.grouped import grouped_product
 
 Array = Any
 CustomCall = Callable[..., Any]

@@ -55,6 +55,21 @@ def masked_right(w: Any, x: Any, s: Any) -> Any:
     return jnp.einsum("gkn,gmk->nm", w, jnp.where(inside[..., None], x, 0))
 
 
+def selected(x: Any, w: Any, s: Any) -> Any:
+    """All rows meet all matrices, and the mask selects among the products."""
+    ends = jnp.cumsum(s)[:, None]
+    row = jnp.arange(x.shape[0])
+    inside = (row >= ends - s[:, None]) & (row < ends)
+    return jnp.where(inside[..., None], jnp.einsum("mk,gkn->gmn", x, w), 0).sum(0)
+
+
+def selected_right(w: Any, x: Any, s: Any) -> Any:
+    ends = jnp.cumsum(s)
+    row = jnp.arange(x.shape[0])[:, None]
+    inside = (row >= ends - s) & (row < ends)
+    return jnp.where(inside[:, None], jnp.einsum("gkn,mk->mng", w, x), 0).sum(2)
+
+
 def each_group(x: Any, y: Any, s: Any) -> Any:
     """Only one operand is masked."""
     ends = jnp.cumsum(s)[:, None]
@@ -82,6 +97,8 @@ def case(r: np.random.Generator, name: str) -> tuple[Callable[..., Any], list[np
         ),
         "gradients": lambda: (gradients, [x, w, s]),
         "masked right": lambda: (masked_right, [w, x, s]),
+        "selected": lambda: (selected, [x, w, s]),
+        "selected right": lambda: (selected_right, [w, x, s]),
         "each group": lambda: (each_group, [x, numbers(r, m, n), s]),
         "bytes": lambda: (
             lambda x, w, s: lax.ragged_dot(x, w, s, preferred_element_type=jnp.int32),
@@ -94,7 +111,7 @@ def case(r: np.random.Generator, name: str) -> tuple[Callable[..., Any], list[np
 
 NAMES = (
     "rows", "transposed matrices", "batch", "groups inside", "sums", "sums of a batch", "gradients", "masked right",
-    "each group", "bytes", "bf16", "f16",
+    "each group", "selected", "selected right", "bytes", "bf16", "f16",
 )  # fmt: skip
 
 
@@ -185,6 +202,16 @@ def test_zeros_meet_numbers_that_are_not_finite_unless_they_are_promised() -> No
     rows = np.repeat(np.arange(g), s)
     own = np.stack([x[i] @ np.where(np.isfinite(w[j]), w[j], 0) for i, j in enumerate(rows)])
     np.testing.assert_allclose(promised[:, 4], own[:, 4], atol=1e-4)
+
+
+def test_products_that_a_mask_selects_need_no_promise() -> None:
+    """What the mask does not select has no effect, whatever it is."""
+    r, (m, k, n, g) = np.random.default_rng(9), (10, 8, 20, 4)
+    x, w, s = numbers(r, m, k), numbers(r, g, k, n), np.array([3, 0, 2, 0], np.int32)
+    w[1], w[3] = np.nan, np.inf
+    x[7] = np.nan
+    exe = check(selected, [x, w, s])
+    assert "grouped_product" in exe.text("plan")
 
 
 def test_other_masks_stay_products_of_all_groups() -> None:

@@ -228,6 +228,24 @@ CASES = {
         "constant broadcast_in_dim constant constant broadcast_in_dim iota compare select constant constant slice slice "
         "reshape convert constant constant maximum minimum constant add minimum custom_call", shape=(6, 2),
     ),
+    "selected_products": Case(
+        main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+            : (tensor<6x2xf32>, tensor<3x2x1xf32>) -> tensor<6x3x1xf32>
+          %1 = stablehlo.constant dense<0.0> : tensor<6x3x1xf32>
+          %2 = stablehlo.constant dense<[1, 4, 5]> : tensor<3xi32>
+          %3 = stablehlo.broadcast_in_dim %2, dims = [1] : (tensor<3xi32>) -> tensor<6x3x1xi32>
+          %4 = stablehlo.iota dim = 0 : tensor<6x3x1xi32>
+          %5 = stablehlo.compare LT, %4, %3, SIGNED : (tensor<6x3x1xi32>, tensor<6x3x1xi32>) -> tensor<6x3x1xi1>
+          %6 = stablehlo.select %5, %0, %1 : tensor<6x3x1xi1>, tensor<6x3x1xf32>
+          %7 = stablehlo.constant dense<0.0> : tensor<f32>
+          %8 = stablehlo.reduce(%6 init: %7) applies stablehlo.add across dimensions = [1]
+            : (tensor<6x3x1xf32>, tensor<f32>) -> tensor<6x1xf32>
+          return %8 : tensor<6x1xf32>""", "tensor<6x2xf32>", "tensor<6x1xf32>"),
+        "constant dot_general constant constant broadcast_in_dim iota compare select constant reduce add",
+        "constant dot_general constant constant broadcast_in_dim iota compare select constant constant constant slice "
+        "reshape convert constant constant maximum minimum constant add minimum custom_call", shape=(6, 2),
+    ),
     "distant_windows": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x3xf32>
           %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[i, o, 0]->[b, f, 0],
