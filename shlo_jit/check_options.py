@@ -55,6 +55,7 @@ def compile_options(
     dynamic: object = "specialize",
     fold_scales: object = False,
     round_activations: object = None,
+    assume_finite: object = False,
     schedule: object = None,
 ) -> CompileOptions:
     """Options of a compilation on this machine; see `api.compile`."""
@@ -72,6 +73,7 @@ def compile_options(
         dynamic=_dynamic(dynamic),
         fold_scales=flag("fold_scales", fold_scales),
         round_activations=rounded_type(round_activations),
+        assume_finite=flag("assume_finite", assume_finite),
         schedule=_schedule(schedule, flag("cache", cache)),
         target=_target(target, flag("cache", cache)),
         threads=thread_count(threads),
@@ -296,6 +298,7 @@ def export_options(
     shapes: object,
     fold_scales: object,
     round_activations: object,
+    assume_finite: object,
     schedule: object,
     constants: object = None,
 ) -> ExportOptions:
@@ -332,6 +335,7 @@ def export_options(
             has_lapack=True,
             fold_scales=flag("fold_scales", fold_scales),
             round_activations=rounded_type(round_activations),
+            assume_finite=flag("assume_finite", assume_finite),
             schedule=_exported_schedule(schedule, entries),
         ),
         _exported_constants(constants, entries),

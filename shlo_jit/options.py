@@ -62,6 +62,8 @@ class CompileOptions:
     (`docs/accuracy.md`)."""
     round_activations: Literal["int8"] | None = None
     """The type to which activations of products with low-bit weights are rounded (`docs/accuracy.md`)."""
+    assume_finite: bool = False
+    """Whether numbers that a mask by position leaves out are taken as finite (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
     """Given moves of steps; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
     up for each program that it compiles."""

@@ -305,6 +305,7 @@ def plan(
             code=_code(options),
             fold_scales=options.fold_scales,
             rounded=options.round_activations,
+            assume_finite=options.assume_finite,
         )
     pause()
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate

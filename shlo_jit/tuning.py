@@ -364,6 +364,23 @@ GEMM_FEW_TASKS = 8
 two threads wait idle for one."""
 GEMM_PRIVATE_ROWS = 160
 """Maximum rows of C for a task to pack its own chunk of B. Case `dot f32 128`."""
+RANGED_LEAST_KEYS = 128
+"""Minimum keys of attention for ranges of keys to be left out. Chosen."""
+RANGED_LEAST_ROWS = 16
+"""Minimum rows of a batch of attention for a test at run time whether its values are finite: the test reads them once
+more. Chosen."""
+RANGED_LEAST_PRODUCTS, RANGED_MOST_ROWS = 4, 64
+"""Minimum products, and maximum rows of each, for a batch of products to have a task for each, which computes a range
+of its terms or columns. Chosen."""
+RANGED_CHUNK = 128
+"""Keys that are left out together if their rows are packed. Chosen."""
+RANGED_STEP = 64
+"""Keys that are left out together if their rows are read in place. Chosen."""
+GROUPED_ROWS = 512
+"""Maximum rows of a task of a grouped product: enough to read each matrix of weights once for a prompt, and more tasks
+for more rows. The same on every CPU. Chosen."""
+GROUPED_LEAST = 3
+"""Minimum groups for a masked product to become a grouped one. Chosen."""
 GEMM_SKINNY_ROWS = 48
 """Maximum rows of C for a B that is not constant, and that no cache keeps, to be read in place, a few rows at a time.
 Transformer block of `benchmarks.curves`."""

@@ -13,6 +13,7 @@ from shlo_jit.cli.constants import Constants
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -59,6 +60,7 @@ def tune(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
+    assume_finite: AssumeFinite = False,
     constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,7 +81,15 @@ def tune(
         arrays_given = read_constants(constants)
         with mistakes.refusals(name):
             made, _ = programs.compile(
-                source, entry, threads, True, dynamic, fold_scales, round_activations, constants=arrays_given
+                source,
+                entry,
+                threads,
+                True,
+                dynamic,
+                fold_scales,
+                round_activations,
+                assume_finite,
+                constants=arrays_given,
             )
             expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
             arguments = arrays.arguments(expected, given, random, seed)
@@ -95,6 +105,7 @@ def tune(
                     dynamic=dynamic.value,
                     fold_scales=fold_scales,
                     round_activations=round_activations,
+                    assume_finite=assume_finite,
                     constants=arrays_given,
                 )
         if save is not None:

@@ -107,6 +107,10 @@ RoundActivations = Annotated[
         help="Round the activations of products with low-bit weights to 8 bits; see docs/accuracy.md.",
     ),
 ]
+AssumeFinite = Annotated[
+    bool,
+    typer.Option("--assume-finite", help="Skip what masks by position leave out, without a check that it is finite."),
+]
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(

@@ -87,13 +87,24 @@ def compile(
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
     fold_scales: bool = False,
     round_activations: str | None = None,
+    assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
     made, seconds = compile_any(
-        given, entry, threads, cache, dynamic, Grid(), fold_scales, round_activations, schedule, constants
+        given,
+        entry,
+        threads,
+        cache,
+        dynamic,
+        Grid(),
+        fold_scales,
+        round_activations,
+        assume_finite,
+        schedule,
+        constants,
     )
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
@@ -109,6 +120,7 @@ def compile_any(
     grid: Grid,
     fold_scales: bool = False,
     round_activations: str | None = None,
+    assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
@@ -127,6 +139,7 @@ def compile_any(
             dynamic=dynamic.value,
             fold_scales=fold_scales,
             round_activations=round_activations,
+            assume_finite=assume_finite,
             schedule=None if schedule is None else moves(schedule),
             constants=constants,
             num_partitions=grid.processes,

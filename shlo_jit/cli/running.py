@@ -20,6 +20,7 @@ from shlo_jit.cli.constants import Constants, bound
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
     AsJson,
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -128,6 +129,7 @@ def run(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -180,6 +182,7 @@ def run(
                 grid,
                 fold_scales,
                 round_activations,
+                assume_finite,
                 schedule,
                 arrays_given,
             )
@@ -306,6 +309,7 @@ def profile(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
 ) -> None:
@@ -320,7 +324,7 @@ def profile(
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         return programs.compile(
-            source, entry, threads, True, dynamic, fold_scales, round_activations, schedule, arrays_given
+            source, entry, threads, True, dynamic, fold_scales, round_activations, assume_finite, schedule, arrays_given
         )
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:

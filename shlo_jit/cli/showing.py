@@ -14,6 +14,7 @@ from shlo_jit.cli import arrays, mistakes, programs, report
 from shlo_jit.cli.constants import Constants, bound
 from shlo_jit.cli.constants import read as read_constants
 from shlo_jit.cli.options import (
+    AssumeFinite,
     Dynamic,
     DynamicCode,
     Entry,
@@ -86,6 +87,7 @@ def show(
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
+    assume_finite: AssumeFinite = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -115,7 +117,7 @@ def show(
     arrays_given = read_constants(constants)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir, fold_scales, round_activations, arrays_given)
+            _dump(source, entry, shapes or [], dump_dir, fold_scales, round_activations, assume_finite, arrays_given)
         if stage == "module" and not shapes:
             _hand_out(str(bound(programs.parse(source), entry, arrays_given)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
@@ -128,6 +130,7 @@ def show(
                 Grid(processes),
                 fold_scales,
                 round_activations,
+                assume_finite,
                 schedule,
                 arrays_given,
             )
@@ -268,6 +271,7 @@ def _dump(
     folder: Path,
     fold_scales: bool,
     round_activations: str | None,
+    assume_finite: bool,
     constants: Arrays | None,
 ) -> None:
     from shlo_jit import pipeline
@@ -275,7 +279,9 @@ def _dump(
     from shlo_jit.stages import files as stage_files
 
     module = programs.refined(bound(programs.parse(source), entry, constants), entry, shapes)
-    options = compile_options(entry, fold_scales=fold_scales, round_activations=round_activations)
+    options = compile_options(
+        entry, fold_scales=fold_scales, round_activations=round_activations, assume_finite=assume_finite
+    )
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:

@@ -26,10 +26,12 @@ from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_blocks import form_row_blocks
+from shlo_jit.fuse.row_ranges import mark_scores
 from shlo_jit.fuse.segments import segments_in
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
+from shlo_jit.ops.ranged import is_ranged, whole_product
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
@@ -91,6 +93,10 @@ class _Fusion(Grouping):
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
+        mark_scores(self.steps, self.readers, results)
+        for step in self.steps:
+            for value in (step.columns or ()) if isinstance(step, OpStep) else ():
+                self.read(step, value)
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
@@ -120,7 +126,10 @@ class _Fusion(Grouping):
                     self.read(step, value)
         else:
             found = [self.pieces.get(o) for o in op.operands]
-            step = OpStep(position=position, op=op, pieces=next((p for p in found if isinstance(p, Pieces)), None))
+            pieces = next((p for p in found if isinstance(p, Pieces)), None)
+            ranges = (op.operands[2], op.operands[3]) if is_ranged(op) else None
+            own = whole_product(op) if ranges is not None else op
+            step = OpStep(position=position, op=own, pieces=pieces, ranges=ranges)
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:

@@ -98,6 +98,10 @@ class OpStep(Step):
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
     """For a product: the operand that is read in segments."""
+    ranges: tuple[Value, Value] | None = None
+    """For a product: for each row, the first term and the end of those that are not zero (`ops/ranged.py`)."""
+    columns: tuple[Value, Value] | None = None
+    """For a product: for each row, the first column and the end of those that matter (`row_ranges.py`)."""
     no_epilogue: Refusal | None = None
     """For a product: why no loop runs on its tiles."""
     not_line_tiled: Refusal | None = None
@@ -159,6 +163,21 @@ class StagedStep(Step):
         return found
 
 
+class RowRanges(NamedTuple):
+    """Ranges of keys outside of which the stages of row blocks need not compute anything (see `row_ranges.py`)."""
+
+    starts: Value
+    """For each row, the first key and the end of the keys."""
+    ends: Value
+    keys: int
+    terms: OpStep
+    """The product whose terms are the keys."""
+    weights: NestStep | None
+    """The row program that computes the weights of the keys, if it may leave out keys."""
+    scores: tuple[OpStep, ...]
+    """The products whose columns are the keys, and which only that program reads."""
+
+
 @dataclass(eq=False)
 class RowBlocksStep(StagedStep):
     """Products and loops that run one after the other for each block of rows (see `row_blocks.py`). The rows are those
@@ -169,6 +188,8 @@ class RowBlocksStep(StagedStep):
     """Those stages that sum over the rows: the block's rows of both operands are multiplied, and added up."""
     batch: int = 1
     rows: int = 1
+    ranges: RowRanges | None = None
+    """The keys that each row needs, if it needs a range of them."""
     views: dict[Value, Value] = field(default_factory=dict)
     """Values that the stages read, which are the memory of a value of another stage with another shape."""
 

@@ -24,6 +24,7 @@ from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step,
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.fuse.row_places import in_row_order, rows_of, shared_widths
+from shlo_jit.fuse.row_ranges import ranges_of
 from shlo_jit.fuse.row_sums import Sums, find_sums
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ops.row_tasks import min_rows_per_task
@@ -362,6 +363,7 @@ class _Forming(Steps):
             rows=m,
             inside=tuple(inside),
             views=group.views,
+            ranges=ranges_of(group.stages, group.inside, group.source, self.readers),
         )
         return self.replace([*group.stages, *group.view_steps], step)
 

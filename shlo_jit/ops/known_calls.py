@@ -17,7 +17,9 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I64, FunctionType, TensorType, Type, tensor
 from shlo_jit.ops import OPS
 from shlo_jit.ops.call_record import LABEL, CallDef, configuration, items_of_target_operands, ports
+from shlo_jit.ops.grouped import GROUPED, grouped_of
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
+from shlo_jit.ops.ranged import RANGED
 from shlo_jit.ops.record import Violation
 from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
 from shlo_jit.sizes import NotSymbolic, Size
@@ -184,6 +186,16 @@ def _check_sort(op: Op) -> None:
         raise _wrong(op, "the target is reserved for the compiler")
 
 
+def _check_grouped(op: Op) -> None:
+    if grouped_of(op) is None:
+        raise _wrong(op, "the target is reserved for the compiler")
+
+
+def _check_ranged(op: Op) -> None:
+    if "dot_dimension_numbers" not in op.attributes or op.operands[2].type != op.operands[3].type:
+        raise _wrong(op, "the target is reserved for the compiler")
+
+
 def function_of_call(op: Op) -> str | None:
     """Returns the function of the program that an op calls: the callee of a call or the comparator of a sort."""
     is_sort = op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == SORT
@@ -225,6 +237,13 @@ _RECORDS: dict[str, CallDef] = {
         ports("result: pred|int|float|complex"), {"channel_id": "?int"}, verify=_check_ragged_all_to_all,
     ),
     SORT: CallDef(ports("operand*: any"), ports("result*: any"), verify=_check_sort),
+    GROUPED: CallDef(
+        ports("lhs: int|float, rhs: int|float, starts: i64, ends: i64"), ports("result: int|float"),
+        verify=_check_grouped,
+    ),
+    RANGED: CallDef(
+        ports("lhs: tensor, rhs: tensor, starts: i64, ends: i64"), ports("result: tensor"), verify=_check_ranged
+    ),
     SIZE: CallDef(results=ports("size: 0d i32"), verify=_check_size),
     "stablehlo.infeed": CallDef(ports("token*: token"), ports("result*: any")),
     "stablehlo.recv": CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}),

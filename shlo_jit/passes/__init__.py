@@ -13,6 +13,8 @@ The folders follow the order of the pipeline; their other files are helpers of t
     expand      compound ops rewritten as core ops; one file of rules per family
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
+Helpers in this folder that passes of several folders use: `grouped`, `intervals`, `masked_weights`.
+
 `inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
 time.
 """
@@ -41,11 +43,14 @@ from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
+from shlo_jit.passes.canonical.key_ranges import key_ranges
+from shlo_jit.passes.canonical.masked_products import masked_products
 from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.own_operands import own_operands
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.round_activations import round_activations
+from shlo_jit.passes.canonical.selected_products import selected_products
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import (
@@ -128,6 +133,8 @@ PASSES = (
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
     Pass(round_activations),
+    Pass(masked_products),
+    Pass(selected_products),
     Pass(distant_windows),
     Pass(byte_products),
     Pass(byte_convolutions),
@@ -146,6 +153,7 @@ PASSES = (
     Pass(simplify, (core.NO_DEAD_OPS,)),
     Pass(recompute_weights),
     Pass(own_operands),
+    Pass(key_ranges),
     Pass(combine_collectives),
     Pass(pack_constants),
 )
@@ -179,6 +187,7 @@ def core_functions(
     code: Code = NO_CODE,
     fold_scales: bool = False,
     rounded: str | None = None,
+    assume_finite: bool = False,
 ) -> list[Op]:
     """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
     are inlined everywhere are left out.
@@ -187,7 +196,7 @@ def core_functions(
     `inline` and after every pass. The other parameters are as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
-    context = context._replace(fold_scales=fold_scales, round_activations=rounded)
+    context = context._replace(fold_scales=fold_scales, round_activations=rounded, assume_finite=assume_finite)
     return [
         core
         for function in inline(module, entry, is_registered)

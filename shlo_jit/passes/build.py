@@ -163,22 +163,56 @@ def counted(
     return rw.emit("stablehlo.while", first, types, {}, [Region([condition]), Region([body])])[1:]
 
 
+def choose(
+    rw: Rewriter, condition: Value, then: Callable[[], Sequence[Value]], otherwise: Callable[[], Sequence[Value]]
+) -> list[Value]:
+    """Returns the results of an `if`. Each of the two functions emits a branch and returns its results."""
+    regions, types = [], []
+    for branch in (then, otherwise):
+        rw.blocks.append(Block([]))
+        results = branch()
+        rw.emit("stablehlo.return", results, [])
+        types = [v.type for v in results]
+        regions.append(Region([rw.blocks.pop()]))
+    return rw.emit("stablehlo.if", [condition], types, {}, regions)
+
+
 # ---------------------------------------------------------------------------- sums
 def reduce_sum(rw: Rewriter, value: Value, over: Ints) -> Value:
     """Sums over dimensions; i1 values are combined with `or`."""
     if not over:
         return value
     dtype = value.tensor.storage
+    return reduce(rw, "or" if dtype.kind == "b" else "add", value, 0, over)
+
+
+def reduce(rw: Rewriter, name: str, value: Value, initial: Any, over: Ints) -> Value:
+    """Combines the elements along dimensions by an elementwise op of two operands."""
+    dtype = value.tensor.storage
     scalar = tensor((), dtype)
-    source, start, end = rw.place()
+    place = rw.place()
     arguments = [Value(scalar), Value(scalar)]
-    name = "stablehlo.or" if dtype.kind == "b" else "stablehlo.add"
-    add = Op(name, list(arguments), [scalar], None, None, source, start, end)
-    done = Op("stablehlo.return", list(add.results), [], None, None, source, start, end)
+    combined = Op("stablehlo." + name, list(arguments), [scalar], None, None, *place)
+    done = Op("stablehlo.return", list(combined.results), [], None, None, *place)
     kept = tuple(n for d, n in enumerate(shape_of(value)) if d not in over)
-    zero = constant(rw, scalar, 0)
-    region = Region([Block(arguments, [add, done])])
-    return rw.emit("stablehlo.reduce", [value, zero], [tensor(kept, dtype)], {"dimensions": dims(over)}, [region])[0]
+    start = constant(rw, scalar, initial)
+    region = Region([Block(arguments, [combined, done])])
+    return rw.emit("stablehlo.reduce", [value, start], [tensor(kept, dtype)], {"dimensions": dims(over)}, [region])[0]
+
+
+def dot_numbers(
+    lhs_batch: tuple[int, ...], rhs_batch: tuple[int, ...], lhs_sum: tuple[int, ...], rhs_sum: tuple[int, ...]
+) -> StructAttr:
+    """Returns the dimension numbers of a dot_general."""
+    return StructAttr(
+        "stablehlo.dot",
+        (
+            ("lhs_batching_dimensions", lhs_batch),
+            ("rhs_batching_dimensions", rhs_batch),
+            ("lhs_contracting_dimensions", lhs_sum),
+            ("rhs_contracting_dimensions", rhs_sum),
+        ),
+    )
 
 
 def dot(
@@ -189,14 +223,5 @@ def dot(
     shape = [shape_of(sides[0])[d] for d in lhs_batch]
     for value, used in zip(sides, (lhs_batch + lhs_sum, rhs_batch + rhs_sum), strict=True):
         shape += [n for d, n in enumerate(shape_of(value)) if d not in used]
-    numbers = StructAttr(
-        "stablehlo.dot",
-        (
-            ("lhs_batching_dimensions", lhs_batch),
-            ("rhs_batching_dimensions", rhs_batch),
-            ("lhs_contracting_dimensions", lhs_sum),
-            ("rhs_contracting_dimensions", rhs_sum),
-        ),
-    )
-    attributes = {"dot_dimension_numbers": numbers, **(extra or {})}
+    attributes = {"dot_dimension_numbers": dot_numbers(lhs_batch, rhs_batch, lhs_sum, rhs_sum), **(extra or {})}
     return rw.emit1("stablehlo.dot_general", sides, tensor(tuple(shape), dtype), attributes)

@@ -62,5 +62,7 @@ class Context(NamedTuple):
     """Whether scale factors may be folded into weights (`canonical/fold_scales.py`)."""
     round_activations: str | None = None
     """The type to which activations of products with low-bit weights are rounded: `int8`, or None."""
+    assume_finite: bool = False
+    """Whether numbers that a mask leaves out may be taken as finite (`canonical/masked_products.py`)."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

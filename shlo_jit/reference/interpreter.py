@@ -20,7 +20,10 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Value
 from shlo_jit.ir.types import TensorType, TupleType
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.grouped import GROUPED
 from shlo_jit.ops.quantized import computes_on_quantized, dequantize, quantization, quantize
+from shlo_jit.ops.ranged import RANGED, product_in_range
+from shlo_jit.reference.grouped import grouped_product
 
 Array = Any
 CustomCall = Callable[..., Any]
@@ -128,6 +131,10 @@ def known_custom_call(op: Op, target: str) -> CustomCall | None:
         return lambda x: x
     if target == "shape_assertion":
         return lambda condition, *details: None
+    if target == GROUPED:
+        return functools.partial(grouped_product, op)
+    if target == RANGED:
+        return functools.partial(product_in_range, op)
     record = OPS.get(target.replace("mhlo.", "chlo.", 1)) if target.startswith("mhlo.") else None
     if record is None or record.reference is None or not record.has("elementwise"):
         return None

@@ -8,6 +8,7 @@ from shlo_jit.errors import Diagnostic, UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.grouped import GROUPED
 from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, JAX_CALLBACK, SHAPE_ASSERTION, SIZE, SORT, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode
@@ -100,6 +101,10 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         from shlo_jit.schedule.sort import schedule_sort_by_function
 
         return schedule_sort_by_function(step, context)
+    if target == GROUPED:
+        from shlo_jit.schedule.grouped import schedule_grouped
+
+        return schedule_grouped(step, context)
     if target in AMONG_PROCESSES:
         from shlo_jit.schedule.collective import schedule_collective
 

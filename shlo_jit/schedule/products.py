@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from shlo_jit.kernels.gemm.policy import Blocking, Layout, describe, k_block
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.staged_numbers import Ints
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
@@ -41,11 +43,22 @@ from shlo_jit.schedule.product_decisions import (
     strategy_for,
 )
 from shlo_jit.schedule.product_layout import Placed, ProductLayout, Viewed, layout_of
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import OMITTED
 from shlo_jit.sizes import Size, equal, hint_of
 
 READ_IN_PLACE = Reason("operand-view", "its elements are a constant stride apart in another array")
+
+
+MASKED = Reason("masked-keys", "a mask leaves no others to the rows of a product")
+
+
+class InRange(NamedTuple):
+    """Ranges of the terms or columns of products, as arrays with a number for each row."""
+
+    starts: Value
+    ends: Value
+    is_terms: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +84,8 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     """The same decisions as moves, and where the epilogue runs."""
     viewed: Viewed | None = None
     """An operand that is read where it lies in another array."""
+    ranged: InRange | None = None
+    """The ranges of terms or columns that each product needs."""
 
     @property
     def given(self) -> Blocking | None:
@@ -98,6 +113,10 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     def notes(self) -> list[Note]:
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
         view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
+        if self.ranged is not None:
+            r, what = self.result, "terms" if self.ranged.is_terms else "columns"
+            head = Note("product", f"{r.batch} x {r.m} x {r.n} x {self.k} by {self.symbol}")
+            return [*view, head, Note("keys", f"a range of the {what} for each product", MASKED)]
         return [*view, *self.kernel_notes, *after]
 
 
@@ -133,6 +152,9 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
     if d.panels:
         strides = strides._replace(b_bs=0 if of_rows else prepacked_bytes(plan, n, k, kc) // itemsize(types.b))
     few = d.leaf is GemmStrategy.FEW
+    ranged = _in_range(step, layout, d) if epilogue is None and written is None and moves is None else None
+    if ranged is not None:
+        d = d._replace(leaf=GemmStrategy.ANY, blocking=None, is_given=False)
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -146,7 +168,7 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
         loop=(context.loops[id(step)], matrices) if d.panels == "loop" else None,
         epilogue=epilogue,
         blocking=_notes(plan, layout.extents, strides, d.panels, few, given),
-        scratch=_scratch(product, d, types),
+        scratch=_scratch(product, d, types) if ranged is None else _scratch_in_range(layout, types, target),
         way=d.leaf,
         routines=(
             gemm_routine(types.a, types.b, types.acc, target, d.leaf, Form.USUAL if given is None else Form.GIVEN),
@@ -155,7 +177,26 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
         decisions=d,
         moves=made,
         viewed=viewed,
+        ranged=ranged,
     )
+
+
+def _in_range(step: OpStep, layout: ProductLayout, d: Decisions) -> InRange | None:
+    """The ranges of a product, if tasks of one of its products each compute them: there are several products, with
+    few rows each."""
+    found = step.ranges or step.columns
+    batch, *extents = layout.extents
+    is_fixed = not any(isinstance(x, Size) for x in (batch, *extents))
+    if found is None or not is_fixed or d.panels or layout.looped or any(layout.is_split):
+        return None
+    if batch < tuning.RANGED_LEAST_PRODUCTS or extents[0] > tuning.RANGED_MOST_ROWS:
+        return None
+    return InRange(*found, step.ranges is not None)
+
+
+def _scratch_in_range(layout: ProductLayout, types: GemmTypes, target: Target) -> Scratch:
+    _, m, n, k = layout.extents
+    return Scratch(worker=(Field("work", scratch_bytes(types, target, 1, m, n, k, 1)),))
 
 
 def _product(step: OpStep, layout: ProductLayout, context: Context) -> Product:

@@ -33,6 +33,7 @@ from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
 from shlo_jit.schedule.row_division import Division, changes_bits, divide, divide_part, other_divisions, tile_rows
 from shlo_jit.schedule.row_products import Product, Right, product_of
+from shlo_jit.schedule.row_ranges import Ranged, packed_bytes, ranged_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import hint_of
@@ -77,6 +78,8 @@ class RowBlocksSchedule(KernelSchedule):
     fields: dict[Value, str]
     """For each value inside, the worker's field of its block."""
     division: Division
+    ranged: Ranged | None = None
+    """The stages that compute a range of the keys; None if all compute all keys."""
     slices: int
     """Tasks that add up the partial sums of row parts."""
 
@@ -123,6 +126,12 @@ class RowBlocksSchedule(KernelSchedule):
                 text = f"{division.parts} parts of the rows are summed separately, then added up in order"
                 how = Reason("sums-in-parts", text)
             notes.append(Note("sums", count(len(step.sums), "product"), how))
+        if self.ranged is not None:
+            what = ["the product of weights and values", "weights" * bool(self.ranged.nests)]
+            what.append("scores" * bool(self.ranged.columns))
+            why = Reason("masked-keys", "a mask leaves no others to the rows of a block")
+            stages = ", ".join(filter(None, what))
+            notes.append(Note("keys", f"a range in steps of {self.ranged.step} for {stages}", why))
         return [*notes, *self.stage_notes]
 
     def _nest_notes(self, stage: RowNest) -> list[Note]:
@@ -172,6 +181,11 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
             stages.append(RowNest(s, nests[i]))
         else:
             stages.append(_stage_of(s, products[s], i, step, division, is_skinny, context))
+    ranged = None
+    if most is None and step.ranges is not None:
+        rights = {s.step: s.right for s in stages if isinstance(s, RowProduct)}
+        ranged = ranged_of(step, stages, rights, target)
+        stages = [s if isinstance(s, RowNest) else _in_steps(s, step, ranged, target) for s in stages]
     made = [s for s in stages if isinstance(s, RowProduct)]
     work = max((_work(s, target, division.block.value) for s in made), default=0)
     partial = tuple(s.partial for s in made if s.partial is not None)
@@ -182,6 +196,7 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         buffers=buffers,
         fields=fields,
         division=division,
+        ranged=ranged,
         slices=tuning.ATTENTION_LEAST_TASKS,
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
         routines=tuple(dict.fromkeys(_routine(s, target) for s in made)),
@@ -223,6 +238,16 @@ def _stage_of(
         size = step.batch * hint_of(extents_of(s.op)[1]) * p.n * itemsize(p.types.acc)
         partial = Field(f"partial {number}", (division.parts - 1) * size)
     return RowProduct(s, p, right, panels, prepacked, partial)
+
+
+def _in_steps(s: RowProduct, step: RowBlocksStep, ranged: Ranged | None, target: Target) -> RowProduct:
+    """The stage with panels for each step of keys, and an algorithm that does not depend on their number."""
+    if ranged is None or not ranged.has(s.step):
+        return s
+    if s.right is Right.PACKED:
+        size = -(-ranged.keys // ranged.step) * packed_bytes(step, s.step, s.product, target)
+        return s._replace(panels=s.panels._replace(nbytes=size))
+    return s._replace(product=s.product._replace(way=GemmStrategy.ANY))
 
 
 def _work(s: RowProduct, target: Target, rows: int) -> int:

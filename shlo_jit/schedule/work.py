@@ -13,6 +13,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.sizes import upper_bound_of
 
 
@@ -30,6 +31,8 @@ def step_work(step: Step) -> int:
 
 
 def _op_work(op: Op) -> int:
+    if grouped_of(op) is not None:
+        return _size(op.operands[0]) * _size(op.operands[1])
     if op.name in ("stablehlo.custom_call", "func.call"):
         return tuning.SHORT_WORK  # unknown; for functions, known to whoever lowered them
     if op.name == "stablehlo.replica_id":

@@ -19,7 +19,10 @@ from shlo_jit.passes.context import Context
 from shlo_jit.reference.interpreter import evaluate
 
 ROOT = Path(shlo_jit.__file__).parent / "passes"
-HELPERS = {"build", "context", "rewriter", "pending", "identities", "weights"}
+HELPERS = {
+    *("build", "context", "rewriter", "pending", "identities", "weights"),
+    *("grouped", "intervals", "masked_weights"),
+}
 RUNS = {step.name: step.run for step in PASSES}
 
 
@@ -209,6 +212,40 @@ CASES = {
           return %1 : tensor<8x4xf32>""", "tensor<8x16xf32>", "tensor<8x4xf32>"),
         "constant constant dot_general multiply", "constant dot_general", shape=(8, 16),
     ),
+    "masked_products": Case(
+        main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
+          %0 = stablehlo.broadcast_in_dim %x, dims = [1, 2] : (tensor<6x2xf32>) -> tensor<3x6x2xf32>
+          %1 = stablehlo.constant dense<0.0> : tensor<3x6x2xf32>
+          %2 = stablehlo.constant dense<[1, 4, 5]> : tensor<3xi32>
+          %3 = stablehlo.broadcast_in_dim %2, dims = [0] : (tensor<3xi32>) -> tensor<3x6x2xi32>
+          %4 = stablehlo.iota dim = 1 : tensor<3x6x2xi32>
+          %5 = stablehlo.compare LT, %4, %3, SIGNED : (tensor<3x6x2xi32>, tensor<3x6x2xi32>) -> tensor<3x6x2xi1>
+          %6 = stablehlo.select %5, %0, %1 : tensor<3x6x2xi1>, tensor<3x6x2xf32>
+          %7 = stablehlo.dot_general %6, %w, contracting_dims = [2, 0] x [1, 0]
+            : (tensor<3x6x2xf32>, tensor<3x2x1xf32>) -> tensor<6x1xf32>
+          return %7 : tensor<6x1xf32>""", "tensor<6x2xf32>", "tensor<6x1xf32>"),
+        "constant broadcast_in_dim constant constant broadcast_in_dim iota compare select dot_general",
+        "constant broadcast_in_dim constant constant broadcast_in_dim iota compare select constant constant slice slice "
+        "reshape convert constant constant maximum minimum constant add minimum custom_call", shape=(6, 2),
+    ),
+    "selected_products": Case(
+        main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+            : (tensor<6x2xf32>, tensor<3x2x1xf32>) -> tensor<6x3x1xf32>
+          %1 = stablehlo.constant dense<0.0> : tensor<6x3x1xf32>
+          %2 = stablehlo.constant dense<[1, 4, 5]> : tensor<3xi32>
+          %3 = stablehlo.broadcast_in_dim %2, dims = [1] : (tensor<3xi32>) -> tensor<6x3x1xi32>
+          %4 = stablehlo.iota dim = 0 : tensor<6x3x1xi32>
+          %5 = stablehlo.compare LT, %4, %3, SIGNED : (tensor<6x3x1xi32>, tensor<6x3x1xi32>) -> tensor<6x3x1xi1>
+          %6 = stablehlo.select %5, %0, %1 : tensor<6x3x1xi1>, tensor<6x3x1xf32>
+          %7 = stablehlo.constant dense<0.0> : tensor<f32>
+          %8 = stablehlo.reduce(%6 init: %7) applies stablehlo.add across dimensions = [1]
+            : (tensor<6x3x1xf32>, tensor<f32>) -> tensor<6x1xf32>
+          return %8 : tensor<6x1xf32>""", "tensor<6x2xf32>", "tensor<6x1xf32>"),
+        "constant dot_general constant constant broadcast_in_dim iota compare select constant reduce add",
+        "constant dot_general constant constant broadcast_in_dim iota compare select constant constant constant slice "
+        "reshape convert constant constant maximum minimum constant add minimum custom_call", shape=(6, 2),
+    ),
     "distant_windows": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x3xf32>
           %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[i, o, 0]->[b, f, 0],
@@ -377,6 +414,22 @@ CASES = {
         "dot_general abs dot_general dot_general multiply dot_general dot_general dot_general add add",
         "dot_general abs dot_general dot_general dot_general abs multiply dot_general dot_general dot_general add add",
         shape=(8, 256, 256),
+    ),
+    "key_ranges": Case(
+        main("""%v = stablehlo.constant dense<2.0> : tensor<128x3xf32>
+          %0 = stablehlo.iota dim = 1 : tensor<2x128xi32>
+          %1 = stablehlo.constant dense<5> : tensor<2x128xi32>
+          %2 = stablehlo.compare LT, %0, %1, SIGNED : (tensor<2x128xi32>, tensor<2x128xi32>) -> tensor<2x128xi1>
+          %3 = stablehlo.constant dense<0xFF800000> : tensor<2x128xf32>
+          %4 = stablehlo.select %2, %x, %3 : tensor<2x128xi1>, tensor<2x128xf32>
+          %5 = stablehlo.exponential %4 : tensor<2x128xf32>
+          %6 = stablehlo.dot_general %5, %v, contracting_dims = [1] x [0]
+            : (tensor<2x128xf32>, tensor<128x3xf32>) -> tensor<2x3xf32>
+          return %6 : tensor<2x3xf32>""", "tensor<2x128xf32>", "tensor<2x3xf32>"),
+        "constant iota constant compare constant select exponential dot_general",
+        "constant iota constant compare constant select exponential constant constant slice slice reshape convert "
+        "constant constant maximum minimum constant add minimum broadcast_in_dim broadcast_in_dim custom_call",
+        shape=(2, 128),
     ),
     "combine_collectives": Case(
         main(f"""{ALL_REDUCE.format(r=0, x="x")}

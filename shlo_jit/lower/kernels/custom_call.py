@@ -10,6 +10,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels import draw, machine_code, size
 from shlo_jit.lower.services import Services
 from shlo_jit.ops.call_attributes import api_version, attributes_of, types_of
+from shlo_jit.ops.grouped import GROUPED
 from shlo_jit.ops.known_calls import SORT
 from shlo_jit.schedule.collective import CollectiveSchedule
 from shlo_jit.schedule.custom_call import CallbackSchedule, CodeSchedule, DrawSchedule, SizeSchedule, StartSchedule
@@ -34,6 +35,8 @@ def lower(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
         _collective(low, step, schedule)
     elif step.op.attributes["call_target_name"] == SORT:
         _sort_by_function(low, step, schedule)
+    elif step.op.attributes["call_target_name"] == GROUPED:
+        _grouped(low, step, schedule)
     else:
         _call_lapack(low, step, schedule)
 
@@ -44,6 +47,14 @@ def _sort_by_function(low: Services, step: OpStep, schedule: KernelSchedule) -> 
 
     assert isinstance(schedule, CalledSortSchedule)
     called.lower(low, step, schedule)
+
+
+def _grouped(low: Services, step: OpStep, schedule: KernelSchedule) -> None:
+    from shlo_jit.lower.kernels import grouped
+    from shlo_jit.schedule.grouped import GroupedSchedule
+
+    assert isinstance(schedule, GroupedSchedule)
+    grouped.lower(low, step, schedule)
 
 
 def _collective(low: Services, step: OpStep, schedule: KernelSchedule) -> None:

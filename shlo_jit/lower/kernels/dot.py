@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
-from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
+from shlo_jit.lower.kernels.key_range import keys_of_rows
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.nest.position import Position
-from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.lower.scratch import shared_fields, worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
-from shlo_jit.schedule.products import ProductSchedule
+from shlo_jit.schedule.products import InRange, ProductSchedule
 
 
 def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
@@ -24,6 +26,9 @@ def lower(low: Services, step: OpStep, schedule: ProductSchedule) -> None:
 def lower_product(low: Services, step: OpStep, schedule: ProductSchedule, work: V) -> None:
     """Writes the calls of a product. `work`: the address of its scratch memory."""
     op, b, s, r = step.op, low.b, schedule, schedule.result
+    if s.ranged is not None:
+        lower_in_range(low, step, s, s.ranged, work)
+        return
     lhs, rhs = (o.tensor.extents for o in op.operands)
     item = [o.tensor.storage.itemsize for o in op.operands]
     item_c = op.result.tensor.storage.itemsize
@@ -63,6 +68,38 @@ def lower_product(low: Services, step: OpStep, schedule: ProductSchedule, work: 
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:
         lower_nest(low, s.epilogue.step, s.epilogue.schedule)
+
+
+def lower_in_range(low: Services, step: OpStep, s: ProductSchedule, ranged: InRange, work: V) -> None:
+    """Writes a batch of products as tasks, one for each, which compute the terms or columns that their rows need."""
+    op, r, strides = step.op, s.result, s.strides
+    size_a, size_b, size_c = (v.tensor.storage.itemsize for v in (*op.operands, op.result))
+    values = (_address(low, s, 0, op.operands[0]), _address(low, s, 1, op.operands[1]), low.pointer(op.result))
+    pointers = [work, *values, low.pointer(ranged.starts), low.pointer(ranged.ends)]
+    name = low.new_name("product_in_range")
+    b = low.task(name, len(pointers))
+    frame, index, worker = b.params
+    scratch, left, right, out, starts, ends = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(6))
+    keys = s.k if ranged.is_terms else r.n
+    low_key, high_key = keys_of_rows(b, (starts, ends), keys, b.mul(index, r.m), i64(r.m), tuning.RANGED_STEP)
+    count = b.sub(high_key, low_key)
+    left = b.offset(left, b.mul(index, strides.a_bs * size_a))
+    right = b.offset(right, b.mul(index, strides.b_bs * size_b))
+    out = b.offset(out, b.mul(index, r.matrix * size_c))
+    n, k = i64(r.n), count
+    if ranged.is_terms:
+        left = b.offset(left, b.mul(low_key, strides.a_cs * size_a))
+        right = b.offset(right, b.mul(low_key, strides.b_rs * size_b))
+    else:
+        n, k = count, i64(s.k)
+        right = b.offset(right, b.mul(low_key, strides.b_cs * size_b))
+        out = b.offset(out, b.mul(low_key, size_c))
+    zero, one = i64(0), i64(1)
+    args = [left, i64(strides.a_rs), i64(strides.a_cs), zero, right, i64(strides.b_rs), i64(strides.b_cs), zero, zero]
+    args += [out, i64(r.row), zero, one, i64(r.m), n, k, zero, worker_fields(b, s.scratch, scratch, worker)["work"]]
+    b.call("void", s.symbol, [*args, NULL, NULL, NULL, zero, one])
+    b.ret()
+    low.parallel(low.share("product_in_range", name), pointers, r.batch)
 
 
 def _address(low: Services, s: ProductSchedule, side: int, operand: Value) -> V:

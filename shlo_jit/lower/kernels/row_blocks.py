@@ -13,12 +13,14 @@ from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
 from shlo_jit.kernels.gemm.precision import itemsize, storage
 from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.epilogue import NULL
+from shlo_jit.lower.kernels.key_range import Keys, keys_of_rows
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
 from shlo_jit.schedule.row_products import Matrices, Right
+from shlo_jit.schedule.row_ranges import Ranged
 from shlo_jit.schedule.scratch import ALIGN
 from shlo_jit.schedule.segments import Part
 
@@ -44,6 +46,7 @@ def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], 
     values: list[Value] = []
     for stage in s.stages:
         values += nests[id(stage)].outside if isinstance(stage, RowNest) else _outside(stage, s)
+    values += [] if s.ranged is None else [s.ranged.starts, s.ranged.ends]
     arrays = [low.constant_array(p.prepacked) for p in s.products if p.prepacked is not None]
     return nests, list(dict.fromkeys(values)), arrays
 
@@ -95,7 +98,7 @@ def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> Nest:
     parameters = [(f"b{i}", vs) for i, vs in enumerate(own.values())]
     parameters += [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
     parameters += [("dims", [])] if low.is_symbolic else []
-    lowering.write(low.module, name, parameters)
+    lowering.write(low.module, name, parameters, None if s.ranged is None else s.ranged.key_of(stage))
     return Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
 
 
@@ -149,6 +152,11 @@ def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
     return b.offset(pointer, b.mul(place, itemsize(dtype)))
 
 
+def keys_of(b: Builder, ranged: Ranged, at: dict[Value, V], first: V, count: V) -> Keys:
+    """Emits the keys that some rows need, from row `first` among those of all batches on."""
+    return keys_of_rows(b, (at[ranged.starts], at[ranged.ends]), ranged.keys, first, count, ranged.step)
+
+
 class Range(NamedTuple):
     """Rows [start, stop) of a batch, one part of its rows."""
 
@@ -164,6 +172,8 @@ class _Block(NamedTuple):
     i: V
     unit: V
     m: V
+    keys: Keys | None
+    """The keys that its rows need; None if that is not known."""
 
 
 class RowsWriter:
@@ -188,17 +198,23 @@ class RowsWriter:
         self.panels: dict[int, V] = {}
         self.frames = {key: b.alloca("ptr", len(nest.order) + 1) for key, nest in nests.items() if nest.order}
 
-    def begin(self, batch: V) -> None:
-        """Sets the right operands of a batch, and packs those that are packed once."""
+    def begin(self, batch: V, rows: Range | None = None) -> None:
+        """Sets the right operands of a batch, and packs those that are packed once. `rows`: all rows that follow."""
+        keys = None
+        if self.s.ranged is not None and rows is not None:
+            first = self.b.add(self.b.mul(rows.batch, self.s.step.rows), rows.start)
+            keys = keys_of(self.b, self.s.ranged, self.at, first, self.b.sub(rows.stop, rows.start))
         for stage in self.s.products:
-            self.begin_product(stage, batch)
+            self.begin_product(stage, batch, keys)
 
     def rows(self, rows: Range, sums: dict[int, V]) -> None:
         """Emits the code for some rows of a batch. `sums`: the addresses of the sums over rows."""
         b, s = self.b, self.s
         with b.loop(rows.start, rows.stop, s.block, "block") as i:
             m = b.min_(b.sub(rows.stop, i), s.block)
-            block = _Block(i, b.add(b.mul(rows.batch, s.step.rows), i), m)
+            unit = b.add(b.mul(rows.batch, s.step.rows), i)
+            keys = None if s.ranged is None else keys_of(b, s.ranged, self.at, unit, m)
+            block = _Block(i, unit, m, keys)
             for stage in s.stages:
                 if isinstance(stage, RowNest):
                     self.nest(stage, block)
@@ -239,7 +255,10 @@ class RowsWriter:
         if stage.schedule.tile is None:
             own = [self.row_zero(field, v, block.unit) for field, v in n.buffers]
             sizes = [b.dims] if b.dims is not None else []
-            b.call("void", n.name, [*own, *(self.at[v] for v in n.outside), *sizes, block.unit, end], declare=False)
+            args = [*own, *(self.at[v] for v in n.outside), *sizes, block.unit, end]
+            if self.s.ranged is not None and self.s.ranged.key_of(stage) is not None:
+                args += [*(block.keys or ())]
+            b.call("void", n.name, args, declare=False)
             return
         fields, frame = dict((v, field) for field, v in n.buffers), self.frames[id(stage)]
         for i, v in enumerate(n.order):
@@ -253,7 +272,7 @@ class RowsWriter:
         b.call("void", n.name, [frame, i64(0), block.unit, end, i64(0), i64(columns)], declare=False)
 
     # ------------------------------------------------------------------ products
-    def begin_product(self, stage: RowProduct, batch: V) -> None:
+    def begin_product(self, stage: RowProduct, batch: V, keys: Keys | None) -> None:
         """Sets the right operand of a product for a batch, and packs it for all blocks of the task."""
         b, p = self.b, stage.product
         if stage.right is Right.PREPACKED:
@@ -264,6 +283,10 @@ class RowsWriter:
         found = [matrix(b, self.at[v], of, p.types.b, batch) for v, (_, of) in zip(values, parts, strict=True)]
         self.rights[id(stage)] = found
         packs = stage.right is Right.PACKED
+        if packs and self.is_ranged(stage):
+            assert keys is not None
+            self.pack_keys(stage, found[0], keys)
+            return
         self.panels[id(stage)] = self.packed(stage, found[0], i64(p.k)) if packs else NULL
 
     def packed(self, stage: RowProduct, right: V, k: V) -> V:
@@ -276,6 +299,9 @@ class RowsWriter:
         """Emits the product of the block's rows."""
         left, out = self.left(stage, batch, block), self.out(stage, block)
         rights = self.rights[id(stage)]
+        if self.is_ranged(stage):
+            self.of_keys(stage, left, rights[0], out, block)
+            return
         if stage.right is Right.SKINNY:
             for (part, _), right in zip(stage.product.parts, rights, strict=True):
                 self.plain(stage, part, left, right, out, block.m)
@@ -288,16 +314,24 @@ class RowsWriter:
             self.by_block(stage, left, (rights[0], self.panels[id(stage)]), out, (block.m, k, i64(0)))
 
     def plain(
-        self, stage: RowProduct, part: Part, left: tuple[V, int, int], right: V, out: tuple[V, int], m: V
+        self,
+        stage: RowProduct,
+        part: Part,
+        left: tuple[V, int, int],
+        right: V,
+        out: tuple[V, int],
+        m: V,
+        extents: tuple[V, V] | None = None,
     ) -> None:
-        """Emits the product of m rows with a matrix or one segment of it, as a plain product on this thread."""
+        """Emits the product of m rows with a matrix or one segment of it, as a plain product on this thread.
+        `extents`: columns and terms, if they are not those of the segment."""
         b, p, zero, one = self.b, stage.product, i64(0), i64(1)
         (a, *strides), (c, c_stride) = left, out
         is_prepacked, work = stage.right is Right.PREPACKED, self.fields["work"]
         a = b.offset(a, part.k0 * strides[1] * itemsize(p.types.a))
         c = b.offset(c, part.n0 * itemsize(p.types.acc))
         args = [a, *(i64(x) for x in strides), zero, right, i64(part.row), i64(part.column), zero]
-        sizes = [one, m, *(i64(x) for x in (part.n, part.k, part.k0))]
+        sizes = [one, m, *((i64(part.n), i64(part.k)) if extents is None else extents), i64(part.k0)]
         args += [i64(int(is_prepacked)), c, i64(c_stride), zero, *sizes, work, NULL, NULL, NULL, zero, one]
         b.call("void", gemm_symbol(p.types, GemmStrategy.TILES if is_prepacked else p.way), args)
 
@@ -308,14 +342,75 @@ class RowsWriter:
         right: tuple[V, V],
         out: tuple[V, int],
         extents: tuple[V, V, V],
+        columns: V | None = None,
     ) -> None:
         """Emits a product. `left` and `out` come with their strides, `right` in place and packed; `extents`: m, k and
-        k0."""
+        k0. `columns`: their number, if it is not that of the matrix."""
         p = stage.product
         (a, *a_strides), (in_place, panels), (c, c_stride), (m, k, k0) = left, right, out, extents
         args = [a, *(i64(x) for x in a_strides), in_place, i64(p.b.row), i64(p.b.column), c, i64(c_stride)]
-        args += [m, i64(p.n), k, k0, panels, self.fields["work"]]
+        args += [m, i64(p.n) if columns is None else columns, k, k0, panels, self.fields["work"]]
         self.b.call("void", block_symbol(p.types), args)
+
+    # ------------------------------------------------------------------ ranges of keys
+    def is_ranged(self, stage: RowProduct) -> bool:
+        """Whether a product computes only the keys that the rows of a block need."""
+        return self.s.ranged is not None and self.s.ranged.has(stage.step)
+
+    def key_stride(self, stage: RowProduct) -> tuple[bool, int]:
+        """Whether the keys are the product's terms, and bytes from one key to the next in its right operand."""
+        ranged, p = self.s.ranged, stage.product
+        assert ranged is not None
+        is_terms = id(stage.step) == ranged.terms
+        return is_terms, (p.b.row if is_terms else p.b.column) * itemsize(p.types.b)
+
+    def pack_keys(self, stage: RowProduct, right: V, keys: Keys) -> None:
+        """Packs the right operand of a product, each step of keys into panels of its own."""
+        b, p, ranged = self.b, stage.product, self.s.ranged
+        assert ranged is not None
+        is_terms, stride = self.key_stride(stage)
+        with b.loop(*keys, ranged.step, "keys") as key:
+            count = b.min_(b.sub(ranged.keys, key), ranged.step)
+            n, k = (i64(p.n), count) if is_terms else (count, i64(p.k))
+            args = [b.offset(right, b.mul(key, stride)), i64(p.b.row), i64(p.b.column), n, k]
+            b.call("void", panels_symbol(p.types), [*args, self.panels_at(stage, key)])
+
+    def panels_at(self, stage: RowProduct, key: V) -> V:
+        """The address of the panels of a step of keys."""
+        ranged = self.s.ranged
+        assert ranged is not None
+        each = stage.panels.nbytes // -(-ranged.keys // ranged.step)
+        return self.b.offset(self.fields[stage.panels.name], self.b.mul(self.b.udiv(key, ranged.step), each))
+
+    def of_keys(
+        self, stage: RowProduct, left: tuple[V, int, int], right: V, out: tuple[V, int], block: _Block
+    ) -> None:
+        """Emits the product of a block's rows for the keys that they need."""
+        b, p, ranged, keys = self.b, stage.product, self.s.ranged, block.keys
+        assert ranged is not None and keys is not None
+        is_terms, stride = self.key_stride(stage)
+
+        def part(key: V, count: V, done: V, panels: V) -> None:
+            """The product for some keys, after `done` keys."""
+            at = b.offset(right, b.mul(key, stride))
+            a, c = left, out
+            if is_terms:
+                a = (b.offset(left[0], b.mul(key, left[2] * itemsize(p.types.a))), *left[1:])
+            else:
+                c = (b.offset(out[0], b.mul(key, itemsize(p.types.acc))), out[1])
+            n, k = (i64(p.n), count) if is_terms else (count, i64(p.k))
+            if stage.right is Right.SKINNY:
+                whole = p.parts[0][0]
+                self.plain(stage, whole, a, at, c, block.m, (n, k))
+            else:
+                self.by_block(stage, a, (at, panels), c, (block.m, k, done if is_terms else i64(0)), n)
+
+        if stage.right is not Right.PACKED:
+            part(keys.low, b.sub(keys.high, keys.low), i64(0), NULL)
+            return
+        with b.loop(*keys, ranged.step, "keys") as key:
+            count = b.min_(b.sub(ranged.keys, key), ranged.step)
+            part(key, count, b.sub(key, keys.low), self.panels_at(stage, key))
 
     # ------------------------------------------------------------------ sums over rows
     def sum(self, stage: RowProduct, out: V, block: _Block, done: V) -> None:
@@ -358,7 +453,7 @@ class _Task(RowsWriter):
 
     def batch(self, rows: Range) -> None:
         """Emits the code for all of the task's rows of a batch."""
-        self.begin(rows.batch)
+        self.begin(rows.batch, rows)
         self.rows(rows, {id(p): self.sums(p, rows) for p in self.s.products if p.partial is not None})
 
     def sums(self, stage: RowProduct, rows: Range) -> V:

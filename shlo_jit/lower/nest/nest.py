@@ -48,16 +48,19 @@ class NestLowering:
         """Iterations that are emitted for each vector."""
 
     # ------------------------------------------------------------------ functions
-    def write(self, module: ModuleText, name: str, buffers: Buffers) -> None:
-        """Writes the function of the units. The last buffer of a split nest is scratch."""
-        b, pointers = self.begin(module, name, buffers)
-        first, last = b.params[-2:]
+    def write(self, module: ModuleText, name: str, buffers: Buffers, ranged: int | None = None) -> None:
+        """Writes the function of the units. The last buffer of a split nest is scratch. `ranged`: a reduced variable
+        that runs over a range, from the parameter `low` to `high`, which come last."""
+        b, pointers = self.begin(module, name, buffers, ranged is not None)
+        first, last = b.params[-4:-2] if ranged is not None else b.params[-2:]
         if self.schedule.is_whole:
             first, last = i64(0), i64(self.schedule.tasks.units)
         if self.schedule.split is not None:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
             self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
+            if ranged is not None:
+                self.row.bounds = {ranged: (b.params[-2], b.params[-1])}
             if self.schedule.transposed_loads is not None:
                 self.stripes(self.schedule.transposed_loads, first, last)
             elif self.schedule.chunk:
@@ -75,8 +78,11 @@ class NestLowering:
         self.all_rows()
         b.ret()
 
-    def begin(self, module: ModuleText, name: str, buffers: Buffers) -> tuple[Builder, dict[Value, V]]:
+    def begin(
+        self, module: ModuleText, name: str, buffers: Buffers, is_ranged: bool = False
+    ) -> tuple[Builder, dict[Value, V]]:
         params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
+        params += [("i64", "low"), ("i64", "high")] if is_ranged else []
         self.b = module.function(name, params, noalias=True, attributes="nounwind")
         return self.b, {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
 

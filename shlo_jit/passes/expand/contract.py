@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +13,10 @@ from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.ops.chlo_structured import RaggedDims
+from shlo_jit.ops.grouped import Grouped
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
+from shlo_jit.passes import grouped
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.sizes import hint_of
 
@@ -144,6 +147,9 @@ def _drop_broadcast(
 def expand_ragged_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """Expands ragged_dot. Group g is the rows [sum of sizes before g, sum of sizes up to g) of the ragged dimension.
 
+    Ranges of rows, or of one contracting dimension, become a grouped product, which reads only the groups that have
+    rows. Other forms become products of masked operands:
+
     rows:         result = select(row in group g, dot(lhs, rhs[g]), ...) over g, rows of no group are 0
     contracting:  result[g] = dot(select(row in group g, lhs, 0), rhs)
     batch:        result = dot(select(row in some group, lhs, 0), rhs)
@@ -163,10 +169,12 @@ class _Ragged:
         self.dims = RaggedDims(attr)
         self.lhs, self.rhs, self.sizes = operands
         self.type = op.result.tensor
-        self.edges = self.group_edges()
 
     def expand(self) -> Value:
-        d, edges = self.dims, self.edges
+        d = self.dims
+        if self.is_grouped():
+            return self.grouped()
+        edges = self.edges
         if d.mode == "batch":
             return self.masked_dot(edges[0], edges[-1])
         if d.mode == "non_contracting":
@@ -175,7 +183,22 @@ class _Ragged:
         parts = [mk.reshape(self.rw, p, (1, *mk.shape_of(p))) for p in parts]
         return mk.concatenate(self.rw, parts, 0) if parts else mk.constant(self.rw, self.type, 0)
 
-    def group_edges(self) -> list[Value]:
+    def is_grouped(self) -> bool:
+        """Whether a grouped product computes it."""
+        d, has_groups = self.dims, bool(mk.shape_of(self.sizes)[-1])
+        is_one = d.mode == "non_contracting" or (d.mode == "contracting" and len(d.lhs_sum) == 1)
+        return is_one and has_groups and grouped.is_supported(self.lhs, self.rhs, self.type.storage)
+
+    def grouped(self) -> Value:
+        d = self.dims
+        prefix = tuple(d.prefix(self.lhs.tensor.rank)) if self.sizes.tensor.rank > 1 else ()
+        group = d.groups[0] if d.groups else None
+        g = Grouped.of((d.lhs_batch, d.rhs_batch), (d.lhs_sum, d.rhs_sum), d.ragged[0], group, prefix)
+        bounds = grouped.edges(self.rw, self.sizes)
+        return grouped.product(self.rw, g, (self.lhs, self.rhs), bounds, self.type.storage)
+
+    @cached_property
+    def edges(self) -> list[Value]:
         """Returns the start of each group and the end of the last one: sums of the sizes along their last dimension."""
         rw, last = self.rw, self.sizes.tensor.rank - 1
         wide = mk.convert(rw, self.sizes, I64)

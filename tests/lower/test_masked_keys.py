@@ -1,0 +1,236 @@
+"""Attention with masks reads the keys that the mask leaves to a block of rows.
+
+SHLO_JIT_RANDOM=200 pytest -m slow tests/lower/test_masked_keys.py     # more random programs
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import guarded
+import numpy as np
+import pytest
+
+import shlo_jit
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+ROUNDS = int(os.environ.get("SHLO_JIT_RANDOM", "16"))
+LOW = float(np.finfo(np.float32).min)
+Arrays = list[Any]
+
+
+def scores(q: Any, k: Any) -> Any:
+    return jnp.einsum("bhqd,bhkd->bhqk", q, k) / 4
+
+
+def attend(weights: Any, v: Any) -> Any:
+    return jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+
+
+def masked(inside: Any, q: Any, k: Any, v: Any, low: float = -np.inf) -> Any:
+    return attend(jax.nn.softmax(jnp.where(inside, scores(q, k), low), -1), v)
+
+
+def places(q: Any, k: Any) -> tuple[Any, Any]:
+    return jnp.arange(q.shape[2])[:, None], jnp.arange(k.shape[2])[None]
+
+
+def prefix(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    return masked(jnp.arange(k.shape[2]) < first, q, k, v)
+
+
+def causal(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    row, key = places(q, k)
+    return masked(row + first >= key, q, k, v)
+
+
+def triangle(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    return masked(jnp.tril(jnp.ones((q.shape[2], k.shape[2]), bool)), q, k, v)
+
+
+def window(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    row, key = places(q, k)
+    return masked((key <= row + first) & (key > row + first - 40), q, k, v, LOW)
+
+
+def padded(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """Each batch has a length; those of length 0 have no key, and NaN as their result."""
+    return masked(jnp.arange(k.shape[2]) < lengths[:, None, None, None], q, k, v)
+
+
+def added(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    inside = jnp.arange(k.shape[2]) < lengths[:, None, None, None]
+    return attend(jax.nn.softmax(scores(q, k) + jnp.where(inside, 0, -1e9).astype(q.dtype), -1), v)
+
+
+def from_numbers(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """The mask is computed by arithmetic, as in BERT."""
+    return attend(jax.nn.softmax(scores(q, k) + (1 - data[:, None].astype(q.dtype)) * LOW, -1), v)
+
+
+def divided_late(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """Weights are multiplied with the mask, and their sum divides the result."""
+    inside = jnp.arange(k.shape[2]) <= first
+    masked = jnp.where(inside, scores(q, k), LOW)
+    weights = jnp.exp(masked - masked.max(-1, keepdims=True)) * inside
+    return attend(weights, v) / weights.sum(-1)[..., None]
+
+
+def from_data(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    return masked(data[:, None], q, k, v)
+
+
+def zeroed(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """The softmax itself takes the mask."""
+    row, key = places(q, k)
+    return attend(jax.nn.softmax(scores(q, k), -1, where=jnp.broadcast_to(key <= row + first, data[:, None].shape)), v)
+
+
+def with_weights(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """The weights are a result, too, so none may be left out."""
+    weights = jax.nn.softmax(jnp.where(jnp.arange(k.shape[2]) <= first, scores(q, k), -np.inf), -1)
+    return attend(weights, v), weights
+
+
+def with_entropy(q: Any, k: Any, v: Any, first: Any, lengths: Any, data: Any) -> Any:
+    """Another sum over the row, to which masked scores contribute."""
+    raw = scores(q, k)
+    weights = jax.nn.softmax(jnp.where(jnp.arange(k.shape[2]) <= first, raw, -np.inf), -1)
+    return attend(weights, v), raw.sum(-1)
+
+
+FORMS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "prefix": (prefix, True), "causal": (causal, True), "triangle": (triangle, True), "window": (window, True),
+    "padded": (padded, True), "added": (added, True), "from data": (from_data, True), "zeroed": (zeroed, False),
+    "from numbers": (from_numbers, True), "divided late": (divided_late, True),
+    "with weights": (with_weights, False), "with entropy": (with_entropy, False),
+}  # fmt: skip
+"""Functions of q, k, v, a position, lengths and a mask; and whether the row program leaves out keys."""
+
+
+def arguments(r: np.random.Generator, rows: int, keys: int, depth: int = 16) -> Arrays:
+    batch, heads = 2, 2
+    q, k, v = (r.standard_normal((batch, heads, n, depth), np.float32) for n in (rows, keys, keys))
+    data = r.random((batch, rows, keys)) < 0.3
+    data[..., int(keys * r.random()) :] = False
+    data[..., 0] = True
+    lengths = r.integers(0, keys + 1, batch)
+    return [q, k, v, np.int32(r.integers(keys)), lengths.astype(np.int32), data]
+
+
+def check(function: Callable[..., Any], given: Arrays, **options: Any) -> Any:
+    """Compares with XLA, in guarded memory, and for several numbers of threads. Returns the executable."""
+    lowered = jax.jit(function, keep_unused=True).lower(*given)
+    want = [np.asarray(v) for v in jax.tree.leaves(lowered.compile()(*given))]
+    exe = guarded.compile(lowered.as_text(), threads=1, **options)
+    found = exe(*given)
+    got = found if isinstance(found, tuple) else (found,)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
+    for threads in (2, 3, 8):
+        again = shlo_jit.compile(lowered.as_text(), threads=threads, **options)(*given)
+        for a, b in zip(again if isinstance(again, tuple) else (again,), got, strict=True):
+            assert a.tobytes() == b.tobytes(), threads
+    return exe
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(("rows", "keys"), [(1, 200), (4, 513), (70, 256), (160, 160)])
+@pytest.mark.parametrize("name", FORMS)
+def test_masks_of_positions(name: str, rows: int, keys: int) -> None:
+    function, leaves_out = FORMS[name]
+    r = np.random.default_rng([rows, keys, len(name)])
+    exe = check(function, arguments(r, rows, keys), assume_finite=True)
+    notes = exe.text("schedule")
+    assert ("masked-keys" in notes and "scores" in notes) or not leaves_out
+    assert "weights, scores" not in notes or leaves_out or name == "zeroed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_many_random_masks(seed: int) -> None:
+    r = np.random.default_rng(seed)
+    name = [*FORMS][seed % len(FORMS)]
+    given = arguments(r, int(r.integers(1, 140)), int(r.integers(128, 700)), int(r.choice([8, 24, 64, 80])))
+    check(FORMS[name][0], given, assume_finite=bool(r.integers(2)))
+
+
+def test_without_a_promise_values_are_tested() -> None:
+    """Many rows: the test costs little. A number that is not finite has its effect on all rows of its head."""
+    given = arguments(np.random.default_rng(1), 40, 300)
+    exe = check(causal, given)
+    assert "masked-keys" in exe.text("schedule")
+    given[2][0, 1, 299, 3] = np.inf
+    check(causal, given)
+    given[2][1, 0, 250, 2] = np.nan
+    check(causal, given)
+
+
+def test_without_a_promise_scores_are_tested() -> None:
+    """The mask's value is finite, so scores must be far above it. If all scores of a row are below, its weights are
+    those of masked keys."""
+    given = arguments(np.random.default_rng(6), 40, 300)
+    exe = check(window, given)
+    assert "masked-keys" in exe.text("schedule")
+    given[0][0, 1, 7], given[1][0, 1] = -1e25, 1e25
+    with np.errstate(over="ignore", invalid="ignore"):
+        check(window, given)
+    given[0][0, 1, 7, 3] = np.nan
+    check(window, given)
+
+
+def test_without_a_promise_few_rows_and_added_numbers_compute_all_keys() -> None:
+    """A test of the values would cost as much as the product, or would not be enough."""
+    for function, rows in ((prefix, 4), (added, 40)):
+        exe = check(function, arguments(np.random.default_rng(2), rows, 300))
+        assert "masked-keys" not in exe.text("schedule")
+
+
+def test_rows_without_keys_have_equal_weights() -> None:
+    """The mask's value is finite, so the scores of a row without keys are all the same."""
+    given = arguments(np.random.default_rng(3), 6, 200)
+    given[4][:] = 0, 150
+    check(added, given, assume_finite=True)
+    given[3] = np.int32(-300)
+    check(window, given, assume_finite=True)
+
+
+def layers(q: Any, k: Any, v: Any, first: Any) -> Any:
+    """Every iteration reads a layer of stacked caches, so products and softmax are separate steps."""
+
+    def one(x: Any, of_layer: Any) -> Any:
+        keys, values = of_layer
+        found = jnp.einsum("hqd,hkd->hqk", x, keys) / 4
+        weights = jax.nn.softmax(jnp.where(jnp.arange(keys.shape[1]) <= first, found, -jnp.inf), -1)
+        return jnp.einsum("hqk,hkd->hqd", weights, values), None
+
+    return jax.lax.scan(one, q, (k, v))[0]
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_separate_steps_leave_out_keys_too(rows: int) -> None:
+    r = np.random.default_rng(rows)
+    given: Arrays = [r.standard_normal(shape, np.float32) for shape in ((6, rows, 16), *[(3, 6, 400, 16)] * 2)]
+    for first in (0, 63, 130, 399):
+        exe = check(layers, [*given, np.int32(first)], assume_finite=True)
+    notes = exe.text("schedule")
+    assert "a range of the columns" in notes and "a range of the terms" in notes
+    want = exe(*given, np.int32(100))
+    for array in given[1:]:
+        array[:, :, 128:] = np.nan
+    assert exe(*given, np.int32(100)).tobytes() == want.tobytes()
+
+
+def test_what_is_left_out_is_not_read() -> None:
+    """Numbers beyond the keys that are left have no effect, although their products with zeros were NaN."""
+    given = arguments(np.random.default_rng(4), 3, 512)
+    given[3] = np.int32(100)
+    lowered = jax.jit(prefix, keep_unused=True).lower(*given).as_text()
+    exe = shlo_jit.compile(lowered, assume_finite=True)
+    want = exe(*given)
+    for array in given[1:3]:
+        array[:, :, 128:] = np.nan
+    assert exe(*given).tobytes() == want.tobytes()
