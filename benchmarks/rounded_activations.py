@@ -62,7 +62,7 @@ def measure(form: str, rows: int, size: int, threads: int, are_arguments: bool, 
     for name, function, rounded in (("exact", exact, None), ("rounded", exact, "int8"), ("own", own, None)):
         text = jax.jit(function).lower(*arrays).as_text()
         options = {"threads": threads, "cache": False, "round_activations": rounded, "constants": given}
-        executable = shlo_jit.compile(text, **options)
+        executable: Any = shlo_jit.compile(text, **options)
         calls[name] = partial(executable, *(arrays if are_arguments else [x]))
     return [1e3 * times.low for times in interleave(calls, budget).values()]
 

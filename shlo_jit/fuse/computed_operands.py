@@ -68,12 +68,9 @@ def read_bytes(steps: Steps, product: OpStep) -> None:
     op = product.op
     if not all(map(_is_byte, op.operands)) or not op.result.tensor.is_fixed:
         return
-    r, shape = roles_of(op), op.result.tensor.extents
-    batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
-    counts = math.prod(shape[batch:rows]), math.prod(shape[rows:])
-    side = 1 if counts[0] <= counts[1] else 0
+    side = 1 if _vectors(op, 1) <= _vectors(op, 0) else 0
     matrix = op.operands[side]
-    if counts[1 - side] > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
+    if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
         return
     if op.operands[0] is op.operands[1]:
         return
@@ -114,12 +111,13 @@ def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[Vi
     placed = _placed(writer.nest, op, side)
     if isinstance(placed, Refusal):
         return placed
-    saved = operand.tensor.nbytes if view_of(*placed) is not None else _saved_bytes(writer.nest, operand)
+    saved = operand.tensor.nbytes if view_of(*placed) is not None else _saved_bytes(writer.nest, op, side)
     return saved if isinstance(saved, Refusal) else Candidate(saved, writer, views, *placed)
 
 
-def _saved_bytes(nest: Nest, operand: Value) -> int | Refusal:
+def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
     """Returns how many bytes the loop reads less than it writes; each array counts once."""
+    operand = op.operands[side]
     written = operand.tensor.nbytes
     values = dict.fromkeys(v for v, _ in nest.loads)
     sizes = [v.tensor.nbytes for v in values]
@@ -127,11 +125,20 @@ def _saved_bytes(nest: Nest, operand: Value) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     visited = math.prod(nest.extents)
     read = sum(min(n, visited * v.tensor.storage.itemsize) for v, n in zip(values, sizes, strict=True))
-    share = 1 if _is_byte(operand) else tuning.COMPUTED_OPERAND_SHARE  # products of bytes pack faster than they read
+    # A few vectors are multiplied by bytes as fast as these are read: writing them first only costs time.
+    is_few = _is_byte(operand) and _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
+    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if is_few else 0.0)
     if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
     return written - read
+
+
+def _vectors(op: Op, side: int) -> int:
+    """The vectors that an operand is multiplied by: rows if it is the second one, else columns."""
+    r, shape = roles_of(op), op.result.tensor.extents
+    batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
+    return math.prod(shape[batch:rows] if side else shape[rows:])
 
 
 def _is_byte(value: Value) -> bool:

@@ -39,9 +39,9 @@ class ByteDots(NamedTuple):
     short: int = 0
     """Terms whose sums are in 16 bits; 0: sums are in 32 bits."""
     offset: int = 0
-    """The smallest element, which is subtracted from all, if sums are in 16 bits."""
+    """The smallest element, which is subtracted from all if sums are in 16 bits."""
     together: int = 1
-    """Pairs of products, of the elements less the smallest, whose sums fit 16 bits."""
+    """Pairs of terms whose sums fit 16 bits without the correction for the smallest element."""
 
     @property
     def per_lane(self) -> int:

@@ -159,7 +159,9 @@ def test_errors_of_many_programs_are_within_the_bound() -> None:
 def products(text: str, rounded: str | None = "int8") -> list[str]:
     """The operand types of the products in canonical form."""
     module = shlo_jit.parse(text)
-    functions = core_functions(module, module.function("main"), rounded=rounded)
+    main = module.function("main")
+    assert main is not None
+    functions = core_functions(module, main, rounded=rounded)
     ops = [op for f in functions for op in walk(f.block()) if op.name == "stablehlo.dot_general"]
     return [" ".join(v.tensor.storage.name for v in op.operands) for op in ops]
 
