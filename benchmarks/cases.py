@@ -102,6 +102,9 @@ def narrow_weights() -> Iterator[Case]:
         yield Case(f"dot {m} row of i8", "dot", programs.scaled_product, (x, bytes_, columns), flops, tolerance=SUM)
         yield Case(f"dot {m} row of i4", "dot", programs.grouped_product, (x, nibbles, groups), flops, tolerance=SUM)
     layers = normal(4, 512, 1408, scale=0.02), normal(4, 1408, 512, scale=0.02)
+    experts, sizes = normal(32, 512, 1024), value(np.full(32, 2, np.int32))
+    flops = 2 * 64 * 512 * 1024
+    yield Case("experts of 64 rows", "dot", lax.ragged_dot, (normal(64, 512), experts, sizes), flops, tolerance=SUM)
     flops = 16 * 512 * 1408
     yield Case("stacked layers", "dot", programs.stacked_layers, (normal(1, 512), *layers), flops, tolerance=SUM)
 

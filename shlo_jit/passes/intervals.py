@@ -158,9 +158,10 @@ def inner_dim(op: Op, dim: int) -> int | None:
 
 def bounds_of(mask: Value, dim: int) -> list[Bound] | None:
     """The bounds whose conjunction a mask is; None if it is not an interval of positions along a dimension."""
+    whole = Place(mask, tuple(range(mask.tensor.rank)))
     if mask.tensor.extents[dim] == 1:
-        return None
-    return _bounds(Place(mask, tuple(range(mask.tensor.rank))), dim, DEPTH)
+        return [Bound(whole, is_start=False, added=0)]  # of one position, the end is 1 or 0 as the mask says
+    return _bounds(whole, dim, DEPTH)
 
 
 def _bounds(place: Place, dim: int, depth: int) -> list[Bound] | None:

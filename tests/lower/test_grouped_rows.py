@@ -188,6 +188,17 @@ def test_many_rows_are_cut_into_tasks() -> None:
     assert not got[len(at) :].any()
 
 
+def test_one_row() -> None:
+    """The mask does not depend on the only row."""
+    r, (k, n, g) = np.random.default_rng(10), (16, 70, 6)
+    x, w = numbers(r, 1, k), numbers(r, g, k, n)
+    for own in (0, 3, 5):
+        s = np.eye(g, dtype=np.int32)[own]
+        exe = check(lax.ragged_dot, [x, w, s], assume_finite=True)
+        assert "grouped_product" in exe.text("plan")
+    check(lax.ragged_dot, [x, w, np.zeros(g, np.int32)])
+
+
 def test_zeros_meet_numbers_that_are_not_finite_unless_they_are_promised() -> None:
     r, (m, k, n, g) = np.random.default_rng(7), (12, 8, 20, 4)
     x, w, s = numbers(r, m, k), numbers(r, g, k, n), np.array([3, 4, 0, 5], np.int32)

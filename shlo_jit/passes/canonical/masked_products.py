@@ -48,7 +48,7 @@ def masked_products(function: Op, context: Context) -> Op:
     """The function with masked products replaced by grouped ones."""
 
     def visit(rw: Rewriter, op: Op, _: list[Value]) -> Sequence[Value] | None:
-        if op.name != "stablehlo.dot_general" or not all(map(mk.is_static, (*op.operands, op.result))):
+        if op.name != "stablehlo.dot_general" or not all(v.tensor.is_fixed for v in (*op.operands, op.result)):
             return None
         r = roles_of(op)
         return (

@@ -50,7 +50,7 @@ def selected_products(function: Op, _: Context) -> Op:
 
 def _selected(op: Op) -> Selected | None:
     """Returns the selected products that a reduction adds up over one dimension."""
-    if op.name != "stablehlo.reduce" or len(op.results) != 1 or not mk.is_static(op.result):
+    if op.name != "stablehlo.reduce" or len(op.results) != 1 or not op.operands[0].tensor.is_fixed:
         return None
     body, dims, chosen = op.block().ops, op.ints("dimensions"), op.operands[0].op
     if len(body) != 2 or body[0].name != "stablehlo.add" or len(dims) != 1 or splat(op.operands[1]) != 0:
