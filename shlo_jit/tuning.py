@@ -138,6 +138,9 @@ them (loop peeling). Chosen."""
 UPDATE_SHARE = 2
 """Minimum share (one in this many) of elements that an update writes for it to be computed as a select of the new and
 the old values, if it cannot be done in place. Chosen: the same traffic."""
+UNIFORM_ELEMENTS = 512
+"""Minimum elements of an array for a loop to branch on a scalar condition instead of selecting. Chosen: a select of fewer
+costs less than a branch that is not predicted."""
 MATERIALIZE_CANDIDATES = 50
 """Maximum nests reading a value that are asked whether they can also write it. Bounds compile time."""
 ROW_ELEMENTS = 1 << 16

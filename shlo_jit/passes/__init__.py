@@ -11,6 +11,7 @@ The folders follow the order of the pipeline; their other files are helpers of t
     quantized   quantized arithmetic lowered to arithmetic on storage types
     regions     loops and region bodies that can be rewritten without regions
     expand      compound ops rewritten as core ops; one file of rules per family
+    states      updates of parts of tensors under conditions and in sums, such that they can be in place
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
 `inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
@@ -77,6 +78,10 @@ from shlo_jit.passes.regions.unroll import unroll
 from shlo_jit.passes.require_addressable import require_addressable
 from shlo_jit.passes.require_static import require_static
 from shlo_jit.passes.simplify import simplify
+from shlo_jit.passes.states.added_slices import added_slices
+from shlo_jit.passes.states.masked_updates import masked_updates
+from shlo_jit.passes.states.single_updates import single_updates
+from shlo_jit.passes.states.uniform_conditions import uniform_conditions
 from shlo_jit.verify import core
 from shlo_jit.verify.core import Rule, check_level
 
@@ -133,6 +138,10 @@ PASSES = (
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
     Pass(window_scatters),
+    Pass(single_updates),
+    Pass(masked_updates),
+    Pass(added_slices),
+    Pass(uniform_conditions),
     Pass(transposed_gathers),
     Pass(grouped_products),
     Pass(hoist_products),
