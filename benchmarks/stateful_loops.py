@@ -50,7 +50,7 @@ def measure(case: Case, repeats: int) -> tuple[float, float, bool]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 if a result differs from XLA's."""
-    parser = argparse.ArgumentParser("benchmarks.stateful_loops", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser("benchmarks.stateful_loops", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", help="words in names of programs")
     parser.add_argument("--sizes", type=int, nargs=2, default=(4096, 65536), help="elements of the state")
     parser.add_argument("--repeats", type=int, default=9, help="calls of which the fastest counts")

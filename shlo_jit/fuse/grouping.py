@@ -66,7 +66,7 @@ class Grouping:
         self.block = block
         self.here = {id(op) for op in block.ops}
         self.choices = Choices(block)
-        self.early = EarlyValues({}, {})
+        self.early = EarlyValues({}, {}, set())
         """Values that have to be written before updates of the tensors that they are read from."""
         self.steps: list[Step] = []
         self.step_of: dict[Nest, NestStep] = {}

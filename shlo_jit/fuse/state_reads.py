@@ -31,14 +31,17 @@ class EarlyValues(NamedTuple):
 
     why: dict[Value, Refusal]
     sources: dict[Value, set[Value]]
-    """For the result of each such update, the values that they are computed from: no loop that runs after the update may
-    compute them."""
+    """For the result of each such update, the values that they are computed from: no loop that runs after the update
+    may compute them."""
+    shared: set[Value]
+    """Results of updates of tensors of which other loops may read parts: these have to run first, so an update does not
+    compute values for them."""
 
 
 def values_before_updates(block: Block, choices: Choices) -> EarlyValues:
     """Returns the values that have to be written before an update, and why."""
     if not any(op.name in (UPDATE, SCATTER) or op.name in CONTROL for op in block.ops):
-        return EarlyValues({}, {})
+        return EarlyValues({}, {}, set())
     return _Search(block, choices).run()
 
 
@@ -51,7 +54,7 @@ class _Search:
         for op in block.ops:
             for v in dict.fromkeys([*op.operands, *_captured(op)]):
                 self.readers.setdefault(v, []).append(op)
-        self.found = EarlyValues({}, {})
+        self.found = EarlyValues({}, {}, set())
 
     def run(self) -> EarlyValues:
         updates = [(op, x) for op in self.block.ops for x in self.updated(op)]
@@ -59,6 +62,7 @@ class _Search:
             parts = [*self.parts(x, update)]
             if not parts:
                 continue
+            self.found.shared.update(update.results)
             after = self.descendants(update.results, None)
             for v in parts:
                 refusal = self.needed_after(v, update, after) or self.overlaps(v, update)

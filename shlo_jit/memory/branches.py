@@ -12,7 +12,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
 from shlo_jit.memory.loops import Loop, bind_results
-from shlo_jit.memory.roots import root_of
+from shlo_jit.memory.roots import Roots
 from shlo_jit.memory.storage import Copy, Storage, nbytes, view_closure, views_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
@@ -56,7 +56,7 @@ def _state(p: Planner, step: ControlStep, i: int, taken: list[Storage]) -> Stora
     if result in p.storage:
         return Refusal("result-has-memory", "the result already has its own memory")
     refusal: Refusal | None = None
-    roots = [root_of(block, block.results[i]) for block in step.blocks]
+    roots = [Roots(block).of(block.results[i]) for block in step.blocks]
     outside = [root for root, block in zip(roots, step.blocks, strict=True) if root in block.outside]
     for root in dict.fromkeys(outside):
         if root not in p.storage:

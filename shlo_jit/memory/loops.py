@@ -12,7 +12,7 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, V
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
-from shlo_jit.memory.roots import root_of
+from shlo_jit.memory.roots import Roots
 from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
@@ -192,7 +192,7 @@ def bind_results(
             writers.setdefault(v, []).append(s)
         for v in s.reads:
             readers.setdefault(v, []).append(s)
-    times = Counter(body.results)
+    times, roots = Counter(body.results), Roots(body)
     refusals: dict[Value, Refusal] = {}
     for i, r in enumerate(body.results):
         step = writers[r][-1] if r in writers else None
@@ -202,8 +202,10 @@ def bind_results(
         views = olds[i]
         reading = [s for v in views for s in readers.get(v, ())]
         refusal = _cannot_write_state(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
-        if refusal is None and isinstance(step, ControlStep) and root_of(body, r) in views:
+        if refusal is None and isinstance(step, ControlStep) and roots.of(r) in views:
             refusal = Refusal("updates-other-buffer", "it is an update of another buffer")
+        if refusal is None and roots.changes(views, r):
+            refusal = Refusal("old-state-updated", "the old state is updated before, in its memory")
         if refusal is None and len(writers[r]) > 1:
             refusal = Refusal("several-writers", "several steps write it")
         if refusal is None:

@@ -6,16 +6,33 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, V
 from shlo_jit.ir.core import Value
 
 
-def root_of(block: PlanBlock, value: Value) -> Value:
-    """Returns the value that another one is made from by changing parts of it: an argument of the block, a value from
-    outside of it, or one that a step computes."""
-    writers = {v: s for s in block.steps for v in s.writes}
-    while (step := writers.get(value)) is not None:
-        before = _updated(step, value)
-        if before is None:
-            return value
-        value = before
-    return value
+class Roots:
+    """The roots of the values of a block: a root is an argument of the block, a value from outside of it, or one that a
+    step computes as a whole."""
+
+    def __init__(self, block: PlanBlock) -> None:
+        self.writers = {v: s for s in block.steps for v in s.writes}
+        self.found: dict[Value, Value] = {}
+
+    def of(self, value: Value) -> Value:
+        """Returns the value that another one is made from by changing parts of it."""
+        chain = []
+        while value not in self.found:
+            chain.append(value)
+            step = self.writers.get(value)
+            before = _updated(step, value) if step is not None else None
+            if before is None:
+                self.found[value] = value
+                break
+            value = before
+        root = self.found[value]
+        self.found.update(dict.fromkeys(chain, root))
+        return root
+
+    def changes(self, olds: set[Value], but: Value) -> bool:
+        """Whether a step makes another value than `but` by an update of one of the old values."""
+        steps = (v for v, s in self.writers.items() if v is not but and not isinstance(s, ViewStep))
+        return any(v not in olds and self.of(v) in olds for v in steps)
 
 
 def _updated(step: Step, value: Value) -> Value | None:
@@ -31,6 +48,6 @@ def _updated(step: Step, value: Value) -> Value | None:
     i = step.op.results.index(value)
     if step.op.name == "stablehlo.while":
         return step.op.operands[i]
-    roots = [root_of(inner, inner.results[i]) for inner in step.blocks]
+    roots = [Roots(inner).of(inner.results[i]) for inner in step.blocks]
     outside = [r for r, inner in zip(roots, step.blocks, strict=True) if r in inner.outside]
     return outside[0] if outside else None

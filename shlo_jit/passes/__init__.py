@@ -79,6 +79,7 @@ from shlo_jit.passes.require_addressable import require_addressable
 from shlo_jit.passes.require_static import require_static
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.states.added_slices import added_slices
+from shlo_jit.passes.states.known_comparisons import known_comparisons
 from shlo_jit.passes.states.masked_updates import masked_updates
 from shlo_jit.passes.states.single_updates import single_updates
 from shlo_jit.passes.states.uniform_conditions import uniform_conditions
@@ -139,6 +140,7 @@ PASSES = (
     Pass(flat_concatenates),
     Pass(window_scatters),
     Pass(single_updates),
+    Pass(known_comparisons),
     Pass(masked_updates),
     Pass(added_slices),
     Pass(uniform_conditions),

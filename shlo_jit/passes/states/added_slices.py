@@ -1,5 +1,5 @@
-"""Add a part of a tensor in place: sums with a tensor of zeros of which only a part is set, as in gradients of loops that
-index weights.
+"""Add a part of a tensor in place: sums with a tensor of zeros of which only a part is set, as in gradients of loops
+that index weights.
 
 Needs: static shapes; bodies on scalars. Guarantees: nothing. The result is the same bit for bit: x + 0 is x unless x is
 -0, so the sum must be of integers, or known to have no -0 before (`known_signs.py`).

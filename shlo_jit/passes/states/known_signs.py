@@ -10,8 +10,8 @@ import numpy as np
 from shlo_jit.ir.core import Block, Op, Value
 
 ROUNDS = 20
-"""Maximum rounds in which states of loops are found to hold -0, before all are assumed to. Chosen: a nest of loops takes
-one for each level."""
+"""Maximum rounds in which states of loops are found to hold -0, before all are assumed to. Chosen: a nest of loops
+takes one for each level."""
 ELEMENTS = 1 << 16
 """Maximum elements of constants that are looked through."""
 NEVER = ("stablehlo.abs", "stablehlo.exponential", "stablehlo.iota", "stablehlo.logistic")

@@ -24,7 +24,7 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.simplify import eliminate
-from shlo_jit.passes.states.updates import SCATTER, SELECT, UPDATE, Uses, is_partial
+from shlo_jit.passes.states.updates import SELECT, UPDATE, Uses, is_partial
 
 SWEEPS = 16
 """Maximum depth of nested selects that are rewritten."""
