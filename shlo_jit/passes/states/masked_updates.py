@@ -75,11 +75,15 @@ class _Masking:
         updates = [u for side in sides for u in side.updates]
         if not all(_can_mask(u, predicate) for u in updates):
             return None
+        if predicate.tensor.rank:
+            if any(map(_reads_between, sides)):
+                return None
+            sides = [side._replace(ops=side.updates) for side in sides]
         self.changed = True
         masks = [predicate, rw.emit1("stablehlo.not", [predicate], predicate.type)]
         state = rw.get(common)
         for side, mask in zip(sides, masks, strict=True):
-            state = _masked(rw, side, {common: state}, mask)
+            state = _masked(rw, side, common, state, mask)
         return [state]
 
     def sides(self, op: Op) -> tuple[Value, list[_Side]] | None:
@@ -165,16 +169,32 @@ def _of_indices(rw: Rewriter, update: Op, mask: Value) -> Value:
     return mk.broadcast(rw, part, shape, [others[batching.index(d)] for d in along])
 
 
-def _masked(rw: Rewriter, side: _Side, values: dict[Value, Value], mask: Value) -> Value:
-    """Emits the updates of a side where the mask holds, and the ops of the side that depend on the state. `values` maps
-    values of the side to those that replace them. Returns the last state."""
+def _reads_between(side: _Side) -> bool:
+    """Whether updates of a side depend on one before them, apart from being applied to it. What they read there would
+    be the masked elements, which is right only if one predicate holds for all of them."""
+    made = {u.result for u in side.updates}
+    for op in side.ops:
+        read = op.operands[1:] if op in side.updates else op.operands
+        if any(v in made for v in read):
+            return True
+    return False
+
+
+def _masked(rw: Rewriter, side: _Side, common: Value, state: Value, mask: Value) -> Value:
+    """Emits the updates of a side where the mask holds, applied to a state, and the ops of the side that depend on
+    them. Returns the last state. If the mask is a scalar, the state equals the common tensor where the side matters."""
+    values: dict[Value, Value] = {} if mask.tensor.rank else {common: state}
     for op in side.ops:
         if op not in side.updates and not any(o in values for o in op.operands):
             continue
         operands = [values.get(o, rw.get(o)) for o in op.operands]
-        results = [_update(rw, op, operands, mask)] if op in side.updates else rw.keep(op, operands)
+        if op in side.updates:
+            before = state if op.operands[0] is common else operands[0]
+            results = [_update(rw, op, [before, *operands[1:]], mask)]
+        else:
+            results = rw.keep(op, operands)
         values.update(zip(op.results, results, strict=True))
-    return values[side.value]
+    return values.get(side.value, state)
 
 
 def _update(rw: Rewriter, op: Op, operands: list[Value], mask: Value) -> Value:

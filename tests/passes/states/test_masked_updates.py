@@ -67,6 +67,31 @@ def test_a_predicate_of_each_element() -> None:
     assert changed and whole(function, "select") == 0
 
 
+@pytest.mark.parametrize("source,is_masked", [("%s", True), ("%a0", False)], ids=["old state", "state between"])
+def test_a_predicate_of_each_element_and_two_updates(source: str, is_masked: bool) -> None:
+    """An element between may be one for which the predicate does not hold: it must not be the masked one."""
+    body = f"""%a0 = stablehlo.dynamic_update_slice %s, %u, %i : ({T}, tensor<4xf32>, tensor<i32>) -> {T}
+    %f = stablehlo.dynamic_slice {source}, %i, sizes = [1] : ({T}, tensor<i32>) -> tensor<1xf32>
+    %a = stablehlo.dynamic_update_slice %a0, %f, %j : ({T}, tensor<1xf32>, tensor<i32>) -> {T}
+    %w = stablehlo.constant dense<0.5> : {T}
+    %h = stablehlo.compare GT, %x, %w : ({T}, {T}) -> tensor<12xi1>"""
+    function, changed = check(program(body + select("%h", "%a", "%s", kind="tensor<12xi1>")), masked_updates)
+    assert changed is is_masked and whole(function, "select") == (not is_masked)
+
+
+@pytest.mark.parametrize("kind", ["tensor<i1>", "tensor<12xi1>"])
+def test_a_side_that_reads_the_state_elsewhere(kind: str) -> None:
+    """The second side reads the old state, also where the first one has changed it."""
+    body = NEW + f"""
+    %e = stablehlo.dynamic_slice %s, %j, sizes = [4] : ({T}, tensor<i32>) -> tensor<4xf32>
+    %b = stablehlo.dynamic_update_slice %s, %e, %i : ({T}, tensor<4xf32>, tensor<i32>) -> {T}
+    %w = stablehlo.constant dense<0.5> : {T}
+    %h = stablehlo.compare GT, %x, %w : ({T}, {T}) -> tensor<12xi1>"""
+    p = "%p" if kind == "tensor<i1>" else "%h"
+    function, changed = check(program(body + select(p, "%a", "%b", kind=kind)), masked_updates)
+    assert changed and whole(function, "select") == 0
+
+
 def test_an_update_that_is_read_elsewhere_stays() -> None:
     body = NEW + select("%p", "%a", "%s", "%d") + f"\n    %c = stablehlo.add %d, %a : {T}"
     function, changed = check(program(body), masked_updates)
