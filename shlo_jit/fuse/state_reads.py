@@ -26,6 +26,11 @@ SAME_ORDER = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
 """Ops that keep the order of elements if they keep their number, apart from transposing broadcasts."""
 
 
+VISITS = 200_000
+"""Maximum ops that are visited in the search of a block, so that compile time grows in proportion to the program. Chosen:
+a tenth of a second."""
+
+
 class EarlyValues(NamedTuple):
     """The values that have to be written before updates."""
 
@@ -55,10 +60,13 @@ class _Search:
             for v in dict.fromkeys([*op.operands, *_captured(op)]):
                 self.readers.setdefault(v, []).append(op)
         self.found = EarlyValues({}, {}, set())
+        self.left = VISITS
+        """Ops that the search may still visit."""
 
     def run(self) -> EarlyValues:
-        updates = [(op, x) for op in self.block.ops for x in self.updated(op)]
-        for update, x in updates[: tuning.ORDER_SEARCH]:
+        for update, x in [(op, x) for op in self.block.ops for x in self.updated(op)]:
+            if self.left < 0:
+                break  # what is not found is copied
             parts = [*self.parts(x, update)]
             if not parts:
                 continue
@@ -119,6 +127,7 @@ class _Search:
                 if op not in found and op is not stop:
                     found.add(op)
                     todo += op.results
+        self.left -= len(found)
         return found
 
     def needed_after(self, value: Value, update: Op, after: set[Op]) -> Refusal | None:
@@ -157,6 +166,7 @@ class _Search:
         """Whether loops may compute operands of an update from a value."""
         todo, seen = [value], {value}
         while todo:
+            self.left -= 1
             for op in self.readers.get(todo.pop(), ()):
                 if op is update:
                     return True

@@ -36,9 +36,12 @@ def assign_branches(p: Planner, step: ControlStep) -> None:
             p.define(r, start)
         p.storage[r].live(end)
     for block in step.blocks:
-        states = {id(s): _last_use(p, block, s) for s in taken}
-        p.loops.append(Loop(start, states, repeats=False))
         targets = [p.storage[r] for r in step.op.results]
+        states = {id(s): _last_use(p, block, s) for s in targets}
+        p.loops.append(Loop(start, states, repeats=False))
+        for r, target, v in zip(step.op.results, targets, block.results, strict=True):
+            if r in kept:
+                _update_there(p, block, target, v)
         bind_results(p, block, targets, [_values_in(p, block, s) for s in targets])
         p.assign(block)
         p.loops.pop()
@@ -72,6 +75,14 @@ def _state(p: Planner, step: ControlStep, i: int, taken: list[Storage]) -> Stora
             return storage
         refusal = refusal or found
     return refusal or Refusal("computed-in-branches", "no branch returns or updates a value from outside")
+
+
+def _update_there(p: Planner, block: PlanBlock, target: Storage, result: Value) -> None:
+    """Lets a chain of updates of a value from outside, which must not be overwritten, run in the memory of the result:
+    the first of them copies the value there."""
+    chain = Roots(block).chain(result)
+    if len(chain) > 1 and chain[-1] in block.outside and not any(v in p.storage for v in chain[:-1]):
+        p.bind(chain[-2], target)
 
 
 def _values_in(p: Planner, block: PlanBlock, storage: Storage) -> set[Value]:

@@ -29,6 +29,14 @@ class Roots:
         self.found.update(dict.fromkeys(chain, root))
         return root
 
+    def chain(self, value: Value) -> list[Value]:
+        """Returns a value and those that it is made from by changing parts, without views; the root comes last."""
+        chain = [value]
+        while (step := self.writers.get(value)) is not None and (before := _updated(step, value)) is not None:
+            value = before
+            chain = [*chain[:-1], value] if isinstance(step, ViewStep) else [*chain, value]
+        return chain
+
     def changes(self, olds: set[Value], but: Value) -> bool:
         """Whether a step makes another value than `but` by an update of one of the old values."""
         steps = (v for v, s in self.writers.items() if v is not but and not isinstance(s, ViewStep))
