@@ -334,6 +334,21 @@ def swap_states(n: int) -> Case:
     return f, (_floats(n), _floats(n) + 1, _places(ROUNDS, n))
 
 
+def exchanged_elements(n: int) -> Case:
+    """Two buffers exchange an element where a condition holds: each update reads the other's old state."""
+
+    def f(x, y, places):
+        def body(i, s):
+            a, b = s
+            k = places[i]
+            p = a[k] > b[k]
+            return jnp.where(p, a.at[k].set(b[k]), a), jnp.where(p, b.at[k].set(a[k]), b)
+
+        return lax.fori_loop(0, ROUNDS, body, (x, y))
+
+    return f, (_floats(n), _floats(n)[::-1].copy(), _places(ROUNDS, n))
+
+
 def later_reads(n: int) -> Case:
     """Elements of the old and of the new state are combined after the update."""
 
@@ -546,6 +561,6 @@ def rare_rebuild(n: int) -> Case:
 PROGRAMS = (
     select_row, select_old_first, nested_selects, conditional_swap, cond_swap, switch_states, nested_cond, early_stop,
     stack, ring_buffer, heap, union_find, hash_table, queue_search, shifted_window, insertion, rows_combined, pivoting,
-    swap_states, later_reads, knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select,
+    swap_states, exchanged_elements, later_reads, knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select,
     batched_cond, batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, sieve, rare_rebuild,
 )  # fmt: skip

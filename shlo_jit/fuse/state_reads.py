@@ -27,8 +27,8 @@ SAME_ORDER = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
 
 
 VISITS = 200_000
-"""Maximum ops that are visited in the search of a block, so that compile time grows in proportion to the program. Chosen:
-a tenth of a second."""
+"""Maximum ops that are visited in the search of a block, so that compile time grows in proportion to the program.
+Chosen: a tenth of a second."""
 
 
 class EarlyValues(NamedTuple):
@@ -64,7 +64,12 @@ class _Search:
         """Ops that the search may still visit."""
 
     def run(self) -> EarlyValues:
-        for update, x in [(op, x) for op in self.block.ops for x in self.updated(op)]:
+        reading: dict[Op, set[Op]] = {}
+        """For each update, other updates that read parts of its tensor."""
+        crossing: list[tuple[Value, Op, set[Op]]] = []
+        updates = [(op, x) for op in self.block.ops for x in self.updated(op)]
+        others = {op for op, _ in updates}
+        for update, x in updates:
             if self.left < 0:
                 break  # what is not found is copied
             parts = [*self.parts(x, update)]
@@ -73,12 +78,23 @@ class _Search:
             self.found.shared.update(update.results)
             after = self.descendants(update.results, None)
             for v in parts:
-                refusal = self.needed_after(v, update, after) or self.overlaps(v, update)
+                readers = self.descendants([v], update)
+                refusal = self.needed_after(readers, after) or self.overlaps(v, update)
                 if refusal is not None:
-                    self.found.why.setdefault(v, refusal)
-                    for result in update.results:
-                        self.found.sources.setdefault(result, set()).update(self.sources(v))
+                    self.note(v, update, refusal)
+                elif readers & others:
+                    reading.setdefault(update, set()).update(readers & others)
+                    crossing.append((v, update, readers & others))
+        for v, update, readers in crossing:
+            if any(_leads(reading, reader, update) for reader in readers):
+                self.note(v, update, Refusal("read-before-update", "updates read each other's tensors"))
         return self.found
+
+    def note(self, value: Value, update: Op, refusal: Refusal) -> None:
+        """Records a value that has to be written before an update."""
+        self.found.why.setdefault(value, refusal)
+        for result in update.results:
+            self.found.sources.setdefault(result, set()).update(self.sources(value))
 
     def sources(self, value: Value) -> set[Value]:
         """Returns the values that another one is computed from by loops."""
@@ -130,10 +146,9 @@ class _Search:
         self.left -= len(found)
         return found
 
-    def needed_after(self, value: Value, update: Op, after: set[Op]) -> Refusal | None:
+    def needed_after(self, readers: set[Op], after: set[Op]) -> Refusal | None:
         """Returns why a value must be in memory: something that depends on the update needs it."""
-        needed = {op for op in self.descendants([value], update) if op.name not in ("stablehlo.return", "func.return")}
-        if needed.isdisjoint(after):
+        if all(op.name in ("stablehlo.return", "func.return") for op in readers & after):
             return None
         return Refusal("read-before-update", "it is read from a tensor that is updated before it is needed")
 
@@ -186,6 +201,19 @@ class _Search:
         if op.name != "stablehlo.slice" or any(n != 1 for n in op.ints("strides")):
             return False
         return all(_constant(s) == n for s, n in zip(starts, op.ints("start_indices"), strict=True))
+
+
+def _leads(edges: dict[Op, set[Op]], start: Op, end: Op) -> bool:
+    """Whether a path of edges leads from one op to another."""
+    todo, seen = [start], {start}
+    while todo:
+        op = todo.pop()
+        if op is end:
+            return True
+        new = edges.get(op, set()) - seen
+        seen |= new
+        todo += new
+    return False
 
 
 def _is_apart(value: Value, update: Op) -> bool:
