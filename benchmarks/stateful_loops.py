@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 import shlo_jit
-from benchmarks.stateful_programs import PROGRAMS, Case
+from benchmarks.stateful_inputs import Case
+from benchmarks.stateful_programs import PROGRAMS
 
 
 def best(function: Callable[[], Any], repeats: int) -> float:

@@ -6,28 +6,13 @@ where the docstring says so, thus a copy of the state shows as a ratio that grow
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-Case = tuple[Callable[..., Any], tuple]
-ROUNDS = 300
-
-
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(7)
-
-
-def _floats(*shape: int) -> np.ndarray:
-    return _rng().standard_normal(shape).astype(np.float32)
-
-
-def _places(count: int, most: int) -> np.ndarray:
-    return _rng().integers(0, most, count).astype(np.int32)
+from benchmarks import stateful_inputs as inputs
+from benchmarks.stateful_inputs import Case, floats, places_in, rng
+from benchmarks.stateful_numerics import NUMERICS
 
 
 # ---------------------------------------------------------------------------- updates under conditions
@@ -39,9 +24,9 @@ def select_row(n: int) -> Case:
             k = places[i]
             return jnp.where(k % 3 > 0, s.at[k].set(s[(k + 1) % n] * 0.5), s)
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n, 8), _places(ROUNDS, n))
+    return f, (floats(n, 8), places_in(inputs.ROUNDS, n))
 
 
 def select_old_first(n: int) -> Case:
@@ -49,10 +34,10 @@ def select_old_first(n: int) -> Case:
 
     def f(x, places):
         return lax.fori_loop(
-            0, ROUNDS, lambda i, s: jnp.where(s[places[i]] > 0, s, s.at[places[i]].add(1.0)), x
+            0, inputs.ROUNDS, lambda i, s: jnp.where(s[places[i]] > 0, s, s.at[places[i]].add(1.0)), x
         )
 
-    return f, (_floats(n), _places(ROUNDS, n))
+    return f, (floats(n), places_in(inputs.ROUNDS, n))
 
 
 def nested_selects(n: int) -> Case:
@@ -64,9 +49,9 @@ def nested_selects(n: int) -> Case:
             inner = jnp.where(s[k] > 0, s.at[k].multiply(0.5), s.at[(k + 7) % n].add(1.0))
             return jnp.where(i % 5 > 0, inner, s)
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n), _places(ROUNDS, n))
+    return f, (floats(n), places_in(inputs.ROUNDS, n))
 
 
 def conditional_swap(n: int) -> Case:
@@ -77,9 +62,9 @@ def conditional_swap(n: int) -> Case:
             j, k = a[i], b[i]
             return jnp.where(s[j] > s[k], s.at[j].set(s[k]).at[k].set(s[j]), s)
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n), _places(ROUNDS, n), _places(2 * ROUNDS, n)[ROUNDS:])
+    return f, (floats(n), places_in(inputs.ROUNDS, n), places_in(2 * inputs.ROUNDS, n)[inputs.ROUNDS:])
 
 
 def cond_swap(n: int) -> Case:
@@ -94,9 +79,9 @@ def cond_swap(n: int) -> Case:
 
             return lax.cond(s[j, 0] > s[k, 0], swap, lambda s: s, s)
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n, 4), _places(ROUNDS, n), _places(2 * ROUNDS, n)[ROUNDS:])
+    return f, (floats(n, 4), places_in(inputs.ROUNDS, n), places_in(2 * inputs.ROUNDS, n)[inputs.ROUNDS:])
 
 
 def switch_states(n: int) -> Case:
@@ -112,9 +97,9 @@ def switch_states(n: int) -> Case:
             ]
             return lax.switch(k % 3, branches, *s)
 
-        return lax.fori_loop(0, ROUNDS, body, (x, y))
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, y))
 
-    return f, (_floats(n), _floats(n) + 1, _places(ROUNDS, n))
+    return f, (floats(n), floats(n) + 1, places_in(inputs.ROUNDS, n))
 
 
 def nested_cond(n: int) -> Case:
@@ -130,9 +115,9 @@ def nested_cond(n: int) -> Case:
                 s,
             )
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n), _places(ROUNDS, n))
+    return f, (floats(n), places_in(inputs.ROUNDS, n))
 
 
 def early_stop(n: int) -> Case:
@@ -148,9 +133,9 @@ def early_stop(n: int) -> Case:
             return i + 1, stop, jnp.where(done, token, new), out, score
 
         first = (0, jnp.array(False), jnp.int32(3), x, w)
-        return lax.while_loop(lambda s: s[0] < ROUNDS, body, first)
+        return lax.while_loop(lambda s: s[0] < inputs.ROUNDS, body, first)
 
-    return f, (_floats(n), np.zeros(n, np.int32))
+    return f, (floats(n), np.zeros(n, np.int32))
 
 
 # ---------------------------------------------------------------------------- data structures
@@ -165,9 +150,9 @@ def stack(n: int) -> Case:
             popped = jnp.where(push, 0, buffer[jnp.maximum(top - 1, 0)])
             return jnp.where(push, pushed, buffer), jnp.maximum(top + jnp.where(push, 1, -1), 0), total + popped
 
-        return lax.fori_loop(0, ROUNDS, body, (x, 0, 0))
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, 0, 0))
 
-    return f, (np.zeros(n, np.int32), _places(ROUNDS, 1000))
+    return f, (np.zeros(n, np.int32), places_in(inputs.ROUNDS, 1000))
 
 
 def ring_buffer(n: int) -> Case:
@@ -181,7 +166,7 @@ def ring_buffer(n: int) -> Case:
 
         return lax.scan(body, (x, 0), data)
 
-    return f, (_floats(n, 16), _floats(ROUNDS, 16))
+    return f, (floats(n, 16), floats(inputs.ROUNDS, 16))
 
 
 def heap(n: int) -> Case:
@@ -195,13 +180,13 @@ def heap(n: int) -> Case:
             return heap.at[k].set(b).at[up].set(a), up
 
         def body(i, heap):
-            k = n - ROUNDS + i
+            k = n - inputs.ROUNDS + i
             first = heap.at[k].set(data[i])
             return lax.while_loop(lambda s: (s[1] > 0) & (s[0][s[1]] < s[0][(s[1] - 1) // 2]), sift, (first, k))[0]
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (np.sort(_floats(n)), _floats(ROUNDS))
+    return f, (np.sort(floats(n)), floats(inputs.ROUNDS))
 
 
 def union_find(n: int) -> Case:
@@ -220,9 +205,10 @@ def union_find(n: int) -> Case:
             parent, q = lax.while_loop(cond, root, (parent, b[i]))
             return lax.cond(p != q, lambda t: t.at[p].set(q), lambda t: t, parent)
 
-        return lax.fori_loop(0, ROUNDS, body, parent)
+        return lax.fori_loop(0, inputs.ROUNDS, body, parent)
 
-    return f, (np.arange(n, dtype=np.int32), _places(ROUNDS, n), _places(2 * ROUNDS, n)[ROUNDS:])
+    ends = places_in(2 * inputs.ROUNDS, n)
+    return f, (np.arange(n, dtype=np.int32), ends[: inputs.ROUNDS], ends[inputs.ROUNDS :])
 
 
 def hash_table(n: int) -> Case:
@@ -235,9 +221,9 @@ def hash_table(n: int) -> Case:
             slot = lax.while_loop(lambda j: (keys[j] != k) & (keys[j] != 0), lambda j: (j + 1) % n, k * 7919 % n)
             return keys.at[slot].set(k), counts.at[slot].add(1)
 
-        return lax.fori_loop(0, ROUNDS, body, (keys, counts))
+        return lax.fori_loop(0, inputs.ROUNDS, body, (keys, counts))
 
-    return f, (np.zeros(n, np.int32), np.zeros(n, np.int32), 1 + _places(ROUNDS, 200))
+    return f, (np.zeros(n, np.int32), np.zeros(n, np.int32), 1 + places_in(inputs.ROUNDS, 200))
 
 
 def queue_search(n: int) -> Case:
@@ -260,9 +246,9 @@ def queue_search(n: int) -> Case:
             return queue, head + 1, tail, distance
 
         first = jnp.zeros(n, jnp.int32), 0, 1, jnp.full(n, -1).at[0].set(0)
-        return lax.while_loop(lambda s: (s[1] < s[2]) & (s[1] < ROUNDS), body, first)[3]
+        return lax.while_loop(lambda s: (s[1] < s[2]) & (s[1] < inputs.ROUNDS), body, first)[3]
 
-    return f, (_rng().random(n) < 0.2,)
+    return f, (rng().random(n) < 0.2,)
 
 
 # ---------------------------------------------------------------------------- overlapping windows
@@ -273,9 +259,9 @@ def shifted_window(n: int) -> Case:
         def body(i, s):
             return lax.dynamic_update_slice(s, lax.dynamic_slice(s, (i,), (64,)) * 0.9, (i + 1,))
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n),)
+    return f, (floats(n),)
 
 
 def insertion(n: int) -> Case:
@@ -287,9 +273,9 @@ def insertion(n: int) -> Case:
             s = lax.dynamic_update_slice(s, lax.dynamic_slice(s, (k,), (32,)), (k + 1,))
             return s.at[k].set(0.5)
 
-        return lax.fori_loop(0, ROUNDS, body, x)
+        return lax.fori_loop(0, inputs.ROUNDS, body, x)
 
-    return f, (_floats(n), _places(ROUNDS, n - 40))
+    return f, (floats(n), places_in(inputs.ROUNDS, n - 40))
 
 
 def rows_combined(n: int) -> Case:
@@ -302,7 +288,7 @@ def rows_combined(n: int) -> Case:
 
         return lax.scan(body, x, (a, b))
 
-    return f, (_floats(n, 16), _places(ROUNDS, n), _places(2 * ROUNDS, n)[ROUNDS:])
+    return f, (floats(n, 16), places_in(inputs.ROUNDS, n), places_in(2 * inputs.ROUNDS, n)[inputs.ROUNDS:])
 
 
 def pivoting(n: int) -> Case:
@@ -318,7 +304,7 @@ def pivoting(n: int) -> Case:
 
         return lax.fori_loop(0, 24, body, x)
 
-    return f, (_floats(n, 24),)
+    return f, (floats(n, 24),)
 
 
 def swap_states(n: int) -> Case:
@@ -329,9 +315,9 @@ def swap_states(n: int) -> Case:
             a, b = s
             return b.at[places[i]].add(a[places[i]]), a
 
-        return lax.fori_loop(0, ROUNDS, body, (x, y))
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, y))
 
-    return f, (_floats(n), _floats(n) + 1, _places(ROUNDS, n))
+    return f, (floats(n), floats(n) + 1, places_in(inputs.ROUNDS, n))
 
 
 def exchanged_elements(n: int) -> Case:
@@ -344,9 +330,9 @@ def exchanged_elements(n: int) -> Case:
             p = a[k] > b[k]
             return jnp.where(p, a.at[k].set(b[k]), a), jnp.where(p, b.at[k].set(a[k]), b)
 
-        return lax.fori_loop(0, ROUNDS, body, (x, y))
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, y))
 
-    return f, (_floats(n), _floats(n)[::-1].copy(), _places(ROUNDS, n))
+    return f, (floats(n), floats(n)[::-1].copy(), places_in(inputs.ROUNDS, n))
 
 
 def later_reads(n: int) -> Case:
@@ -359,208 +345,12 @@ def later_reads(n: int) -> Case:
 
         return lax.scan(body, x, places)
 
-    return f, (_floats(n), _places(ROUNDS, n))
-
-
-# ---------------------------------------------------------------------------- tables
-def knapsack(n: int) -> Case:
-    """A knapsack with a table that is filled element by element (n grows with the work)."""
-
-    def f(weights, values):
-        def item(i, table):
-            def fill(c, t):
-                w = weights[i]
-                best = jnp.where(c >= w, jnp.maximum(t[i, c], t[i, c - w] + values[i]), t[i, c])
-                return t.at[i + 1, c].set(best)
-
-            return lax.fori_loop(0, n // 16, fill, table)
-
-        return lax.fori_loop(0, 16, item, jnp.zeros((17, n // 16)))
-
-    return f, (1 + _places(16, 9), np.abs(_floats(16)))
-
-
-def edit_distance(n: int) -> Case:
-    """The edit distance of two words, element by element in a table (n grows with the work)."""
-    length = int(n**0.5)
-
-    def f(a, b):
-        table = jnp.zeros((length + 1, length + 1), jnp.int32)
-        table = table.at[0].set(jnp.arange(length + 1)).at[:, 0].set(jnp.arange(length + 1))
-
-        def row(i, t):
-            def cell(j, t):
-                same = t[i, j] + (a[i] != b[j])
-                return t.at[i + 1, j + 1].set(jnp.minimum(same, 1 + jnp.minimum(t[i, j + 1], t[i + 1, j])))
-
-            return lax.fori_loop(0, length, cell, t)
-
-        return lax.fori_loop(0, length, row, table)
-
-    return f, (_places(length, 4), _places(2 * length, 4)[length:])
-
-
-def longest_subsequence(n: int) -> Case:
-    """The longest common subsequence with `cond` in the inner loop (n grows with the work)."""
-    length = int(n**0.5)
-
-    def f(a, b):
-        def row(i, t):
-            def cell(j, t):
-                return lax.cond(
-                    a[i] == b[j],
-                    lambda t: t.at[i + 1, j + 1].set(t[i, j] + 1),
-                    lambda t: t.at[i + 1, j + 1].set(jnp.maximum(t[i, j + 1], t[i + 1, j])),
-                    t,
-                )
-
-            return lax.fori_loop(0, length, cell, t)
-
-        return lax.fori_loop(0, length, row, jnp.zeros((length + 1, length + 1), jnp.int32))
-
-    return f, (_places(length, 4), _places(2 * length, 4)[length:])
-
-
-# ---------------------------------------------------------------------------- simulations
-def particle_cells(n: int) -> Case:
-    """Particles enter lists of neighbours: counts of cells, and a row per cell, which may be full."""
-
-    def f(cells, count, places):
-        def body(i, s):
-            cells, count = s
-            k = places[i]
-            free = count[k] < 4
-            cells = jnp.where(free, cells.at[k, count[k]].set(i), cells)
-            return cells, jnp.where(free, count.at[k].add(1), count)
-
-        return lax.fori_loop(0, ROUNDS, body, (cells, count))
-
-    return f, (np.zeros((n, 4), np.int32), np.zeros(n, np.int32), _places(ROUNDS, n // 64 + 1))
-
-
-def ising(n: int) -> Case:
-    """Metropolis steps on a line of spins, with several states and a running energy."""
-
-    def f(spins, places, chances):
-        def body(s, step):
-            spins, energy = s
-            k, chance = step
-            cost = 2 * spins[k] * (spins[(k + 1) % n] + spins[(k - 1) % n])
-            flip = (cost < 0) | (chance < jnp.exp(-cost))
-            spins = lax.cond(flip, lambda s: s.at[k].multiply(-1.0), lambda s: s, spins)
-            return (spins, energy + jnp.where(flip, cost, 0.0)), flip
-
-        return lax.scan(body, (spins, 0.0), (places, chances))
-
-    spins = np.sign(_floats(n))
-    return f, (spins, _places(ROUNDS, n), _rng().random(ROUNDS).astype(np.float32))
-
-
-def batched_select(n: int) -> Case:
-    """vmap of an update under a condition: 4 states of n / 4 elements."""
-
-    def one(x, places):
-        def body(i, s):
-            k = places[i]
-            return jnp.where(s[k] > 0, s.at[k].multiply(0.5), s)
-
-        return lax.fori_loop(0, ROUNDS, body, x)
-
-    return jax.vmap(one), (_floats(4, n // 4), _places(4 * ROUNDS, n // 4).reshape(4, ROUNDS))
-
-
-def batched_cond(n: int) -> Case:
-    """vmap of `cond` with updates of windows in both branches: 4 states of n / 4 elements."""
-
-    def one(x, places):
-        def body(i, s):
-            k = places[i]
-            return lax.cond(
-                s[k] > 0,
-                lambda s: lax.dynamic_update_slice(s, s[k] * jnp.ones(4), (k + 1,)),
-                lambda s: s.at[k].set(1.0),
-                s,
-            )
-
-        return lax.fori_loop(0, ROUNDS, body, x)
-
-    return jax.vmap(one), (_floats(4, n // 4), _places(4 * ROUNDS, n // 4).reshape(4, ROUNDS))
-
-
-def batched_while(n: int) -> Case:
-    """vmap of a while loop that ends at different times: the states of those that are done are selected."""
-
-    def one(x, limit):
-        def body(s):
-            i, x = s
-            return i + 1, x.at[i].set(x[i] * 0.5 + 1)
-
-        return lax.while_loop(lambda s: s[0] < limit, body, (0, x))[1]
-
-    return jax.vmap(one), (_floats(4, n // 4), np.array([ROUNDS, 30, 10, 200], np.int32))
-
-
-# ---------------------------------------------------------------------------- sums into slices, uniform conditions
-def gradient_of_layers(n: int) -> Case:
-    """The gradient of a loop that indexes n / 256 layers of 16 x 16 weights (n grows with the work)."""
-    layers = n // 256
-
-    def f(w):
-        return lax.fori_loop(0, layers, lambda i, x: jnp.tanh(w[i] @ x), jnp.ones(16)).sum()
-
-    return jax.grad(f), (_floats(layers, 16, 16) * 0.3,)
-
-
-def gradient_of_table(n: int) -> Case:
-    """The gradient of a loop that looks up single rows of a table."""
-
-    def f(x, places):
-        return lax.fori_loop(0, ROUNDS, lambda i, y: jnp.sin(y + x[places[i]]), jnp.ones(8)).sum()
-
-    return jax.grad(f), (_floats(n, 8), _places(ROUNDS, n))
-
-
-def gradient_of_state(n: int) -> Case:
-    """The gradient of a scan that writes rows of its state in place."""
-    rows = n // 100
-
-    def f(p):
-        state = jnp.concatenate([p[None], jnp.zeros([rows - 1, 10, 10])])
-        state, _ = lax.scan(lambda s, i: (s.at[i].set(s[i - 1]), None), state, jnp.arange(2, rows))
-        return jnp.sum(state[-1])
-
-    return jax.grad(f), (_floats(10, 10),)
-
-
-def sieve(n: int) -> Case:
-    """A sieve of primes: whole arrays are computed where a scalar condition holds (n grows with the work)."""
-
-    def f(s):
-        def body(i, s):
-            return jnp.where(s[i], s & ~((jnp.arange(n) > i) & (jnp.arange(n) % i == 0)), s)
-
-        return lax.fori_loop(2, 40, body, s)
-
-    return f, (np.ones(n, bool),)
-
-
-def rare_rebuild(n: int) -> Case:
-    """A whole array is computed again in one of 16 iterations (n grows with the work)."""
-
-    def f(x, places):
-        def body(i, s):
-            x, k = s
-            x = jnp.where(i % 16 == 0, jnp.sin(x) * jnp.exp(-x * x), x)
-            return x.at[places[i]].add(1.0), k + 1
-
-        return lax.fori_loop(0, 64, body, (x, 0))[0]
-
-    return f, (_floats(n), _places(64, n))
+    return f, (floats(n), places_in(inputs.ROUNDS, n))
 
 
 PROGRAMS = (
-    select_row, select_old_first, nested_selects, conditional_swap, cond_swap, switch_states, nested_cond, early_stop,
-    stack, ring_buffer, heap, union_find, hash_table, queue_search, shifted_window, insertion, rows_combined, pivoting,
-    swap_states, exchanged_elements, later_reads, knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select,
-    batched_cond, batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, sieve, rare_rebuild,
+    select_row, select_old_first, nested_selects, conditional_swap, cond_swap, switch_states, nested_cond,
+    early_stop, stack, ring_buffer, heap, union_find, hash_table, queue_search, shifted_window, insertion,
+    rows_combined, pivoting, swap_states, exchanged_elements, later_reads,
+    *NUMERICS,
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from benchmarks import stateful_programs
+from benchmarks import stateful_inputs
 from benchmarks.stateful_programs import PROGRAMS
 from shlo_jit.reference.interpreter import evaluate
 
@@ -28,7 +28,7 @@ def copied(exe: shlo_jit.Executable) -> list[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_results_and_copies(program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateful_programs, "ROUNDS", 10)
+    monkeypatch.setattr(stateful_inputs, "ROUNDS", 10)
     function, arguments = program(1024)
     text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
     wants = evaluate(shlo_jit.parse(text), *arguments)
