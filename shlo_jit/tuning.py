@@ -138,6 +138,9 @@ them (loop peeling). Chosen."""
 UPDATE_SHARE = 2
 """Minimum share (one in this many) of elements that an update writes for it to be computed as a select of the new and
 the old values, if it cannot be done in place. Chosen: the same traffic."""
+UNIFORM_ELEMENTS = 512
+"""Minimum elements of an array for a loop to branch on a scalar condition instead of selecting. Chosen: a select of
+fewer costs less than a branch that is not predicted."""
 MATERIALIZE_CANDIDATES = 50
 """Maximum nests reading a value that are asked whether they can also write it. Bounds compile time."""
 ROW_ELEMENTS = 1 << 16
@@ -626,6 +629,9 @@ registers. Chosen: FEW_ELEMENTS of 64 bits."""
 INLINE_KERNEL_LINES = 60
 """Maximum lines of text of a kernel called once to be inlined into the entry function: loops of tiny kernels then keep
 their state in registers. No case moves."""
+INLINE_STRAIGHT_LINES = 400
+"""The same for a kernel without branches, as for an element of a table in a loop. Case `edit_distance` of
+`benchmarks.stateful_loops`."""
 SPLIT_TEXT_BYTES = 50_000
 """Minimum bytes of text of a part when texts are split for several cores: some 20 ms of LLVM's time."""
 PARTS_PER_CPU = 2

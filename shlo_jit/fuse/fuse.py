@@ -28,6 +28,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_blocks import form_row_blocks
 from shlo_jit.fuse.row_ranges import mark_scores
 from shlo_jit.fuse.segments import segments_in
+from shlo_jit.fuse.state_reads import values_before_updates
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
@@ -69,6 +70,7 @@ class _Fusion(Grouping):
         self.acting: Step | None = None
         """The first step with an effect found so far, in program order."""
         self.pieces = segments_in(block)
+        self.early = values_before_updates(block, self.choices)
 
     def run(self) -> PlanBlock:
         results: list[Value] = []
@@ -190,6 +192,11 @@ class _Fusion(Grouping):
         nests = self.nests_wanting(value)
         if not nests and value not in self.memory:
             return  # dead
+        before = self.early.why.get(value)
+        if before is not None:
+            for nest in nests:
+                self.load(nest, value)
+            return self.materialize(op, position, [], before)
         why = self.memory.get(value)
         if why is None:
             refusal = self.inline_everywhere(op, nests)

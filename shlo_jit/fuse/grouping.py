@@ -12,6 +12,7 @@ from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import NestStep, Step
 from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.fuse.state_reads import EarlyValues
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
@@ -65,6 +66,8 @@ class Grouping:
         self.block = block
         self.here = {id(op) for op in block.ops}
         self.choices = Choices(block)
+        self.early = EarlyValues({}, {}, set())
+        """Values that have to be written before updates of the tensors that they are read from."""
         self.steps: list[Step] = []
         self.step_of: dict[Nest, NestStep] = {}
         self.memory: dict[Value, Reason] = {}

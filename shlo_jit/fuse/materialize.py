@@ -113,7 +113,13 @@ def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> R
     if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
         return Refusal("not-each-element-once", "its reader does not visit each of its elements exactly once")
     step = g.step_of[nest]
+    for result, sources in g.early.sources.items():
+        after = g.producers.get(result, [])
+        if value in sources and (step in after or depends(step, *after)):
+            return Refusal("waits-for-reader", "its reader must run after another one")
     others = [g.step_of[n] for n in nests] + g.readers.get(value, [])
+    if any(s.target in g.early.shared for s in nest.stores) and any(o is not step for o in others):
+        return Refusal("waits-for-reader", "its reader must run after another one")
     if depends(step, *(o for o in others if o is not step)):
         return Refusal("waits-for-reader", "its reader must run after another one")
     return None

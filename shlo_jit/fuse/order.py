@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step, updates
 from shlo_jit.ir.core import Value
 from shlo_jit.ops.effects import acts
 
@@ -65,8 +65,21 @@ def step_acts(step: Step) -> bool:
 def readers_before_updates(steps: list[Step], readers: Users) -> None:
     """Makes the other readers of an updated buffer run first, so that the update can reuse the buffer."""
     for step in steps:
-        if not isinstance(step, NestStep) or step.nest.overwrites is None:
-            continue
-        for reader in readers.get(step.nest.overwrites, []):
-            if reader is not step and not depends(reader, step):
-                step.after.append(reader)
+        for value in _updated(step):
+            for reader in readers.get(value, []):
+                if reader is not step and not depends(reader, step):
+                    step.after.append(reader)
+
+
+def _updated(step: Step) -> list[Value]:
+    """The values whose memory a step may overwrite."""
+    if isinstance(step, NestStep):
+        return [step.nest.overwrites] if step.nest.overwrites is not None else []
+    if isinstance(step, OpStep):
+        return [operand for operand, _ in updates(step.op)]
+    if not isinstance(step, ControlStep):
+        return []
+    if step.op.name == "stablehlo.while":
+        return step.op.operands
+    types = [r.type for r in step.op.results]
+    return [v for v in step.reads if v.type in types]

@@ -29,9 +29,13 @@ class StepFunctions:
         )
 
     def inline_small_kernels(self) -> None:
-        """Marks short kernels for inlining, so that loops over tiny tensors run in registers."""
+        """Marks short kernels for inlining, so that loops over tiny tensors run in registers. Kernels without branches,
+        which compute single elements, may be longer: their indices and bounds are then simplified with the counters of
+        the loop around them."""
         for name, text in self.module.functions.items():
-            if name not in self.names and text.count("\n") <= tuning.INLINE_KERNEL_LINES and "alwaysinline" not in text:
+            is_straight = "\n  br " not in text and "\n  switch " not in text
+            most = tuning.INLINE_STRAIGHT_LINES if is_straight else tuning.INLINE_KERNEL_LINES
+            if name not in self.names and text.count("\n") <= most and "alwaysinline" not in text:
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
 
     def mark_glue(self) -> None:

@@ -27,8 +27,11 @@ def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
         loop = p.loops[-1]
         if id(storage) in loop.states:
             # Inside the loop, its use in this iteration counts, not its lifetime outside.
-            return Refusal("read-later", "the iteration reads it later") if loop.states[id(storage)] > end else None
+            where = "iteration" if loop.repeats else "branch"
+            return Refusal("read-later", f"the {where} reads it later") if loop.states[id(storage)] > end else None
         if storage.first < loop.start:
+            if not loop.repeats:
+                return Refusal("read-later", "it is read later")
             return Refusal("read-by-next-iteration", "the next iteration of the loop reads it again")
     elif storage.last > end:
         return Refusal("read-later", "it is read later")

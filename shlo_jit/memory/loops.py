@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, V
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
+from shlo_jit.memory.roots import Roots
 from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loop:
-    """A loop whose body is being assigned. `start` is its first step; `states` maps each state storage to the last use
-    of its values inside."""
+    """A loop whose body is being assigned, or `if` or `case` of which a branch is. `start` is its first step; `states`
+    maps the storage of each state, or that results of branches take over, to the last use of its values inside."""
 
     start: int
     states: dict[int, int]
+    repeats: bool = True
+    """Whether what is inside may run again: a loop."""
 
 
 def assign_loop(p: Planner, step: ControlStep) -> None:
@@ -52,7 +56,9 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
     p.assign(cond)  # leaves every state unchanged: it is also the result when the loop ends here
     p.loops[-1].states = states
     swapped = _swapped(p, step)
-    refusals = _bind_to_states(p, body, [p.storage[v] for v in op.results])
+    views = views_of(body)
+    olds = [view_closure(views, v) for v in body.block.arguments]
+    refusals = bind_results(p, body, [p.storage[v] for v in op.results], olds)
     p.assign(body)
     p.loops.pop()
     ends: list[Copy] = []
@@ -73,7 +79,7 @@ def _swap_states(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
     sources = Counter(id(p.of(c.source)) for c in ends)
     states = {id(p.storage[v]) for v in step.op.results}
     left: list[Copy] = []
-    for c in ends:
+    for c in _exchanged(p, step, ends):
         source, state = p.of(c.source), p.storage[c.target]
         mine = source.kind == "arena" and source.first > start and id(source) not in states
         alone = sources[id(source)] == 1 and equal(source.nbytes, state.nbytes)
@@ -86,6 +92,23 @@ def _swap_states(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
         source.live(finish)
         p.swaps.setdefault(id(step), []).append((state, source))
     return left
+
+
+def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
+    """Lets two large states swap their memory if the next value of each has been computed in the memory of the other.
+    Returns the copies that remain."""
+    places = [(p.of(c.source), p.storage[c.target]) for c in ends]
+    sources, targets = (Counter(id(pair[k]) for pair in places) for k in (0, 1))
+    found: set[int] = set()
+    for i, (source, target) in enumerate(places):
+        back = [k for k, pair in enumerate(places) if pair[0] is target and pair[1] is source and k > i]
+        once = all(count[id(s)] == 1 for s in (source, target) for count in (sources, targets))
+        is_large = ends[i].target.tensor.rank > 0 and hint_of(target.nbytes) >= tuning.PING_PONG_BYTES
+        if not (back and once and is_large) or source.kind == "argument" or target.kind == "argument":
+            continue
+        p.swaps.setdefault(id(step), []).append((source, target))
+        found |= {i, *back}
+    return [c for i, c in enumerate(ends) if i not in found]
 
 
 def _swapped(p: Planner, step: ControlStep) -> set[Value]:
@@ -157,9 +180,11 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
     return fresh
 
 
-def _bind_to_states(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
-    """Binds results of the body directly to the state if the old state is not read any more. Returns the reasons for
-    all others."""
+def bind_results(
+    p: Planner, body: PlanBlock, states: list[Storage], olds: Sequence[set[Value]]
+) -> dict[Value, Refusal]:
+    """Binds results of a block directly to the memory where they belong if what it holds is not read any more. Returns
+    the reasons for all others. `olds`: for each result, the values in that memory, with their views."""
     writers: dict[Value, list[Step]] = {}
     readers: dict[Value, list[Step]] = {}
     for s in body.steps:
@@ -167,16 +192,20 @@ def _bind_to_states(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[
             writers.setdefault(v, []).append(s)
         for v in s.reads:
             readers.setdefault(v, []).append(s)
-    views_made, times = views_of(body), Counter(body.results)
+    times, roots = Counter(body.results), Roots(body)
     refusals: dict[Value, Refusal] = {}
     for i, r in enumerate(body.results):
         step = writers[r][-1] if r in writers else None
         if step is None or times[r] > 1 or equal(nbytes(r), 0) or r in p.storage:
             refusals[r] = Refusal("not-computed-for-state", "the body does not compute it, or not for this state alone")
             continue
-        views = view_closure(views_made, body.block.arguments[i])
+        views = olds[i]
         reading = [s for v in views for s in readers.get(v, ())]
         refusal = _cannot_write_state(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
+        if refusal is None and isinstance(step, ControlStep) and roots.of(r) in views:
+            refusal = Refusal("updates-other-buffer", "it is an update of another buffer")
+        if refusal is None and roots.changes(views, r):
+            refusal = Refusal("old-state-updated", "the old state is updated before, in its memory")
         if refusal is None and len(writers[r]) > 1:
             refusal = Refusal("several-writers", "several steps write it")
         if refusal is None:

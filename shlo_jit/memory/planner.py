@@ -15,6 +15,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, may_update, updates
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
+from shlo_jit.memory.branches import assign_branches
 from shlo_jit.memory.in_place import cannot_take, victim
 from shlo_jit.memory.loops import Loop, assign_loop
 from shlo_jit.memory.storage import (
@@ -248,7 +249,7 @@ class Planner:
             elif isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
                 assign_loop(self, step)
             elif isinstance(step, ControlStep):
-                self.branches(step)
+                assign_branches(self, step)
             else:
                 self.kernel(step)
 
@@ -327,21 +328,6 @@ class Planner:
         self.before.setdefault(id(step), []).append(Copy(operand, result, why))
 
     # ------------------------------------------------------------------ control flow
-    def branches(self, step: ControlStep) -> None:
-        at = self.begin[id(step)]
-        for r in step.op.results:
-            self.define(r, at)
-            self.storage[r].live(self.finish[id(step)])
-        for block in step.blocks:
-            self.assign(block)
-            ends = [
-                Copy(v, r, Reason("branch-result", "the branch's result"))
-                for v, r in zip(block.results, step.op.results, strict=True)
-            ]
-            self.block_end[id(block)] = ends
-            for v in block.results:
-                self.of(v).live(self.finish[id(block)])
-
     def ordered(self, copies: list[Copy], at: int) -> list[Copy]:
         """Orders simultaneous copies, so that no source of a later copy is overwritten before."""
         targets = {id(self.storage[c.target]) for c in copies}

@@ -11,6 +11,7 @@ The folders follow the order of the pipeline; their other files are helpers of t
     quantized   quantized arithmetic lowered to arithmetic on storage types
     regions     loops and region bodies that can be rewritten without regions
     expand      compound ops rewritten as core ops; one file of rules per family
+    states      updates of parts of tensors under conditions and in sums, such that they can be in place
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
 Helpers in this folder that passes of several folders use: `grouped`, `intervals`, `masked_weights`.
@@ -84,6 +85,11 @@ from shlo_jit.passes.regions.unroll import unroll
 from shlo_jit.passes.require_addressable import require_addressable
 from shlo_jit.passes.require_static import require_static
 from shlo_jit.passes.simplify import simplify
+from shlo_jit.passes.states.added_slices import added_slices
+from shlo_jit.passes.states.known_comparisons import known_comparisons
+from shlo_jit.passes.states.masked_updates import masked_updates
+from shlo_jit.passes.states.single_updates import single_updates
+from shlo_jit.passes.states.uniform_conditions import uniform_conditions
 from shlo_jit.verify import core
 from shlo_jit.verify.core import Rule, check_level
 
@@ -143,6 +149,11 @@ PASSES = (
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
     Pass(window_scatters),
+    Pass(single_updates),
+    Pass(known_comparisons),
+    Pass(masked_updates),
+    Pass(added_slices),
+    Pass(uniform_conditions),
     Pass(transposed_gathers),
     Pass(grouped_products),
     Pass(hoist_products),

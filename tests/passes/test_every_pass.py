@@ -320,6 +320,80 @@ CASES = {
           return %0 : tensor<4xf32>""", "tensor<4xf32>", "tensor<4xf32>"),
         "constant constant scatter add", "constant constant slice add constant dynamic_update_slice", shape=(4,),
     ),
+    "single_updates": Case(
+        main("""%i = stablehlo.iota dim = 0 : tensor<1xi32>
+          %y = stablehlo.constant dense<2.0> : tensor<f32>
+          %0 = "stablehlo.scatter"(%x, %i, %y) <{scatter_dimension_numbers = #stablehlo.scatter<
+              inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              stablehlo.return %b : tensor<f32>
+          }) : (tensor<4xf32>, tensor<1xi32>, tensor<f32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>"""),
+        "iota constant scatter",
+        "iota constant reshape slice reshape constant constant compare constant compare and dynamic_slice select dynamic_update_slice",
+    ),
+    "known_comparisons": Case(
+        main("""%i = stablehlo.constant dense<0> : tensor<i32>
+          %r:2 = stablehlo.while(%k = %i, %s = %x) : tensor<i32>, tensor<4xf32> cond {
+            %n = stablehlo.constant dense<3> : tensor<i32>
+            %p = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %p : tensor<i1>
+          } do {
+            %n = stablehlo.constant dense<3> : tensor<i32>
+            %one = stablehlo.constant dense<1> : tensor<i32>
+            %q = stablehlo.compare EQ, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            %a = stablehlo.negate %s : tensor<4xf32>
+            %b = stablehlo.abs %s : tensor<4xf32>
+            %c = stablehlo.select %q, %a, %b : tensor<i1>, tensor<4xf32>
+            %d = stablehlo.add %k, %one : tensor<i32>
+            stablehlo.return %d, %c : tensor<i32>, tensor<4xf32>
+          }
+          return %r#1 : tensor<4xf32>"""),
+        "constant while constant compare constant constant compare negate abs select add",
+        "constant while constant compare abs constant add",
+    ),
+    "masked_updates": Case(
+        main("""%i = stablehlo.constant dense<1> : tensor<i32>
+          %j = stablehlo.iota dim = 0 : tensor<1xi32>
+          %k = stablehlo.reshape %j : (tensor<1xi32>) -> tensor<i32>
+          %p = stablehlo.compare EQ, %i, %k : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+          %0 = stablehlo.dynamic_update_slice %x, %y, %i : (tensor<4xf32>, tensor<2xf32>, tensor<i32>) -> tensor<4xf32>
+          %1 = stablehlo.select %p, %0, %x : tensor<i1>, tensor<4xf32>
+          return %1 : tensor<4xf32>"""),
+        "constant iota reshape compare constant dynamic_update_slice select",
+        "constant iota reshape compare constant dynamic_slice select dynamic_update_slice",
+    ),
+    "added_slices": Case(
+        main("""%i = stablehlo.constant dense<1> : tensor<i32>
+          %z = stablehlo.constant dense<0.0> : tensor<4xf32>
+          %y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+          %0 = stablehlo.dynamic_update_slice %z, %y, %i : (tensor<4xf32>, tensor<2xf32>, tensor<i32>) -> tensor<4xf32>
+          %1 = stablehlo.abs %x : tensor<4xf32>
+          %2 = stablehlo.add %1, %0 : tensor<4xf32>
+          return %2 : tensor<4xf32>"""),
+        "constant constant constant dynamic_update_slice abs add",
+        "constant constant constant dynamic_update_slice abs dynamic_slice add dynamic_update_slice",
+    ),
+    "uniform_conditions": Case(
+        main("""%i = stablehlo.constant dense<0> : tensor<i32>
+          %r:2 = stablehlo.while(%k = %i, %s = %x) : tensor<i32>, tensor<600xf32> cond {
+            %n = stablehlo.constant dense<3> : tensor<i32>
+            %p = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %p : tensor<i1>
+          } do {
+            %one = stablehlo.constant dense<1> : tensor<i32>
+            %q = stablehlo.compare EQ, %k, %one : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            %a = stablehlo.reverse %s, dims = [0] : tensor<600xf32>
+            %b = stablehlo.negate %a : tensor<600xf32>
+            %c = stablehlo.select %q, %b, %s : tensor<i1>, tensor<600xf32>
+            %d = stablehlo.add %k, %one : tensor<i32>
+            stablehlo.return %d, %c : tensor<i32>, tensor<600xf32>
+          }
+          return %r#1 : tensor<600xf32>""", "tensor<600xf32>", "tensor<600xf32>"),
+        "constant while constant compare constant compare reverse negate select add",
+        "constant while constant compare constant compare if reverse negate add", shape=(600,),
+    ),
     "transposed_gathers": Case(
         main("""%i = stablehlo.constant dense<[0, 1, 0]> : tensor<3xi32>
           %0 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],

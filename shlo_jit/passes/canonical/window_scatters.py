@@ -33,11 +33,11 @@ def window_scatters(function: Op, _: Context) -> Op:
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     if op.name != SCATTER or len(operands) != 3:
         return None
-    corner, body = _corner(op), _body(op)
+    corner, body = _corner(op), body_of(op)
     if corner is None or body is None:
         return None
     x, _, update = operands
-    window = mk.reshape(rw, update, _window(op))
+    window = mk.reshape(rw, update, window_of(op))
     if body.results:
         old = _slice(rw, x, corner, window)
         mine, given = op.block().arguments
@@ -57,7 +57,7 @@ def _slice(rw: Rewriter, x: Value, corner: tuple[int, ...], window: Value) -> Va
     return rw.emit1("stablehlo.slice", [x], window.type, attributes)
 
 
-def _body(op: Op) -> Op | None:
+def body_of(op: Op) -> Op | None:
     """Returns the op that combines an element with its update, or the terminator if the update replaces the element.
     None for any other body."""
     block = op.block()
@@ -72,7 +72,7 @@ def _body(op: Op) -> Op | None:
     return inner
 
 
-def _window(op: Op) -> tuple[int, ...]:
+def window_of(op: Op) -> tuple[int, ...]:
     """Returns the shape of the update with all dimensions of the operand."""
     numbers, update = op.attributes["scatter_dimension_numbers"], op.operands[2].tensor.extents
     sizes = iter([update[d] for d in dims_of(numbers, "update_window_dims")])
@@ -91,7 +91,7 @@ def _corner(op: Op) -> tuple[int, ...] | None:
     named = dims_of(numbers, "scatter_dims_to_operand_dims")
     if any(isinstance(n, Size) or n == 0 for n in extents) or len(places) != len(named):
         return None
-    window = _window(op)
+    window = window_of(op)
     if np.prod(window) != update.tensor.size:
         return None
     corner = [0] * x.tensor.rank

@@ -1,0 +1,159 @@
+"""Compute under a branch what only counts where a scalar condition holds: in loops, whole arrays that are selected.
+
+Needs: static shapes; bodies on scalars. Guarantees: nothing. Only in bodies of loops, for arrays that are not small: if
+one side is a state of the loop that nothing reads as a whole afterwards, since that state then keeps its memory, or if
+what is selected is expensive to compute. Selects by the same condition become results of one `if`.
+
+    while { ... x = select(p, f(x), x) }   ->   while { ... x = if (p) { f(x) } else { x } }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.passes.simplify import eliminate
+from shlo_jit.passes.states.updates import SCATTER, SELECT, UPDATE, Uses, is_small_part
+from shlo_jit.sizes import Size
+
+CALLS = ("stablehlo.custom_call", "func.call")
+MAPS = ("stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.return")
+
+
+def uniform_conditions(function: Op, _: Context) -> Op:
+    """The function with such selects replaced by branches."""
+    loops = [op for op in walk(function.block()) if op.name == "stablehlo.while"]
+    if not any(op.name == SELECT for loop in loops for op in loop.block(1).ops):
+        return function
+    uses = Uses(function.block())
+    groups = [group for loop in loops for group in _groups(uses, loop.block(1))]
+    if not groups:
+        return function
+    last = {group.selects[-1]: group for group in groups}
+    others = {select for group in groups for select in group.selects[:-1]}
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op in others:
+            return operands[1:2]  # nothing reads it before the branch
+        group = last.get(op)
+        if group is None:
+            return None
+        results = _branch(rw, group)
+        rw.values.update(zip((s.result for s in group.selects), results, strict=True))
+        return results[-1:]
+
+    return eliminate(rewrite(function, visit))
+
+
+class _Group(NamedTuple):
+    """Selects by one condition, and the ops that only matter for each of their sides, in order."""
+
+    selects: tuple[Op, ...]
+    sides: tuple[tuple[Op, ...], tuple[Op, ...]]
+
+
+def _groups(uses: Uses, body: Block) -> list[_Group]:
+    """Returns the groups of selects of a body that become branches."""
+    if all(is_elementwise(op) or op.name in MAPS for op in body.ops):
+        return []  # such loops run tile by tile, with their states in registers
+    by_condition: dict[Value, list[list[Op]]] = {}
+    for op in body.ops:
+        if op.name != SELECT or op.operands[0].tensor.rank or op.operands[1] is op.operands[2]:
+            continue
+        found = by_condition.setdefault(op.operands[0], [[]])
+        if any(uses.place[r][1] < uses.place[op][1] for s in found[-1] for r in _readers_here(uses, body, s)):
+            found.append([])
+        found[-1].append(op)
+    groups = [_group(uses, selects) for found in by_condition.values() for selects in found if selects]
+    return _apart([group for group in groups if group is not None and _pays(uses, body, group)])
+
+
+def _apart(groups: list[_Group]) -> list[_Group]:
+    """Returns the groups without those of which another one would move some selects into its branches, but not all."""
+    moved = [set(ops) for group in groups for ops in group.sides]
+    whole = [{*group.selects} for group in groups]
+    return [g for g, w in zip(groups, whole, strict=True) if all(w <= ops or not w & ops for ops in moved)]
+
+
+def _readers_here(uses: Uses, body: Block, select: Op) -> list[Op]:
+    """The readers of a select, or the ops of its block in whose regions they are."""
+    found = []
+    for reader in uses.readers.get(select.result, ()):
+        block = uses.place[reader][0]
+        if block is body:
+            found.append(reader)
+        else:
+            found += [op for op in body.ops if op.regions and any(inner is reader for inner in _inside(op))]
+    return found
+
+
+def _inside(op: Op) -> list[Op]:
+    return [inner for region in op.regions for block in region.blocks for inner in walk(block)]
+
+
+def _group(uses: Uses, selects: list[Op]) -> _Group | None:
+    sides = []
+    for side in (1, 2):
+        ops = uses.exclusive({s: [s.operands[side]] for s in selects}, with_regions=True)
+        sides.append(tuple(ops))
+    if any(op.name in CALLS for ops in sides for op in ops):
+        return None
+    return _Group(tuple(selects), (sides[0], sides[1]))
+
+
+def _pays(uses: Uses, body: Block, group: _Group) -> bool:
+    """Whether a branch costs less than computing both sides."""
+    large = [s for s in group.selects if _is_large(s.result)]
+    if not large:
+        return False
+    price = max(sum(_price(op) for op in ops) for ops in group.sides)
+    if price >= tuning.EXPENSIVE_COST * max(s.result.tensor.size for s in large):
+        return True
+    return price > 0 and all(_keeps_state(uses, body, s) for s in large)
+
+
+def _is_large(value: Value) -> bool:
+    extents = value.tensor.extents
+    return not any(isinstance(n, Size) for n in extents) and value.tensor.size >= tuning.UNIFORM_ELEMENTS
+
+
+def _price(op: Op) -> int:
+    """The cost of an op that is computed for each element of its results."""
+    if op.regions or any(isinstance(n, Size) for r in op.results for n in r.tensor.extents):
+        sizes = [o.tensor.size for o in op.operands if not any(isinstance(n, Size) for n in o.tensor.extents)]
+        return max(sizes, default=0)
+    return OPS[op.name].cost * op.result.tensor.size
+
+
+def _keeps_state(uses: Uses, body: Block, select: Op) -> bool:
+    """Whether one side is a state, and readers of the select return it or need a part of it."""
+    if not any(v in body.arguments for v in select.operands[1:]):
+        return False
+    return all(_reads_part(select.result, reader) for reader in uses.readers.get(select.result, ()))
+
+
+def _reads_part(value: Value, reader: Op) -> bool:
+    if reader.name in ("stablehlo.return", "stablehlo.while", "stablehlo.if", "stablehlo.case"):
+        return True
+    if reader.name in (UPDATE, SCATTER):
+        return reader.operands[0] is value and value not in reader.operands[1:]
+    return OPS[reader.name].index_map is not None and is_small_part(reader.result, value)
+
+
+def _branch(rw: Rewriter, group: _Group) -> list[Value]:
+    """Emits the `if` whose results are those of the selects."""
+    regions = []
+    for side, ops in zip((1, 2), group.sides, strict=True):
+        block = Block([])
+        rw.blocks.append(block)
+        rw.run(ops)
+        rw.emit("stablehlo.return", [rw.get(s.operands[side]) for s in group.selects], [])
+        rw.blocks.pop()
+        regions.append(Region([block]))
+    types = [s.result.type for s in group.selects]
+    return rw.emit("stablehlo.if", [rw.get(group.selects[0].operands[0])], types, {}, regions)

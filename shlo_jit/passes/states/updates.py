@@ -1,0 +1,83 @@
+"""Ops that update a part of a tensor, as the passes on states recognize them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ops.effects import acting
+from shlo_jit.sizes import Size
+
+UPDATE, SCATTER, SELECT = "stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.select"
+SHARE = 2
+"""Maximum part (one in this many) of a tensor that an update of a part writes. Chosen: an update of more moves about as
+much memory as a new tensor."""
+
+
+def is_partial(op: Op | None) -> bool:
+    """Whether an op updates a small part of its first operand: a dynamic_update_slice, or a scatter of one tensor."""
+    if op is None or op.name not in (UPDATE, SCATTER) or len(op.results) != 1:
+        return False
+    update = op.operands[1] if op.name == UPDATE else op.operands[2]
+    return is_small_part(update, op.result)
+
+
+def is_small_part(part: Value, whole: Value) -> bool:
+    """Whether a tensor of known shape has few elements compared with another one."""
+    if any(isinstance(n, Size) for v in (part, whole) for n in v.tensor.extents):
+        return False
+    return 0 < part.tensor.size * SHARE <= whole.tensor.size
+
+
+def splat_of(value: Value) -> object | None:
+    """Returns the element that all elements of a constant are equal to; None for other values."""
+    op = value.op
+    while op is not None and op.name == "stablehlo.broadcast_in_dim":
+        op = op.operands[0].op
+    if op is None or op.name != "stablehlo.constant" or not op.constant.is_splat or not op.result.tensor.size:
+        return None
+    return op.constant.array.reshape(-1)[0]
+
+
+class Uses:
+    """Readers of the values of a function."""
+
+    def __init__(self, block: Block) -> None:
+        self.readers: dict[Value, list[Op]] = {}
+        self.place: dict[Op, tuple[Block, int]] = {}
+        """The block of each op, and its position there."""
+        self.acting = acting(block)
+        self._note(block)
+
+    def _note(self, block: Block) -> None:
+        todo = [block]
+        while todo:
+            block = todo.pop()
+            for position, op in enumerate(block.ops):
+                self.place[op] = block, position
+                for v in dict.fromkeys(op.operands):
+                    self.readers.setdefault(v, []).append(op)
+                todo += [b for region in op.regions for b in region.blocks]
+
+    def only(self, value: Value, reader: Op) -> bool:
+        """Whether an op is the only reader of a value."""
+        return self.readers.get(value) == [reader]
+
+    def exclusive(self, sinks: Mapping[Op, Iterable[Value]], with_regions: bool = False) -> list[Op]:
+        """Returns the ops in the block of some readers whose results only matter through these operands of the readers,
+        in order. Ops with an effect are never among them; ops with control flow only if `with_regions`."""
+        block = self.place[next(iter(sinks))][0]
+        end = max(self.place[reader][1] for reader in sinks)
+        wanted = {reader: {v for v in values if reader.operands.count(v) == 1} for reader, values in sinks.items()}
+        found: dict[Op, None] = {}
+        for op in reversed(block.ops[:end]):
+            if op in sinks or not op.results or op in self.acting or (op.regions and not _is_plain(op, with_regions)):
+                continue
+            readers = [(r, reader) for r in op.results for reader in self.readers.get(r, ())]
+            if readers and all(reader in found or r in wanted.get(reader, ()) for r, reader in readers):
+                found[op] = None
+        return [*found][::-1]
+
+
+def _is_plain(op: Op, with_regions: bool) -> bool:
+    return with_regions or op.name in (SCATTER, "stablehlo.reduce")

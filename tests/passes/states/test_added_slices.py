@@ -1,0 +1,51 @@
+"""Sums with a part of zeros become updates in place, if that has the same bits."""
+
+from __future__ import annotations
+
+import pytest
+from looped import T, check, looped, whole
+
+from shlo_jit.passes.states.added_slices import added_slices
+
+SLICE = f"%a = stablehlo.dynamic_update_slice %zeros, %u, %j : ({T}, tensor<4xf32>, tensor<i32>) -> {T}"
+PAD = f"""%f = stablehlo.constant dense<0.0> : tensor<f32>
+    %a = stablehlo.pad %u, %f, low = [3], high = [5], interior = [0] : (tensor<4xf32>, tensor<f32>) -> {T}"""
+SCATTER = f"""%at = stablehlo.reshape %j : (tensor<i32>) -> tensor<1xi32>
+    %v = stablehlo.slice %u [0:1] : (tensor<4xf32>) -> tensor<1xf32>
+    %w = stablehlo.reshape %v : (tensor<1xf32>) -> tensor<f32>
+    %a = "stablehlo.scatter"(%zeros, %at, %w) <{{scatter_dimension_numbers = #stablehlo.scatter<
+        inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 0>, unique_indices = true}}> ({{
+    ^bb0(%o: tensor<f32>, %q: tensor<f32>):
+      stablehlo.return %q : tensor<f32>
+    }}) : ({T}, tensor<1xi32>, tensor<f32>) -> {T}"""
+SUM = f"\n    %c = stablehlo.add %s, %a : {T}"
+
+
+@pytest.mark.parametrize("part", [SLICE, PAD, SCATTER], ids=["slice", "pad", "scatter"])
+@pytest.mark.parametrize("total", [SUM, SUM.replace("%s, %a", "%a, %s")], ids=["state first", "part first"])
+def test_a_state_that_begins_at_zero(part: str, total: str) -> None:
+    function, changed = check(looped(part + total, "%c", initial="%zeros"), added_slices)
+    assert changed and whole(function, "add") == 0
+
+
+@pytest.mark.parametrize("part", [SLICE, PAD, SCATTER], ids=["slice", "pad", "scatter"])
+def test_a_state_that_may_hold_negative_zeros(part: str) -> None:
+    """The sum of -0 and 0 is 0 in all elements, so all are added."""
+    function, changed = check(looped(part + SUM, "%c"), added_slices)
+    assert not changed and whole(function, "add") == 1
+
+
+def test_negative_zeros_change_nothing() -> None:
+    body = SLICE.replace("%zeros", "%minus") + SUM
+    function, changed = check(looped(f"%minus = stablehlo.constant dense<-0.0> : {T}\n    {body}", "%c"), added_slices)
+    assert changed and whole(function, "add") == 0
+
+
+def test_a_state_that_may_become_negative_zero() -> None:
+    more = f"\n    %d = stablehlo.negate %c : {T}"
+    assert not check(looped(SLICE + SUM + more, "%d", initial="%zeros"), added_slices)[1]
+
+
+def test_a_part_that_is_read_elsewhere() -> None:
+    more = f"\n    %d = stablehlo.add %c, %a : {T}"
+    assert not check(looped(SLICE + SUM + more, "%d", initial="%zeros"), added_slices)[1]
