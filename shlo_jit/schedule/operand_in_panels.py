@@ -6,6 +6,7 @@ along the variable along which the arrays are contiguous that it reads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,7 @@ from shlo_jit.schedule.space import Tile, linear
 from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
 from shlo_jit.schedule.tasks import cut
 
+WHOLE = Reason("whole-words", "a pass has all elements of the words that it reads")
 WHY = Reason("computed-operand", "the product computes its elements where it packs them")
 
 
@@ -99,7 +101,11 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
             kc=blocking.kc, group=Reasoned.of(batch, SUMMED)
         )
     nest, tile, box, by_terms = _on_boxes(step, plan)
-    interleaved, tile = _interleaved(nest, tile, box_of(plan, side)[by_terms])
+    # Boxes begin at multiples of a panel's width, and of the terms of a pass, which are rounded for that.
+    begins = box_of(plan, side)[1] if by_terms else (plan.nr if side else plan.mr)
+    interleaved, tile = _interleaved(nest, tile, begins)
+    if interleaved is not None and by_terms:
+        blocking = blocking._replace(kc=_whole(blocking.kc, nest.extents[interleaved], plan))
     form = Form.COMPUTES_B if side else Form.COMPUTES_A
 
     def scratch(threads: int) -> int:
@@ -124,6 +130,13 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
         scratch=Scratch.of(scratch),
         routines=(gemm_routine(types.a, types.b, types.acc, target, GemmStrategy.TILES, form),),
     )
+
+
+def _whole(kc: int, count: int, plan: GemmPlan) -> int:
+    """The terms of a pass as a multiple of `count`."""
+    unit = math.lcm(count, plan.k_unit)
+    more = -(-kc // unit) * unit
+    return Reasoned.of(more if more <= plan.kc else max(unit, kc // unit * unit), WHOLE)
 
 
 def _packed(mode: int) -> int:
@@ -157,7 +170,7 @@ def _producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -
 
 def _interleaved(nest: Nest, tile: Tile, width: int) -> tuple[int | None, Tile]:
     """The innermost variable of a box's columns if lanes run along the next one, since the arrays are contiguous along
-    that; and the tile without it. `width`: the columns of a box."""
+    that; and the tile without it. `width`: boxes begin at multiples of it."""
     if len(tile.columns) < 2:
         return None, tile
     *outer, inner = tile.columns

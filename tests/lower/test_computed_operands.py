@@ -204,3 +204,44 @@ def test_several_readers_of_weights_compute_their_own() -> None:
     exe: Any = shlo_jit.compile(TIED, cache=False)
     assert exe.memory.arena < 64 << 10
     assert exe.text("schedule").count("computed in registers") == 2
+
+
+MASKED = """
+func.func @main(%x: tensor<2x22x53xf32>, %w: tensor<8x2x53x46xf32>, %m: tensor<2x8x22xi1>) -> tensor<2x22x46xf32> {
+  %a = stablehlo.broadcast_in_dim %m, dims = [1, 0, 2] : (tensor<2x8x22xi1>) -> tensor<8x2x22x53xi1>
+  %b = stablehlo.broadcast_in_dim %x, dims = [1, 2, 3] : (tensor<2x22x53xf32>) -> tensor<8x2x22x53xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<8x2x22x53xf32>
+  %r = stablehlo.select %a, %b, %z : tensor<8x2x22x53xi1>, tensor<8x2x22x53xf32>
+  %y = stablehlo.dot_general %r, %w, batching_dims = [1] x [1], contracting_dims = [3, 0] x [2, 0]
+    : (tensor<8x2x22x53xf32>, tensor<8x2x53x46xf32>) -> tensor<2x22x46xf32>
+  return %y : tensor<2x22x46xf32>
+}"""
+
+
+def test_passes_have_whole_words() -> None:
+    """The 424 terms would be cut into passes of 212, of which eight share a word, or lie side by side."""
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((2, 22, 53), np.float32), rng.standard_normal((8, 2, 53, 46), np.float32)
+    random_check.check(MASKED, [x, w, rng.integers(0, 2, (2, 8, 22)).astype(bool)], "native")
+
+
+@pytest.mark.parametrize("k", [424, 1000])
+def test_words_of_terms_in_panels(k: int) -> None:
+    """Nibbles of words along the terms of a product with many rows."""
+    n, rng = 64, np.random.default_rng(k)
+    text = f"""func.func @main(%x: tensor<40x{k}xf32>, %w: tensor<{k // 8}x{n}xui32>) -> tensor<40x{n}xf32> {{
+  %i = stablehlo.iota dim = 1 : tensor<{k // 8}x8x{n}xui32>
+  %four = stablehlo.constant dense<4> : tensor<{k // 8}x8x{n}xui32>
+  %s = stablehlo.multiply %i, %four : tensor<{k // 8}x8x{n}xui32>
+  %b = stablehlo.broadcast_in_dim %w, dims = [0, 2] : (tensor<{k // 8}x{n}xui32>) -> tensor<{k // 8}x8x{n}xui32>
+  %t = stablehlo.shift_right_logical %b, %s : tensor<{k // 8}x8x{n}xui32>
+  %m = stablehlo.constant dense<15> : tensor<{k // 8}x8x{n}xui32>
+  %q = stablehlo.and %t, %m : tensor<{k // 8}x8x{n}xui32>
+  %r = stablehlo.reshape %q : (tensor<{k // 8}x8x{n}xui32>) -> tensor<{k}x{n}xui32>
+  %f = stablehlo.convert %r : (tensor<{k}x{n}xui32>) -> tensor<{k}x{n}xf32>
+  %y = stablehlo.dot_general %x, %f, contracting_dims = [1] x [0]
+    : (tensor<40x{k}xf32>, tensor<{k}x{n}xf32>) -> tensor<40x{n}xf32>
+  return %y : tensor<40x{n}xf32>
+}}"""
+    words = rng.integers(0, 1 << 32, (k // 8, n), dtype=np.uint32)
+    random_check.check(text, [rng.standard_normal((40, k), np.float32), words], "native")

@@ -212,6 +212,20 @@ CASES = {
           return %1 : tensor<8x4xf32>""", "tensor<8x16xf32>", "tensor<8x4xf32>"),
         "constant constant dot_general multiply", "constant dot_general", shape=(8, 16),
     ),
+    "round_activations": Case(
+        main("""%q = stablehlo.constant dense<3> : tensor<64x4xi8>
+          %f = stablehlo.convert %q : (tensor<64x4xi8>) -> tensor<64x4xf32>
+          %c = stablehlo.constant dense<[0.5, 1.0, 2.0, 3.0]> : tensor<4xf32>
+          %s = stablehlo.broadcast_in_dim %c, dims = [1] : (tensor<4xf32>) -> tensor<64x4xf32>
+          %w = stablehlo.multiply %f, %s : tensor<64x4xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<3x64xf32>, tensor<64x4xf32>) -> tensor<3x4xf32>
+          return %0 : tensor<3x4xf32>""", "tensor<3x64xf32>", "tensor<3x4xf32>"),
+        "constant convert constant broadcast_in_dim multiply dot_general",
+        "constant convert constant broadcast_in_dim multiply abs constant reduce maximum constant constant compare divide "
+        "constant select broadcast_in_dim multiply round_nearest_even convert constant multiply dot_general convert "
+        "broadcast_in_dim multiply constant multiply broadcast_in_dim multiply", meaning=False,
+    ),
     "masked_products": Case(
         main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
           %0 = stablehlo.broadcast_in_dim %x, dims = [1, 2] : (tensor<6x2xf32>) -> tensor<3x6x2xf32>
@@ -414,18 +428,6 @@ CASES = {
         "broadcast_in_dim reshape constant dot_general",
         "broadcast_in_dim reshape constant reshape dot_general reshape", shape=(2, 5, 4),
     ),
-    "own_operands": Case(
-        main("""%w = stablehlo.iota dim = 0 : tensor<256x256xi8>
-          %b = stablehlo.multiply %w, %w : tensor<256x256xi8>
-          %d = stablehlo.convert %b : (tensor<256x256xi8>) -> tensor<256x256xf32>
-          %y = stablehlo.dot_general %x, %d, contracting_dims = [1] x [0]
-            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
-          %0 = stablehlo.dot_general %y, %d, contracting_dims = [1] x [0]
-            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
-          return %0 : tensor<4x256xf32>""", "tensor<4x256xf32>", "tensor<4x256xf32>"),
-        "iota multiply convert dot_general dot_general",
-        "iota multiply convert dot_general multiply convert dot_general", shape=(4, 256),
-    ),
     "hoist_products": Case(
         main("""%zero = stablehlo.constant dense<0> : tensor<i32>
           %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>
@@ -489,6 +491,18 @@ CASES = {
         "dot_general abs dot_general dot_general dot_general abs multiply dot_general dot_general dot_general add add",
         shape=(8, 256, 256),
     ),
+    "own_operands": Case(
+        main("""%w = stablehlo.iota dim = 0 : tensor<256x256xi8>
+          %b = stablehlo.multiply %w, %w : tensor<256x256xi8>
+          %d = stablehlo.convert %b : (tensor<256x256xi8>) -> tensor<256x256xf32>
+          %y = stablehlo.dot_general %x, %d, contracting_dims = [1] x [0]
+            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
+          %0 = stablehlo.dot_general %y, %d, contracting_dims = [1] x [0]
+            : (tensor<4x256xf32>, tensor<256x256xf32>) -> tensor<4x256xf32>
+          return %0 : tensor<4x256xf32>""", "tensor<4x256xf32>", "tensor<4x256xf32>"),
+        "iota multiply convert dot_general dot_general",
+        "iota multiply convert dot_general multiply convert dot_general", shape=(4, 256),
+    ),
     "key_ranges": Case(
         main("""%v = stablehlo.constant dense<2.0> : tensor<128x3xf32>
           %0 = stablehlo.iota dim = 1 : tensor<2x128xi32>
@@ -540,7 +554,7 @@ def test_before_and_after(name: str) -> None:
     assert shlo_jit.verify(case.text) == []
     before, context = main_of(case.text)
     twice_as_much = {"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]}
-    context = context._replace(code=twice_as_much, fold_scales=True)
+    context = context._replace(code=twice_as_much, fold_scales=True, round_activations="int8")
     assert names(before) == case.ops
     printed = str(module_of(before))
     once = RUNS[name](before, context)
