@@ -33,7 +33,7 @@ def backend(
     fallback = given.pop("fallback", True)
 
     def compiler(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func_of(graph, examples, given, fallback)
+        return compile_graph(graph, examples, given, fallback)
 
     made = aot_autograd(
         fw_compiler=compiler,
@@ -45,7 +45,7 @@ def backend(
     return made(module, example_inputs)
 
 
-def make_boxed_func_of(
+def compile_graph(
     graph: torch.fx.GraphModule, examples: Sequence[Any], options: Mapping[str, Any], fallback: bool
 ) -> Callable[..., Any]:
     """Compiles a graph of ATen's operators. The result takes the list of its arguments."""

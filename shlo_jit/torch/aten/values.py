@@ -233,3 +233,8 @@ def iota(shape: Sequence[int], d: int, dtype: DType = I64) -> Value:
     from shlo_jit.ir.types import tensor
 
     return b.iota(tensor(tuple(shape), dtype), d)
+
+
+def total_of(x: Value, dims: Sequence[int]) -> Value:
+    """The sum along dimensions, added up in f32 for floats of 16 bits."""
+    return cast(b.reduce_sum(cast(x, wide(x.element_type)), tuple(dims)), x.element_type)
