@@ -48,9 +48,7 @@ class Built:
     results: Sequence[Result]
 
 
-def build(
-    module: torch.fx.GraphModule, given: Sequence[Any], constants: Mapping[str, Value] | None = None
-) -> Built:
+def build(module: torch.fx.GraphModule, given: Sequence[Any]) -> Built:
     """Translates a graph for arguments: shapes of tensors, and numbers."""
     fakes = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
@@ -70,7 +68,8 @@ def build(
         translator = Translator(bindings)
         if is_random:
             translator.seed(f[RANDOM_STATE])
-        arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in zip(names, fakes, given, strict=True)]
+        given_values = zip(names, fakes, given, strict=True)
+        arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in given_values]
         found = translator.run(module, arguments)
         found = list(found) if isinstance(found, list | tuple) else [found]
         values, results = _results(module, bindings, arguments, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from shlo_jit.torch.aten.registry import Unsupported
@@ -14,7 +15,7 @@ class Bindings:
     """Numbers for the symbols of a graph."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[Any, Any] = {}
 
     def bind(self, fake: Any, given: Any) -> None:
         """Takes the symbols of an argument, a symbolic number or a tensor, from what is given for it."""
@@ -26,13 +27,13 @@ class Bindings:
 
     def _bind(self, size: Any, number: int) -> None:
         if isinstance(size, torch.SymInt | torch.SymFloat) and size.node.expr.is_symbol:
-            self._numbers[size.node.expr] = number
+            self._numbers[size.node.expr] = sympy.sympify(number)
 
     def number(self, size: Any) -> Any:
         """The number of a symbolic size. Raises Unsupported for one that depends on data."""
         if not isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool):
             return size
-        expression = size.node.expr.xreplace(self._numbers)
+        expression = sympy.sympify(size.node.expr).xreplace(self._numbers)
         if expression.free_symbols:
             raise Unsupported(f"the size {size} depends on data")
         kind = int if isinstance(size, torch.SymInt) else float if isinstance(size, torch.SymFloat) else bool
