@@ -53,7 +53,7 @@ def compile_graph(
     try:
         shapes = [_example(x) for x in examples]
         compiled = program.compiled(shapes)
-    except (UnsupportedError, TypeError) as error:
+    except UnsupportedError as error:
         if not fallback:
             raise
         return _eager(graph, error)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.dtypes import DTYPES, DType
 
 _NAMES = {
@@ -24,10 +25,11 @@ _CARRIERS = {torch.bfloat16: torch.int16} | {d: torch.uint8 for d in _NAMES if "
 
 
 def element_type(dtype: torch.dtype) -> DType:
-    """The element type of a program for PyTorch's. Raises TypeError for one that programs do not have."""
+    """The element type of a program for PyTorch's. Raises UnsupportedError for one that programs do not have."""
     name = _NAMES.get(dtype)
     if name is None:
-        raise TypeError(f"tensors of {dtype} are not supported: expected one of {', '.join(map(str, _NAMES))}")
+        known = ", ".join(map(str, _NAMES))
+        raise UnsupportedError(diagnose(f"tensors of {dtype} are not supported: expected {known}", None, label="torch"))
     return DTYPES[name]
 
 

@@ -188,7 +188,9 @@ class ExportedModule:
         given = dict(zip(self._given_names, leaves, strict=True))
         arguments = [given[n] if n in given else self._weights[n] for n in self._names]
         shapes = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in arguments)
-        if not _is_dynamic(self.exported):
+        if _is_dynamic(self.exported):
+            self._check_ranges(shapes)
+        else:
             shapes = tuple(_shapes(self.exported))
         with torch.no_grad():
             found = self._compiled(shapes)(arguments)
@@ -200,6 +202,19 @@ class ExportedModule:
                 else:
                     results.append(x)
         return tree_unflatten(results, self.exported.call_spec.out_spec)
+
+
+    def _check_ranges(self, shapes: Sequence[Any]) -> None:
+        """Raises ValueError for a size that is out of the range for which the model was exported."""
+        ranges = self.exported.range_constraints
+        for name, shape, wanted in zip(self._names, shapes, _shapes(self.exported), strict=True):
+            if not isinstance(wanted, tuple):
+                continue
+            for d, (size, symbolic) in enumerate(zip(shape, wanted, strict=True)):
+                found = ranges.get(symbolic.node.expr) if isinstance(symbolic, torch.SymInt) else None
+                if found is not None and not found.lower <= size <= found.upper:
+                    between = f"between {found.lower} and {found.upper}"
+                    raise ValueError(f"{name}: expected a size {between} for dimension {d}, got {size}")
 
 
 def compile(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import shlo_jit
 from shlo_jit import builder as b
@@ -130,7 +131,8 @@ class Program:
         return found
 
     def _compile(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
-        built = build(self._module, given)
+        with unset_fake_temporarily():  # constants of the graph are read
+            built = build(self._module, given)
         exe = shlo_jit.compile(built.module, **self._options)
         return caller(exe, built, [self._fakes[i].dtype for i in built.passed])
 

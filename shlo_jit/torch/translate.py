@@ -75,8 +75,7 @@ class Translator:
             except Unsupported as error:
                 _refuse(node, str(error), error)
             except BuilderError as error:
-                message = error.diagnostics[0].message
-                _refuse(node, message, error)
+                _refuse(node, error.diagnostics[0].message.removeprefix(f"{node.target}: "), error)
 
     def _result(self, node: Node, args: Any, named: Any) -> Any:
         target = node.target

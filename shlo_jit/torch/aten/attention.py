@@ -64,6 +64,15 @@ def _heads_as(x: Value, like: Value) -> Value:
     return b.reshape(spread, (*shape[:d], wanted, *shape[d + 1 :]))
 
 
+def _summed_heads(x: Value, heads: int) -> Value:
+    """The sums of the gradients of heads that are copies of one."""
+    shape = sizes(x)
+    if shape[-3] == heads:
+        return x
+    d = x.ndim - 3
+    return b.reduce_sum(b.reshape(x, (*shape[:d], heads, shape[d] // heads, *shape[d + 1 :])), (d + 1,))
+
+
 @aten("scaled_dot_product_attention")
 def scaled_dot_product_attention(
     call: Call, query: Value, key: Value, value: Value, mask: Value | None = None, dropout: float = 0.0,
@@ -85,6 +94,7 @@ def flash_attention(
     """Attention, and the logarithms of the sums, which its gradient reads."""
     if dropout:
         raise Unsupported("dropout within attention is not supported")
+    key, value = (_heads_as(x, query) for x in (key, value))
     found, total = attend(query, key, value, attn_mask, is_causal, scale)
     return found, cast(total, call.dtypes[1] or total.element_type)
 
@@ -97,7 +107,8 @@ def flash_attention_backward(
     """The gradients of attention by queries, keys and values."""
     if dropout:
         raise Unsupported("dropout within attention is not supported")
-    rank = query.ndim
+    rank, heads = query.ndim, sizes(key)[-3]
+    key, value = (_heads_as(x, query) for x in (key, value))
     last, batch = (rank - 1,), tuple(range(rank - 2))
     scores = _scores(query, key, attn_mask, is_causal, scale)
     dtype = scores.element_type
@@ -115,5 +126,6 @@ def flash_attention_backward(
     by_scores = weights * (by_weights - expanded(own, last, sizes(weights))) * number(factor, dtype)
     by_query = b.dot_general(by_scores, cast(key, dtype), plain)
     by_key = b.dot_general(by_scores, cast(query, dtype), over_rows)
+    by_key, by_value = (_summed_heads(x, heads) for x in (by_key, by_value))
     found: list[Any] = [cast(x, like.element_type) for x, like in ((by_query, query), (by_key, key), (by_value, value))]
     return found[0], found[1], found[2]

@@ -9,7 +9,7 @@ from typing import Any
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, F64, I64, cast, filled, iota, number, sizes, wide
+from shlo_jit.torch.aten.values import BOOL, F64, I64, broadcast_to, cast, filled, iota, number, sizes, wide
 
 
 @aten("full", "new_full", "full_like", "fill.Scalar", "fill.Tensor")
@@ -112,3 +112,9 @@ def tril(call: Call, x: Value, diagonal: int = 0) -> Value:
 def triu(call: Call, x: Value, diagonal: int = 0) -> Value:
     """The upper triangle of matrices, with zeros below."""
     return _part(x, diagonal, False)
+
+
+@aten("copy")
+def copy(call: Call, x: Value, source: Value, non_blocking: bool = False) -> Value:
+    """The elements of another tensor, in the shape and the element type of this one."""
+    return broadcast_to(cast(source, x.element_type), sizes(x))

@@ -6,7 +6,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.scatters import _at_rows
-from shlo_jit.torch.aten.values import I64, at_least_1d, cast, filled, number, sizes, wide
+from shlo_jit.torch.aten.values import I64, at_least_1d, cast, filled, iota, number, sizes, slice_along, wide
 
 
 @aten("embedding_dense_backward")
@@ -29,3 +29,38 @@ def embedding_dense_backward(
         is_real = b.broadcast_in_dim(where != number(padding, I64), sizes(rows), (0,))
         rows = b.select(is_real, rows, filled(sizes(rows), 0, dtype))
     return cast(_at_rows(filled((count, width), 0, dtype), 0, where, rows, b.add), gradient.element_type)
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    call: Call, weight: Value, index: Value, offsets: Value, scale_by_frequency: bool = False, mode: int = 0,
+    sparse: bool = False, factors: Value | None = None, include_last_offset: bool = False, padding: int = -1,
+) -> tuple[Value, Value, Value, Value]:  # fmt: skip
+    """Sums (0), means (1) or maxima (2) of rows of a matrix at indices, in bags that begin at offsets."""
+    from shlo_jit.torch.aten.indexing import rows_at
+
+    width, dtype = sizes(weight)[1], wide(weight.element_type)
+    starts = cast(offsets, I64)
+    if include_last_offset:
+        starts = slice_along(starts, 0, 0, sizes(starts)[0] - 1)
+    bags, count = sizes(starts)[0], sizes(index)[0]
+    places = iota((count, bags), 0) >= b.broadcast_in_dim(starts, (count, bags), (1,))
+    own = b.reduce_sum(cast(places, I64), (1,)) - number(1, I64)
+    used = cast(index, I64) != number(padding, I64)
+    rows = cast(rows_at(weight, index, 0), dtype)
+    if factors is not None:
+        rows = rows * b.broadcast_in_dim(cast(factors, dtype), sizes(rows), (0,))
+    spread = b.broadcast_in_dim(used, sizes(rows), (0,))
+    lengths = _at_rows(filled((bags,), 0, I64), 0, own, cast(used, I64), b.add)
+    neutral = -float("inf") if mode == 2 else 0
+    rows = b.select(spread, rows, filled(sizes(rows), neutral, dtype))
+    start = filled((bags, width), neutral, dtype)
+    found = _at_rows(start, 0, own, rows, b.max if mode == 2 else b.add)
+    if mode == 1:
+        divisor = b.max(lengths, filled((bags,), 1, I64))
+        found = found / b.broadcast_in_dim(cast(divisor, dtype), sizes(found), (0,))
+    if mode == 2:
+        is_empty = b.broadcast_in_dim(lengths == number(0, I64), sizes(found), (0,))
+        found = b.select(is_empty, filled(sizes(found), 0, dtype), found)
+    rest = [filled(shape or (), 0, t or I64) for shape, t in zip(call.shapes()[1:], call.dtypes[1:], strict=True)]
+    return cast(found, weight.element_type), rest[0], rest[1], rest[2]

@@ -54,6 +54,11 @@ class Record:
     function: Callable[..., Any]
 
     @property
+    def subject(self) -> str:
+        """Name of the file that has the record."""
+        return self.function.__module__.rpartition(".")[2]
+
+    @property
     def meaning(self) -> str:
         """The first line of the record's docstring."""
         return (self.function.__doc__ or "").partition("\n")[0]

@@ -44,7 +44,7 @@ def scatter_flat(x: Value, places: Value, updates: Value, combine: Combine = _re
     if 0 in sizes(updates):
         return x
     numbers = ScatterDimensionNumbers((), (0,), (0,), 1)
-    found = b.scatter(x, b.reshape(places, (sizes(places)[0], 1)), updates, numbers, combine)
+    found = b.scatter(x, b.reshape(places, (sizes(places)[0], 1)), updates, combine, numbers)
     assert isinstance(found, Value)
     return found
 
@@ -58,7 +58,7 @@ def _at_elements(x: Value, d: int, index: Value, updates: Value, combine: Combin
     places = places_along(wrapped(index, sizes(x)[d]), d)
     where = tuple(range(x.ndim))
     numbers = ScatterDimensionNumbers((), where, where, x.ndim)
-    found = b.scatter(x, places, updates, numbers, combine)
+    found = b.scatter(x, places, updates, combine, numbers)
     assert isinstance(found, Value)
     return found
 
@@ -185,7 +185,7 @@ def _at_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine)
     windows = tuple(i for i in range(y.ndim) if i != d)
     numbers = ScatterDimensionNumbers(windows, (d,), (d,), 1)
     where = b.reshape(wrapped(places, sizes(y)[d]), (sizes(places)[0], 1))
-    found = b.scatter(y, where, source, numbers, combine)
+    found = b.scatter(y, where, source, combine, numbers)
     assert isinstance(found, Value)
     return b.reshape(found, sizes(x))
 
@@ -209,7 +209,7 @@ def index_put(call: Call, x: Value, indices: Sequence[Value | None], values: Val
     updates = broadcast_to(cast(values, dtype), shape)
     windows = (*range(first), *range(first + rank, len(shape)))
     numbers = ScatterDimensionNumbers(windows, tuple(where), tuple(where), rank)
-    found = b.scatter(cast(x, dtype), vectors, updates, numbers, _add if accumulate else _replace)
+    found = b.scatter(cast(x, dtype), vectors, updates, _add if accumulate else _replace, numbers)
     assert isinstance(found, Value)
     return cast(found, x.element_type)
 

@@ -88,3 +88,46 @@ def i0(call: Call, x: Value) -> Value:
 def i0e(call: Call, x: Value) -> Value:
     """The modified Bessel function of order 0, exponentially scaled."""
     return cast(_scaled_i0(cast(x, wide(call.dtype))), call.dtype)
+
+
+@aten("_cdist_forward")
+def cdist(call: Call, x: Value, y: Value, p: float, mode: int | None = None) -> Value:
+    """The distances of all rows of two matrices, in the norm p."""
+    from shlo_jit.torch.aten.values import common_shape
+
+    batch = common_shape(sizes(x)[:-2], sizes(y)[:-2])
+    rows, columns, width = sizes(x)[-2], sizes(y)[-2], sizes(x)[-1]
+    shape, n = (*batch, rows, columns, width), len(batch)
+    left = b.broadcast_in_dim(x, shape, (*range(n - x.ndim + 2, n), n, n + 2))
+    right = b.broadcast_in_dim(y, shape, (*range(n - y.ndim + 2, n), n + 1, n + 2))
+    return norms(b.abs(cast(left, wide(x.element_type)) - cast(right, wide(x.element_type))), p, call)
+
+
+def norms(distance: Value, p: float, call: Call) -> Value:
+    """The norms p of rows, which are the last dimension."""
+    last, dtype = (distance.ndim - 1,), distance.element_type
+    if p == 0:
+        return cast(b.reduce_sum(cast(distance != number(0, dtype), dtype), last), call.dtype)
+    if p == float("inf"):
+        empty = 0 in sizes(distance)
+        return filled(call.shape, 0, call.dtype) if empty else cast(b.reduce_max(distance, last), call.dtype)
+    if p == 1:
+        return cast(b.reduce_sum(distance, last), call.dtype)
+    if p == 2:
+        return cast(b.sqrt(b.reduce_sum(distance * distance, last)), call.dtype)
+    total = b.reduce_sum(b.pow(distance, filled(sizes(distance), p, dtype)), last)
+    return cast(b.pow(total, filled(sizes(total), 1 / p, dtype)), call.dtype)
+
+
+@aten("_pdist_forward")
+def pdist(call: Call, x: Value, p: float = 2) -> Value:
+    """The distances of all pairs of rows, in the norm p."""
+    import numpy as np
+
+    from shlo_jit.torch.aten.indexing import rows_at
+
+    first, second = np.triu_indices(sizes(x)[0], 1)
+    if not len(first):
+        return filled(call.shape, 0, call.dtype)
+    left, right = (rows_at(x, b.constant(i), 0) for i in (first, second))
+    return norms(b.abs(left - right), p, call)
