@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shlo_jit import builder as b
-from shlo_jit.builder import DotDimensionNumbers, Value
+from shlo_jit.builder import DotDimensionNumbers, RaggedDotDimensionNumbers, Value
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import BOOL, I32, broadcast_to, cast, number, promoted, sizes, together, wide
+from shlo_jit.torch.aten.values import BOOL, I32, I64, broadcast_to, cast, number, promoted, sizes, together, wide
 
 
 def product(x: Value, y: Value, dims: DotDimensionNumbers, wanted: object = None) -> Value:
@@ -121,3 +121,17 @@ def weight_int8(call: Call, x: Value, weight: Value, scales: Value) -> Value:
     dtype = wide(x.element_type)
     found = product(cast(x, dtype), cast(weight, dtype), DotDimensionNumbers((1,), (1,)))
     return cast(b.mul(*together(dtype, found, scales)), x.element_type)
+
+
+@aten("_grouped_mm")
+def grouped_mm(
+    call: Call, x: Value, y: Value, offsets: Value | None = None, bias: Value | None = None, out_dtype: object = None
+) -> Value:
+    """Products of groups of rows, which end at offsets, with a matrix for each group."""
+    if offsets is None or x.ndim != 2 or y.ndim != 3 or bias is not None:
+        raise Unsupported("grouped products other than of rows by a matrix for each group are not supported")
+    n = sizes(offsets)[0]
+    ends = cast(offsets, I64)
+    starts = b.pad(ends, number(0, I64), [(1, -1, 0)]) if n > 1 else b.broadcast_in_dim(number(0, I64), (1,), ())
+    numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
+    return b.ragged_dot(x, y, ends - starts, numbers, preferred_element_type=call.dtype)
