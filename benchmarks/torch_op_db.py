@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import aot_function, make_boxed_func
+from functorch.compile import aot_function
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -69,11 +69,11 @@ def flat_function(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.
 def compiled(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The results of a function that is traced by AOTAutograd and compiled."""
 
-    def compiler(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:
-        return compile_graph(graph, examples, {"threads": 1}, fallback=False)
+    def compiler(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        return compile_graph(gm, example_inputs, {"threads": 1}, fallback=False)
 
-    made = aot_function(function, compiler, make_boxed_func, inference_compiler=compiler,
-                        decompositions=decompositions())  # fmt: skip
+    table = decompositions()
+    made = aot_function(function, compiler, inference_compiler=compiler, decompositions=table)
     return made(*tensors)
 
 
@@ -121,6 +121,8 @@ def _is_tied(first: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> bool:
 def outcome(op: Any, sample: Any) -> tuple[str, str]:
     """How a sample counts, and a message."""
     function, tensors = flat_function(op, sample)
+    if any(t.layout != torch.strided for t in tensors):
+        return "invalid", ""
     copies = [t.clone() for t in tensors]
     try:
         wanted = function(*copies)
@@ -154,8 +156,13 @@ def is_core(op: Any, names: set[str]) -> bool:
     """Whether an operator of op_db is in the core, by its name."""
     own = {op.name, op.name.rpartition(".")[2], op.aten_name or ""}
     own |= {name.removesuffix("1d").removesuffix("2d").removesuffix("3d") for name in own}
-    synonyms = {"conv": "convolution", "batch_norm": "native_batch_norm_legit", "layer_norm": "native_layer_norm",
-                "group_norm": "native_group_norm", "softmax": "softmax", "max_pool": "max_pool2d_with_indices"}  # fmt: skip
+    synonyms = {
+        "conv": "convolution",
+        "batch_norm": "native_batch_norm_legit",
+        "layer_norm": "native_layer_norm",
+        "group_norm": "native_group_norm",
+        "max_pool": "max_pool2d_with_indices",
+    }
     return bool((own | {synonyms.get(name, name) for name in own}) & names)
 
 
@@ -173,7 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> Counter[str]:
     torch.set_grad_enabled(False)
     names, total = core_names(), Counter[str]()
     for op in sorted(op_db, key=lambda op: op.full_name):
-        if not re.search(given.ops, op.full_name) or op.full_name < given.start or (given.core and not is_core(op, names)):
+        if (
+            not re.search(given.ops, op.full_name)
+            or op.full_name < given.start
+            or (given.core and not is_core(op, names))
+        ):
             continue
         counts = _run(op, given.dtypes.split(","), given.samples)
         total += counts

@@ -1,8 +1,8 @@
 """The backend of `torch.compile`: `torch.compile(model, backend="shlo_jit")`.
 
 Dynamo captures the functions of a model, AOTAutograd makes graphs without mutations of the forward and the backward
-pass, and each graph becomes a `Program`. A graph with an operator that has no translation runs as PyTorch runs it, after
-a warning that names the operator.
+pass, and each graph becomes a `Program`. PyTorch runs a graph with an operator that has no translation, after a warning
+that names the operator.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from shlo_jit.errors import StableHLOError, UnsupportedError
 from shlo_jit.torch.decompositions import decompositions

@@ -74,5 +74,3 @@ def with_autocast(
 ) -> Any:
     """Runs a graph in which the casts of autocast are operators already."""
     return translator.run(graph, operands)
-
-

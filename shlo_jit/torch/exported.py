@@ -51,7 +51,9 @@ def _weights(exported: ExportedProgram) -> dict[str, torch.Tensor]:
             continue
         name = str(spec.target)
         tensor = exported.state_dict.get(name)
-        found[spec.arg.name] = exported.constants[name] if tensor is None else tensor
+        given = exported.constants[name] if tensor is None else tensor
+        assert isinstance(given, torch.Tensor)
+        found[spec.arg.name] = given
     return found
 
 
@@ -95,8 +97,8 @@ def from_exported(exported: ExportedProgram, *, inputs: Sequence[Any] | None = N
         shapes[len(shapes) - len(given) :] = given
     elif _is_dynamic(model):
         raise ValueError(
-            "the model has dynamic dimensions: give the shapes of its inputs as inputs=, or call shlo_jit.torch.compile, "
-            "which compiles for the shapes of each call"
+            "the model has dynamic dimensions: give the shapes of its inputs as inputs=, or call "
+            "shlo_jit.torch.compile, which compiles for the shapes of each call"
         )
     built = _built(model, shapes)
     return built.module, _signature(model, built)
@@ -201,8 +203,9 @@ class ExportedModule:
                     (given.get(target) if target in given else self._weights[target]).copy_(x)  # type: ignore[union-attr]
                 else:
                     results.append(x)
-        return tree_unflatten(results, self.exported.call_spec.out_spec)
-
+        out_spec = self.exported.call_spec.out_spec
+        assert out_spec is not None
+        return tree_unflatten(results, out_spec)
 
     def _check_ranges(self, shapes: Sequence[Any]) -> None:
         """Raises ValueError for a size that is out of the range for which the model was exported."""

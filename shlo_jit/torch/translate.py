@@ -92,7 +92,7 @@ class Translator:
         raise Unsupported("functions of Python are computed for sizes only")
 
     def _higher_order(self, target: Any, node: Node, args: Any, named: Any) -> Any:
-        function = HIGHER_ORDER.get(target.name() if callable(target.name) else str(target))
+        function = HIGHER_ORDER.get(str(target.name()))
         if function is None:
             raise Unsupported("this higher-order operator is not supported")
         return function(self, node, *args, **named)

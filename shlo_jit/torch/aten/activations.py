@@ -7,13 +7,13 @@ import math
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import cast, number, together, wide
+from shlo_jit.torch.aten.values import cast, number, pair, together, wide
 
 
 @aten("relu")
 def relu(call: Call, x: Value) -> Value:
     """The greater of every element and 0."""
-    return b.max(*together(x.element_type, x, 0))
+    return b.max(*pair(x.element_type, x, 0))
 
 
 @aten("gelu")

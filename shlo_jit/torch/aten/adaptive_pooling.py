@@ -1,4 +1,4 @@
-"""Pooling to a given number of positions: each position has the elements from floor(i * n / m) to ceil((i + 1) * n / m)."""
+"""Pooling of n elements to m positions: position i has the elements from floor(i * n / m) to ceil((i + 1) * n / m)."""
 
 from __future__ import annotations
 

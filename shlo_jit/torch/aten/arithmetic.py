@@ -16,11 +16,9 @@ from shlo_jit.torch.aten.values import (
     cast,
     category,
     filled,
-    float_of,
-    highest,
-    lowest,
+    is_nan,
     number,
-    promoted,
+    pair,
     sizes,
     together,
     wide,
@@ -41,7 +39,7 @@ def scaled(x: Operand, alpha: float, dtype: object) -> Operand:
 def add(call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
     """x + alpha * y."""
     dtype = wide(call.dtype)
-    left, right = together(dtype, x, scaled(y, alpha, dtype))
+    left, right = pair(dtype, x, scaled(y, alpha, dtype))
     return cast(left | right if dtype == BOOL else left + right, call.dtype)
 
 
@@ -49,7 +47,7 @@ def add(call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
 def sub(call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
     """x - alpha * y."""
     dtype = wide(call.dtype)
-    left, right = together(dtype, x, scaled(y, alpha, dtype))
+    left, right = pair(dtype, x, scaled(y, alpha, dtype))
     return cast(left - right, call.dtype)
 
 
@@ -62,14 +60,14 @@ def rsub(call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
 @aten("mul.Tensor", "mul.Scalar")
 def mul(call: Call, x: Operand, y: Operand) -> Value:
     """x * y."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     return cast(left & right if call.dtype == BOOL else left * right, call.dtype)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(call: Call, x: Operand, y: Operand) -> Value:
     """x / y in floats."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     return cast(b.div(left, right), call.dtype)
 
 
@@ -80,14 +78,14 @@ def div_mode(call: Call, x: Operand, y: Operand, rounding_mode: str | None = Non
         return div(call, x, y)
     if rounding_mode == "floor":
         return floor_divide(call, x, y)
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     return cast(b.div(left, right) if call.dtype.kind in "iu" else truncated(b.div(left, right)), call.dtype)
 
 
 @aten("floor_divide", "floor_divide.Scalar")
 def floor_divide(call: Call, x: Operand, y: Operand) -> Value:
     """The greatest integer that is not above x / y."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     if call.dtype.kind == "u":
         return b.div(left, right)
     if call.dtype.kind == "i":
@@ -120,7 +118,7 @@ def number_like(n: float, x: Value) -> Value:
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(call: Call, x: Operand, y: Operand) -> Value:
     """The remainder of x / y, with the sign of y."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     zero = number(0, left.element_type)
     rest = b.rem(left, right)
     if call.dtype.kind != "u":
@@ -131,7 +129,7 @@ def remainder(call: Call, x: Operand, y: Operand) -> Value:
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(call: Call, x: Operand, y: Operand) -> Value:
     """The remainder of x / y, with the sign of x."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     return cast(b.rem(left, right), call.dtype)
 
 
@@ -143,7 +141,7 @@ def power(call: Call, x: Operand, y: Operand) -> Value:
         found = _simple_power(cast(x, dtype), y)
         if found is not None:
             return cast(found, call.dtype)
-    left, right = together(dtype, x, y)
+    left, right = pair(dtype, x, y)
     if dtype == BOOL:
         return left | ~right
     if dtype.kind in "iu":
@@ -186,44 +184,44 @@ def _integer_power(x: Value, y: Value) -> Value:
 @aten("atan2", "arctan2")
 def atan2(call: Call, x: Operand, y: Operand) -> Value:
     """The angle of the point (y, x)."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     return cast(b.atan2(left, right), call.dtype)
 
 
 @aten("maximum")
 def maximum(call: Call, x: Operand, y: Operand) -> Value:
     """The greater of two elements; NaN if one is NaN."""
-    return b.max(*together(call.dtype, x, y))
+    return b.max(*pair(call.dtype, x, y))
 
 
 @aten("minimum")
 def minimum(call: Call, x: Operand, y: Operand) -> Value:
     """The lesser of two elements; NaN if one is NaN."""
-    return b.min(*together(call.dtype, x, y))
+    return b.min(*pair(call.dtype, x, y))
 
 
 @aten("fmax")
 def fmax(call: Call, x: Operand, y: Operand) -> Value:
     """The greater of two elements, one of which may be NaN."""
-    left, right = together(call.dtype, x, y)
-    return b.select(left != left, right, b.select(right != right, left, b.max(left, right)))
+    left, right = pair(call.dtype, x, y)
+    return b.select(is_nan(left), right, b.select(is_nan(right), left, b.max(left, right)))
 
 
 @aten("fmin")
 def fmin(call: Call, x: Operand, y: Operand) -> Value:
     """The lesser of two elements, one of which may be NaN."""
-    left, right = together(call.dtype, x, y)
-    return b.select(left != left, right, b.select(right != right, left, b.min(left, right)))
+    left, right = pair(call.dtype, x, y)
+    return b.select(is_nan(left), right, b.select(is_nan(right), left, b.min(left, right)))
 
 
 @aten("clamp", "clamp.Tensor")
 def clamp(call: Call, x: Value, min: Operand | None = None, max: Operand | None = None) -> Value:
     """Every element, limited to [min, max]; NaN stays."""
-    found, = together(call.dtype, x)
+    (found,) = together(call.dtype, x)
     if min is not None:
-        found = b.max(*together(call.dtype, found, min))
+        found = b.max(*pair(call.dtype, found, min))
     if max is not None:
-        found = b.min(*together(call.dtype, found, max))
+        found = b.min(*pair(call.dtype, found, max))
     return found
 
 
@@ -242,7 +240,7 @@ def clamp_max(call: Call, x: Value, max: Operand) -> Value:
 @aten("copysign.Tensor", "copysign.Scalar")
 def copysign(call: Call, x: Operand, y: Operand) -> Value:
     """The magnitude of x with the sign of y."""
-    left, right = together(call.dtype, x, y)
+    left, right = pair(call.dtype, x, y)
     bits = f"i{call.dtype.bits}"
     is_negative = b.bitcast_convert_type(right, bits) < 0
     magnitude = b.abs(left)
@@ -266,13 +264,13 @@ def nextafter(call: Call, x: Value, y: Value) -> Value:
     """The next float after x in the direction of y."""
     if call.dtype.bits < 32:
         raise Unsupported(f"elements of {call.dtype} are not supported")
-    return b.next_after(*together(call.dtype, x, y))
+    return b.next_after(*pair(call.dtype, x, y))
 
 
 @aten("gcd")
 def gcd(call: Call, x: Value, y: Value) -> Value:
     """The greatest common divisor, which is not negative."""
-    left, right = together(call.dtype, x, y)
+    left, right = pair(call.dtype, x, y)
     zero = number_like(0, left)
     if call.dtype.kind == "i":
         left, right = b.abs(left), b.abs(right)
@@ -318,20 +316,18 @@ def lerp(call: Call, x: Value, y: Value, weight: Operand) -> Value:
 @aten("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
 def xlogy(call: Call, x: Operand, y: Operand) -> Value:
     """x * log(y), 0 where x is 0, NaN where y is NaN."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     zero = number_like(0, left)
     found = b.select(left == zero, zero, left * b.log(right))
-    return cast(b.select(right != right, right, found), call.dtype)
+    return cast(b.select(is_nan(right), right, found), call.dtype)
 
 
 @aten("logaddexp")
 def logaddexp(call: Call, x: Value, y: Value) -> Value:
     """log(exp(x) + exp(y))."""
-    left, right = together(wide(call.dtype), x, y)
+    left, right = pair(wide(call.dtype), x, y)
     if left.element_type.kind == "c":
         raise Unsupported("complex numbers are not supported")
     big = b.max(left, right)
     found = big + b.log1p(b.exp(-b.abs(left - right)))
     return cast(b.select(b.is_inf(left) & (left == right), left, found), call.dtype)
-
-

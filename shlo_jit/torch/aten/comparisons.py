@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import BOOL, Operand, cast, number, promoted, sizes, together
+from shlo_jit.torch.aten.values import BOOL, Operand, cast, number, pair, promoted, sizes
 
 COMPARISONS: dict[str, Callable[..., Value]] = {
     "eq": b.eq, "ne": b.ne, "lt": b.lt, "le": b.le, "gt": b.gt, "ge": b.ge,
@@ -25,7 +25,7 @@ def _comparison(function: Callable[..., Value], name: str) -> Callable[..., Valu
         outside = _outside(x, y, name)
         if outside is not None:
             return b.broadcast_in_dim(number(outside, BOOL), sizes(x), ())  # type: ignore[arg-type]  a tensor
-        return function(*together(dtype, x, y))
+        return function(*pair(dtype, x, y))
 
     record.__doc__ = f"Whether x {name} y, for every element."
     return record
@@ -51,7 +51,7 @@ for _name, _function in COMPARISONS.items():
 
 def _bits(function: Callable[..., Value], name: str) -> Callable[..., Value]:
     def record(call: Call, x: Operand, y: Operand) -> Value:
-        return function(*together(call.dtype, x, y))
+        return function(*pair(call.dtype, x, y))
 
     record.__doc__ = f"{name} of the bits of two tensors of integers or truth values."
     return record
@@ -63,7 +63,7 @@ for _name, _function in BITS.items():
 
 def _logic(function: Callable[..., Value], name: str) -> Callable[..., Value]:
     def record(call: Call, x: Operand, y: Operand) -> Value:
-        left, right = together(BOOL, cast(x, BOOL), cast(y, BOOL))
+        left, right = pair(BOOL, cast(x, BOOL), cast(y, BOOL))
         return function(left, right)
 
     record.__doc__ = f"{name}: every number but 0 is true."
@@ -87,7 +87,7 @@ def bitwise_not(call: Call, x: Value) -> Value:
 
 
 def _shift(call: Call, x: Operand, y: Operand, left: bool) -> Value:
-    number_, count = together(call.dtype, x, y)
+    number_, count = pair(call.dtype, x, y)
     if call.dtype == BOOL:
         raise Unsupported("truth values are not shifted")
     if left:

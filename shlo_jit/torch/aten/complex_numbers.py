@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import cast, number, sizes, together
+from shlo_jit.torch.aten.values import cast, filled, is_nan, number, pair, sizes
 
 
 @aten("real")
@@ -23,13 +25,13 @@ def imag(call: Call, x: Value) -> Value:
 @aten("complex")
 def complex_(call: Call, x: Value, y: Value) -> Value:
     """Complex numbers of real and imaginary parts."""
-    return b.complex(*together(call.dtype.part, x, y))
+    return b.complex(*pair(call.dtype.part, x, y))
 
 
 @aten("polar")
 def polar(call: Call, size: Value, angle: Value) -> Value:
     """Complex numbers of absolute values and angles."""
-    r, phi = together(call.dtype.part, size, angle)
+    r, phi = pair(call.dtype.part, size, angle)
     return b.complex(r * b.cos(phi), r * b.sin(phi))
 
 
@@ -54,7 +56,7 @@ def view_as_complex(call: Call, x: Value) -> Value:
     shape = sizes(x)
     starts = [[0] * (x.ndim - 1) + [i] for i in (0, 1)]
     parts = [b.reshape(b.slice(x, s, [*shape[:-1], s[-1] + 1]), shape[:-1]) for s in starts]
-    return b.complex(*parts)
+    return b.complex(parts[0], parts[1])
 
 
 @aten("angle")
@@ -63,6 +65,6 @@ def angle(call: Call, x: Value) -> Value:
     if x.element_type.kind == "c":
         return b.atan2(b.imag(x), b.real(x))
     y = cast(x, call.dtype)
-    zero, pi = together(call.dtype, 0, 3.141592653589793)
-    found = b.select(y < zero, *together(call.dtype, pi, b.abs(y))[:1], together(call.dtype, zero, y)[0])
-    return b.select(y != y, y, found) if y.element_type.kind == "f" else found + number(0, call.dtype)
+    negative = y < number(0, call.dtype)
+    found = b.select(negative, *pair(call.dtype, filled(sizes(y), math.pi, call.dtype), 0))
+    return b.select(is_nan(y), y, found) if y.element_type.kind == "f" else found + number(0, call.dtype)

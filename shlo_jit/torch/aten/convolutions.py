@@ -40,7 +40,7 @@ def transposed_convolution(
     x: Value, weight: Value, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     more: Sequence[int], groups: int,
 ) -> Value:  # fmt: skip
-    """The transposed convolution: a convolution of the input with zeros between its elements, by the reversed kernel."""
+    """The transposed convolution: that of the input, with zeros between its elements, by the reversed kernel."""
     shape = sizes(weight)
     window = [(k - 1) * d for k, d in zip(shape[2:], dilation, strict=True)]
     pairs = [(w - p, w - p + o) for w, p, o in zip(window, padding, more, strict=True)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, cast, category, number, together, wide
+from shlo_jit.torch.aten.values import BOOL, cast, category, is_nan, number, together, wide
 
 
 def in_floats(function: Callable[[Value], Value]) -> Callable[[Call, Value], Value]:
@@ -89,7 +89,7 @@ def signbit(call: Call, x: Value) -> Value:
         return b.bitcast_convert_type(x, f"i{dtype.bits}") < 0
     if dtype.kind == "i":
         return x < 0
-    return x != x
+    return is_nan(x)
 
 
 @aten("floor")
@@ -138,7 +138,7 @@ def round_(call: Call, x: Value, *, decimals: int = 0) -> Value:
 @aten("isnan")
 def isnan(call: Call, x: Value) -> Value:
     """Whether every element is NaN."""
-    return x != x
+    return is_nan(x)
 
 
 @aten("isinf")
@@ -146,7 +146,7 @@ def isinf(call: Call, x: Value) -> Value:
     """Whether every element is an infinity."""
     if x.element_type.kind == "c":
         return b.is_inf(b.real(x)) | b.is_inf(b.imag(x))
-    return b.is_inf(x) if x.element_type.kind == "f" else x != x
+    return b.is_inf(x) if x.element_type.kind == "f" else is_nan(x)
 
 
 @aten("isfinite")
@@ -154,19 +154,19 @@ def isfinite(call: Call, x: Value) -> Value:
     """Whether every element is neither NaN nor an infinity."""
     if x.element_type.kind == "c":
         return b.is_finite(b.real(x)) & b.is_finite(b.imag(x))
-    return b.is_finite(x) if x.element_type.kind == "f" else x == x
+    return b.is_finite(x) if x.element_type.kind == "f" else ~is_nan(x)
 
 
 @aten("isposinf")
 def isposinf(call: Call, x: Value) -> Value:
     """Whether every element is the positive infinity."""
-    return x == number(math.inf, x.element_type) if x.element_type.kind == "f" else x != x
+    return x == number(math.inf, x.element_type) if x.element_type.kind == "f" else is_nan(x)
 
 
 @aten("isneginf")
 def isneginf(call: Call, x: Value) -> Value:
     """Whether every element is the negative infinity."""
-    return x == number(-math.inf, x.element_type) if x.element_type.kind == "f" else x != x
+    return x == number(-math.inf, x.element_type) if x.element_type.kind == "f" else is_nan(x)
 
 
 @aten("_to_copy", "to.dtype", "prims::convert_element_type")
@@ -189,6 +189,6 @@ def nan_to_num(
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf
     found = x
-    for test, y in ((x != x, nan or 0.0), (isposinf(call, x), high), (isneginf(call, x), low)):
+    for test, y in ((is_nan(x), nan or 0.0), (isposinf(call, x), high), (isneginf(call, x), low)):
         found = b.select(test, together(dtype, y, x)[0], found)
     return found

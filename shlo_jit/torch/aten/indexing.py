@@ -84,11 +84,7 @@ def as_integers(x: Value, indices: Sequence[Value | None]) -> list[Value | None]
     for index in indices:
         if index is not None and index.element_type == BOOL:
             raise Unsupported("the number of elements that a mask selects depends on data")
-    d, found = 0, []
-    for index in indices:
-        found.append(None if index is None else wrapped(index, sizes(x)[d]))
-        d += 1
-    return found
+    return [None if index is None else wrapped(index, sizes(x)[d]) for d, index in enumerate(indices)]
 
 
 def indexed_dimensions(indices: Sequence[Value | None]) -> tuple[list[int], bool]:

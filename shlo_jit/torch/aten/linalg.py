@@ -6,7 +6,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, Value
 from shlo_jit.torch.aten.creation import triangle
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import I32, broadcast_to, cast, common_shape, filled, iota, sizes, slice_along
+from shlo_jit.torch.aten.values import I32, broadcast_to, cast, common_shape, filled, iota, is_nan, sizes, slice_along
 from shlo_jit.torch.aten.views import swapped
 
 
@@ -69,14 +69,12 @@ def cholesky_inverse(call: Call, a: Value, upper: bool = False) -> Value:
 
 
 @aten("linalg_cholesky_ex")
-def linalg_cholesky_ex(
-    call: Call, x: Value, *, upper: bool = False, check_errors: bool = False
-) -> tuple[Value, Value]:
+def linalg_cholesky_ex(call: Call, x: Value, *, upper: bool = False, check_errors: bool = False) -> tuple[Value, Value]:
     """The triangular factor of positive definite matrices, and whether they were not (1, or 0)."""
     found = cholesky(call, x, upper)
     where = tuple(range(x.ndim - 2, x.ndim))
     parts = b.real(found) if found.element_type.kind == "c" else found
-    failed = b.reduce_or(parts != parts, where)
+    failed = b.reduce_or(is_nan(parts), where)
     return found, cast(failed, I32)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
-from shlo_jit.torch.aten.registry import Call, Unsupported, aten
+from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.scatters import scatter_flat
-from shlo_jit.torch.aten.values import I64, cast, filled, iota, lowest, number, sizes, slice_along, wide
+from shlo_jit.torch.aten.values import I64, cast, filled, iota, is_nan, lowest, number, sizes, slice_along, wide
 
 
 class Window(NamedTuple):
@@ -85,7 +85,7 @@ def _max_pool(call: Call, x: Value, rank: int, *given: object) -> tuple[Value, V
             continue
         wins = (value > best) | (where < 0)
         if value.element_type.kind == "f":
-            wins = wins | (value != value)
+            wins = wins | is_nan(value)
         wins = wins & (place >= 0)
         best, where = b.select(wins, value, best), b.select(wins, place, where)
     assert best is not None
@@ -163,8 +163,6 @@ def avg_pool(
     w = _avg_window(x, rank, kernel, stride, padding, ceil_mode)
     lead = x.ndim - rank
     y = cast(x, wide(x.element_type))
-    if y.element_type.kind != "f":
-        raise Unsupported(f"means of {x.element_type} are not supported")
     ones, pairs = [1] * lead, [(0, 0)] * lead
     sums = b.reduce_window(
         y, number(0, y.element_type), b.add, [*ones, *w.kernel], [*ones, *w.stride], [*pairs, *w.pairs]
@@ -172,7 +170,7 @@ def avg_pool(
     assert isinstance(sums, Value)
     counts = _counts(w, sizes(x)[lead:], count_include_pad, divisor_override)
     divisor = b.constant(counts.astype(y.element_type.numpy))
-    return cast(sums / b.broadcast_in_dim(divisor, sizes(sums), range(lead, x.ndim)), x.element_type)
+    return cast(b.div(sums, b.broadcast_in_dim(divisor, sizes(sums), range(lead, x.ndim))), x.element_type)
 
 
 @aten("avg_pool1d")
@@ -224,5 +222,3 @@ def avg_pool2d_backward(call: Call, gradient: Value, x: Value, *given: object) -
 def avg_pool3d_backward(call: Call, gradient: Value, x: Value, *given: object) -> Value:
     """The gradient of the means of windows over three dimensions."""
     return _avg_backward(gradient, x, 3, *given)  # type: ignore[arg-type]  as in ATen
-
-

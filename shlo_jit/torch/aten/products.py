@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, RaggedDotDimensionNumbers, Value
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import BOOL, I32, I64, broadcast_to, cast, number, promoted, sizes, together, wide
+from shlo_jit.torch.aten.values import BOOL, I32, I64, broadcast_to, cast, number, pair, promoted, sizes, wide
 
 
 def product(x: Value, y: Value, dims: DotDimensionNumbers, wanted: object = None) -> Value:
@@ -64,7 +64,7 @@ def _added(call: Call, x: Value, found: Value, beta: float, alpha: float) -> Val
     y = found if alpha == 1 else cast(cast(found, dtype) * number(alpha, dtype), call.dtype)
     if beta == 0:
         return y
-    left, right = together(dtype, x, y)
+    left, right = pair(dtype, x, y)
     return cast((left if beta == 1 else left * number(beta, dtype)) + right, call.dtype)
 
 
@@ -86,9 +86,7 @@ def addmv(call: Call, x: Value, y: Value, z: Value, *, beta: float = 1, alpha: f
     return _with_sum(call, x, y, z, DotDimensionNumbers((1,), (0,)), beta, alpha)
 
 
-def _with_sum(
-    call: Call, x: Value, y: Value, z: Value, dims: DotDimensionNumbers, beta: float, alpha: float
-) -> Value:
+def _with_sum(call: Call, x: Value, y: Value, z: Value, dims: DotDimensionNumbers, beta: float, alpha: float) -> Value:
     found = product(y, z, dims)
     return _added(call, broadcast_to(x, sizes(found)), found, beta, alpha)
 
@@ -105,7 +103,7 @@ def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Va
     """x @ weight.T + bias."""
     last = weight.ndim - 1
     found = product(x, weight, DotDimensionNumbers((x.ndim - 1,), (last,)))
-    return found if bias is None else cast(b.add(*together(wide(call.dtype), found, bias)), call.dtype)
+    return found if bias is None else cast(b.add(*pair(wide(call.dtype), found, bias)), call.dtype)
 
 
 @aten("matmul")
@@ -120,7 +118,7 @@ def weight_int8(call: Call, x: Value, weight: Value, scales: Value) -> Value:
     """x @ weight.T, whose rows of 8-bit integers have scales."""
     dtype = wide(x.element_type)
     found = product(cast(x, dtype), cast(weight, dtype), DotDimensionNumbers((1,), (1,)))
-    return cast(b.mul(*together(dtype, found, scales)), x.element_type)
+    return cast(b.mul(*pair(dtype, found, scales)), x.element_type)
 
 
 @aten("_grouped_mm")

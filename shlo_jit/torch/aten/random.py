@@ -15,19 +15,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import (
-    BOOL,
-    F32,
-    F64,
-    I64,
-    cast,
-    filled,
-    iota,
-    number,
-    sizes,
-    together,
-    wide,
-)
+from shlo_jit.torch.aten.values import BOOL, F32, F64, I64, cast, filled, iota, number, pair, sizes, together, wide
 
 
 def _bits(call: Call, shape: Sequence[int], bits: int) -> Value:
@@ -84,7 +72,7 @@ def normal_(call: Call, mean: Any = 0.0, std: Any = 1.0, *more: float, **_: obje
     if call.target.endswith("functional.default"):
         mean, std = (std, more[0] if more else 1.0) if isinstance(mean, Value) else (mean, std)
     found = normal(call, call.shape, wide(call.dtype))
-    _, middle, deviation = together(found.element_type, found, mean, std)
+    _unused, middle, deviation = together(found.element_type, found, mean, std)
     return cast(found * deviation + middle, call.dtype)
 
 
@@ -148,7 +136,7 @@ def exponential(call: Call, x: Value, rate: float = 1.0, **_: object) -> Value:
 def geometric(call: Call, x: Value, p: float, **_: object) -> Value:
     """Numbers of trials until the first success, of a probability p."""
     found = -b.log1p(-uniform(call, sizes(x), F32)) / number(-math.log1p(-p), F32)
-    return cast(b.max(*together(F32, b.ceil(found), 1)), x.element_type)
+    return cast(b.max(*pair(F32, b.ceil(found), 1)), x.element_type)
 
 
 @aten("cauchy")

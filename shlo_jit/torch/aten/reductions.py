@@ -22,6 +22,7 @@ from shlo_jit.torch.aten.values import (
     filled,
     highest,
     iota,
+    is_nan,
     keep,
     lowest,
     number,
@@ -127,8 +128,8 @@ def best_and_place(x: Value, d: int, greatest: bool) -> tuple[Value, Value]:
         wins = (p > q) if greatest else (p < q)
         ties = p == q
         if is_float:
-            wins = wins | ((p != p) & (q == q))
-            ties = ties | ((p != p) & (q != q))
+            wins = wins | (is_nan(p) & ~is_nan(q))
+            ties = ties | (is_nan(p) & is_nan(q))
         first = wins | (ties & (i < j))
         return b.select(first, p, q), b.select(first, i, j)
 

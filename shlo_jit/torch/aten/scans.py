@@ -17,6 +17,7 @@ from shlo_jit.torch.aten.values import (
     filled,
     highest,
     iota,
+    is_nan,
     lowest,
     number,
     sizes,
@@ -86,8 +87,8 @@ def _extreme(x: Value, dim: int, greatest: bool) -> tuple[Value, Value]:
         wins = (q > p) if greatest else (q < p)
         ties = p == q
         if dtype.kind == "f":
-            wins = wins | ((q != q) & (p == p))
-            ties = ties | ((p != p) & (q != q))
+            wins = wins | (is_nan(q) & ~is_nan(p))
+            ties = ties | (is_nan(p) & is_nan(q))
         second = wins | (ties & (j > i))
         return b.select(second, q, p), b.select(second, j, i)
 

@@ -22,9 +22,9 @@ from shlo_jit.torch.aten.values import (
     highest,
     lowest,
     number,
+    pair,
     sizes,
     slice_along,
-    together,
     wide,
 )
 
@@ -243,5 +243,5 @@ def masked_scatter(call: Call, x: Value, mask: Value, source: Value) -> Value:
     spread = broadcast_to(mask, sizes(x))
     flat = b.reshape(spread, (math.prod(sizes(x)),))
     places = running(cast(flat, I64), 0, b.add, 0) - number(1, I64)
-    taken = rows_at(b.reshape(source, (math.prod(sizes(source)),)), b.max(*together(I64, places, 0)), 0)
+    taken = rows_at(b.reshape(source, (math.prod(sizes(source)),)), b.max(*pair(I64, places, 0)), 0)
     return b.select(spread, b.reshape(cast(taken, x.element_type), sizes(x)), x)

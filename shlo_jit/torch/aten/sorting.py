@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, I32, I64, cast, dimension, iota, keep, number, sizes, slice_along
+from shlo_jit.torch.aten.values import BOOL, I32, I64, cast, dimension, iota, is_nan, keep, number, sizes, slice_along
 
 
 def sorted_with_places(x: Value, d: int, descending: bool, stable: bool = True) -> tuple[Value, Value]:
@@ -15,8 +15,8 @@ def sorted_with_places(x: Value, d: int, descending: bool, stable: bool = True) 
 
     def before(p: Value, q: Value, *_: Value) -> Value:
         if descending:
-            return (p > q) | ((p != p) & (q == q)) if is_float else p > q
-        return (p < q) | ((q != q) & (p == p)) if is_float else p < q
+            return (p > q) | (is_nan(p) & ~is_nan(q)) if is_float else p > q
+        return (p < q) | (is_nan(q) & ~is_nan(p)) if is_float else p < q
 
     values, places = b.sort([keys, iota(sizes(x), d)], before, d, stable)
     return cast(values, x.element_type), places
@@ -33,17 +33,13 @@ def sort(
 
 
 @aten("argsort", "argsort.stable")
-def argsort(
-    call: Call, x: Value, dim: int = -1, descending: bool = False, *, stable: bool | None = True
-) -> Value:
+def argsort(call: Call, x: Value, dim: int = -1, descending: bool = False, *, stable: bool | None = True) -> Value:
     """The indices that sort the elements along a dimension."""
     return sort(call, x, dim, descending)[1]
 
 
 @aten("topk")
-def topk(
-    call: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Value, Value]:
+def topk(call: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, Value]:
     """The k greatest (or least) elements along a dimension in order, and their indices."""
     if not x.ndim:
         return x, number(0, I64)
@@ -92,7 +88,7 @@ def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
     shape = [m for i, m in enumerate(sizes(x)) if i != d]
     if x.element_type.kind != "f":
         return tuple(b.reshape(slice_along(v, d, (n - 1) // 2, (n - 1) // 2 + 1), shape) for v in (values, places))  # type: ignore[return-value]
-    missing = b.reduce_sum(cast(x != x, I64), (d,))
+    missing = b.reduce_sum(cast(is_nan(x), I64), (d,))
     count = number(n, I64) - missing
     middle = b.max(b.shift_right_arithmetic(count - number(1, I64), b.broadcast_in_dim(number(1, I64), shape, ())),
                    b.broadcast_in_dim(number(0, I64), shape, ()))  # fmt: skip
@@ -128,5 +124,5 @@ def searchsorted(call: Call, *given: Value, out_int32: bool = False, right: bool
     other = b.broadcast_in_dim(wanted, (*shape, n), range(len(shape)))
     is_before = left <= other if right or side == "right" else left < other
     if dtype.kind == "f":
-        is_before = is_before | ((other != other) & ((left == left) | (right or side == "right")))
+        is_before = is_before | (is_nan(other) & (~is_nan(left) | (right or side == "right")))
     return b.reduce_sum(cast(is_before, call.dtype), (len(shape),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import Operand, cast, filled, number, sizes, together, wide
+from shlo_jit.torch.aten.values import Operand, cast, filled, number, pair, sizes, wide
 
 
 @aten("polygamma")
@@ -20,7 +20,7 @@ def polygamma(call: Call, n: int, x: Value) -> Value:
 @aten("special_zeta", "special_zeta.other_scalar", "special_zeta.self_scalar")
 def zeta(call: Call, x: Operand, q: Operand) -> Value:
     """The sum of (q + k) ** -x over k = 0, 1, 2 ..."""
-    return cast(b.zeta(*together(wide(call.dtype), x, q)), call.dtype)
+    return cast(b.zeta(*pair(wide(call.dtype), x, q)), call.dtype)
 
 
 @aten("special_i1e")

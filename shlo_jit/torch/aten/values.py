@@ -181,6 +181,17 @@ def together(dtype: DType, *operands: Operand) -> tuple[Value, ...]:
     return tuple(broadcast_to(v, shape) for v in values)
 
 
+def pair(dtype: DType, x: Operand, y: Operand) -> tuple[Value, Value]:
+    """Converts two operands to an element type and a common shape."""
+    left, right = together(dtype, x, y)
+    return left, right
+
+
+def is_nan(x: Value) -> Value:
+    """Whether elements differ from themselves."""
+    return b.ne(x, x)
+
+
 def at_least_1d(x: Value) -> Value:
     """A tensor of rank 0 as one with a single element; others unchanged."""
     return x if x.ndim else b.reshape(x, (1,))

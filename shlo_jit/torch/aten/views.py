@@ -280,9 +280,7 @@ def diag_embed(call: Call, x: Value, offset: int = 0, dim1: int = -2, dim2: int 
 
 
 @aten("as_strided", "as_strided_copy")
-def as_strided(
-    call: Call, x: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
-) -> Value:
+def as_strided(call: Call, x: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Value:
     """Elements of the memory of a tensor, by strides."""
     flat = in_memory(call, x)
     if offset is None:
@@ -325,7 +323,9 @@ def unfold(call: Call, x: Value, dim: int, size: int, step: int) -> Value:
     d = dimension(dim, x.ndim)
     count = (sizes(x)[d] - size) // step + 1
     parts = [slice_along(x, d, k, k + (count - 1) * step + 1, step) for k in range(size)]
-    return b.concatenate([new_dimension(p, x.ndim) for p in parts], x.ndim) if parts else filled(call.shape, 0, call.dtype)
+    return (
+        b.concatenate([new_dimension(p, x.ndim) for p in parts], x.ndim) if parts else filled(call.shape, 0, call.dtype)
+    )
 
 
 @aten("select_scatter")
@@ -398,4 +398,3 @@ def as_strided_scatter(
     places = b.reshape(strided_places(shape, strides, offset or 0), (-1,))
     found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
     return b.reshape(found, sizes(x))
-
