@@ -7,6 +7,7 @@ from typing import Any
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.torch.aten.registry import Unsupported
 from shlo_jit.torch.aten.values import at_least_1d, slice_along
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {}
@@ -66,6 +67,18 @@ def map_over(translator: Any, node: Any, body: Any, mapped: Sequence[Value], oth
 def with_gradients_or_not(translator: Any, node: Any, enabled: bool, graph: Any, *operands: Any) -> Any:
     """Runs a graph with gradients switched on or off, which the program need not know."""
     return translator.run(graph, operands)
+
+
+@_higher_order("with_effects")
+def with_effects(translator: Any, node: Any, token: Any, target: Any, *args: Any, **named: Any) -> tuple[Any, ...]:
+    """Calls an operator with effects, and passes on the token that orders them. Checks are the only such operators."""
+    if str(target) not in CHECKS:
+        raise Unsupported(f"the effects of {target} are not supported")
+    return None, None
+
+
+CHECKS = ("aten._linalg_check_errors.default", "aten._assert_async.msg", "aten._assert_async.default")
+"""Operators whose effect is an error, which programs leave out."""
 
 
 @_higher_order("wrap_with_autocast")

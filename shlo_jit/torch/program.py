@@ -51,7 +51,7 @@ class Built:
 
 def build(module: torch.fx.GraphModule, given: Sequence[Any]) -> Built:
     """Translates a graph for arguments: shapes of tensors, and numbers."""
-    fakes = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    fakes = _fakes(module)
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     bindings = Bindings()
     for fake, x in zip(fakes, given, strict=True):
@@ -76,6 +76,18 @@ def build(module: torch.fx.GraphModule, given: Sequence[Any]) -> Built:
         values, results = _results(module, bindings, arguments, found)
         f.returns(*values)
     return Built(f.module, passed, is_random, results)
+
+
+def _fakes(module: torch.fx.GraphModule) -> list[Any]:
+    """PyTorch's metadata of the arguments: tensors and symbolic numbers. That of tokens, which order effects, is None,
+    and so are tokens."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [None if _is_token(node) else node.meta.get("val") for node in nodes]
+
+
+def _is_token(node: torch.fx.Node) -> bool:
+    users = [user for user in node.users if user.op != "output"]
+    return bool(users) and all(str(user.target) == "with_effects" and user.args[0] is node for user in users)
 
 
 def _results(
@@ -113,8 +125,7 @@ class Program:
         """`options`: those of `shlo_jit.compile`."""
         self._module = module
         self._options = dict(options)
-        fakes = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-        self._fakes = fakes
+        self._fakes = fakes = _fakes(module)
         self.is_static = not any(_is_symbolic(fake) for fake in fakes)
         self._calls: dict[tuple[Any, ...], Callable[[Sequence[Any]], list[Any]]] = {}
         self._lock = threading.Lock()

@@ -12,8 +12,8 @@ from shlo_jit.torch.aten.registry import RECORDS, Call, Record, Unsupported
 SUBJECTS = (
     "elementwise", "arithmetic", "comparisons", "activations", "creation", "views", "reductions", "products",
     "convolutions", "pooling", "adaptive_pooling", "normalization", "softmax", "indexing", "scatters", "sorting",
-    "scans", "attention", "random", "linalg", "fourier", "special", "complex_numbers", "windows", "embeddings",
-    "upsampling", "sizes",
+    "scans", "attention", "random", "linalg", "factorizations", "fourier", "special", "complex_numbers",
+    "windows", "embeddings", "upsampling", "sizes",
 )  # fmt: skip
 """Files of this package that have records."""
 

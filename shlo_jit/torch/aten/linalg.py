@@ -10,7 +10,8 @@ from shlo_jit.torch.aten.values import I32, broadcast_to, cast, common_shape, fi
 from shlo_jit.torch.aten.views import swapped
 
 
-def _triangle_of(x: Value, lower: bool) -> Value:
+def triangle_of(x: Value, lower: bool) -> Value:
+    """The lower or upper triangle of matrices, with zeros elsewhere."""
     shape = sizes(x)
     inside = b.broadcast_in_dim(triangle(shape, 0, lower), shape, (len(shape) - 2, len(shape) - 1))
     return b.select(inside, x, filled(shape, 0, x.element_type))
@@ -19,7 +20,7 @@ def _triangle_of(x: Value, lower: bool) -> Value:
 @aten("cholesky")
 def cholesky(call: Call, x: Value, upper: bool = False) -> Value:
     """The triangular factor of positive definite matrices."""
-    return _triangle_of(b.cholesky(x, not upper), not upper) if 0 not in sizes(x) else x
+    return triangle_of(b.cholesky(x, not upper), not upper) if 0 not in sizes(x) else x
 
 
 @aten("triangular_solve")
@@ -87,7 +88,7 @@ def householder_product(call: Call, x: Value, tau: Value) -> Value:
     eye = cast(iota((rows, rows), 0) == iota((rows, rows), 1), x.element_type)
     found = broadcast_to(eye, (*batch, rows, rows))
     numbers = DotDimensionNumbers((rank - 1,), (rank - 2,), tuple(range(rank - 2)), tuple(range(rank - 2)))
-    below = _triangle_of(x, True) if 0 not in sizes(x) else x
+    below = triangle_of(x, True) if 0 not in sizes(x) else x
     for i in range(sizes(tau)[-1]):
         column = slice_along(below, rank - 1, i, i + 1)
         unit = broadcast_to(cast(iota((rows, 1), 0) == i, x.element_type), sizes(column))

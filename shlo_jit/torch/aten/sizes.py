@@ -28,8 +28,17 @@ def sym_stride(call: Call, x: Value, d: int) -> int:
     return call.storage_order(0)[1][d]
 
 
-@aten("_assert_async.msg", "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range",
-      "sym_constrain_range_for_size", "_functional_assert_async.msg", "_functional_assert_scalar")  # fmt: skip
+@aten(
+    "_assert_async.msg",
+    "_assert_async",
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "_linalg_check_errors",
+    "_functional_assert_async.msg",
+    "_functional_assert_scalar",
+)
 def no_check(call: Call, *_: Any, **__: Any) -> None:
     """A check of sizes or data, which programs leave out."""
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
@@ -14,6 +16,8 @@ def polygamma(call: Call, n: int, x: Value) -> Value:
     y = cast(x, wide(call.dtype))
     if n == 0:
         return cast(b.digamma(y), call.dtype)
+    if n == 1:
+        return cast(trigamma(y), call.dtype)
     return cast(b.polygamma(filled(sizes(y), n, y.element_type), y), call.dtype)
 
 
@@ -131,3 +135,21 @@ def pdist(call: Call, x: Value, p: float = 2) -> Value:
         return filled(call.shape, 0, call.dtype)
     left, right = (rows_at(x, b.constant(i), 0) for i in (first, second))
     return norms(b.abs(left - right), p, call)
+
+
+def trigamma(x: Value) -> Value:
+    """The second derivative of the gamma function's logarithm, by the reflection and the series that ATen uses."""
+    dtype = x.element_type
+    one = number(1, dtype)
+    is_low = x < number(0.5, dtype)
+    sine = b.sin(number(math.pi, dtype) * x)
+    reflected = -number(math.pi**2, dtype) / (sine * sine)
+    y = b.select(is_low, one - x, x)
+    found = b.select(is_low, reflected, filled(sizes(x), 0, dtype))
+    for _ in range(6):
+        found = found + one / (y * y)
+        y = y + one
+    square = one / (y * y)
+    series = number(1 / 6, dtype) - square * (number(1 / 30, dtype) - square * number(1 / 42, dtype))
+    found = found + (one + one / (y + y) + square * series) / y
+    return b.select(is_low, -found, found)
