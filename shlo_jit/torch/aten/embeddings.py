@@ -6,7 +6,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.scatters import _at_rows
-from shlo_jit.torch.aten.values import I64, at_least_1d, cast, filled, iota, number, sizes, slice_along, wide
+from shlo_jit.torch.aten.values import BOOL, I64, at_least_1d, cast, filled, iota, number, sizes, slice_along, wide
 
 
 @aten("embedding_dense_backward")
@@ -64,3 +64,18 @@ def embedding_bag(
         found = b.select(is_empty, filled(sizes(found), 0, dtype), found)
     rest = [filled(shape or (), 0, t or I64) for shape, t in zip(call.shapes()[1:], call.dtypes[1:], strict=True)]
     return cast(found, weight.element_type), rest[0], rest[1], rest[2]
+
+
+@aten("embedding_renorm")
+def embedding_renorm(call: Call, weight: Value, index: Value, max_norm: float, norm_type: float) -> Value:
+    """The matrix in which the rows at indices are scaled so that their norms are at most a number."""
+    from shlo_jit.torch.aten.special import norms
+
+    dtype = wide(weight.element_type)
+    rows = cast(weight, dtype)
+    length = cast(norms(b.abs(rows), norm_type, call), dtype)
+    places = cast(b.reshape(index, (-1,)) if index.ndim else at_least_1d(index), I64)
+    used = _at_rows(filled(sizes(length), False, BOOL), 0, places, filled(sizes(places), True, BOOL), b.or_)
+    limit = number(max_norm, dtype)
+    factor = b.select(used & (length > limit), limit / (length + number(1e-7, dtype)), filled(sizes(length), 1, dtype))
+    return cast(rows * b.broadcast_in_dim(factor, sizes(rows), (0,)), weight.element_type)

@@ -8,8 +8,16 @@ from typing import Any
 
 from shlo_jit import builder as b
 from shlo_jit.builder import ScatterDimensionNumbers, Value
-from shlo_jit.torch.aten.indexing import as_integers, index_vectors, indexed_dimensions, places_along, wrapped
-from shlo_jit.torch.aten.registry import Call, Unsupported, aten
+from shlo_jit.torch.aten.indexing import (
+    as_integers,
+    index_vectors,
+    indexed_dimensions,
+    places_along,
+    rows_at,
+    wrapped,
+)
+from shlo_jit.torch.aten.registry import Call, aten
+from shlo_jit.torch.aten.scans import running
 from shlo_jit.torch.aten.values import (
     BOOL,
     I64,
@@ -17,12 +25,12 @@ from shlo_jit.torch.aten.values import (
     at_least_1d,
     broadcast_to,
     cast,
+    common_shape,
     dimension,
     filled,
     highest,
     lowest,
     number,
-    pair,
     sizes,
     slice_along,
     wide,
@@ -194,8 +202,8 @@ def _at_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine)
 def index_put(call: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     """The tensor with other elements at indices in several dimensions, as in NumPy."""
     used = [i for i in indices if i is not None]
-    if len(used) == 1 and used[0].element_type == BOOL and indices[0] is not None and not accumulate:
-        return _where_mask(x, used[0], values)
+    if len(used) == 1 and used[0].element_type == BOOL and indices[0] is not None:
+        return _where_mask(x, used[0], values, accumulate)
     given = as_integers(x, indices)
     where, is_together = indexed_dimensions(given)
     vectors = index_vectors(given)
@@ -214,13 +222,28 @@ def index_put(call: Call, x: Value, indices: Sequence[Value | None], values: Val
     return cast(found, x.element_type)
 
 
-def _where_mask(x: Value, mask: Value, values: Value) -> Value:
-    """The tensor with one number, or one slice, where a mask of the first dimensions is true."""
-    if math.prod(sizes(values)) != 1 and values.ndim > x.ndim - mask.ndim:
-        raise Unsupported("the number of elements that a mask selects depends on data")
+def _where_mask(x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
+    """The tensor with one number, one slice, or slices in order where a mask of the first dimensions is true."""
+    rest = sizes(x)[mask.ndim :]
+    if 0 in sizes(x) or 0 in sizes(values):
+        return x
+    updates = cast(values, x.element_type)
+    if updates.ndim > len(rest) and sizes(updates)[0] != 1:
+        shape = (sizes(updates)[0], *rest)
+        updates = b.reshape(rows_at(broadcast_to(updates, shape), _places(mask), 0), sizes(x))
+    else:
+        if updates.ndim > len(rest):
+            updates = b.reshape(updates, sizes(updates)[1:])
+        updates = broadcast_to(updates, sizes(x))
     spread = b.broadcast_in_dim(mask, sizes(x), range(mask.ndim))
-    updates = b.reshape(values, ()) if math.prod(sizes(values)) == 1 else values
-    return b.select(spread, broadcast_to(cast(updates, x.element_type), sizes(x)), x)
+    return b.select(spread, _add(x, updates) if accumulate else updates, x)
+
+
+def _places(mask: Value) -> Value:
+    """For every element of a mask, in row-major order, the number of true elements before it."""
+    flat = b.reshape(mask, (math.prod(sizes(mask)),))
+    places = running(cast(flat, I64), 0, b.add, 0) - number(1, I64)
+    return b.max(places, filled(sizes(places), 0, I64))
 
 
 @aten("put")
@@ -235,13 +258,10 @@ def put(call: Call, x: Value, index: Value, source: Value, accumulate: bool = Fa
 @aten("masked_scatter")
 def masked_scatter(call: Call, x: Value, mask: Value, source: Value) -> Value:
     """The tensor with the elements of a source, in order, where a mask is true."""
-    from shlo_jit.torch.aten.indexing import rows_at
-    from shlo_jit.torch.aten.scans import running
-
-    if 0 in sizes(x) or 0 in sizes(source):
-        return x
-    spread = broadcast_to(mask, sizes(x))
-    flat = b.reshape(spread, (math.prod(sizes(x)),))
-    places = running(cast(flat, I64), 0, b.add, 0) - number(1, I64)
-    taken = rows_at(b.reshape(source, (math.prod(sizes(source)),)), b.max(*pair(I64, places, 0)), 0)
-    return b.select(spread, b.reshape(cast(taken, x.element_type), sizes(x)), x)
+    shape = common_shape(sizes(x), sizes(mask))
+    y = broadcast_to(x, shape)
+    if 0 in shape or 0 in sizes(source):
+        return y
+    spread = broadcast_to(mask, shape)
+    taken = rows_at(b.reshape(source, (math.prod(sizes(source)),)), _places(spread), 0)
+    return b.select(spread, b.reshape(cast(taken, x.element_type), shape), y)
