@@ -8,7 +8,6 @@ from typing import Any
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Unsupported
-from shlo_jit.torch.aten.values import at_least_1d, slice_along
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {}
 """Functions that translate higher-order operators, by name. They take the translator, the node and the arguments."""
@@ -58,7 +57,7 @@ def map_over(translator: Any, node: Any, body: Any, mapped: Sequence[Value], oth
         return tuple(b.concatenate([b.reshape(v, (1, *v.shape)) for v in column], 0) for column in stacked)  # type: ignore[arg-type]
 
     def row(i: int) -> list[Value]:
-        return [b.reshape(slice_along(x, 0, i, i + 1), x.shape[1:]) for x in map(at_least_1d, mapped)]  # type: ignore[arg-type]
+        return [x[i] for x in mapped]
 
     return rows([translator.run(body, (*row(i), *others)) for i in range(count)])
 

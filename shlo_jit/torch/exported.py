@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-import shlo_jit
+from shlo_jit.api import compile as compile_program
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.ir.core import Module
 from shlo_jit.torch.decompositions import decompositions
@@ -173,7 +173,7 @@ class ExportedModule:
             names = list(self._names)
             frozen = ((place, self._frozen.get(names[i])) for place, i in enumerate(built.passed))
             constants = {place: array_of(t) for place, t in frozen if t is not None}
-            exe = shlo_jit.compile(built.module, constants=constants or None, **self._options)
+            exe = compile_program(built.module, constants=constants or None, **self._options)
             passed = [i for i in built.passed if names[i] not in self._frozen]
             fakes = [n.meta["val"] for n in self.exported.graph.nodes if n.op == "placeholder"]
             rest = Built(built.module, passed, built.is_random, built.results)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-import shlo_jit
 from shlo_jit import builder as b
+from shlo_jit.api import compile as compile_program
 from shlo_jit.builder import Value
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import UI64, Type, tensor
@@ -144,7 +144,7 @@ class Program:
     def _compile(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are read
             built = build(self._module, given)
-        exe = shlo_jit.compile(built.module, **self._options)
+        exe = compile_program(built.module, **self._options)
         return caller(exe, built, [self._fakes[i].dtype for i in built.passed])
 
     def given(self, arguments: Sequence[Any]) -> tuple[Any, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder import Value
 from shlo_jit.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from shlo_jit.builder import Value
 
 
 class Unsupported(Exception):

@@ -54,21 +54,14 @@ def cumprod(call: Call, x: Value, dim: int, **_: object) -> Value:
 @aten("logcumsumexp")
 def logcumsumexp(call: Call, x: Value, dim: int) -> Value:
     """The logarithms of the sums of the exponentials up to each element."""
-    from shlo_jit.torch.aten.arithmetic import logaddexp
-
     y = cast(x, wide(call.dtype))
     if not x.ndim:
         return x
-
-    def combine(p: Value, q: Value) -> Value:
-        return logaddexp(call, p, q) if p.element_type == call.dtype else _in(call, p, q)
-
-    return cast(running(y, dimension(dim, x.ndim), combine, lowest(y.element_type)), call.dtype)
+    return cast(running(y, dimension(dim, x.ndim), _log_of_sum, lowest(y.element_type)), call.dtype)
 
 
-def _in(call: Call, p: Value, q: Value) -> Value:
-    big = b.max(p, q)
-    found = big + b.log1p(b.exp(-b.abs(p - q)))
+def _log_of_sum(p: Value, q: Value) -> Value:
+    found = b.max(p, q) + b.log1p(b.exp(-b.abs(p - q)))
     return b.select(b.is_inf(p) & (p == q), p, found)
 
 

@@ -16,7 +16,7 @@ from shlo_jit.torch.aten.indexing import (
     rows_at,
     wrapped,
 )
-from shlo_jit.torch.aten.registry import Call, aten
+from shlo_jit.torch.aten.registry import Call, Unsupported, aten
 from shlo_jit.torch.aten.scans import running
 from shlo_jit.torch.aten.values import (
     BOOL,
@@ -35,6 +35,7 @@ from shlo_jit.torch.aten.values import (
     slice_along,
     wide,
 )
+from shlo_jit.torch.aten.views import strided_places
 
 Combine = Callable[[Value, Value], Value]
 
@@ -265,3 +266,16 @@ def masked_scatter(call: Call, x: Value, mask: Value, source: Value) -> Value:
     spread = broadcast_to(mask, shape)
     taken = rows_at(b.reshape(source, (math.prod(sizes(source)),)), _places(spread), 0)
     return b.select(spread, b.reshape(cast(taken, x.element_type), shape), y)
+
+
+@aten("as_strided_scatter")
+def as_strided_scatter(
+    call: Call, x: Value, source: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> Value:
+    """The tensor with other elements at places in its memory."""
+    own, steps = call.storage_order(0)
+    if any(step < other * n for step, other, n in zip(steps, steps[1:], own[1:], strict=False)):
+        raise Unsupported("as_strided_scatter of a tensor in another order of dimensions is not supported")
+    places = b.reshape(strided_places(shape, strides, offset or 0), (-1,))
+    found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
+    return b.reshape(found, sizes(x))

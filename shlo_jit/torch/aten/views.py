@@ -383,18 +383,3 @@ def diagonal_scatter(call: Call, x: Value, source: Value, offset: int = 0, dim1:
     on = b.broadcast_in_dim(is_on, sizes(y), (y.ndim - 2, y.ndim - 1))
     inverse = [order.index(d) for d in range(x.ndim)]
     return b.transpose(b.select(on, spread, y), inverse)
-
-
-@aten("as_strided_scatter")
-def as_strided_scatter(
-    call: Call, x: Value, source: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
-) -> Value:
-    """The tensor with other elements at places in its memory."""
-    from shlo_jit.torch.aten.scatters import scatter_flat
-
-    own, steps = call.storage_order(0)
-    if any(step < other * n for step, other, n in zip(steps, steps[1:], own[1:], strict=False)):
-        raise Unsupported("as_strided_scatter of a tensor in another order of dimensions is not supported")
-    places = b.reshape(strided_places(shape, strides, offset or 0), (-1,))
-    found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
-    return b.reshape(found, sizes(x))
