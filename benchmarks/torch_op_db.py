@@ -26,10 +26,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import torch
-from functorch.compile import aot_function
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_flatten, tree_unflatten
+import torch  # type: ignore[import-not-found]
+from functorch.compile import aot_function  # type: ignore[import-not-found]
+from torch.testing._internal.common_methods_invocations import op_db  # type: ignore[import-not-found]
+from torch.utils._pytree import tree_flatten, tree_unflatten  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError, UnsupportedError
 from shlo_jit.torch.backend import compile_graph

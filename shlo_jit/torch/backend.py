@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-from functorch.compile import min_cut_rematerialization_partition
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch._aot_autograd.utils import make_boxed_func
+import torch  # type: ignore[import-not-found]
+from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-not-found]
+from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-not-found]
+from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError, UnsupportedError
 from shlo_jit.torch.decompositions import decompositions

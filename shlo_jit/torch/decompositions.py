@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch._decomp import core_aten_decompositions, global_decomposition_table
+import torch  # type: ignore[import-not-found]
+from torch._decomp import core_aten_decompositions, global_decomposition_table  # type: ignore[import-not-found]
 
 from shlo_jit.torch.aten import load
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
+import torch  # type: ignore[import-not-found]
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.dtypes import DTYPES, DType

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+import torch  # type: ignore[import-not-found]
+from torch.export import ExportedProgram  # type: ignore[import-not-found]
+from torch.export.graph_signature import InputKind, OutputKind  # type: ignore[import-not-found]
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten  # type: ignore[import-not-found]
 
 from shlo_jit.api import compile as compile_program
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr

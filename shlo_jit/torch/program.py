@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+import torch  # type: ignore[import-not-found]
+from torch._subclasses.fake_tensor import unset_fake_temporarily  # type: ignore[import-not-found]
 
 from shlo_jit import builder as b
 from shlo_jit.api import compile as compile_program

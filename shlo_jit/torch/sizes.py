@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import sympy
-import torch
+import sympy  # type: ignore[import-not-found]
+import torch  # type: ignore[import-not-found]
 
 from shlo_jit.torch.aten.registry import Unsupported
 

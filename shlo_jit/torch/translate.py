@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-import torch
-from torch.fx.node import Node, map_arg
+import torch  # type: ignore[import-not-found]
+from torch.fx.node import Node, map_arg  # type: ignore[import-not-found]
 
 from shlo_jit import builder as b
 from shlo_jit.builder import BuilderError, Value

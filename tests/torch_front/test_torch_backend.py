@@ -8,6 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.while_loop import while_loop
 
 from shlo_jit.errors import UnsupportedError
 from shlo_jit.torch.backend import FallbackWarning, backend
@@ -159,6 +161,20 @@ def test_control_flow():
 
     for x in (torch.ones(3), -torch.ones(3)):
         torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_a_loop_until_a_condition_is_false():
+    def f(x):
+        return while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, v * 1.5), (torch.tensor(0), x))
+
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_a_function_of_every_row():
+    x, y = torch.randn(3, 4), torch.randn(4)
+    f = lambda x, y: map_rows(lambda row, other: row.sin() * other, x, y)  # noqa: E731
+    torch.testing.assert_close(compiled(f)(x, y), f(x, y))
 
 
 def segments(x, lengths):
