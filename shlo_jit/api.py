@@ -13,7 +13,7 @@ from shlo_jit.distributed.grid import mpi_processes, wanted_grid
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.runtime.callbacks import registered
-from shlo_jit.sources import may_be_unknown, read_source
+from shlo_jit.sources import may_be_unknown, read_source, with_own_weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,6 +154,7 @@ def compile(
     not exist, a grid of more or fewer processes than MPI has started), ImportError for the transport `mpi` without
     mpi4py or an MPI library, and InternalError for a defect of the compiler.
     """
+    source, constants = with_own_weights(source, constants)
     given = read_source(source, known=cache is True)
     with compiling():
         options = compile_options(
@@ -331,6 +332,7 @@ def export(
     from shlo_jit.aot.export import export_module
     from shlo_jit.check_options import export_options
 
+    source, constants = with_own_weights(source, constants)
     given = read_source(source)
     given_calls = custom_calls, composites
     options = export_options(

@@ -21,7 +21,7 @@ class Foreign(NamedTuple):
 
 _TEXT = "give the program's StableHLO text"
 _JAX = "in JAX, jax.jit(f).lower(...).as_text()"
-_TORCH = "in PyTorch, torchax.export.exported_program_to_stablehlo(torch.export.export(model, inputs))"
+_TORCH = "in PyTorch, torch.export.export(model, inputs)"
 _ONNX = (
     "convert the model: `onnx-mlir --EmitONNXIR FILE`, then `onnx-mlir-opt --convert-onnx-to-stablehlo`; "
     f"or export it as StableHLO where it came from ({_TORCH})"
@@ -282,16 +282,11 @@ EMPTY = Foreign("file.empty", "an empty file", "check the program that should ha
 
 
 # ---------------------------------------------------------------------- objects of Python
-_TORCHAX = _TORCH.removeprefix("in PyTorch, ")
-_EXPORTED = (
-    "convert it with torchax: weights, program = torchax.export.exported_program_to_stablehlo(exported), then "
-    "shlo_jit.compile(program); docs/pytorch.md lists compatible versions"
-)
+_TORCH_MODEL = "give torch.export.export(model, inputs), or use shlo_jit.torch.compile(model, inputs)"
 _LOWER = "pass what it lowers to: jax.jit(f).lower(...)"
 _ARRAY = "this is an array: pass it to the executable"
 OBJECTS: tuple[tuple[str, str], ...] = (
-    (r"torch\.export\..*ExportedProgram", _EXPORTED),
-    (r"torch\.(?:jit|fx|nn)\..*", f"export the model first: {_TORCHAX}"),
+    (r"torch\.(?:jit|fx|nn)\..*", _TORCH_MODEL),
     (r"torch\..*Tensor|numpy\.ndarray|jax.*\.ArrayImpl|.*tensorflow.*Tensor", _ARRAY),
     (r"jax.*PjitFunction|jax\..*Jaxpr", _LOWER),
     (r"jax\..*Traced", "pass what it lowers to: its .lower()"),

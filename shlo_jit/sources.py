@@ -12,8 +12,9 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from io import FileIO
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shlo_jit.errors import Diagnostic, ParseError, UsageTypeError, check_text, decode_text
 from shlo_jit.foreign_files import EMPTY, GLANCE, Foreign, foreign_bytes, foreign_text, object_hint
@@ -120,6 +121,14 @@ def read_source(source: object, known: bool = False) -> Given:
     expected = "expected StableHLO text, a path, bytes, a Module, or an object with mlir_module() or as_text()"
     hint = object_hint(source)
     raise UsageTypeError(f"{expected}, got {type(source).__name__}", code="argument.program", hint=hint)
+
+
+def with_own_weights(source: object, constants: Any) -> tuple[object, Any]:
+    """Replaces an ExportedProgram of PyTorch by its Module, and adds its weights to the constants."""
+    if not type(source).__module__.startswith("torch.export"):
+        return source, constants
+    module, weights = import_module("shlo_jit.torch.exported").with_weights(source)
+    return module, {**weights, **(constants or {})}
 
 
 def _own_text(source: object) -> str | None:

@@ -32,7 +32,7 @@ LAYERS = (
     ("autotune", ["autotune"]),
     ("api", ["check_options", "api", "shlo_jit"]),
     ("builder", ["builder"]),
-    ("frameworks", ["pjrt", "jax"]),
+    ("frameworks", ["pjrt", "jax", "torch"]),
     ("shrinking", ["shrink"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),
 )

@@ -251,7 +251,6 @@ def named(module: str, name: str) -> object:
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
-        (named("torch.export.exported_program", "ExportedProgram"), "torchax.export.exported_program_to_stablehlo(exported)"),
         (named("torch.jit._script", "RecursiveScriptModule"), "torch.export.export(model, inputs)"),
         (type("Net", (type(named("torch.nn.modules.module", "Module")),), {})(), "torch.export.export(model, inputs)"),
         (named("torch", "Tensor"), "pass it to the executable"),

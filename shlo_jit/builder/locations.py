@@ -8,6 +8,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from types import CodeType, FrameType
@@ -78,8 +81,33 @@ class Place:
         return f'loc("{name}":{line}:{column})'
 
 
+_stated: ContextVar[Place | None] = ContextVar("shlo_jit.builder.place", default=None)
+
+
+@contextmanager
+def located_at(place: Place | None) -> Iterator[None]:
+    """Gives all operations that are added meanwhile this place: a translator knows the line of the original program.
+    None leaves it as it was."""
+    before = _stated.set(place or _stated.get())
+    try:
+        yield
+    finally:
+        _stated.reset(before)
+
+
+def line_of_file(name: str, line: int, function: str) -> Place:
+    """The place of a whole line in a Python file."""
+    source = _source(name)
+    text = source.line_text(line)
+    at = source.offset(line, 0)
+    return Place(source, at + len(text) - len(text.lstrip()), at + max(len(text), 1), function)
+
+
 def caller() -> Place:
-    """The innermost line of Python that is not in this package."""
+    """The innermost line of Python that is not in this package, or the place that `located_at` states."""
+    stated = _stated.get()
+    if stated is not None:
+        return stated
     frame: FrameType = sys._getframe(1)
     inside = frame.f_code
     while frame.f_back is not None and _is_ours(frame.f_code):

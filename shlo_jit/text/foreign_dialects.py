@@ -8,7 +8,7 @@ DIALECTS = {
     "--vhlo-legalize-to-stablehlo FILE`, or give the artifact itself (.mlirbc)",
     "mhlo": "MHLO: convert it with `mlir-hlo-opt --hlo-legalize-to-stablehlo FILE`",
     "lmhlo": f"LMHLO, which XLA lowers programs to: {_AGAIN}",
-    "tosa": f"TOSA: {_AGAIN} (in JAX .lower(...).as_text(), in PyTorch torchax)",
+    "tosa": f"TOSA: {_AGAIN} (in JAX .lower(...).as_text(), in PyTorch torch.export)",
     "torch": "the Torch dialect: convert it with `torch-mlir-opt --torch-backend-to-stablehlo-backend-pipeline FILE`",
     "tf": "TensorFlow's dialect: export the function as StableHLO, as docs/tensorflow.md shows",
     "tfl": f"TensorFlow Lite's dialect: {_AGAIN}",

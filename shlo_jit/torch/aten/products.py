@@ -1,0 +1,135 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from shlo_jit import builder as b
+from shlo_jit.builder import DotDimensionNumbers, RaggedDotDimensionNumbers, Value
+from shlo_jit.torch.aten.registry import Call, Unsupported, aten
+from shlo_jit.torch.aten.values import BOOL, I32, I64, broadcast_to, cast, number, pair, promoted, sizes, wide
+
+
+def product(x: Value, y: Value, dims: DotDimensionNumbers, wanted: object = None) -> Value:
+    """A general product; truth values are not multiplied."""
+    if x.element_type == BOOL:
+        raise Unsupported("products of truth values are not defined")
+    return b.dot_general(x, y, dims, preferred_element_type=wanted)  # type: ignore[arg-type]  an element type
+
+
+def matrix_product(x: Value, y: Value, wanted: object = None) -> Value:
+    """x @ y of matrices, or of batches of matrices."""
+    rank = x.ndim
+    batch = tuple(range(rank - 2))
+    return product(x, y, DotDimensionNumbers((rank - 1,), (rank - 2,), batch, batch), wanted)
+
+
+@aten("mm")
+def mm(call: Call, x: Value, y: Value) -> Value:
+    """The product of two matrices."""
+    return matrix_product(x, y)
+
+
+@aten("bmm")
+def bmm(call: Call, x: Value, y: Value) -> Value:
+    """The products of the matrices of two batches."""
+    return matrix_product(x, y)
+
+
+@aten("_int_mm")
+def int_mm(call: Call, x: Value, y: Value) -> Value:
+    """The product of two matrices of 8-bit integers, as 32-bit integers."""
+    return matrix_product(x, y, I32)
+
+
+@aten("mv")
+def mv(call: Call, x: Value, y: Value) -> Value:
+    """The product of a matrix and a vector."""
+    return product(x, y, DotDimensionNumbers((1,), (0,)))
+
+
+@aten("dot")
+def dot(call: Call, x: Value, y: Value) -> Value:
+    """The product of two vectors."""
+    return product(x, y, DotDimensionNumbers((0,), (0,)))
+
+
+@aten("vdot")
+def vdot(call: Call, x: Value, y: Value) -> Value:
+    """The product of two vectors, the first conjugated."""
+    return product(b.conj(x) if x.element_type.kind == "c" else x, y, DotDimensionNumbers((0,), (0,)))
+
+
+def _added(call: Call, x: Value, found: Value, beta: float, alpha: float) -> Value:
+    """beta * x + alpha * found; x is not read if beta is 0."""
+    dtype = wide(call.dtype)
+    y = found if alpha == 1 else cast(cast(found, dtype) * number(alpha, dtype), call.dtype)
+    if beta == 0:
+        return y
+    left, right = pair(dtype, x, y)
+    return cast((left if beta == 1 else left * number(beta, dtype)) + right, call.dtype)
+
+
+@aten("addmm")
+def addmm(call: Call, x: Value, y: Value, z: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """beta * x + alpha * y @ z of matrices."""
+    return _with_sum(call, x, y, z, DotDimensionNumbers((1,), (0,)), beta, alpha)
+
+
+@aten("baddbmm")
+def baddbmm(call: Call, x: Value, y: Value, z: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """beta * x + alpha * y @ z of the matrices of batches."""
+    return _with_sum(call, x, y, z, DotDimensionNumbers((2,), (1,), (0,), (0,)), beta, alpha)
+
+
+@aten("addmv")
+def addmv(call: Call, x: Value, y: Value, z: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """beta * x + alpha * y @ z of a matrix and a vector."""
+    return _with_sum(call, x, y, z, DotDimensionNumbers((1,), (0,)), beta, alpha)
+
+
+def _with_sum(call: Call, x: Value, y: Value, z: Value, dims: DotDimensionNumbers, beta: float, alpha: float) -> Value:
+    found = product(y, z, dims)
+    return _added(call, broadcast_to(x, sizes(found)), found, beta, alpha)
+
+
+@aten("addbmm")
+def addbmm(call: Call, x: Value, y: Value, z: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """beta * x + alpha times the sum of the products of a batch."""
+    found = product(y, z, DotDimensionNumbers((0, 2), (0, 1)))
+    return _added(call, broadcast_to(x, sizes(found)), found, beta, alpha)
+
+
+@aten("linear")
+def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """x @ weight.T + bias."""
+    last = weight.ndim - 1
+    found = product(x, weight, DotDimensionNumbers((x.ndim - 1,), (last,)))
+    return found if bias is None else cast(b.add(*pair(wide(call.dtype), found, bias)), call.dtype)
+
+
+@aten("matmul")
+def matmul(call: Call, x: Value, y: Value) -> Value:
+    """The product of vectors, matrices, or batches of matrices."""
+    dtype = promoted(x, y)
+    return b.matmul(cast(x, dtype), cast(y, dtype))
+
+
+@aten("_weight_int8pack_mm")
+def weight_int8(call: Call, x: Value, weight: Value, scales: Value) -> Value:
+    """x @ weight.T, whose rows of 8-bit integers have scales."""
+    dtype = wide(x.element_type)
+    found = product(cast(x, dtype), cast(weight, dtype), DotDimensionNumbers((1,), (1,)))
+    return cast(b.mul(*pair(dtype, found, scales)), x.element_type)
+
+
+@aten("_grouped_mm")
+def grouped_mm(
+    call: Call, x: Value, y: Value, offsets: Value | None = None, bias: Value | None = None, out_dtype: object = None
+) -> Value:
+    """Products of groups of rows, which end at offsets, with a matrix for each group."""
+    if offsets is None or x.ndim != 2 or y.ndim != 3 or bias is not None:
+        raise Unsupported("grouped products other than of rows by a matrix for each group are not supported")
+    n = sizes(offsets)[0]
+    ends = cast(offsets, I64)
+    starts = b.pad(ends, number(0, I64), [(1, -1, 0)]) if n > 1 else b.broadcast_in_dim(number(0, I64), (1,), ())
+    numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
+    return b.ragged_dot(x, y, ends - starts, numbers, preferred_element_type=call.dtype)

@@ -1,0 +1,128 @@
+"""Sorting, and the largest elements. NaN counts as the greatest number."""
+
+from __future__ import annotations
+
+from shlo_jit import builder as b
+from shlo_jit.builder import Value
+from shlo_jit.torch.aten.registry import Call, aten
+from shlo_jit.torch.aten.values import BOOL, I32, I64, cast, dimension, iota, is_nan, keep, number, sizes, slice_along
+
+
+def sorted_with_places(x: Value, d: int, descending: bool, stable: bool = True) -> tuple[Value, Value]:
+    """The elements in order along a dimension, and their indices."""
+    keys = cast(x, I32) if x.element_type == BOOL else x
+    is_float = keys.element_type.kind == "f"
+
+    def before(p: Value, q: Value, *_: Value) -> Value:
+        if descending:
+            return (p > q) | (is_nan(p) & ~is_nan(q)) if is_float else p > q
+        return (p < q) | (is_nan(q) & ~is_nan(p)) if is_float else p < q
+
+    values, places = b.sort([keys, iota(sizes(x), d)], before, d, stable)
+    return cast(values, x.element_type), places
+
+
+@aten("sort", "sort.stable")
+def sort(
+    call: Call, x: Value, dim: int = -1, descending: bool = False, *, stable: bool | None = True
+) -> tuple[Value, Value]:
+    """The elements in order along a dimension, and their indices; equal ones keep their order."""
+    if not x.ndim:
+        return x, number(0, I64)
+    return sorted_with_places(x, dimension(dim, x.ndim), descending)
+
+
+@aten("argsort", "argsort.stable")
+def argsort(call: Call, x: Value, dim: int = -1, descending: bool = False, *, stable: bool | None = True) -> Value:
+    """The indices that sort the elements along a dimension."""
+    return sort(call, x, dim, descending)[1]
+
+
+@aten("topk")
+def topk(call: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, Value]:
+    """The k greatest (or least) elements along a dimension in order, and their indices."""
+    if not x.ndim:
+        return x, number(0, I64)
+    d = dimension(dim, x.ndim)
+    found = sorted_with_places(x, d, largest)
+    values, places = (slice_along(v, d, 0, k) for v in found)
+    return values, places
+
+
+@aten("kthvalue")
+def kthvalue(call: Call, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The k-th least element along a dimension, and its index."""
+    if not x.ndim:
+        return x, number(0, I64)
+    d = dimension(dim, x.ndim)
+    first, second = (slice_along(v, d, k - 1, k) for v in sorted_with_places(x, d, False))
+    if keepdim:
+        return first, second
+    shape = [n for i, n in enumerate(sizes(x)) if i != d]
+    return b.reshape(first, shape), b.reshape(second, shape)
+
+
+@aten("median", "nanmedian")
+def median(call: Call, x: Value) -> Value:
+    """The lower median of all elements; NaN if one is NaN, or of those that are numbers."""
+    flat = b.reshape(x, (-1,)) if x.ndim else b.reshape(x, (1,))
+    return _median(flat, 0, call.target.startswith("aten.nan"))[0]
+
+
+@aten("median.dim", "nanmedian.dim")
+def median_dim(call: Call, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The lower median along a dimension, and its index."""
+    if not x.ndim:
+        return x, number(0, I64)
+    d = dimension(dim, x.ndim)
+    found = _median(x, d, call.target.startswith("aten.nan"))
+    first, second = (keep(v, (d,), x.ndim) for v in found) if keepdim else found
+    return first, second
+
+
+def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
+    from shlo_jit.torch.aten.indexing import gather
+
+    values, places = sorted_with_places(x, d, False)
+    n = sizes(x)[d]
+    shape = [m for i, m in enumerate(sizes(x)) if i != d]
+    if x.element_type.kind != "f":
+        return tuple(b.reshape(slice_along(v, d, (n - 1) // 2, (n - 1) // 2 + 1), shape) for v in (values, places))  # type: ignore[return-value]
+    missing = b.reduce_sum(cast(is_nan(x), I64), (d,))
+    count = number(n, I64) - missing
+    middle = b.max(b.shift_right_arithmetic(count - number(1, I64), b.broadcast_in_dim(number(1, I64), shape, ())),
+                   b.broadcast_in_dim(number(0, I64), shape, ()))  # fmt: skip
+    if not skip_nan:
+        middle = b.select(missing > number(0, I64), count, middle)
+    where = keep(middle, (d,), x.ndim)
+    first, second = (gather(_NO_CALL, v, d, where) for v in (values, places))
+    return b.reshape(first, shape), b.reshape(second, shape)
+
+
+_NO_CALL: Call = None  # type: ignore[assignment]  the record of gather does not read its call
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar")
+def searchsorted(call: Call, *given: Value, out_int32: bool = False, right: bool = False, side: str | None = None,
+                 sorter: Value | None = None) -> Value:  # fmt: skip
+    """The places at which numbers would be inserted into sorted rows."""
+    from shlo_jit.torch.aten.indexing import gather
+    from shlo_jit.torch.aten.values import promoted
+
+    bounds, x = given if call.target.startswith("aten.searchsorted") else given[::-1]
+    if sorter is not None:
+        bounds = gather(call, bounds, -1, sorter)
+    dtype = promoted(bounds, x)
+    rows, wanted = cast(bounds, dtype), cast(x, dtype)
+    shape = sizes(wanted)
+    n = sizes(rows)[-1]
+    if rows.ndim == 1:
+        left = b.broadcast_in_dim(rows, (*shape, n), (len(shape),))
+    else:
+        lead = len(shape) - 1
+        left = b.broadcast_in_dim(rows, (*shape, n), (*range(lead), lead + 1))
+    other = b.broadcast_in_dim(wanted, (*shape, n), range(len(shape)))
+    is_before = left <= other if right or side == "right" else left < other
+    if dtype.kind == "f":
+        is_before = is_before | (is_nan(other) & (~is_nan(left) | (right or side == "right")))
+    return b.reduce_sum(cast(is_before, call.dtype), (len(shape),))

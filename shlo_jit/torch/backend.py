@@ -1,0 +1,111 @@
+"""The backend of `torch.compile`: `torch.compile(model, backend="shlo_jit")`.
+
+Dynamo captures the functions of a model, AOTAutograd makes graphs without mutations of the forward and the backward
+pass, and each graph becomes a `Program`. PyTorch runs a graph with an operator that has no translation, after a warning
+that names the operator.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-not-found]
+from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-not-found]
+from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
+
+from shlo_jit.errors import StableHLOError, UnsupportedError
+from shlo_jit.torch.decompositions import decompositions
+from shlo_jit.torch.program import Program
+
+
+class FallbackWarning(UserWarning):
+    """Warns that a graph is not compiled, and names the operator."""
+
+
+def backend(
+    module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
+) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo. `options`: those of `shlo_jit.compile`, and `fallback` (by default True): whether a
+    graph that cannot be compiled runs as PyTorch runs it; otherwise that raises UnsupportedError."""
+    given = dict(options or {})
+    fallback = given.pop("fallback", True)
+
+    def compiler(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        return compile_graph(graph, examples, given, fallback)
+
+    made = aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    return made(module, example_inputs)
+
+
+def compile_graph(
+    graph: torch.fx.GraphModule, examples: Sequence[Any], options: Mapping[str, Any], fallback: bool
+) -> Callable[..., Any]:
+    """Compiles a graph of ATen's operators. The result takes the list of its arguments."""
+    program = Program(graph, options)
+    try:
+        shapes = [_example(x) for x in examples]
+        compiled = program.compiled(shapes)
+    except UnsupportedError as error:
+        if not fallback:
+            raise
+        return _eager(graph, error)
+    if not program.is_static:
+        compiled = _or_eager(program, graph) if fallback else program.__call__
+
+    def call(arguments: list[Any]) -> Any:
+        found = compiled(arguments)
+        arguments.clear()
+        return found
+
+    call._boxed_call = True  # type: ignore[attr-defined]  PyTorch's mark of functions that take a list
+    return call
+
+
+def _or_eager(program: Program, graph: torch.fx.GraphModule) -> Callable[[Sequence[Any]], Any]:
+    """Calls a program, or the graph for shapes for which it cannot be compiled."""
+    refused: set[Any] = set()
+
+    def call(arguments: Sequence[Any]) -> Any:
+        key = program.given(arguments)
+        if key not in refused:
+            try:
+                run = program.compiled(key)
+            except StableHLOError as error:
+                _warn(error)
+                refused.add(key)
+            else:
+                return run(arguments)
+        return graph(*arguments)
+
+    return call
+
+
+def _example(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return tuple(_number(n) for n in x.shape)
+    return _number(x)
+
+
+def _number(x: Any) -> Any:
+    """The number for which a symbolic size was created."""
+    if isinstance(x, torch.SymInt | torch.SymFloat):
+        return x.node.hint
+    return x
+
+
+def _eager(graph: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
+    _warn(error)
+    return make_boxed_func(graph)
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(f"shlo_jit does not compile a graph, which PyTorch runs: {error}", FallbackWarning, stacklevel=2)

@@ -1,0 +1,29 @@
+"""Decompositions of ATen's operators that have no record, by PyTorch's own tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+from torch._decomp import core_aten_decompositions, global_decomposition_table  # type: ignore[import-not-found]
+
+from shlo_jit.torch.aten import load
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """The decompositions of all operators that have no record."""
+    records = load()
+    table = {**global_decomposition_table["post_autograd"], **core_aten_decompositions()}
+    return {
+        op: function
+        for op, function in table.items()
+        if isinstance(op, torch._ops.OpOverload) and str(op) not in records and not _is_view_of_itself(op)
+    }
+
+
+def _is_view_of_itself(op: Any) -> bool:
+    """Whether an operator is one that functionalization needs as it is."""
+    return op.namespace == "prims"

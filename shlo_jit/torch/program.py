@@ -1,0 +1,184 @@
+"""Graphs of ATen's operators as machine code, which is compiled for the shapes of the arguments."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found]
+from torch._subclasses.fake_tensor import unset_fake_temporarily  # type: ignore[import-not-found]
+
+from shlo_jit import builder as b
+from shlo_jit.api import compile as compile_program
+from shlo_jit.builder import Value
+from shlo_jit.ir.core import Module
+from shlo_jit.ir.types import UI64, Type, tensor
+from shlo_jit.torch.dtypes import element_type, maker, taker
+from shlo_jit.torch.layouts import physical_order
+from shlo_jit.torch.sizes import Bindings
+from shlo_jit.torch.translate import Translator, uses_random_numbers
+
+RANDOM_STATE = "random_state"
+"""Name of the argument with the state of random numbers."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a result of the graph comes from: an argument, a number, or a result of the program."""
+
+    argument: int | None = None
+    literal: Any = None
+    index: int | None = None
+    make: Callable[[np.ndarray], torch.Tensor] | None = None
+    order: tuple[int, ...] | None = None
+    """Permutation of the program's result, which is stored in another order of dimensions."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A graph as a program, for certain shapes."""
+
+    module: Module
+    passed: Sequence[int]
+    """Arguments of the graph that are arguments of the program."""
+    is_random: bool
+    """Whether the program has a last argument for the state of random numbers."""
+    results: Sequence[Result]
+
+
+def build(module: torch.fx.GraphModule, given: Sequence[Any]) -> Built:
+    """Translates a graph for arguments: shapes of tensors, and numbers."""
+    fakes = _fakes(module)
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    bindings = Bindings()
+    for fake, x in zip(fakes, given, strict=True):
+        bindings.bind(fake, x)
+    types: dict[str, Type] = {}
+    passed = []
+    for i, (name, fake, x) in enumerate(zip(names, fakes, given, strict=True)):
+        if isinstance(fake, torch.Tensor):
+            types[name] = tensor(tuple(x), element_type(fake.dtype))
+            passed.append(i)
+    is_random = uses_random_numbers(module)
+    if is_random:
+        types[RANDOM_STATE] = tensor((2,), UI64)
+    with b.function("main", **types) as f:  # type: ignore[arg-type]  types are shapes too
+        translator = Translator(bindings)
+        if is_random:
+            translator.seed(f[RANDOM_STATE])
+        given_values = zip(names, fakes, given, strict=True)
+        arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in given_values]
+        found = translator.run(module, arguments)
+        found = list(found) if isinstance(found, list | tuple) else [found]
+        values, results = _results(module, bindings, arguments, found)
+        f.returns(*values)
+    return Built(f.module, passed, is_random, results)
+
+
+def _fakes(module: torch.fx.GraphModule) -> list[Any]:
+    """PyTorch's metadata of the arguments: tensors and symbolic numbers. That of tokens, which order effects, is None,
+    and so are tokens."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [None if _is_token(node) else node.meta.get("val") for node in nodes]
+
+
+def _is_token(node: torch.fx.Node) -> bool:
+    users = [user for user in node.users if user.op != "output"]
+    return bool(users) and all(str(user.target) == "with_effects" and user.args[0] is node for user in users)
+
+
+def _results(
+    module: torch.fx.GraphModule, bindings: Bindings, arguments: Sequence[Any], found: Sequence[Any]
+) -> tuple[list[Value], list[Result]]:
+    """Returns the results of the program, and those of the graph."""
+    by_argument = {id(v): i for i, v in enumerate(arguments) if isinstance(v, Value)}
+    nodes = next(node for node in module.graph.nodes if node.op == "output").args[0]
+    nodes = nodes if isinstance(nodes, list | tuple) else [nodes]
+    values: list[Value] = []
+    results: list[Result] = []
+    for node, value in zip(nodes, found, strict=True):
+        if not isinstance(value, Value):
+            results.append(Result(literal=value))
+        elif id(value) in by_argument:
+            results.append(Result(argument=by_argument[id(value)]))
+        else:
+            fake = node.meta["val"]
+            order = physical_order(bindings.shape(fake.shape), bindings.shape(fake.stride()))
+            inverse = None if order is None else tuple(order.index(d) for d in range(len(order)))
+            results.append(Result(index=len(values), make=maker(fake.dtype), order=inverse))
+            values.append(value if order is None else b.transpose(value, order))
+    return values, results
+
+
+def new_state() -> np.ndarray:
+    """A state of random numbers that follows from PyTorch's generator, which `torch.manual_seed` sets."""
+    return torch.randint(-(2**63), 2**63 - 1, (2,)).numpy().view(np.uint64)
+
+
+class Program:
+    """A graph that is called with tensors and symbolic sizes. It is compiled when a call has new shapes."""
+
+    def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
+        """`options`: those of `shlo_jit.compile`."""
+        self._module = module
+        self._options = dict(options)
+        self._fakes = fakes = _fakes(module)
+        self.is_static = not any(_is_symbolic(fake) for fake in fakes)
+        self._calls: dict[tuple[Any, ...], Callable[[Sequence[Any]], list[Any]]] = {}
+        self._lock = threading.Lock()
+
+    def compiled(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+        """The function for arguments of these shapes; for symbolic sizes, these numbers."""
+        key = tuple(given)
+        found = self._calls.get(key)
+        if found is None:
+            with self._lock:
+                found = self._calls.get(key)
+                if found is None:
+                    found = self._calls[key] = self._compile(key)
+        return found
+
+    def _compile(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+        with unset_fake_temporarily():  # constants of the graph are read
+            built = build(self._module, given)
+        exe = compile_program(built.module, **self._options)
+        return caller(exe, built, [self._fakes[i].dtype for i in built.passed])
+
+    def given(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """What the code depends on: the shapes of tensors, and numbers."""
+        return tuple(x.shape if isinstance(x, torch.Tensor) else x for x in arguments)
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        return self.compiled(self.given(arguments))(arguments)
+
+
+def _is_symbolic(fake: Any) -> bool:
+    if isinstance(fake, torch.Tensor):
+        return any(not isinstance(n, int) for n in fake.shape)
+    return fake is not None
+
+
+def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
+    """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
+    takers = [(i, taker(dtype)) for i, dtype in zip(built.passed, dtypes, strict=True)]
+    results = built.results
+    single = sum(r.index is not None for r in results) == 1
+    is_random = built.is_random
+
+    def call(arguments: Sequence[Any]) -> list[Any]:
+        arrays = [take(arguments[i]) for i, take in takers]
+        found = exe(*arrays, new_state()) if is_random else exe(*arrays)
+        return [_made(r, (found,) if single else found, arguments) for r in results]
+
+    return call
+
+
+def _made(result: Result, found: Sequence[np.ndarray], arguments: Sequence[Any]) -> Any:
+    if result.index is not None:
+        assert result.make is not None
+        made = result.make(found[result.index])
+        return made if result.order is None else made.permute(result.order)
+    return result.literal if result.argument is None else arguments[result.argument]

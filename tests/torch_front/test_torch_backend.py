@@ -1,0 +1,203 @@
+"""`torch.compile(..., backend="shlo_jit")`: results, gradients, training, dynamic shapes, mutations, and refusals."""
+
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.while_loop import while_loop
+
+from shlo_jit.errors import UnsupportedError
+from shlo_jit.torch.backend import FallbackWarning, backend
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend=backend, **options)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return torch.softmax(self.second(torch.relu(self.first(x))), -1)
+
+
+def losses(model, run, steps=5):
+    """Losses of a few steps of Adam on fixed data."""
+    torch.manual_seed(1)
+    x, y = torch.randn(12, 8), torch.randn(12, 4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = (run(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def test_the_backend_has_an_entry_point():
+    model, x = Net().eval(), torch.randn(3, 8)
+    if "shlo_jit" not in torch._dynamo.list_backends():
+        pytest.skip("the package is not installed, so it has no entry points")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend="shlo_jit")(x), model(x))
+
+
+def test_training_follows_eager():
+    model = Net()
+    twin = copy.deepcopy(model)
+    torch.testing.assert_close(losses(twin, compiled(twin)), losses(model, model), rtol=1e-5, atol=1e-6)
+
+
+def test_batch_norm_updates_its_statistics():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+    twin, x = copy.deepcopy(model), torch.randn(2, 3, 8, 8)
+    for found, wanted in zip((compiled(twin)(x), *twin.buffers()), (model(x), *model.buffers()), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_dynamic_shapes_compile_one_graph():
+    counter = CompileCounterWithBackend(backend)
+    f = torch.compile(lambda x: (x @ x.T).sum(0) * x.shape[0], backend=counter, dynamic=True)
+    for n in (3, 5, 8):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(f(x), (x @ x.T).sum(0) * n)
+    assert counter.frame_count == 1
+
+
+def test_marked_dimensions_are_dynamic():
+    counter = CompileCounterWithBackend(backend)
+    f = torch.compile(lambda x: torch.cat([x, x.flip(0)]).cumsum(0), backend=counter)
+    for n in (4, 6):
+        x = torch.randn(n, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.testing.assert_close(f(x), torch.cat([x, x.flip(0)]).cumsum(0))
+    assert counter.frame_count == 1
+
+
+def test_mutations_of_arguments_and_views():
+    def f(x, y):
+        x.add_(1)
+        y[1:].mul_(2)
+        return x[0], y.t()
+
+    first, second = torch.randn(3, 4), torch.randn(3, 4)
+    given, wanted = (first.clone(), second.clone()), (first.clone(), second.clone())
+    for found, expected in zip((*compiled(f)(*given), *given), (*f(*wanted), *wanted), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_strides_of_results_are_those_of_eager():
+    x = torch.randn(2, 3, 4)
+    for f in (lambda x: (x + 1).transpose(1, 2), lambda x: (x * 2).permute(2, 0, 1), lambda x: x.sum(1)):
+        assert compiled(f)(x).stride() == f(x).stride()
+
+
+def test_a_graph_break_continues():
+    def f(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    x = torch.randn(5)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_random_numbers_follow_the_seed():
+    f = compiled(lambda x: torch.nn.functional.dropout(x, 0.25))
+    x = torch.ones(10_000)
+    torch.manual_seed(3)
+    first, second = f(x), f(x)
+    torch.manual_seed(3)
+    assert torch.equal(f(x), first)
+    assert not torch.equal(first, second)
+    assert abs((first == 0).float().mean() - 0.25) < 0.02
+    assert first.unique().tolist() == pytest.approx([0.0, 4 / 3])
+
+
+def test_distributions():
+    draw = compiled(lambda: (torch.rand(50_000), torch.randn(50_000), torch.randint(-2, 5, (50_000,))))
+    uniform, normal, integers = draw()
+    assert uniform.min() >= 0 and uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 0.01
+    assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02
+    assert sorted(integers.unique().tolist()) == [-2, -1, 0, 1, 2, 3, 4]
+
+
+def test_dropout_in_training_uses_the_same_mask_in_both_directions():
+    x = torch.ones(1000, requires_grad=True)
+    y = compiled(lambda x: torch.nn.functional.dropout(x * 3, 0.5))(x)
+    y.sum().backward()
+    assert torch.equal(x.grad == 0, y == 0)
+
+
+def test_autocast_to_bfloat16():
+    model, x = Net().eval(), torch.randn(3, 8)
+    run = compiled(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found, wanted = run(x), model(x)
+    assert found.dtype == wanted.dtype
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_bfloat16_goes_in_and_out():
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    f = lambda x: (x.relu(), x.float().sum(), x.T)  # noqa: E731
+    for found, wanted in zip(compiled(f)(x), f(x), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_control_flow():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda v: v.sin(), lambda v: v.cos(), (x,))
+
+    for x in (torch.ones(3), -torch.ones(3)):
+        torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_a_loop_until_a_condition_is_false():
+    def f(x):
+        return while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, v * 1.5), (torch.tensor(0), x))
+
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_a_function_of_every_row():
+    x, y = torch.randn(3, 4), torch.randn(4)
+    f = lambda x, y: map_rows(lambda row, other: row.sin() * other, x, y)  # noqa: E731
+    torch.testing.assert_close(compiled(f)(x, y), f(x, y))
+
+
+def segments(x, lengths):
+    return torch.segment_reduce(x, "sum", lengths=lengths, unsafe=True)
+
+
+def test_an_unsupported_operator_falls_back_with_its_name():
+    x, lengths = torch.arange(5.0), torch.tensor([2, 3])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = compiled(segments)(x, lengths)
+    torch.testing.assert_close(found, segments(x, lengths))
+    messages = [str(w.message) for w in caught if issubclass(w.category, FallbackWarning)]
+    assert len(messages) == 1
+    assert "aten.segment_reduce.default" in messages[0]
+    assert "test_torch_backend.py" in messages[0]
+
+
+def test_without_fallback_it_raises_at_the_line_of_the_model():
+    with pytest.raises(Exception, match=r"aten\.segment_reduce") as caught:
+        compiled(segments, options={"fallback": False})(torch.arange(5.0), torch.tensor([2, 3]))
+    error = caught.value
+    while error is not None and not isinstance(error, UnsupportedError):
+        error = getattr(error, "inner_exception", None) or error.__cause__
+    assert error is not None
+    assert error.diagnostics[0].line == segments.__code__.co_firstlineno + 1
