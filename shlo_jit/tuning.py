@@ -630,8 +630,8 @@ INLINE_KERNEL_LINES = 60
 """Maximum lines of text of a kernel called once to be inlined into the entry function: loops of tiny kernels then keep
 their state in registers. No case moves."""
 INLINE_STRAIGHT_LINES = 400
-"""The same for a kernel without branches, as for an element of a table in a loop. Case `edit_distance` of
-`benchmarks.stateful_loops`."""
+"""The same for a kernel without branches, as for an element of a table in a loop. Chosen: that of an edit
+distance has some 300. `benchmarks.stateful_loops`."""
 SPLIT_TEXT_BYTES = 50_000
 """Minimum bytes of text of a part when texts are split for several cores: some 20 ms of LLVM's time."""
 PARTS_PER_CPU = 2

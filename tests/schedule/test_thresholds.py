@@ -60,7 +60,12 @@ NO_THRESHOLDS = {
     "schedule/operand_in_registers.py": {"STEPS", "SUMMED", "SUMMED_STEPS"},
     "schedule/scratch.py": {"ALIGN"},
     # limits of the hardware, and of the generated code
+    "fuse/state_reads.py": {"VISITS"},
     "passes/canonical/byte_operands.py": {"LARGEST_ZERO"},
+    "passes/states/known_ranges.py": {"ELEMENTS"},
+    "passes/states/known_signs.py": {"ELEMENTS", "ROUNDS"},
+    "passes/states/masked_updates.py": {"FOLLOWED", "OUTSIDE", "SWEEPS"},
+    "passes/states/updates.py": {"SHARE"},
     "passes/expand/expand.py": {"ROUNDS"},
     "passes/refine/origins.py": {"SHOWN"},
     "passes/require_addressable.py": {"ADDRESS_BITS"},
