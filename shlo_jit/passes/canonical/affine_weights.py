@@ -129,7 +129,12 @@ def _placed(value: Value, dims: list[Dim], types: tuple[DType, ...] = ()) -> Pla
         else:
             break
         value = op.operands[0]
-    return Placed(value, dims, types)
+    return Placed(value, [[] for _ in dims] if is_splat(value) else dims, types)
+
+
+def is_splat(value: Value) -> bool:
+    """Whether a value is a constant with the same number everywhere, which has no axes."""
+    return value.op is not None and value.op.name == "stablehlo.constant" and value.op.constant.is_splat
 
 
 def _moved(op: Op, dims: list[Dim]) -> list[Dim] | None:

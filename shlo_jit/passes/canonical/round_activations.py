@@ -23,7 +23,7 @@ from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import BF16, F16, F32, I8, I32, UI8, DType, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.canonical.affine_weights import Affine, Axis, Factor, affine_weights, leaves_of
+from shlo_jit.passes.canonical.affine_weights import Affine, Axis, Factor, affine_weights, is_splat, leaves_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -170,6 +170,10 @@ class _Product:
         """A factor as f32, with a dimension for each of its axes."""
         by = factor.by
         value = by.value
+        if is_splat(value):
+            assert value.op is not None
+            number = float(value.op.constant.array.reshape(-1)[0])
+            value = mk.constant(self.rw, tensor((), value.tensor.storage), number)
         for dtype in (*by.types, F32):
             value = mk.convert(self.rw, value, dtype)
         return mk.reshape(self.rw, value, [axis.extent for axis in by.leaves]), by.leaves

@@ -183,6 +183,9 @@ SPREAD = "%b = stablehlo.broadcast_in_dim %s, dims = [{0}] : (tensor<{1}xf32>) -
     [
         (256, [CONVERTED, SPREAD.format(1, 256), f"%w = stablehlo.multiply %c, %b : {MATRIX}"], True),
         (256, [CONVERTED, SPREAD.format(1, 256), f"%w = stablehlo.divide %c, %b : {MATRIX}"], True),
+        # There is one scale, and one zero point.
+        (256, [CONVERTED, f"%z = stablehlo.constant dense<3.0> : {MATRIX}", f"%d = stablehlo.subtract %c, %z : {MATRIX}",
+               f"%b = stablehlo.constant dense<0.1> : {MATRIX}", f"%w = stablehlo.multiply %d, %b : {MATRIX}"], True),
         # Terms have scales of their own.
         (512, [CONVERTED, SPREAD.format(0, 512), f"%w = stablehlo.multiply %c, %b : {MATRIX}"], False),
         # The integers are divided by, or not affine.
