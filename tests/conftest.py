@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 
 import guarded
@@ -17,21 +18,35 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 SLOW_SECONDS = 4 * 3600
 """Time limit of tests marked as slow; the limit of others is in `pyproject.toml`."""
 
+FEW_CASES, SHARE_OF_MANY = 8, 3
+"""Tests with more cases than the former are sampled: about one in so many cases runs by default, the others are slow.
+`pytest -m "slow or not slow"` runs all of them, and so does the mark `sampled(1)`."""
+QUICK = tuple(f"tests/{folder}/" for folder in ("verify", "ops", "text", "builder", "bytecode"))
+"""Folders with tests that compile nothing, or hardly anything: all of their cases run."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the cases of sampled tests that do not run by default as slow, and gives slow tests a longer time limit."""
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
     seen: set[str] = set()
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None:
-            # By their names, not their numbers: every n-th case might have one parameter in common.
-            name = item.nodeid.partition("[")[0]
-            if name in seen and zlib.crc32(item.nodeid.encode()) % sampled.args[0]:
-                item.add_marker(pytest.mark.slow)
-            seen.add(name)
+        # By their names, not their numbers: every n-th case might have one parameter in common.
+        name = item.nodeid.partition("[")[0]
+        if name in seen and zlib.crc32(item.nodeid.encode()) % _share_of(item, cases[name]):
+            item.add_marker(pytest.mark.slow)
+        seen.add(name)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+def _share_of(item: pytest.Item, cases: int) -> int:
+    """One in how many cases of a test runs by default."""
+    sampled = item.get_closest_marker("sampled")
+    if sampled is not None:
+        return sampled.args[0]
+    is_quick = item.nodeid.startswith(QUICK)
+    return 1 if is_quick or cases <= FEW_CASES else SHARE_OF_MANY
 
 
 @pytest.fixture

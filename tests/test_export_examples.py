@@ -137,7 +137,7 @@ def test_the_scripts_of_the_model_say_what_they_take(examples: Path) -> None:
 
 
 COMMANDS = re.findall(r"```sh\n(.*?)```", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.S)
-TOOLS = {"digits": (), "python_ctypes": ("make", "cc"), "web": ("make", "node")}
+TOOLS = {"digits": (), "python_ctypes": ("make", "cc"), "web": ("make", "node"), "pytorch": ()}
 """Required commands of a folder."""
 
 
@@ -152,6 +152,8 @@ def test_commands_of_the_page(folder: str, block: str, examples: Path) -> None:
         pytest.skip(MISSING.format(" and ".join(missing)))
     if folder == "web" and shutil.which("wasm-ld") is None:
         pytest.importorskip("ziglang", reason="linking WebAssembly needs wasm-ld or ziglang")
+    if folder == "pytorch":
+        pytest.importorskip("torch", reason="the example needs PyTorch")
     tools = examples.parent / "bin"
     tools.mkdir()
     for name in ("python", "python3"):

@@ -231,6 +231,8 @@ OTHER = {
     "reaches": False,
     "profile": True,
     "fold_scales": True,
+    "round_activations": "int8",
+    "assume_finite": True,
     "schedule": (("0", (Unroll(0, 2),)),),
     "has_lapack": True,
     "dynamic": "symbolic",
