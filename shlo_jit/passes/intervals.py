@@ -19,6 +19,8 @@ from shlo_jit.passes.rewriter import Rewriter
 BROADCAST, TRANSPOSE, RESHAPE = (f"stablehlo.{n}" for n in ("broadcast_in_dim", "transpose", "reshape"))
 DEPTH = 24
 """Most ops that are looked through from a value on."""
+MOST_BOUNDS = 16
+"""Maximum comparisons of a mask."""
 STARTS = {"GE": 0, "GT": 1}
 """Comparison `position DIRECTION bound` -> what is added to the bound to get the first position."""
 ENDS = {"LT": 0, "LE": 1}
@@ -42,8 +44,20 @@ class Bound(NamedTuple):
     """The first position is the value and this number, or the last position plus 1 is."""
 
 
-def varying(value: Value, depth: int = DEPTH) -> frozenset[int]:
+def varying(value: Value) -> frozenset[int]:
     """The dimensions along which the elements of a value may differ."""
+    return _varying(value, DEPTH, {})
+
+
+def _varying(value: Value, depth: int, known: dict[Value, frozenset[int]]) -> frozenset[int]:
+    """`known`: the dimensions of values that have been looked at. Without it, operands that ops share would be looked
+    at once for each path to them."""
+    if value not in known:
+        known[value] = _dims_of_op(value, depth, known)
+    return known[value]
+
+
+def _dims_of_op(value: Value, depth: int, known: dict[Value, frozenset[int]]) -> frozenset[int]:
     wide = frozenset(d for d, n in enumerate(value.tensor.extents) if n != 1)
     op = value.op
     if op is None or not depth or not wide:
@@ -53,17 +67,17 @@ def varying(value: Value, depth: int = DEPTH) -> frozenset[int]:
     if op.name == "stablehlo.constant":
         return _varying_constant(op, wide)
     if op.name == BROADCAST:
-        dims, inner = op.ints("broadcast_dimensions"), varying(op.operands[0], depth - 1)
+        dims, inner = op.ints("broadcast_dimensions"), _varying(op.operands[0], depth - 1, known)
         return frozenset(dims[d] for d in inner)
     if op.name == TRANSPOSE:
-        inner = varying(op.operands[0], depth - 1)
+        inner = _varying(op.operands[0], depth - 1, known)
         return frozenset(i for i, d in enumerate(op.ints("permutation")) if d in inner)
     if op.name == RESHAPE:
         kept = kept_dims(op.operands[0].tensor.extents, value.tensor.extents)
-        inner = varying(op.operands[0], depth - 1) if kept is not None else frozenset()
+        inner = _varying(op.operands[0], depth - 1, known) if kept is not None else frozenset()
         return wide if kept is None else frozenset(kept[d] for d in inner)
     if is_elementwise(op):
-        same = [varying(v, depth - 1) for v in op.operands if v.tensor.rank == value.tensor.rank]
+        same = [_varying(v, depth - 1, known) for v in op.operands if v.tensor.rank == value.tensor.rank]
         return frozenset().union(*same) & wide
     return wide
 
@@ -111,7 +125,8 @@ def _moved_position(op: Op, dim: int, depth: int) -> int | None:
     sign = 1 if op.name == "stablehlo.add" else -1
     left, right = op.operands
     for x, y in ((left, right), (right, left)) if sign == 1 else ((left, right),):
-        number, first = splat(y), position(x, dim, depth - 1)
+        number = splat(y)
+        first = position(x, dim, depth - 1) if isinstance(number, int) else None
         if isinstance(number, int) and first is not None:
             last = op.result.tensor.extents[dim] + abs(first) + abs(number)
             kind = op.result.tensor.storage
@@ -169,8 +184,13 @@ def _bounds(place: Place, dim: int, depth: int) -> list[Bound] | None:
     if op is None or not depth:
         return None
     if op.name == "stablehlo.and":
-        parts = [_bounds(Place(v, place.dims), dim, depth - 1) for v in op.operands]
-        return None if None in parts else [b for part in parts for b in part or ()]
+        found: list[Bound] = []
+        for v in op.operands:
+            part = _bounds(Place(v, place.dims), dim, depth - 1)
+            if part is None or len(found) + len(part) > MOST_BOUNDS:
+                return None
+            found += part
+        return found
     if op.name in (BROADCAST, TRANSPOSE, RESHAPE):
         inner = through(op, place)
         own = None if inner is None else place.dims.index(dim)
@@ -252,9 +272,14 @@ def _ascending(
     return mk.transpose(rw, value, order), shape, [where[i] for i in order]
 
 
-def same(a: Value, b: Value, depth: int = DEPTH) -> bool:
+def same(a: Value, b: Value) -> bool:
     """Whether two values are computed by the same ops from the same values."""
-    if a is b:
+    return _same(a, b, DEPTH, set())
+
+
+def _same(a: Value, b: Value, depth: int, known: set[tuple[Value, Value]]) -> bool:
+    """`known`: pairs of values that are the same."""
+    if a is b or (a, b) in known:
         return True
     x, y = a.op, b.op
     if x is None or y is None or not depth or x.name != y.name or len(x.operands) != len(y.operands):
@@ -263,7 +288,10 @@ def same(a: Value, b: Value, depth: int = DEPTH) -> bool:
         return False
     if len(x.regions) != len(y.regions) or not all(map(equal_regions, x.regions, y.regions)):
         return False
-    return all(same(v, w, depth - 1) for v, w in zip(x.operands, y.operands, strict=True))
+    if not all(_same(v, w, depth - 1, known) for v, w in zip(x.operands, y.operands, strict=True)):
+        return False
+    known.add((a, b))
+    return True
 
 
 def is_true(value: Value) -> bool:

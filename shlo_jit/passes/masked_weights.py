@@ -59,29 +59,43 @@ class Mask:
     path: tuple[Op, ...] = ()
 
 
-def masked_of(value: Value, depth: int = DEPTH) -> Masked | None:
+Known = dict[Value, "Masked | None"]
+"""What masks do to values that have been looked at: operands that ops share are looked at once."""
+
+
+def masked_of(value: Value) -> Masked | None:
     """Returns what masks do to the elements of a value, if they make all masked elements zero or low."""
+    return _masked(value, DEPTH, {})
+
+
+def _masked(value: Value, depth: int, known: Known) -> Masked | None:
+    if value not in known:
+        known[value] = _masked_by_op(value, depth, known)
+    return known[value]
+
+
+def _masked_by_op(value: Value, depth: int, known: Known) -> Masked | None:
     op = value.op
     if op is None or not depth or not value.tensor.rank:
         return None
     name = op.name.removeprefix("stablehlo.")
     if name in ("reshape", "transpose", "broadcast_in_dim"):
-        return _moved(op, depth)
+        return _moved(op, depth, known)
     if name == "select":
-        return _selected(op, depth)
+        return _selected(op, depth, known)
     if not is_elementwise(op) or not op.operands:
         return None
     if name in ("convert", "exponential"):
-        found = masked_of(op.operands[0], depth - 1)
+        found = _masked(op.operands[0], depth - 1, known)
         if found is None or (name == "exponential" and found.kind is not Kind.LOW):
             return None
         return replace(found, kind=Kind.ZERO if name == "exponential" else found.kind)
     if name in ("subtract", "divide", "multiply", "add"):
-        return _combined(op, name, depth)
+        return _combined(op, name, depth, known)
     return None
 
 
-def _moved(op: Op, depth: int) -> Masked | None:
+def _moved(op: Op, depth: int, known: Known) -> Masked | None:
     """Looks through an op that keeps the last dimension."""
     before, after = op.operands[0].tensor.extents, op.result.tensor.extents
     if not before or before[-1] != after[-1]:
@@ -90,16 +104,16 @@ def _moved(op: Op, depth: int) -> Masked | None:
         return None
     if op.name == BROADCAST and op.ints("broadcast_dimensions")[-1] != len(after) - 1:
         return None
-    found = masked_of(op.operands[0], depth - 1)
+    found = _masked(op.operands[0], depth - 1, known)
     if found is None:
         return None
     masks = tuple(Mask(m.value, (*m.path, op)) for m in found.masks)
     return replace(found, masks=masks)
 
 
-def _selected(op: Op, depth: int) -> Masked | None:
+def _selected(op: Op, depth: int, known: Known) -> Masked | None:
     predicate, chosen, other = op.operands
-    inner = masked_of(chosen, depth - 1)
+    inner = _masked(chosen, depth - 1, known)
     number = splat(other)
     number = None if isinstance(number, complex) else number
     kind = None if number is None else _kind_of(number, other)
@@ -115,7 +129,7 @@ def _selected(op: Op, depth: int) -> Masked | None:
         return Masked(kind, own, is_exact, scores=scores) if own else None
     first = splat(chosen)
     if first is not None and _kind_of(first, chosen) is Kind.ZERO:
-        found = masked_of(other, depth - 1)
+        found = _masked(other, depth - 1, known)
         return found if found is not None and found.kind is Kind.ZERO else None
     return None
 
@@ -136,13 +150,13 @@ def _kind_of(number: float | complex, value: Value) -> Kind | None:
     return Kind.LOW if number <= (LOW_F16 if t.name == "f16" else LOW) else None
 
 
-def _combined(op: Op, name: str, depth: int) -> Masked | None:
+def _combined(op: Op, name: str, depth: int, known: Known) -> Masked | None:
     left, right = op.operands
     last = op.result.tensor.rank - 1
-    one = masked_of(left, depth - 1)
+    one = _masked(left, depth - 1, known)
     if name in ("multiply", "add") and one is None:
         left, right = right, left
-        one = masked_of(left, depth - 1)
+        one = _masked(left, depth - 1, known)
     if one is None and name == "add":
         biases = [v for v in op.operands if _adds_low_numbers(v)]
         return Masked(Kind.LOW, (Mask(biases[0]),), is_exact=False, discards=False) if len(biases) == 1 else None
@@ -197,12 +211,13 @@ def weights_of(value: Value) -> Masked | None:
 
 def _is_exponential(value: Value) -> bool:
     """Whether a few elementwise ops compute a value from exponentials."""
-    todo = [(value, DEPTH)]
+    todo, seen = [(value, DEPTH)], set[Value]()
     while todo:
         value, depth = todo.pop()
         op = value.op
-        if op is None or not depth:
+        if op is None or not depth or value in seen:
             continue
+        seen.add(value)
         if op.name == "stablehlo.exponential":
             return True
         if op.name in MOVES or (is_elementwise(op) and len(op.operands) < 4):

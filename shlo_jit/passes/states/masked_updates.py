@@ -151,10 +151,10 @@ def _can_mask(update: Op, predicate: Value) -> bool:
     """Whether a predicate of a whole tensor can decide on an update of a part of it."""
     if update.name == UPDATE:
         return True
-    indices = update.operands[1].tensor.storage
-    if indices.kind == "u" or indices.bits < 32:
-        return False
-    batching = dims_of(update.attributes["scatter_dimension_numbers"], "input_batching_dims")
+    indices, numbers = update.operands[1].tensor.storage, update.attributes["scatter_dimension_numbers"]
+    if indices.kind == "u" or indices.bits < 32 or not dims_of(numbers, "scatter_dims_to_operand_dims"):
+        return False  # there is no index that is outside
+    batching = dims_of(numbers, "input_batching_dims")
     return not predicate.tensor.rank or _varying(predicate) <= {*batching}
 
 

@@ -107,3 +107,15 @@ def test_an_update_of_most_of_a_tensor_stays() -> None:
 def test_updates_of_different_tensors_stay() -> None:
     body = NEW.replace("%s", "%x") + select("%p", "%a", "%s")
     assert not check(program(body), masked_updates)[1]
+
+
+def test_scatters_without_an_index_keep_their_selects() -> None:
+    """No index is outside: nothing could say that such a scatter is left out."""
+    body = f"""%none = stablehlo.constant dense<[]> : tensor<0xi32>
+    %a = "stablehlo.scatter"(%s, %none, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<
+        update_window_dims = [0]>, indices_are_sorted = false, unique_indices = true}}> ({{
+    ^bb0(%o: tensor<f32>, %w: tensor<f32>):
+      %t = stablehlo.add %o, %w : tensor<f32>
+      stablehlo.return %t : tensor<f32>
+    }}) : ({T}, tensor<0xi32>, tensor<4xf32>) -> {T}""" + select("%p", "%a", "%s")
+    check(program(body), masked_updates)
