@@ -243,6 +243,11 @@ def is_declaration(func: Op) -> bool:
     return not func.regions or not func.regions[0].blocks
 
 
+def blocks_in(block: Block) -> list[Block]:
+    """Returns a block and those in the regions of its ops, each before those inside it."""
+    return [block, *(b for op in walk(block) for region in op.regions for b in region.blocks)]
+
+
 def walk(block: Block) -> Iterator[Op]:
     """Yields all ops of a block and of nested regions, an op before those inside it."""
     stack = [iter(block.ops)]

@@ -24,6 +24,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.target import Target
+from shlo_jit.ops.bit_fields import TAKES_BITS
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
@@ -334,11 +335,8 @@ def _split_units(
 
 def _cut_bytes(nest: Nest) -> set[Key]:
     """The loads of integers of 8 bits that shifts and masks take apart."""
-    readers = [node for node in nest.nodes.values() if node.op.name in _CUTTING]
+    readers = [node for node in nest.nodes.values() if node.op.name in TAKES_BITS]
     return {key for node in readers for key in node.operands if key in nest.loads and key[0].tensor.storage.bits == 8}
-
-
-_CUTTING = {f"stablehlo.{name}" for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic", "and")}
 
 
 def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
@@ -414,6 +412,7 @@ def _vectors(
 def _sums_in_registers(
     target: Target, acc: DType, width: int, nest: Nest, free: Mapping[int, int], lanes: int, count: int
 ) -> bool:
+    """Whether the sums of a vector of outputs take half of the registers at most, if lanes are outputs."""
     if lanes not in free:
         return False
     inner = math.prod(nest.extents[v] for v in free if free[v] < free[lanes])

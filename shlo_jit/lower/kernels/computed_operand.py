@@ -6,8 +6,11 @@ from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms
 from shlo_jit.lower.kernels.dot import lower_product
 from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
-from shlo_jit.lower.kernels.operand_in_registers import Units, lower_in_registers
+from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
+from shlo_jit.lower.kernels.outputs_in_registers import Outputs
 from shlo_jit.lower.kernels.short_sums import ShortOutputs, ShortTerms
+from shlo_jit.lower.kernels.terms_in_registers import Terms
+from shlo_jit.lower.kernels.units_in_registers import MakeChunkWriter
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
@@ -17,15 +20,17 @@ from shlo_jit.schedule.products import ProductSchedule
 
 def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) -> None:
     if isinstance(schedule, InRegistersSchedule):
-        lower_in_registers(low, step, schedule, _units(schedule))
+        lower_in_registers(low, step, schedule, _chunk_writer(schedule))
     elif isinstance(schedule, InPanelsSchedule):
         lower_in_panels(low, step, schedule)
     elif isinstance(schedule, ProductSchedule):
         lower_product(low, step.product, schedule, low.scratch(step))
 
 
-def _units(schedule: InRegistersSchedule) -> Units | None:
-    """What writes the units, if it is not what writes those of other types."""
-    if schedule.dots is None:
-        return None
-    return Units(ShortOutputs, ShortTerms) if schedule.dots.short else Units(ByteOutputs, ByteTerms)
+def _chunk_writer(s: InRegistersSchedule) -> MakeChunkWriter:
+    """What writes the chunks of a product, by what its lanes are and by its instructions."""
+    if s.dots is None:
+        return Outputs if s.are_outputs else Terms
+    if s.dots.short:
+        return ShortOutputs if s.are_outputs else ShortTerms
+    return ByteOutputs if s.are_outputs else ByteTerms

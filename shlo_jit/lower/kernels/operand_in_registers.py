@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import from_memory, memory_type
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue, write_totals
-from shlo_jit.lower.kernels.outputs_in_registers import Outputs
-from shlo_jit.lower.kernels.terms_in_registers import Terms
-from shlo_jit.lower.kernels.units_in_registers import UnitWriter
+from shlo_jit.lower.kernels.units_in_registers import MakeChunkWriter, UnitWriter
 from shlo_jit.lower.kernels.vector_sums import sum_vectors
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.lower.nest.nest_step import lower_nest
@@ -22,17 +19,10 @@ from shlo_jit.lower.services import Services
 from shlo_jit.schedule.operand_in_registers import InRegistersSchedule
 
 
-class Units(NamedTuple):
-    """What writes a unit."""
-
-    outputs: type[Outputs]
-    terms: type[Terms]
-
-
 def lower_in_registers(
-    low: Services, step: ComputedOperandStep, s: InRegistersSchedule, units: Units | None = None
+    low: Services, step: ComputedOperandStep, s: InRegistersSchedule, make_chunk_writer: MakeChunkWriter
 ) -> None:
-    """Copies the vectors if they are read in another order or type, and runs the tasks. `units`: what writes them."""
+    """Copies the vectors if they are read in another order or type, and runs the tasks."""
     check_supported(s.nest)
     b, op = low.b, step.product.op
     fields = shared_fields(b, s.scratch, low.scratch(step))
@@ -55,9 +45,7 @@ def lower_in_registers(
     pointers += [frame] if has_epilogue else []
     hint = f"{step.producer.hint}_product"
     name = low.new_name(hint)
-    units = units or Units(Outputs, Terms)
-    unit = units.outputs if s.are_outputs else units.terms
-    writer = UnitWriter(low, s, name, values, epilogue if has_epilogue else None, unit)
+    writer = UnitWriter(low, s, name, values, epilogue if has_epilogue else None, make_chunk_writer)
     if s.parts == 1:
         writer.write(len(pointers))
         low.run_units(low.share(hint, name), pointers, s.tasks)

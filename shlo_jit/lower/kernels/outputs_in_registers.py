@@ -22,8 +22,8 @@ LINE = 64
 
 
 class Outputs:
-    """Writes a unit whose lanes are outputs. The sums of the unit's outputs are in memory: row after row, and for each
-    iteration of the inner variables the outputs of a chunk."""
+    """Writes a chunk whose lanes are outputs. The sums of its outputs are in memory: row after row, and for each
+    iteration of the inner variables all outputs of the chunk."""
 
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
@@ -75,8 +75,8 @@ class Outputs:
                     self.block({**variables, loop: i}, at, unrolled, loop, each)
 
     def arrange(self, v: int | None, variables: Variables) -> None:
-        """Copies the elements for the unit's outputs of those arrays that change with v, and with no loop inside, in
-        the order of the lanes."""
+        """Copies, for the outputs of the chunk and in the order of the lanes, the elements of arrays that change with
+        the variable v and with no loop inside of it. None: those that change with no loop along k."""
         b, s, w = self.b, self.s, self.w
         for key, to in w.arranged.items():
             deciding = [u for u in self.blocks.serial if s.space.depends(key[1], {u})]
@@ -93,12 +93,13 @@ class Outputs:
                         b.store(to_memory(b, dtype, found), self.arranged(key, to, place, j), align=dtype.itemsize)
 
     def arranged(self, key: Key, to: V, place: int, j: V) -> V:
-        """The address of an element that was copied."""
+        """The address of an element that `arrange` has copied."""
         lanes = self.w.sums_chunk // self.w.size
         number = self.b.add(self.b.sub(j, self.start), place * lanes)
         return self.b.element(to, memory_type(key[0].tensor.storage), number)
 
     def element(self, here: Variables, place: tuple[int, Variables], j: V, width: int, mask: V | None) -> V:
+        """The elements of M at an iteration, computed from arrays as `arrange` has copied them."""
         b, w = self.b, self.w
         found: Found = {}
         for key, to in w.arranged.items():

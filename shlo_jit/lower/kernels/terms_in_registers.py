@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit import tuning
+from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
@@ -12,7 +13,7 @@ from shlo_jit.schedule.space import linear
 
 
 class Terms:
-    """Writes a unit whose lanes are terms: the sums of some outputs and all vectors are in registers."""
+    """Writes a chunk whose lanes are terms: the sums of some outputs and all vectors are in registers."""
 
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
@@ -61,7 +62,8 @@ class Terms:
                 inside = [{**here, v: carry.index} for here in outputs]
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
-        self.prefetch(i64(0), outputs)
+        unrolls = self.whole // w.width <= s.steps // 2
+        self.prefetch(i64(0), outputs, [key for key in s.nest.loads if unrolls or not self.moves(key)])
         vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
         vectors = self.over(0, self.whole, w.width, outputs, x, vectors)
         if rest:
@@ -77,15 +79,20 @@ class Terms:
             return sums
         with b.loop_carry(first, last, sums, width, "terms") as carry:
             if width > 1:
-                self.prefetch(carry.index, outputs)
+                self.prefetch(carry.index, outputs, [key for key in s.nest.loads if self.moves(key)])
             carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
         return carry.values
 
-    def prefetch(self, at: V, outputs: list[Variables]) -> None:
-        """Fetches the same terms of later outputs: rows are too short for the hardware to see where the next is."""
+    def moves(self, key: Key) -> bool:
+        """Whether an array is read at another place in each iteration along the lanes."""
+        return self.s.space.depends(key[1], {self.s.lanes})
+
+    def prefetch(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
+        """Fetches the same terms of some arrays for later outputs: rows are too short for the hardware to see where the
+        next one is."""
         w, s = self.w, self.s
         inside = {**dict.fromkeys(self.short, i64(0)), s.lanes: at}
-        for key in s.nest.loads:
+        for key in keys:
             offset = linear(key)
             if offset.syms or not offset.coefficient(s.cut):
                 continue

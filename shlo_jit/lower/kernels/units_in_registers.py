@@ -22,19 +22,20 @@ from shlo_jit.schedule.space import linear
 
 Variables = dict[int, V]
 Found = dict[Key, Reg]
+"""Registers of values that need not be computed."""
 
 
-class Chunk(Protocol):
-    """A chunk of the outputs of one product."""
+class ChunkWriter(Protocol):
+    """Writes a chunk of the outputs of one product."""
 
     def write(self) -> None:
-        """Emits it."""
+        """Emits the chunk."""
         ...
 
 
-Unit = Callable[["UnitWriter", Variables, V, V, V, V], Chunk]
-"""Makes a chunk: from the variables that number its outputs, the addresses of the vectors and of the results, and its
-range."""
+MakeChunkWriter = Callable[["UnitWriter", Variables, V, V, V, V], ChunkWriter]
+"""Takes the variables that number a chunk's outputs, the addresses of the vectors and of the results, and the first and
+last output."""
 
 
 class UnitWriter:
@@ -48,10 +49,10 @@ class UnitWriter:
         name: str,
         values: list[Value],
         epilogue: V | None,
-        write_unit: Unit,
+        make_chunk_writer: MakeChunkWriter,
     ):
         self.low, self.s, self.name, self.values, self.epilogue = low, s, name, values, epilogue
-        self.write_unit = write_unit
+        self.make_chunk_writer = make_chunk_writer
         self.acc, self.size, self.factor_size = register_type(s.acc), s.acc.itemsize, s.factor.itemsize
         self.width, self.unrolled, self.group = s.space.width, s.unrolled, 1 if s.dots is None else s.dots.group
         self.per_lane = 1 if s.dots is None else s.dots.per_lane
@@ -112,7 +113,7 @@ class UnitWriter:
         base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
         to = s.own_outputs
         y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
-        self.write_unit(self, variables, x, y, start, stop).write()
+        self.make_chunk_writer(self, variables, x, y, start, stop).write()
         if self.epilogue is not None and s.parts == 1:
             first, last = (b.add(base, b.mul(at, s.free[s.cut])) for at in (start, stop))
             self.notify(batch, first, last)
@@ -178,7 +179,8 @@ class UnitWriter:
         return -(-self.s.chunk // self.width) * self.width * self.size
 
     def element(self, variables: Variables, width: int, mask: V | None = None, found: Found | None = None) -> V:
-        """The elements of M at an iteration, in the type of the sums, computed from values that were `found`."""
+        """The elements of M at an iteration, in the type of the sums. `found`: values that it is computed from, which
+        are in registers already."""
         position = Position(variables, width, mask, self.known)
         position.memo.update(found or {})
         known = ((c, _literal(c, variables)) for c in self.conditions)
@@ -192,8 +194,9 @@ class UnitWriter:
         """The bits from lane to lane of an array that is contiguous along the lanes; None for others."""
         offset, t = linear(key), key[0].tensor
         moves = offset.coefficient(self.s.lanes)
-        bits = t.storage.bits * (moves if t.is_packed or key in self.s.words else 1)
-        is_run = bits in (8, 32) if t.is_packed else moves == 1 or key in self.s.words
+        in_words = key in self.ev.words
+        bits = t.storage.bits * (moves if t.is_packed or in_words else 1)
+        is_run = bits in (8, 32) if t.is_packed else moves == 1 or in_words
         return bits if is_run and not offset.syms else None
 
     def address(self, key: Key, variables: Variables) -> V:

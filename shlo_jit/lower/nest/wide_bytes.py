@@ -16,8 +16,8 @@ from shlo_jit.kernels.llvm_values import V, const
 from shlo_jit.lower.nest.choices import candidates
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.ops import OPS
+from shlo_jit.ops.bit_fields import MASK, SHIFTS, TAKES_BITS
 
-SHIFTS = ("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
 Chain = list[tuple[str, int, DType]]
 """Ops with the constants that they shift or mask by, and the types of their results, the first computed last."""
 
@@ -32,7 +32,7 @@ def chain(nest: Nest, position: Position, key: Key) -> tuple[Key, Chain] | None:
             t = key[0].tensor
             return (key, found) if t.storage.bits == 8 and t.storage.kind in "iu" and not t.is_packed else None
         node = nest.nodes[key]
-        amount = _constant(nest, position, node.operands[1]) if node.op.name in (*SHIFTS, "stablehlo.and") else None
+        amount = _constant(nest, position, node.operands[1]) if node.op.name in TAKES_BITS else None
         if amount is None or (node.op.name in SHIFTS and not 0 <= amount < 8):
             return None
         found.append((node.op.name, amount, key[0].tensor.storage))
@@ -46,7 +46,7 @@ def compute(b: Builder, load: tuple[Key, Chain], word: Callable[[Key], V]) -> V:
     x = _extended(b, key[0].tensor.storage.kind == "i", word(key))
     for name, amount, dtype in reversed(ops):
         is_signed = dtype.kind == "i"
-        if name == "stablehlo.and":
+        if name == MASK:
             x = b.and_(x, const(x.type, amount))
         elif name == "stablehlo.shift_left":
             x = _extended(b, is_signed, b.shl(x, amount))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import IntegerAttr
-from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ir.core import Block, Op, Region, Value, blocks_in, walk
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.kernels.collective.board import POINTERS
 from shlo_jit.ops.collective import WRITTEN_ALONG, may_use_row_dimension
@@ -108,8 +108,7 @@ def finishes(block: Block) -> dict[Op, Op]:
     """Returns calls that start ops early -> these ops, in order: they have the same operands and are in the same block,
     with the op after the call. Ops of several operands are left out, except for all_reduce: they are split."""
     found: dict[Op, Op] = {}
-    blocks = [block, *(b for op in walk(block) for r in op.regions for b in r.blocks)]
-    for each in blocks:
+    for each in blocks_in(block):
         begun: dict[object, Op] = {}
         for op in each.ops:
             if is_start(op):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit import tuning
-from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ir.core import Block, Op, Value, blocks_in, walk
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -31,12 +31,11 @@ CHANGES = (*MOVES, "stablehlo.broadcast_in_dim", "stablehlo.concatenate")
 
 def own_operands(function: Op, _: Context) -> Op:
     """The function in which products do not share operands that they can compute."""
-    if sum(op.name == PRODUCT for op in walk(function.block())) == 0:
+    if not any(op.name == PRODUCT for op in walk(function.block())):
         return function
-    blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
     own: dict[tuple[Op, int], set[Value]] = {}
     """A reader and the number of its operand -> the values that it computes again."""
-    for block in blocks:
+    for block in blocks_in(function.block()):
         own |= _shared(block)
     if not own:
         return function
@@ -104,7 +103,8 @@ def _is_part(use: tuple[Op, int], value: Value) -> bool:
 
 
 def _computed(value: Value, here: set[Op]) -> set[Value]:
-    """Returns the values that a value is computed from, and that are as large, by cheap ops on elements."""
+    """Returns the values that a value is computed from by cheap ops on elements, and that are about as large, with
+    itself; none if no loop would compute that many."""
     found: set[Value] = set()
     todo = [value]
     while todo:
@@ -120,6 +120,8 @@ def _computed(value: Value, here: set[Op]) -> set[Value]:
             continue
         found.add(v)
         todo += v.op.operands
+        if len(found) > tuning.NEST_OPS:
+            return set()
     return found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ir.core import Block, Op, Value, blocks_in, walk
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.row_tasks import has_too_few_tasks
 from shlo_jit.ops.runs import extents_of
@@ -30,8 +30,7 @@ def recompute_weights(function: Op, _: Context) -> Op:
     """The function in which late ops, which wait for a product, read recomputed weights."""
     if sum(op.name == PRODUCT for op in walk(function.block())) < 6:  # two, and gradients of weights, q, k, v
         return function
-    blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
-    found = [late for block in blocks for late in _late_weights(block)]
+    found = [late for block in blocks_in(function.block()) for late in _late_weights(block)]
     if not found:
         return function
     kept = [from_expensive(late) for late in found]
