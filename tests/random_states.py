@@ -26,6 +26,7 @@ class States(Writer):
         self.states: list[str] = []
         self.older: list[tuple[str, Shape, str]] = []
         self.numbers: list[str] = []
+        self.conditions: list[str] = []
         self.used = 0
 
     # ------------------------------------------------------------------ scalars
@@ -51,7 +52,13 @@ class States(Writer):
         return x
 
     def condition(self) -> str:
-        """A scalar i1."""
+        """A scalar i1: a new one, or one of those before."""
+        if self.conditions and self.chance(0.4):
+            return self.pick(self.conditions)
+        self.conditions.append(self.new_condition())
+        return self.conditions[-1]
+
+    def new_condition(self) -> str:
         bits = self.op("i32", (), f"and {self.number()}, {self.constant((), 'i32', self.pick([1, 2, 3, 4]))}")
         zero = self.constant((), "i32", self.pick([0, 0, 1]))
         return self.line(f"stablehlo.compare {self.pick(['EQ', 'GT'])}, {bits}, {zero} : ({I32}, {I32}) -> tensor<i1>")
@@ -293,8 +300,12 @@ class States(Writer):
         found += [self.exchanged, self.whole_changed]
         return found + ([self.branches, self.branches, self.loop] if self.depth < DEEPEST else [])
 
-    def scope(self) -> tuple[list[str], list[tuple[str, Shape, str]], list[str]]:
-        return list(self.states), list(self.older), list(self.numbers)
+    def scope(self) -> tuple[list[str], list[tuple[str, Shape, str]], list[str], list[str]]:
+        return list(self.states), list(self.older), list(self.numbers), list(self.conditions)
+
+    def leave(self, before: tuple[list[str], list[tuple[str, Shape, str]], list[str], list[str]]) -> None:
+        """Forgets the values of a region."""
+        self.states, self.older, self.numbers, self.conditions = map(list, before)
 
     def branches(self) -> None:
         """An if or a case over some of the states."""
@@ -308,7 +319,7 @@ class States(Writer):
                 after = self.inner(3) if self.chance(0.7) else self.states
                 lines.append(f"stablehlo.return {', '.join(after[i] for i in used)} : {types}")
             regions.append("{\n" + "\n".join(lines) + "\n}")
-            self.states, self.older, self.numbers = list(before[0]), list(before[1]), list(before[2])
+            self.leave(before)
         k = self.fresh()
         op, t = ("if", "i1") if is_if else ("case", "i32")
         text = f'"stablehlo.{op}"({chosen}) ({", ".join(regions)}) : (tensor<{t}>) -> ({types})'
@@ -337,7 +348,7 @@ class States(Writer):
             one = self.constant((), "i32", 1)
             following = self.op("i32", (), f"add {k}_i, {one}")
             body.append(f"stablehlo.return {', '.join([following, *self.states])} : {types}")
-        self.states, self.older, self.numbers = before
+        self.leave(before)
         head = f"{k}:{1 + len(names)} = stablehlo.while({binds}) : {types}"
         self.lines += [head, "cond {", *condition, "} do {", *body, "}"]
         for i in range(len(names)):

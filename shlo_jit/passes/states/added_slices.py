@@ -6,7 +6,7 @@ Needs: static shapes; bodies on scalars. Guarantees: nothing. The result is the 
 
     s + dynamic_update_slice(zeros, u, i)   ->   dynamic_update_slice(s, dynamic_slice(s, i) + u, i)
     s + pad(u, 0, low, high)                ->   dynamic_update_slice(s, slice(s) + u, low)
-    s + scatter(zeros, i, u)                ->   scatter(s, i, u, body = add)     with one index, or unique ones
+    s + scatter(zeros, i, u)                ->   scatter(s, i, u, body = add)     with unique indices
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from shlo_jit.ir.types import I32, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-from shlo_jit.passes.states.known_signs import NoNegativeZeros, adds_updates
-from shlo_jit.passes.states.updates import SCATTER, UPDATE, Uses, is_partial, is_small_part, splat_of
+from shlo_jit.passes.states.known_signs import NoNegativeZeros
+from shlo_jit.passes.states.updates import (
+    SCATTER,
+    UPDATE,
+    Uses,
+    adds_updates,
+    is_partial,
+    is_small_part,
+    sets_updates,
+    splat_of,
+)
 
 ADD, PAD = "stablehlo.add", "stablehlo.pad"
 
@@ -58,9 +67,8 @@ def _is_part_of_zeros(op: Op | None) -> bool:
         return False
     if op.name == UPDATE:
         return True
-    ends = op.block().ops[-1].operands
-    single = bool(op.attributes.get("unique_indices", False))
-    return single and (adds_updates(op) or (len(op.block().ops) == 1 and ends == op.block().arguments[1:]))
+    is_unique = bool(op.attributes.get("unique_indices", False))
+    return is_unique and (adds_updates(op) or sets_updates(op))
 
 
 def _is_zero(value: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Fold comparisons that follow from the ranges of counters: indices that frontends let wrap around or check.
+"""Fold comparisons that follow from the ranges of counters, such as checks of negative indices that frontends write.
 
 Needs: static shapes. Guarantees: nothing. What such a comparison selects is folded, too.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.passes.states.updates import adds_updates, sets_updates
 
 ROUNDS = 20
 """Maximum rounds in which states of loops are found to hold -0, before all are assumed to. Chosen: a nest of loops
@@ -44,7 +45,7 @@ class NoNegativeZeros:
                 self._loop(op)
             elif op.name in ("stablehlo.if", "stablehlo.case"):
                 self._branches(op)
-            elif len(op.results) == 1 and self._holds_none(op):
+            elif len(op.results) == 1 and self._has_no_negative_zero(op):
                 self.known.add(op.result)
 
     def _loop(self, op: Op) -> None:
@@ -66,7 +67,8 @@ class NoNegativeZeros:
         ends = [region.block.terminator.operands for region in op.regions]
         self.known.update(r for i, r in enumerate(op.results) if all(end[i] in self.known for end in ends))
 
-    def _holds_none(self, op: Op) -> bool:
+    def _has_no_negative_zero(self, op: Op) -> bool:
+        """Whether no element of an op's result is -0, by what is known of its operands."""
         dtype, known = getattr(op.result.type, "storage", None), self.known
         if dtype is None or dtype.is_complex:
             return False
@@ -85,7 +87,7 @@ class NoNegativeZeros:
         if op.name == "stablehlo.dynamic_update_slice":
             return all(v in known for v in op.operands[:2])
         if op.name == "stablehlo.scatter":
-            return op.operands[0] in known and (op.operands[2] in known or adds_updates(op))
+            return op.operands[0] in known and (adds_updates(op) or (op.operands[2] in known and sets_updates(op)))
         return op.name == "stablehlo.convert" and op.operands[0].tensor.storage.kind in "biu"
 
 
@@ -96,14 +98,3 @@ def _has_none(op: Op) -> bool:
         return False
     array = array.astype(np.float64)
     return not bool(np.any((array == 0) & np.signbit(array)))
-
-
-def adds_updates(op: Op) -> bool:
-    """Whether a scatter adds its update to each element."""
-    ops = op.block().ops
-    return (
-        len(ops) == 2
-        and ops[0].name == "stablehlo.add"
-        and set(ops[0].operands) == set(op.block().arguments)
-        and ops[1].operands == ops[0].results
-    )

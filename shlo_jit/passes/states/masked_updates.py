@@ -18,18 +18,16 @@ from typing import NamedTuple
 
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import tensor
-from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
+from shlo_jit.passes.intervals import varying
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.simplify import eliminate
 from shlo_jit.passes.states.updates import SELECT, UPDATE, Uses, is_partial
 
 SWEEPS = 16
 """Maximum depth of nested selects that are rewritten."""
-FOLLOWED = 64
-"""Maximum values of which a predicate is computed for it to be found out along which dimensions it varies."""
 OUTSIDE = -(1 << 31)
 """An index at which every window is outside of a tensor."""
 
@@ -71,14 +69,15 @@ class _Masking:
         if found is None:
             return None
         common, sides = found
-        predicate = _uniform(rw, operands[0])
-        updates = [u for side in sides for u in side.updates]
-        if not all(_can_mask(u, predicate) for u in updates):
+        predicate, dims = operands[0], varying(operands[0])
+        if not all(_can_mask(u, dims) for side in sides for u in side.updates):
             return None
-        if predicate.tensor.rank:
+        if dims:
             if any(map(_reads_between, sides)):
                 return None
             sides = [side._replace(ops=side.updates) for side in sides]
+        elif predicate.tensor.rank:
+            predicate = mk.reshape(rw, _corner(rw, predicate, ()), ())
         self.changed = True
         masks = [predicate, rw.emit1("stablehlo.not", [predicate], predicate.type)]
         state = rw.get(common)
@@ -110,13 +109,6 @@ class _Masking:
         return found
 
 
-def _uniform(rw: Rewriter, predicate: Value) -> Value:
-    """Returns the predicate as a scalar if all of its elements are the same."""
-    if not predicate.tensor.rank or _varying(predicate):
-        return predicate
-    return mk.reshape(rw, _corner(rw, predicate, ()), ())
-
-
 def _corner(rw: Rewriter, value: Value, along: Sequence[int]) -> Value:
     """Returns the elements of a value at index 0 of all dimensions except some."""
     shape = mk.shape_of(value)
@@ -129,36 +121,18 @@ def _corner(rw: Rewriter, value: Value, along: Sequence[int]) -> Value:
     return rw.emit1("stablehlo.slice", [value], tensor(tuple(limits), value.tensor.dtype), attributes)
 
 
-def _varying(value: Value) -> set[int]:
-    """Returns the dimensions along which a value may vary: all, unless it is computed from broadcasts and splats."""
-    todo, seen, found = [value], {value}, set[int]()
-    while todo and len(seen) <= FOLLOWED:
-        op = todo.pop().op
-        if op is None:
-            return {*range(value.tensor.rank)}
-        if op.name == "stablehlo.broadcast_in_dim":
-            dims = zip(op.ints("broadcast_dimensions"), op.operands[0].tensor.extents, strict=True)
-            found |= {d for d, n in dims if n > 1}
-        elif is_elementwise(op):
-            todo += [o for o in op.operands if o not in seen and o.tensor.rank]
-            seen.update(op.operands)
-        elif op.name != "stablehlo.constant" or not op.constant.is_splat:
-            return {*range(value.tensor.rank)}
-    return found if not todo else {*range(value.tensor.rank)}
-
-
-def _can_mask(update: Op, predicate: Value) -> bool:
-    """Whether a predicate of a whole tensor can decide on an update of a part of it."""
+def _can_mask(update: Op, dims: frozenset[int]) -> bool:
+    """Whether a predicate of a whole tensor, which varies along some dimensions, can decide on an update of a part."""
     if update.name == UPDATE:
         return True
     indices, numbers = update.operands[1].tensor.storage, update.attributes["scatter_dimension_numbers"]
     if indices.kind == "u" or indices.bits < 32 or not dims_of(numbers, "scatter_dims_to_operand_dims"):
         return False  # there is no index that is outside
     batching = dims_of(numbers, "input_batching_dims")
-    return not predicate.tensor.rank or _varying(predicate) <= {*batching}
+    return dims <= {*batching}
 
 
-def _of_indices(rw: Rewriter, update: Op, mask: Value) -> Value:
+def _mask_per_index(rw: Rewriter, update: Op, mask: Value) -> Value:
     """Returns the elements of a mask of a whole tensor, which only varies from batch to batch, for each index of a
     scatter."""
     numbers, shape = update.attributes["scatter_dimension_numbers"], mk.shape_of(update.operands[1])
@@ -207,7 +181,7 @@ def _update(rw: Rewriter, op: Op, operands: list[Value], mask: Value) -> Value:
         return rw.emit1(UPDATE, [x, chosen, *starts], x.type)
     x, indices, update = operands
     if mask.tensor.rank:
-        mask = _of_indices(rw, op, mask)
+        mask = _mask_per_index(rw, op, mask)
     outside = mk.splat_like(rw, indices, OUTSIDE)
     moved = rw.emit1(SELECT, [mask, indices, outside], indices.type)
     attributes = {**op.attributes, "indices_are_sorted": False}

@@ -1,4 +1,4 @@
-"""Compute under a branch what only counts where a scalar condition holds: in loops, whole arrays that are selected.
+"""Replace selects of whole arrays by a scalar condition with `if`, in bodies of loops.
 
 Needs: static shapes; bodies on scalars. Guarantees: nothing. Only in bodies of loops, for arrays that are not small: if
 one side is a state of the loop that nothing reads as a whole afterwards, since that state then keeps its memory, or if
@@ -66,15 +66,17 @@ def _groups(uses: Uses, body: Block) -> list[_Group]:
         if op.name != SELECT or op.operands[0].tensor.rank or op.operands[1] is op.operands[2]:
             continue
         found = by_condition.setdefault(op.operands[0], [[]])
-        if any(uses.place[r][1] < uses.place[op][1] for s in found[-1] for r in _readers_here(uses, body, s)):
+        # One select may also be an operand of the next one by the same condition.
+        if any(uses.place[r][1] <= uses.place[op][1] for s in found[-1] for r in _readers_here(uses, body, s)):
             found.append([])
         found[-1].append(op)
-    groups = [_group(uses, selects) for found in by_condition.values() for selects in found if selects]
-    return _apart([group for group in groups if group is not None and _pays(uses, body, group)])
+    candidates = [s for found in by_condition.values() for s in found if any(_is_large(x.result) for x in s)]
+    groups = [_group(uses, selects) for selects in candidates]
+    return _without_partial_overlaps([group for group in groups if group is not None and _pays(uses, body, group)])
 
 
-def _apart(groups: list[_Group]) -> list[_Group]:
-    """Returns the groups without those of which another one would move some selects into its branches, but not all."""
+def _without_partial_overlaps(groups: list[_Group]) -> list[_Group]:
+    """Leaves out groups of which another group's branches would contain some selects, but not all."""
     moved = [set(ops) for group in groups for ops in group.sides]
     whole = [{*group.selects} for group in groups]
     return [g for g, w in zip(groups, whole, strict=True) if all(w <= ops or not w & ops for ops in moved)]
@@ -82,18 +84,7 @@ def _apart(groups: list[_Group]) -> list[_Group]:
 
 def _readers_here(uses: Uses, body: Block, select: Op) -> list[Op]:
     """The readers of a select, or the ops of its block in whose regions they are."""
-    found = []
-    for reader in uses.readers.get(select.result, ()):
-        block = uses.place[reader][0]
-        if block is body:
-            found.append(reader)
-        else:
-            found += [op for op in body.ops if op.regions and any(inner is reader for inner in _inside(op))]
-    return found
-
-
-def _inside(op: Op) -> list[Op]:
-    return [inner for region in op.regions for block in region.blocks for inner in walk(block)]
+    return [uses.enclosing(reader, body) for reader in uses.readers.get(select.result, ())]
 
 
 def _group(uses: Uses, selects: list[Op]) -> _Group | None:
@@ -111,10 +102,10 @@ def _pays(uses: Uses, body: Block, group: _Group) -> bool:
     large = [s for s in group.selects if _is_large(s.result)]
     if not large:
         return False
-    price = max(sum(_price(op) for op in ops) for ops in group.sides)
-    if price >= tuning.EXPENSIVE_COST * max(s.result.tensor.size for s in large):
+    cost = max(sum(_cost(op) for op in ops) for ops in group.sides)
+    if cost >= tuning.EXPENSIVE_COST * max(s.result.tensor.size for s in large):
         return True
-    return price > 0 and all(_keeps_state(uses, body, s) for s in large)
+    return cost > 0 and all(_keeps_state(uses, body, s) for s in large)
 
 
 def _is_large(value: Value) -> bool:
@@ -122,7 +113,7 @@ def _is_large(value: Value) -> bool:
     return not any(isinstance(n, Size) for n in extents) and value.tensor.size >= tuning.UNIFORM_ELEMENTS
 
 
-def _price(op: Op) -> int:
+def _cost(op: Op) -> int:
     """The cost of an op that is computed for each element of its results."""
     if op.regions or any(isinstance(n, Size) for r in op.results for n in r.tensor.extents):
         sizes = [o.tensor.size for o in op.operands if not any(isinstance(n, Size) for n in o.tensor.extents)]

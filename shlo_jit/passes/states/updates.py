@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops.effects import acting
 from shlo_jit.sizes import Size
 
 UPDATE, SCATTER, SELECT = "stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.select"
-SHARE = 2
-"""Maximum part (one in this many) of a tensor that an update of a part writes. Chosen: an update of more moves about as
-much memory as a new tensor."""
-
 
 def is_partial(op: Op | None) -> bool:
     """Whether an op updates a small part of its first operand: a dynamic_update_slice, or a scatter of one tensor."""
@@ -26,7 +23,24 @@ def is_small_part(part: Value, whole: Value) -> bool:
     """Whether a tensor of known shape has few elements compared with another one."""
     if any(isinstance(n, Size) for v in (part, whole) for n in v.tensor.extents):
         return False
-    return 0 < part.tensor.size * SHARE <= whole.tensor.size
+    return 0 < part.tensor.size * tuning.UPDATE_SHARE <= whole.tensor.size
+
+
+def sets_updates(op: Op) -> bool:
+    """Whether a scatter replaces each element by its update."""
+    body = op.block()
+    return len(body.ops) == 1 and body.ops[0].operands == body.arguments[1:]
+
+
+def adds_updates(op: Op) -> bool:
+    """Whether a scatter adds its update to each element."""
+    ops = op.block().ops
+    return (
+        len(ops) == 2
+        and ops[0].name == "stablehlo.add"
+        and set(ops[0].operands) == set(op.block().arguments)
+        and ops[1].operands == ops[0].results
+    )
 
 
 def splat_of(value: Value) -> object | None:
@@ -46,6 +60,8 @@ class Uses:
         self.readers: dict[Value, list[Op]] = {}
         self.place: dict[Op, tuple[Block, int]] = {}
         """The block of each op, and its position there."""
+        self.parents: dict[Block, Op] = {}
+        """The op in whose region a block is."""
         self.acting = acting(block)
         self._note(block)
 
@@ -57,7 +73,15 @@ class Uses:
                 self.place[op] = block, position
                 for v in dict.fromkeys(op.operands):
                     self.readers.setdefault(v, []).append(op)
-                todo += [b for region in op.regions for b in region.blocks]
+                inner = [b for region in op.regions for b in region.blocks]
+                self.parents.update(dict.fromkeys(inner, op))
+                todo += inner
+
+    def enclosing(self, op: Op, block: Block) -> Op:
+        """Returns the op of a block that an op inside of the block is, or in whose regions it is."""
+        while self.place[op][0] is not block:
+            op = self.parents[self.place[op][0]]
+        return op
 
     def only(self, value: Value, reader: Op) -> bool:
         """Whether an op is the only reader of a value."""

@@ -16,7 +16,6 @@ from shlo_jit.reference.interpreter import evaluate
 
 N = 12
 T = f"tensor<{N}xf32>"
-GENERATOR = np.random.default_rng(3)
 
 
 def looped(body: str, result: str, state: str = T, initial: str = "%x") -> str:
@@ -43,7 +42,7 @@ def looped(body: str, result: str, state: str = T, initial: str = "%x") -> str:
 
 def arguments(size: int = N) -> list[np.ndarray]:
     """A state with zeros of both signs, an index and four elements."""
-    x = GENERATOR.choice([-1.5, -0.0, 0.0, 2.5], size).astype(np.float32)
+    x = np.random.default_rng(3).choice([-1.5, -0.0, 0.0, 2.5], size).astype(np.float32)
     return [x, np.array(5, np.int32), np.array([1, -0.0, 0.0, -3], np.float32)]
 
 

@@ -49,3 +49,19 @@ def test_a_state_that_may_become_negative_zero() -> None:
 def test_a_part_that_is_read_elsewhere() -> None:
     more = f"\n    %d = stablehlo.add %c, %a : {T}"
     assert not check(looped(SLICE + SUM + more, "%d", initial="%zeros"), added_slices)[1]
+
+
+def test_a_state_that_a_scatter_multiplies() -> None:
+    """-1 times 0 is -0: operand and updates without -0 do not suffice."""
+    body = f"""%minus = stablehlo.constant dense<-1.0> : {T}
+    %none = stablehlo.constant dense<0.0> : tensor<1xf32>
+    %k = stablehlo.reshape %j : (tensor<i32>) -> tensor<1x1xi32>
+    %m = "stablehlo.scatter"(%minus, %k, %none) <{{scatter_dimension_numbers = #stablehlo.scatter<
+        inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{
+    ^bb0(%o: tensor<f32>, %q: tensor<f32>):
+      %t = stablehlo.multiply %o, %q : tensor<f32>
+      stablehlo.return %t : tensor<f32>
+    }}) : ({T}, tensor<1x1xi32>, tensor<1xf32>) -> {T}
+    {SLICE}
+    %c = stablehlo.add %m, %a : {T}"""
+    assert not check(looped(body, "%c", initial="%zeros"), added_slices)[1]

@@ -69,3 +69,9 @@ def test_small_arrays_stay() -> None:
 def test_bodies_of_elementwise_ops_stay() -> None:
     body = f"%a = stablehlo.sine %s : {T}" + select("%p", "%a", "%s")
     assert not check(looped(body, "%c", T), uniform_conditions, N)[1]
+
+
+def test_a_select_that_is_a_side_of_the_next_one() -> None:
+    body = EDGE + f"\n    %f = stablehlo.cosine %s : {T}\n    %g = stablehlo.sine %s : {T}"
+    body += select("%p", "%a", "%f", "%d") + select("%p", "%g", "%d")
+    check(looped(body, "%c", T), uniform_conditions, N)
