@@ -65,10 +65,29 @@ def step_acts(step: Step) -> bool:
 def readers_before_updates(steps: list[Step], readers: Users) -> None:
     """Makes the other readers of an updated buffer run first, so that the update can reuse the buffer."""
     for step in steps:
-        for value in _updated(step):
-            for reader in readers.get(value, []):
-                if reader is not step and not depends(reader, step):
-                    step.after.append(reader)
+        others = [r for value in _updated(step) for r in readers.get(value, []) if r is not step]
+        step.after += _independent(others, step)
+
+
+def _independent(steps: list[Step], of: Step) -> list[Step]:
+    """Returns those steps that need not run after another one. Each step on the way is looked at once for all of them;
+    if the search gets long, the rest is taken for dependent."""
+    apart: set[int] = set()
+    """Steps that do not depend on the other one."""
+    found: list[Step] = []
+    for step in steps:
+        seen, todo, is_dependent = {id(step)}, [step], False
+        while todo and not is_dependent:
+            for before in todo.pop().after:
+                is_dependent = is_dependent or before is of
+                if id(before) not in seen and id(before) not in apart:
+                    seen.add(id(before))
+                    todo.append(before)
+            is_dependent = is_dependent or len(seen) > tuning.ORDER_SEARCH
+        if not is_dependent:
+            apart |= seen
+            found.append(step)
+    return found
 
 
 def _updated(step: Step) -> list[Value]:
@@ -81,5 +100,5 @@ def _updated(step: Step) -> list[Value]:
         return []
     if step.op.name == "stablehlo.while":
         return step.op.operands
-    types = [r.type for r in step.op.results]
+    types = [r.type for r in step.op.results if r.tensor.rank]
     return [v for v in step.reads if v.type in types]

@@ -22,10 +22,6 @@ from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import Size, equal
 
 UPDATE, SCATTER = "stablehlo.dynamic_update_slice", "stablehlo.scatter"
-SAME_ORDER = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
-"""Ops that keep the order of elements if they keep their number, apart from transposing broadcasts."""
-
-
 VISITS = 200_000
 """Maximum ops that are visited in the search of a block, so that compile time grows in proportion to the program.
 Chosen: a tenth of a second."""
@@ -78,6 +74,8 @@ class _Search:
             self.found.shared.update(update.results)
             after = self.descendants(update.results, None)
             for v in parts:
+                if self.left < 0:
+                    break
                 readers = self.descendants([v], update)
                 refusal = self.needed_after(readers, after) or self.overlaps(v, update)
                 if refusal is not None:
@@ -123,6 +121,7 @@ class _Search:
         """Yields small values that loops would read from a tensor, directly or through values of its size."""
         todo, seen = [x], {x}
         while todo and len(seen) < tuning.ORDER_SEARCH:
+            self.left -= 1
             for op in self.readers.get(todo.pop(), ()):
                 if op is update or op.regions or len(op.results) != 1 or op.result in seen:
                     continue
@@ -167,7 +166,7 @@ class _Search:
                     if not place or v is not update.operands[1]:
                         return Refusal("update-overlaps", "the update reads it from elements that it overwrites")
                     continue
-                same = place and (is_elementwise(op) or op.name in SAME_ORDER)
+                same = place and (is_elementwise(op) or _keeps_order(op))
                 for r in op.results if not op.regions else ():
                     same = same and equal(r.tensor.size, value.tensor.size)
                     if not same and self.reaches(r, update):
@@ -201,6 +200,14 @@ class _Search:
         if op.name != "stablehlo.slice" or any(n != 1 for n in op.ints("strides")):
             return False
         return all(_constant(s) == n for s, n in zip(starts, op.ints("start_indices"), strict=True))
+
+
+def _keeps_order(op: Op) -> bool:
+    """Whether an op keeps the order of elements, if it keeps their number."""
+    if op.name == "stablehlo.broadcast_in_dim":
+        dims = op.ints("broadcast_dimensions")
+        return list(dims) == sorted(dims)
+    return op.name == "stablehlo.reshape"
 
 
 def _leads(edges: dict[Op, set[Op]], start: Op, end: Op) -> bool:

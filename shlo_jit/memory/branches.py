@@ -69,7 +69,9 @@ def _state(p: Planner, step: ControlStep, i: int, taken: list[Storage]) -> Stora
         if result in p.wanted and not (storage is p.wanted[result] or storage.kind == "argument"):
             found = found or Refusal("result-placed-elsewhere", "the result must be written to other memory")
         fits = equal(storage.nbytes, nbytes(result)) and not equal(storage.nbytes, 0)
-        if storage in taken or not fits:
+        if not fits:
+            found = found or Refusal("other-size", "the value from outside has another size")
+        elif storage in taken:
             found = found or Refusal("needed-by-branches", "another result of the branches has this memory")
         if found is None:
             return storage

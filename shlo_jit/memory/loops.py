@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loop:
-    """A loop whose body is being assigned, or `if` or `case` of which a branch is. `start` is its first step; `states`
-    maps the storage of each state, or that results of branches take over, to the last use of its values inside."""
+    """A loop, `if` or `case` with a region whose memory is being assigned. `start` is its first step; `states` maps the
+    storage that the region shares with results to the last use in it of what the storage holds at its beginning."""
 
     start: int
     states: dict[int, int]

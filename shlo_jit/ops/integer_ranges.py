@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import storage_range
-from shlo_jit.ops.type_algebra import constant_value
 
 NARROW = 8
 """Maximum bits of types whose range is known without looking further."""
 
 
 def range_of(value: Value, left: int) -> tuple[int, int] | None:
-    """Returns ends between which all elements of an integer value are; None if no narrow ones are known. At most `left`
-    ops in a row are looked at."""
+    """Returns the least and the greatest number that elements of an integer value may be; None if none but those of a
+    wide type are known. `left`: maximum ops that are searched in a row."""
     own = storage_range(value.tensor.storage)
     found = _computed(value, left) if value.op is not None and left else None
     if found is not None and own[0] <= found[0] and found[1] <= own[1]:
@@ -34,6 +33,11 @@ def _computed(value: Value, left: int) -> tuple[int, int] | None:
         masks = [splat_of(v) for v in operands]
         found = [m for m in masks if m is not None and 0 <= m < 1 << NARROW]
         return (0, int(min(found))) if found else None
+    if name == "constant":
+        number = splat_of(value)
+        return None if number is None else (int(number), int(number))
+    if name in ("shift_right_arithmetic", "shift_right_logical"):
+        return _shifted(name, value, left)
     if name in ("add", "subtract"):
         x, y = (range_of(v, left - 1) for v in operands)
         if x is None or y is None:
@@ -42,14 +46,28 @@ def _computed(value: Value, left: int) -> tuple[int, int] | None:
     return None
 
 
+def _shifted(name: str, value: Value, left: int) -> tuple[int, int] | None:
+    """The range of a value that is shifted right by a constant."""
+    assert value.op is not None
+    bits, (shifted, by) = value.tensor.storage.bits, value.op.operands
+    x, amount = range_of(shifted, left - 1), splat_of(by)
+    if x is None or amount is None or not 0 <= amount < bits:
+        return None
+    is_plain = x[0] >= 0 and x[1] < 1 << (bits - 1)  # no first bit is set: both kinds of shifts divide
+    if is_plain or (name == "shift_right_arithmetic" and value.tensor.storage.kind == "i"):
+        return x[0] >> int(amount), x[1] >> int(amount)
+    if name == "shift_right_arithmetic" or not amount:
+        return None
+    return 0, (1 << (bits - int(amount))) - 1
+
+
 def splat_of(value: Value) -> float | None:
     """Returns the number that all elements of a value are, if it is a constant."""
     op = value.op
     while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
         value = op.operands[0]
         op = value.op
-    known = constant_value(value) if value.sizes is None else None
-    if known is None or not known.size or known.dtype.kind == "V":
+    op = value.op
+    if op is None or op.name != "stablehlo.constant" or not op.result.tensor.size or not op.constant.is_splat:
         return None
-    first = known.reshape(-1)[0]
-    return float(first) if bool((known == first).all()) else None
+    return None if op.result.tensor.storage.is_complex else float(op.constant.array.reshape(-1)[0])

@@ -2,8 +2,8 @@
 sum at a time.
 
 On x86, `vpmaddwd` multiplies pairs of 16 bits, which bytes are widened to. If the computed operand has few bits,
-`vpmaddubsw` multiplies pairs of bytes, and sums of some terms fit 16 bits. It takes an operand without sign: the
-elements less their smallest value, which is made up for by the sums of the vectors.
+`vpmaddubsw` multiplies pairs of bytes, and sums of some terms fit 16 bits. One of its operands is unsigned, so the
+smallest element is subtracted from all; the sum of each vector times that element is added again.
 """
 
 from __future__ import annotations

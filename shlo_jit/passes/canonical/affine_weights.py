@@ -17,8 +17,12 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DType
+from shlo_jit.ir.types import BF16, F16, F32, DType
 from shlo_jit.ops.integer_ranges import range_of
+
+FLOATS = (F32, BF16, F16)
+"""Types in which weights may be computed: conversions to narrower ones change them by more than a rounding, and what is
+computed in f64 may not fit f32."""
 
 
 @dataclass(eq=False)
@@ -97,7 +101,7 @@ def affine_weights(matrix: Value) -> Affine | None:
 
 def _affine(value: Value, dims: list[Dim], left: int) -> Affine | None:
     op = value.op
-    if op is None or not left:
+    if op is None or not left or value.tensor.storage not in FLOATS:
         return None
     if op.name == "stablehlo.convert":
         source = op.operands[0]

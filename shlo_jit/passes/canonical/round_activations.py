@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import BF16, F16, F32, I8, I32, UI8, DType, tensor
+from shlo_jit.ir.types import F32, I8, I32, UI8, DType, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.canonical.affine_weights import Affine, Axis, Factor, affine_weights, is_splat, leaves_of
+from shlo_jit.passes.canonical.affine_weights import FLOATS, Affine, Axis, Factor, affine_weights, is_splat, leaves_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -31,7 +31,7 @@ PRODUCT = "stablehlo.dot_general"
 STEPS = 127
 """Steps on either side of zero."""
 LEAST = 2.0**-100
-"""Activations are rounded to zero if none in their group is larger: the reciprocal of the step would overflow."""
+"""Activations are rounded to zero if all in their group are smaller: the reciprocal of the step would overflow."""
 
 
 def round_activations(function: Op, context: Context) -> Op:
@@ -42,10 +42,9 @@ def round_activations(function: Op, context: Context) -> Op:
 
 
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    floats = (F32, BF16, F16)
     if op.name != PRODUCT or not all(map(mk.is_static, (*operands, op.result))):
         return None
-    if any(v.tensor.dtype not in floats for v in (*operands, op.result)) or not op.result.tensor.size:
+    if any(v.tensor.dtype not in FLOATS for v in (*operands, op.result)) or not op.result.tensor.size:
         return None
     found = [affine_weights(v) for v in operands]
     if (found[0] is None) == (found[1] is None):

@@ -186,6 +186,11 @@ SPREAD = "%b = stablehlo.broadcast_in_dim %s, dims = [{0}] : (tensor<{1}xf32>) -
         # There is one scale, and one zero point.
         (256, [CONVERTED, f"%z = stablehlo.constant dense<3.0> : {MATRIX}", f"%d = stablehlo.subtract %c, %z : {MATRIX}",
                f"%b = stablehlo.constant dense<0.1> : {MATRIX}", f"%w = stablehlo.multiply %d, %b : {MATRIX}"], True),
+        # They are rounded to few bits, or may not fit f32.
+        (256, ["%d = stablehlo.convert %q : (tensor<512x256xi8>) -> tensor<512x256xf8E4M3FN>",
+               f"%w = stablehlo.convert %d : (tensor<512x256xf8E4M3FN>) -> {MATRIX}"], False),
+        (256, ["%d = stablehlo.convert %q : (tensor<512x256xi8>) -> tensor<512x256xf64>",
+               f"%w = stablehlo.convert %d : (tensor<512x256xf64>) -> {MATRIX}"], False),
         # Terms have scales of their own.
         (512, [CONVERTED, SPREAD.format(0, 512), f"%w = stablehlo.multiply %c, %b : {MATRIX}"], False),
         # The integers are divided by, or not affine.
