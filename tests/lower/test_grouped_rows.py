@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -116,7 +117,7 @@ NAMES = (
 
 
 def results(found: Any) -> list[np.ndarray]:
-    return [np.asarray(v) for v in (found if isinstance(found, tuple) else (found,))]
+    return [np.asarray(v) for v in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
 def check(function: Callable[..., Any], arguments: list[np.ndarray], **options: Any) -> Any:
@@ -235,3 +236,57 @@ def test_other_masks_stay_products_of_all_groups() -> None:
     r = np.random.default_rng(8)
     exe = check(alternating, [numbers(r, 12, 8), numbers(r, 4, 8, 20)], assume_finite=True)
     assert "grouped_product" not in exe.text("plan")
+
+
+def same_as_reference(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Compares with the reference interpreter. Returns the executable."""
+    with jax.enable_x64(True):
+        text = jax.jit(function).lower(*given).as_text()
+    exe = shlo_jit.compile(text, **options)
+    with np.errstate(all="ignore"):
+        want = results(evaluate(shlo_jit.parse(text), *given))
+    for a, b in zip(results(exe(*given)), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    return exe
+
+
+def interval(starts: Any, ends: Any, rows: int) -> Any:
+    row = jnp.arange(rows)
+    return ((row >= starts[:, None]) & (row < ends[:, None]))[..., None]
+
+
+EDGES = [np.array(v) for v in ([0, 10, 20, 30], [10, 20, 30, 50], [5, 15, 20, 35], [8, 20, 25, 50])]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_each_operand_keeps_a_mask_of_its_own(dtype: type) -> None:
+    """The ranges are those of one operand's mask, so what another mask sets to zero stays zero."""
+    r = np.random.default_rng(11)
+    x, y = r.integers(-9, 9, (50, 16)).astype(dtype), r.integers(-9, 9, (50, 8)).astype(dtype)
+
+    def both(x: Any, y: Any, s: Any, e: Any, s2: Any, e2: Any) -> Any:
+        left, right = jnp.where(interval(s, e, 50), x, 0), jnp.where(interval(s2, e2, 50), y, 0)
+        return jnp.einsum("gmk,gmn->gkn", left, right)
+
+    def rows(x: Any, y: Any, s: Any, e: Any) -> Any:
+        left = jnp.where(interval(s, e, 50), x, 0)
+        return jnp.einsum("gmk,mn->gkn", left, jnp.where(jnp.arange(50)[:, None] < 20, y, 0))
+
+    same_as_reference(both, x, y, *EDGES, assume_finite=True)
+    same_as_reference(rows, x, y, *EDGES[:2], assume_finite=True)
+    exe = same_as_reference(lambda x, y, s, e: both(x, y, s, e, s, e), x, y, *EDGES[:2])
+    assert "grouped_product" in exe.text("plan")
+
+
+def test_masks_of_the_same_numbers_along_other_dimensions_differ() -> None:
+    """The left mask depends on the group, the right one on the batch."""
+    r, n = np.random.default_rng(12), 4
+    x, y = numbers(r, n, 50, 16), numbers(r, n, 50, 8)
+
+    def product(x: Any, y: Any, e: Any) -> Any:
+        row = jnp.arange(50)[:, None]
+        left = jnp.where(row < e[None, :, None, None], x[:, None], 0)
+        right = jnp.where(row < e[:, None, None, None], y[:, None], 0)
+        return jnp.einsum("bgmk,bgmn->bgkn", left, jnp.broadcast_to(right, (n, n, 50, 8)))
+
+    same_as_reference(product, x, y, EDGES[1])
