@@ -25,7 +25,7 @@ from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.intervals import DEPTH, bounds_of, range_of, splat, varying
-from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, Masked, weights_of
+from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, MaskedWeights, weights_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
@@ -73,7 +73,7 @@ def _is_concatenated(value: Value) -> bool:
     return value.op is not None and value.op.name == "stablehlo.concatenate"
 
 
-def _range(rw: Rewriter, found: Masked, shape: tuple[int, ...]) -> tuple[Value, Value]:
+def _range(rw: Rewriter, found: MaskedWeights, shape: tuple[int, ...]) -> tuple[Value, Value]:
     """Emits the first key and the end of the keys that all masks may leave, for each row."""
     rows, keys = shape[:-1], shape[-1]
     starts = ends = None
@@ -131,7 +131,7 @@ Test = Callable[[Roles], Value]
 """Emits a truth value for each batch of a product: whether keys may be left out."""
 
 
-def _tests(rw: Rewriter, op: Op, found: Masked, context: Context) -> list[Test] | None:
+def _tests(rw: Rewriter, op: Op, found: MaskedWeights, context: Context) -> list[Test] | None:
     """Returns the tests that are needed; None if they are impossible, or cost too much for few rows."""
     if context.assume_finite:
         return []
