@@ -376,3 +376,35 @@ def test_numbers_of_rows(name: str) -> None:
 
     exe = same_as_reference(attended, q, k, np.abs(v), rows)
     assert ("masked-keys" in exe.text("schedule")) == leaves_out
+
+
+def test_masks_without_common_keys() -> None:
+    """Their ranges overlap, but no key is left, so the weights of the row are equal."""
+    q, k, v = numbers()
+
+    def twice(q: Any, k: Any, v: Any, one: Any, two: Any) -> Any:
+        return sums(soft(jnp.where(two, jnp.where(one, product(q, k), HUGE), HUGE)), v)
+
+    one, two = np.zeros((2, BATCH, ROWS, KEYS), bool)
+    one[..., [0, 200]], two[..., 5] = True, True
+    same_as_reference(twice, q, k, v, one, two)
+    same_as_reference(twice, q, k, v, one, two, assume_finite=True)
+
+
+LARGE: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
+    "f16 products": (lambda s: first_keys(s.astype(jnp.float32), HUGE), np.float16, 300),
+    "converted to f16": (lambda s: first_keys(s.astype(jnp.float16).astype(jnp.float32), HUGE), np.float32, 300),
+    "scaled up and down": (lambda s: first_keys((s * np.float32(1e30)) / np.float32(1e30), HUGE), np.float32, 1e5),
+    "a factor of zero": (lambda s: first_keys(s * 1e-200 * 1e-200, -1e300), np.float64, 3),
+    "an infinite factor": (lambda s: first_keys(s / 5e-324, -1e300), np.float64, 3),
+}
+"""Masked scores, their type, and the size of numbers that the scores are a product of."""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", LARGE)
+def test_scores_that_overflow_on_the_way(name: str) -> None:
+    scores, dtype, size = LARGE[name]
+    q, k, v = numbers()
+    q, k = np.full_like(q, -size, dtype), np.full_like(k, size, dtype)
+    same_as_reference(lambda q, k, v: sums(soft(scores(product(q, k))), v), q, k, v.astype(np.result_type(dtype, v)))
