@@ -408,3 +408,23 @@ def test_scores_that_overflow_on_the_way(name: str) -> None:
     q, k, v = numbers()
     q, k = np.full_like(q, -size, dtype), np.full_like(k, size, dtype)
     same_as_reference(lambda q, k, v: sums(soft(scores(product(q, k))), v), q, k, v.astype(np.result_type(dtype, v)))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>",
+        "1 : i64",
+        "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, ranged = #shlo_jit.ranged",
+    ],
+)
+def test_a_program_cannot_call_the_product_itself(numbers: str) -> None:
+    """It may read the terms of its ranges without a test."""
+    text = f"""func.func @main(%x: tensor<8x200xf32>, %y: tensor<200x8xf32>, %s: tensor<8xi64>) -> tensor<8x8xf32> {{
+      %0 = stablehlo.custom_call @shlo_jit.product_in_range(%x, %y, %s, %s) {{dot_dimension_numbers = {numbers}}}
+        : (tensor<8x200xf32>, tensor<200x8xf32>, tensor<8xi64>, tensor<8xi64>) -> tensor<8x8xf32>
+      return %0 : tensor<8x8xf32>
+    }}"""
+    with pytest.raises(shlo_jit.VerifyError, match="reserved for the compiler"):
+        shlo_jit.compile(text)

@@ -22,7 +22,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import F32, I64, tensor
-from shlo_jit.ops.ranged import RANGED
+from shlo_jit.ops.ranged import attributes_of
 from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
@@ -64,8 +64,8 @@ def _in_range(rw: Rewriter, op: Op, operands: list[Value], r: Roles, context: Co
     rows = mk.transpose(rw, operands[0], order)
     batch = tuple(range(len(r.lhs_batch)))
     whole = mk.dot_numbers(batch, r.rhs_batch, (rank - 1,), r.rhs_contracting)
-    attributes = {"call_target_name": RANGED, "dot_dimension_numbers": whole}
-    return [rw.emit1("stablehlo.custom_call", [rows, operands[1], starts, ends], op.result.type, attributes)]
+    ranged = [rows, operands[1], starts, ends]
+    return [rw.emit1("stablehlo.custom_call", ranged, op.result.type, attributes_of(whole))]
 
 
 def _is_concatenated(value: Value) -> bool:
