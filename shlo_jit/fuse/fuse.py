@@ -97,7 +97,7 @@ class _Fusion(Grouping):
                 self.kernel(op, position)
         mark_scores(self.steps, self.readers, results)
         for step in self.steps:
-            for value in (step.columns or ()) if isinstance(step, OpStep) else ():
+            for value in (step.needed_columns or ()) if isinstance(step, OpStep) else ():
                 self.read(step, value)
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))

@@ -100,7 +100,7 @@ class OpStep(Step):
     """For a product: the operand that is read in segments."""
     ranges: tuple[Value, Value] | None = None
     """For a product: for each row, the first term and the end of those that are not zero (`ops/ranged.py`)."""
-    columns: tuple[Value, Value] | None = None
+    needed_columns: tuple[Value, Value] | None = None
     """For a product: for each row, the first column and the end of those that matter (`row_ranges.py`)."""
     no_epilogue: Refusal | None = None
     """For a product: why no loop runs on its tiles."""

@@ -39,7 +39,7 @@ def ranges_of(
     program = next((s for s in stages if isinstance(s, NestStep) and value in s.writes), None)
     if masked is None or program is None or not _only_reads(terms, weights, value, inside, readers):
         return whole
-    if not _leaves_out(program.nest, value, whole.keys, masked.masks):
+    if not _may_leave_out(program.nest, value, whole.keys, masked.masks):
         return whole
     scores = [
         s
@@ -64,7 +64,7 @@ def mark_scores(steps: Sequence[Step], readers: Mapping[Value, Sequence[Step]], 
         if masked is None or not masked.discards or len(programs) != 1 or not isinstance(programs[0], NestStep):
             continue
         program, keys = programs[0], weights.tensor.extents[-1]
-        if not _leaves_out(program.nest, weights, keys, masked.masks, discards=True):
+        if not _may_leave_out(program.nest, weights, keys, masked.masks, discards=True):
             continue
         for value in program.reads:
             scores = writers.get(value, [])
@@ -84,7 +84,7 @@ def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value) -> None:
         return
     rows = rows_of(program.nest, {value: keys, weights: keys}, batch * m)
     if not isinstance(rows, Refusal) and not _depends(terms.ranges, scores.op):
-        scores.columns = terms.ranges
+        scores.needed_columns = terms.ranges
 
 
 def _depends(values: Sequence[Value], on: Op) -> bool:
@@ -114,7 +114,7 @@ def _read_by(value: Value, source: Callable[[Value], Value], stages: Sequence[St
     return [s for s in stages if any(source(v) is value for v in s.reads)]
 
 
-def _leaves_out(nest: Nest, weights: Value, keys: int, masks: tuple[Mask, ...], *, discards: bool = False) -> bool:
+def _may_leave_out(nest: Nest, weights: Value, keys: int, masks: tuple[Mask, ...], *, discards: bool = False) -> bool:
     """Whether a row program may leave out masked elements: they are neutral for its reductions, and only the weights
     are stored for each key."""
     if len(nest.reduce_vars) != 1 or nest.extents[nest.reduce_vars[0]] != keys:

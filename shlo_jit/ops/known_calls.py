@@ -19,7 +19,7 @@ from shlo_jit.ops import OPS
 from shlo_jit.ops.call_record import LABEL, CallDef, configuration, items_of_target_operands, ports
 from shlo_jit.ops.grouped import GROUPED, grouped_of
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
-from shlo_jit.ops.ranged import RANGED
+from shlo_jit.ops.ranged import RANGED, EmittedByPass
 from shlo_jit.ops.record import Violation
 from shlo_jit.ops.type_algebra import compatible_shapes, constant_ints, type_text
 from shlo_jit.sizes import NotSymbolic, Size
@@ -192,7 +192,8 @@ def _check_grouped(op: Op) -> None:
 
 
 def _check_ranged(op: Op) -> None:
-    if "dot_dimension_numbers" not in op.attributes or op.operands[2].type != op.operands[3].type:
+    is_own = isinstance(op.attributes.get("ranged"), EmittedByPass)
+    if not is_own or op.operands[2].type != op.operands[3].type:
         raise _wrong(op, "the target is reserved for the compiler")
 
 

@@ -1,6 +1,6 @@
 """Products with operands that are zero outside of a range of the terms, for each row.
 
-    custom_call @shlo_jit.product_in_range(lhs, rhs, starts, ends) {dot_dimension_numbers = ...}
+    custom_call @shlo_jit.product_in_range(lhs, rhs, starts, ends) {dot_dimension_numbers = ..., ranged}
 
 The result is that of dot_general. Row r of `lhs` is zero for terms outside of [starts[r], ends[r]), so these terms may
 be left out, and so may everything that only computes them. Neither the terms of `rhs` there nor what `lhs` would be
@@ -9,10 +9,27 @@ computed from need to be finite. `passes/canonical/key_ranges.py` emits such cal
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ops.record import OPS
 
 RANGED = "shlo_jit.product_in_range"
+
+
+@dataclass(frozen=True)
+class EmittedByPass(OpaqueAttr):
+    """Marks calls that a pass has emitted, whose ranges are right; never occurs in program text."""
+
+
+MARK = EmittedByPass("#shlo_jit.ranged")
+"""The attribute `ranged` of the calls."""
+
+
+def attributes_of(dot_numbers: object) -> dict[str, object]:
+    """The attributes of a call. `dot_numbers`: those of the product with all terms."""
+    return {"call_target_name": RANGED, "dot_dimension_numbers": dot_numbers, "ranged": MARK}
 
 
 def is_ranged(op: Op) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.equality import equal_regions
-from shlo_jit.ir.types import I64, TensorType, tensor
+from shlo_jit.ir.types import I64, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -21,6 +21,8 @@ DEPTH = 24
 """Most ops that are looked through from a value on."""
 MOST_BOUNDS = 16
 """Maximum comparisons of a mask."""
+MOST_OFFSET = 1 << 62
+"""Positions that start at smaller numbers can be computed as i64, and so can their bounds."""
 STARTS = {"GE": 0, "GT": 1}
 """Comparison `position DIRECTION bound` -> what is added to the bound to get the first position."""
 ENDS = {"LT": 0, "LE": 1}
@@ -108,17 +110,26 @@ def position(value: Value, dim: int, depth: int = DEPTH) -> int | None:
     if op is None or not depth or not value.tensor.storage.is_integer:
         return None
     if op.name == "stablehlo.iota":
-        return 0 if op.int("iota_dimension") == dim else None
+        is_along = op.int("iota_dimension") == dim
+        return 0 if is_along and _fits(0, value, dim) else None
     if op.name in (BROADCAST, TRANSPOSE, RESHAPE):
         inner = inner_dim(op, dim)
         return None if inner is None else position(op.operands[0], inner, depth - 1)
-    if op.name == "stablehlo.convert" and value.tensor.extents[dim] < 1 << (value.tensor.storage.bits - 1):
-        return position(op.operands[0], dim, depth - 1)
+    if op.name == "stablehlo.convert":
+        first = position(op.operands[0], dim, depth - 1)
+        return first if first is not None and _fits(first, value, dim) else None
     if op.name in ("stablehlo.add", "stablehlo.subtract"):
         return _moved_position(op, dim, depth)
     if op.name == "stablehlo.constant" and value.tensor.size <= 1 << 20:
         return _position_of_constant(op, dim)
     return None
+
+
+def _fits(first: int, value: Value, dim: int) -> bool:
+    """Whether a value's type holds all positions along a dimension if they start at a number: none wraps around."""
+    t = value.tensor.storage
+    low, high = (-(1 << (t.bits - 1)), 1 << (t.bits - 1)) if t.kind == "i" else (0, 1 << t.bits)
+    return low <= first and first + value.tensor.extents[dim] <= high
 
 
 def _moved_position(op: Op, dim: int, depth: int) -> int | None:
@@ -128,10 +139,8 @@ def _moved_position(op: Op, dim: int, depth: int) -> int | None:
         number = splat(y)
         first = position(x, dim, depth - 1) if isinstance(number, int) else None
         if isinstance(number, int) and first is not None:
-            last = op.result.tensor.extents[dim] + abs(first) + abs(number)
-            kind = op.result.tensor.storage
-            fits = last < 1 << (kind.bits - 1) and (kind.kind == "i" or first + sign * number >= 0)
-            return first + sign * number if fits else None
+            moved = first + sign * number
+            return moved if _fits(moved, op.result, dim) else None
     return None
 
 
@@ -140,9 +149,11 @@ def _position_of_constant(op: Op, dim: int) -> int | None:
     if not array.size:
         return None
     first, shape = int(array.reshape(-1)[0]), [1] * array.ndim
+    if abs(first) >= MOST_OFFSET:
+        return None
     shape[dim] = -1
     line = first + np.arange(array.shape[dim]).reshape(shape)
-    return first if np.array_equal(array, np.broadcast_to(line, array.shape)) else None
+    return first if np.array_equal(array.astype(np.int64), np.broadcast_to(line, array.shape)) else None
 
 
 def splat(value: Value, depth: int = DEPTH) -> float | int | complex | None:
@@ -227,11 +238,17 @@ def _compared(op: Op, place: Place, dim: int) -> list[Bound] | None:
         return None
     for x, y, way in ((*op.operands, direction), (*reversed(op.operands), FLIPPED[direction])):
         first = position(x, own)
-        if first is None or own in varying(y) or not y.tensor.storage.is_integer:
+        if first is None or abs(first) >= MOST_OFFSET or own in varying(y) or not _is_i64(y):
             continue
         is_start = way in STARTS
         return [Bound(Place(y, place.dims), is_start, (STARTS if is_start else ENDS)[way] - first)]
     return None
+
+
+def _is_i64(value: Value) -> bool:
+    """Whether i64 holds all elements that a value's type has."""
+    t = value.tensor.storage
+    return t.is_integer and not (t.kind == "u" and t.bits == 64)
 
 
 def range_of(
@@ -292,8 +309,3 @@ def _same(a: Value, b: Value, depth: int, known: set[tuple[Value, Value]]) -> bo
         return False
     known.add((a, b))
     return True
-
-
-def is_true(value: Value) -> bool:
-    """Whether a mask is known to be true everywhere."""
-    return isinstance(value.type, TensorType) and splat(value) is True

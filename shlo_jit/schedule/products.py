@@ -184,7 +184,7 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
 def _in_range(step: OpStep, layout: ProductLayout, d: Decisions) -> InRange | None:
     """The ranges of a product, if tasks of one of its products each compute them: there are several products, with
     few rows each."""
-    found = step.ranges or step.columns
+    found = step.ranges or step.needed_columns
     batch, *extents = layout.extents
     is_fixed = not any(isinstance(x, Size) for x in (batch, *extents))
     if found is None or not is_fixed or d.panels or layout.looped or any(layout.is_split):

@@ -73,7 +73,7 @@ def ranged_of(
         return None
     size = keys_per_step(step, rights)
     nests = [s for s in stages if s.step is r.weights]
-    if not all(_leaves_out(s.schedule, size) for s in nests):  # type: ignore[union-attr]
+    if not all(_computes_steps(s.schedule, size) for s in nests):  # type: ignore[union-attr]
         nests = []
     columns = [s for s in r.scores if nests and size % gemm_plan_width(stages, s, target) == 0]
     return Ranged(
@@ -93,7 +93,7 @@ def allows(step: RowBlocksStep, rights: Mapping[OpStep, Right]) -> bool:
     return step.ranges is not None and all(rights[s] in kinds for s in _products(step))
 
 
-def _leaves_out(schedule: NestSchedule, size: int) -> bool:
+def _computes_steps(schedule: NestSchedule, size: int) -> bool:
     """Whether the function of a row program can compute whole steps of its row."""
     is_plain = schedule.row_batching is None and schedule.transposed_loads is None and schedule.split is None
     is_plain = is_plain and schedule.interleaved is None and not schedule.is_fully_unrolled and not schedule.chunk

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -116,7 +117,7 @@ NAMES = (
 
 
 def results(found: Any) -> list[np.ndarray]:
-    return [np.asarray(v) for v in (found if isinstance(found, tuple) else (found,))]
+    return [np.asarray(v) for v in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
 def check(function: Callable[..., Any], arguments: list[np.ndarray], **options: Any) -> Any:
@@ -235,3 +236,107 @@ def test_other_masks_stay_products_of_all_groups() -> None:
     r = np.random.default_rng(8)
     exe = check(alternating, [numbers(r, 12, 8), numbers(r, 4, 8, 20)], assume_finite=True)
     assert "grouped_product" not in exe.text("plan")
+
+
+def same_as_reference(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Compares with the reference interpreter. Returns the executable."""
+    with jax.enable_x64(True):
+        text = jax.jit(function).lower(*given).as_text()
+    exe = shlo_jit.compile(text, **options)
+    with np.errstate(all="ignore"):
+        want = results(evaluate(shlo_jit.parse(text), *given))
+    for a, b in zip(results(exe(*given)), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    return exe
+
+
+def interval(starts: Any, ends: Any, rows: int) -> Any:
+    row = jnp.arange(rows)
+    return ((row >= starts[:, None]) & (row < ends[:, None]))[..., None]
+
+
+EDGES = [np.array(v) for v in ([0, 10, 20, 30], [10, 20, 30, 50], [5, 15, 20, 35], [8, 20, 25, 50])]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_each_operand_keeps_a_mask_of_its_own(dtype: type) -> None:
+    """The ranges are those of one operand's mask, so what another mask sets to zero stays zero."""
+    r = np.random.default_rng(11)
+    x, y = r.integers(-9, 9, (50, 16)).astype(dtype), r.integers(-9, 9, (50, 8)).astype(dtype)
+
+    def both(x: Any, y: Any, s: Any, e: Any, s2: Any, e2: Any) -> Any:
+        left, right = jnp.where(interval(s, e, 50), x, 0), jnp.where(interval(s2, e2, 50), y, 0)
+        return jnp.einsum("gmk,gmn->gkn", left, right)
+
+    def rows(x: Any, y: Any, s: Any, e: Any) -> Any:
+        left = jnp.where(interval(s, e, 50), x, 0)
+        return jnp.einsum("gmk,mn->gkn", left, jnp.where(jnp.arange(50)[:, None] < 20, y, 0))
+
+    same_as_reference(both, x, y, *EDGES, assume_finite=True)
+    same_as_reference(rows, x, y, *EDGES[:2], assume_finite=True)
+    exe = same_as_reference(lambda x, y, s, e: both(x, y, s, e, s, e), x, y, *EDGES[:2])
+    assert "grouped_product" in exe.text("plan")
+
+
+def test_masks_of_the_same_numbers_along_other_dimensions_differ() -> None:
+    """The left mask depends on the group, the right one on the batch."""
+    r, n = np.random.default_rng(12), 4
+    x, y = numbers(r, n, 50, 16), numbers(r, n, 50, 8)
+
+    def product(x: Any, y: Any, e: Any) -> Any:
+        row = jnp.arange(50)[:, None]
+        left = jnp.where(row < e[None, :, None, None], x[:, None], 0)
+        right = jnp.where(row < e[:, None, None, None], y[:, None], 0)
+        return jnp.einsum("bgmk,bgmn->bgkn", left, jnp.broadcast_to(right, (n, n, 50, 8)))
+
+    same_as_reference(product, x, y, EDGES[1])
+
+
+WIDE = np.array([10, 2**63, 2**64 - 1, 0], np.uint64)
+POSITIONS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "wrapped to i8": (
+        lambda s: (jnp.arange(50, dtype=jnp.int32) + 100).astype(jnp.int8) >= s[:, None],
+        np.array([100, -128, -120, 0], np.int8),
+    ),
+    "wrapped to ui32": (
+        lambda s: (jnp.arange(50, dtype=jnp.int32) - 5).astype(jnp.uint32) >= s[:, None],
+        np.array([0, 3, 10, 2**32 - 3], np.uint32),
+    ),
+    "ui64": (lambda e: jnp.arange(50, dtype=jnp.uint64) < e[:, None], WIDE),
+    "large ui64": (lambda e: (np.arange(50, dtype=np.uint64) + np.uint64(2**63)) < e[:, None], WIDE),
+    "low i64": (lambda e: (np.arange(50) + np.int64(-(2**63))) < e[:, None], np.array([5 - 2**63, 0, -(2**63), 2**62])),
+    "high i64": (lambda e: (np.arange(50) + (2**63 - 50)) >= e[:, None], np.array([2**63 - 10, 0, -(2**63), 2**62])),
+    "i8": (lambda e: jnp.arange(50, dtype=jnp.int8) < e[:, None], np.array([10, 127, -128, 30], np.int8)),
+}  # fmt: skip
+"""Masks by positions at the limits of integer types, and what is compared with the positions."""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_at_the_limits_of_their_types(name: str) -> None:
+    mask, bounds = POSITIONS[name]
+    r = np.random.default_rng(13)
+
+    def product(x: Any, w: Any, bounds: Any) -> Any:
+        return jnp.einsum("gmk,gkn->mn", jnp.where(mask(bounds)[..., None], x, 0), w)
+
+    same_as_reference(product, numbers(r, 50, 16), numbers(r, 4, 16, 8), bounds)
+
+
+def test_an_iota_whose_type_is_too_small_wraps() -> None:
+    r = np.random.default_rng(14)
+    text = """func.func @main(%x: tensor<300x8xf32>, %w: tensor<4x8x8xf32>, %e: tensor<4xi8>) -> tensor<300x8xf32> {
+      %row = stablehlo.iota dim = 1 : tensor<4x300xi8>
+      %end = stablehlo.broadcast_in_dim %e, dims = [0] : (tensor<4xi8>) -> tensor<4x300xi8>
+      %in = stablehlo.compare LT, %row, %end, SIGNED : (tensor<4x300xi8>, tensor<4x300xi8>) -> tensor<4x300xi1>
+      %mask = stablehlo.broadcast_in_dim %in, dims = [0, 1] : (tensor<4x300xi1>) -> tensor<4x300x8xi1>
+      %rows = stablehlo.broadcast_in_dim %x, dims = [1, 2] : (tensor<300x8xf32>) -> tensor<4x300x8xf32>
+      %zero = stablehlo.constant dense<0.0> : tensor<4x300x8xf32>
+      %kept = stablehlo.select %mask, %rows, %zero : tensor<4x300x8xi1>, tensor<4x300x8xf32>
+      %0 = stablehlo.dot_general %kept, %w, contracting_dims = [0, 2] x [0, 1]
+        : (tensor<4x300x8xf32>, tensor<4x8x8xf32>) -> tensor<300x8xf32>
+      return %0 : tensor<300x8xf32>
+    }"""
+    given = numbers(r, 300, 8), numbers(r, 4, 8, 8), np.array([10, 127, -128, 0], np.int8)
+    exe = shlo_jit.compile(text)
+    np.testing.assert_allclose(exe(*given), evaluate(shlo_jit.parse(text), *given)[0], rtol=1e-4, atol=1e-4)

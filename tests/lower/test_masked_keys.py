@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -234,3 +235,196 @@ def test_what_is_left_out_is_not_read() -> None:
     for array in given[1:3]:
         array[:, :, 128:] = np.nan
     assert exe(*given).tobytes() == want.tobytes()
+
+
+# ---------------------------------------------------------------------------- numbers that are not finite, or not low
+BATCH, ROWS, KEYS, DEPTH = 4, 32, 256, 16
+HUGE = float(np.float32(-3e38))
+
+
+def product(q: Any, k: Any) -> Any:
+    return jnp.einsum("bmd,bkd->bmk", q, k)
+
+
+def sums(weights: Any, v: Any) -> Any:
+    return jnp.einsum("bmk,bkd->bmd", weights, v)
+
+
+def over_sum(e: Any) -> Any:
+    return e / e.sum(-1, keepdims=True)
+
+
+def times_inverse(e: Any) -> Any:
+    return e * (1 / e.sum(-1, keepdims=True))
+
+
+def soft(s: Any) -> Any:
+    return over_sum(jnp.exp(s - s.max(-1, keepdims=True)))
+
+
+def first_keys(s: Any, low: Any = -np.inf) -> Any:
+    return jnp.where(jnp.arange(KEYS) < 64, s, jnp.asarray(low, s.dtype))
+
+
+def same_as_reference(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Compares with the reference interpreter. Returns the executable."""
+    with jax.enable_x64(True):
+        text = jax.jit(function, keep_unused=True).lower(*given).as_text()
+    exe = shlo_jit.compile(text, **options)
+    with np.errstate(all="ignore"):
+        (want,) = evaluate(shlo_jit.parse(text), *given)
+    np.testing.assert_allclose(exe(*given), want, rtol=1e-4, atol=1e-4)
+    return exe
+
+
+def numbers() -> list[np.ndarray]:
+    r = np.random.default_rng(21)
+    return [r.standard_normal((BATCH, n, DEPTH), np.float32) for n in (ROWS, KEYS, KEYS)]
+
+
+def each_row(usual: float, first: float) -> np.ndarray:
+    rows = np.full((BATCH, ROWS, 1), usual, np.float32)
+    rows[0, 0] = first
+    return rows
+
+
+def keys_below(last: int) -> np.ndarray:
+    return np.broadcast_to(np.arange(KEYS) < last, (BATCH, ROWS, KEYS)).copy()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_mask_that_hides_rows_of_nan(number: float) -> None:
+    """The weights of such a row are all NaN, also where no other mask hides them."""
+    q, k, v = numbers()
+    q[0, 0, 0], k = number, np.abs(k)
+
+    def dropped(q: Any, k: Any, v: Any, drop: Any) -> Any:
+        return sums(jnp.where(drop, 0, soft(first_keys(product(q, k)))), v)
+
+    def kept(q: Any, k: Any, v: Any, inside: Any, keep: Any) -> Any:
+        return sums(jnp.where(keep, soft(jnp.where(inside, product(q, k), -jnp.inf)), 0), v)
+
+    def low_again(q: Any, k: Any, v: Any, keep: Any) -> Any:
+        s = first_keys(product(q, k))
+        return sums(jnp.exp(jnp.where(keep, s - s.max(-1, keepdims=True), -jnp.inf)), v)
+
+    same_as_reference(dropped, q, k, v, keys_below(128))
+    same_as_reference(kept, q, k, v, keys_below(0), keys_below(64))
+    same_as_reference(kept, q, k, v, keys_below(64), keys_below(256) & ~keys_below(128))
+    same_as_reference(low_again, q, k, v, ~keys_below(128))
+
+
+def test_rows_that_a_mask_leaves_out_keep_their_ranges() -> None:
+    """A softmax of rows without keys is NaN, and some libraries set it to zero."""
+    q, k, v = numbers()
+    rows = np.arange(BATCH * ROWS).reshape(BATCH, ROWS, 1) % 5 > 0
+
+    def safe(q: Any, k: Any, v: Any, rows: Any) -> Any:
+        s = jnp.where(rows, first_keys(product(q, k)), -jnp.inf)
+        return sums(jnp.where((s == -jnp.inf).all(-1, keepdims=True), 0, soft(s)), v)
+
+    assert "masked-keys" in same_as_reference(safe, q, k, v, rows).text("schedule")
+
+    def equal(q: Any, k: Any, v: Any, rows: Any) -> Any:
+        return sums(soft(jnp.where(rows, first_keys(product(q, k), HUGE), HUGE)), v)
+
+    same_as_reference(equal, q, k, v, rows)
+
+
+Steps = dict[str, tuple[Callable[[Any, Any], Any], np.ndarray, bool]]
+ROW_STEPS: Steps = {
+    "times infinity": (lambda s, r: jnp.exp(first_keys(s)) * r, each_row(1, np.inf), False),
+    "over zero": (lambda s, r: jnp.exp(first_keys(s)) / r, each_row(1, 0), False),
+    "minus -infinity": (lambda s, r: jnp.exp(first_keys(s) - r), each_row(0, -np.inf), False),
+    "minus the mask's value": (
+        lambda s, r: jnp.where(jnp.arange(KEYS) < 64, 0, jnp.exp(first_keys(s, -1e30) - r)), each_row(0, -1e30), False
+    ),
+    "maximum of other rows": (
+        lambda s, r: jnp.exp(first_keys(s) - (s + r).max(-1, keepdims=True)), each_row(0, -np.inf), False
+    ),
+    "minus the mask's value, masked again": (
+        lambda s, r: soft(jnp.where(jnp.arange(KEYS) >= 32, first_keys(s, HUGE) - r, HUGE)), each_row(0, HUGE), False
+    ),
+    "sum of signed numbers": (
+        lambda s, r: over_sum(first_keys(jnp.where(jnp.arange(KEYS) % 2 == 0, 1, -1) * r * jnp.exp(s), 0)),
+        each_row(1, np.inf), False,
+    ),
+    "without the maximum": (
+        lambda s, r: over_sum(jnp.exp(first_keys(s + r))), each_row(0, -300), True
+    ),
+    "the maximum and a constant": (
+        lambda s, r: jnp.exp(first_keys(s + r) - jnp.maximum(first_keys(s + r).max(-1, keepdims=True), -5)),
+        each_row(0, -np.inf), True,
+    ),
+    "times one over the sum": (
+        lambda s, r: times_inverse(jnp.exp(first_keys(s + r) - first_keys(s + r).max(-1, keepdims=True))),
+        each_row(0, np.inf), True,
+    ),
+    "halved": (lambda s, r: soft(first_keys(s + r) / 2 - 3) * 0.5, each_row(0, np.nan), True),
+}  # fmt: skip
+"""Weights of scores and a number for each row; these numbers; and whether keys are left out without a promise."""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ROW_STEPS)
+def test_numbers_of_rows(name: str) -> None:
+    weights, rows, leaves_out = ROW_STEPS[name]
+    q, k, v = numbers()
+
+    def attended(q: Any, k: Any, v: Any, rows: Any) -> Any:
+        return sums(weights(product(q, k), rows), v)
+
+    exe = same_as_reference(attended, q, k, np.abs(v), rows)
+    assert ("masked-keys" in exe.text("schedule")) == leaves_out
+
+
+def test_masks_without_common_keys() -> None:
+    """Their ranges overlap, but no key is left, so the weights of the row are equal."""
+    q, k, v = numbers()
+
+    def twice(q: Any, k: Any, v: Any, one: Any, two: Any) -> Any:
+        return sums(soft(jnp.where(two, jnp.where(one, product(q, k), HUGE), HUGE)), v)
+
+    one, two = np.zeros((2, BATCH, ROWS, KEYS), bool)
+    one[..., [0, 200]], two[..., 5] = True, True
+    same_as_reference(twice, q, k, v, one, two)
+    same_as_reference(twice, q, k, v, one, two, assume_finite=True)
+
+
+LARGE: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
+    "f16 products": (lambda s: first_keys(s.astype(jnp.float32), HUGE), np.float16, 300),
+    "converted to f16": (lambda s: first_keys(s.astype(jnp.float16).astype(jnp.float32), HUGE), np.float32, 300),
+    "scaled up and down": (lambda s: first_keys((s * np.float32(1e30)) / np.float32(1e30), HUGE), np.float32, 1e5),
+    "a factor of zero": (lambda s: first_keys(s * 1e-200 * 1e-200, -1e300), np.float64, 3),
+    "an infinite factor": (lambda s: first_keys(s / 5e-324, -1e300), np.float64, 3),
+}
+"""Masked scores, their type, and the size of numbers that the scores are a product of."""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", LARGE)
+def test_scores_that_overflow_on_the_way(name: str) -> None:
+    scores, dtype, size = LARGE[name]
+    q, k, v = numbers()
+    q, k = np.full_like(q, -size, dtype), np.full_like(k, size, dtype)
+    same_as_reference(lambda q, k, v: sums(soft(scores(product(q, k))), v), q, k, v.astype(np.result_type(dtype, v)))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>",
+        "1 : i64",
+        "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, ranged = #shlo_jit.ranged",
+    ],
+)
+def test_a_program_cannot_call_the_product_itself(numbers: str) -> None:
+    """It may read the terms of its ranges without a test."""
+    text = f"""func.func @main(%x: tensor<8x200xf32>, %y: tensor<200x8xf32>, %s: tensor<8xi64>) -> tensor<8x8xf32> {{
+      %0 = stablehlo.custom_call @shlo_jit.product_in_range(%x, %y, %s, %s) {{dot_dimension_numbers = {numbers}}}
+        : (tensor<8x200xf32>, tensor<200x8xf32>, tensor<8xi64>, tensor<8xi64>) -> tensor<8x8xf32>
+      return %0 : tensor<8x8xf32>
+    }}"""
+    with pytest.raises(shlo_jit.VerifyError, match="reserved for the compiler"):
+        shlo_jit.compile(text)

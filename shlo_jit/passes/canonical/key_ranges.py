@@ -14,18 +14,20 @@ from the largest numbers of the product that the scores are (docs/accuracy.md).
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import F32, I64, tensor
-from shlo_jit.ops.ranged import RANGED
+from shlo_jit.ops.ranged import attributes_of
 from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.intervals import DEPTH, bounds_of, range_of, splat, varying
-from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, Masked, weights_of
+from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, MaskedWeights, weights_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
@@ -50,7 +52,7 @@ def _in_range(rw: Rewriter, op: Op, operands: list[Value], r: Roles, context: Co
     if mk.shape_of(weights)[-1] < tuning.RANGED_LEAST_KEYS or _is_concatenated(values):
         return None
     found = weights_of(weights)
-    if found is None:
+    if found is None or not (found.is_exact or _finds_empty_rows(found)):
         return None
     tests = _tests(rw, op, found, context)
     if tests is None:
@@ -62,8 +64,8 @@ def _in_range(rw: Rewriter, op: Op, operands: list[Value], r: Roles, context: Co
     rows = mk.transpose(rw, operands[0], order)
     batch = tuple(range(len(r.lhs_batch)))
     whole = mk.dot_numbers(batch, r.rhs_batch, (rank - 1,), r.rhs_contracting)
-    attributes = {"call_target_name": RANGED, "dot_dimension_numbers": whole}
-    return [rw.emit1("stablehlo.custom_call", [rows, operands[1], starts, ends], op.result.type, attributes)]
+    ranged = [rows, operands[1], starts, ends]
+    return [rw.emit1("stablehlo.custom_call", ranged, op.result.type, attributes_of(whole))]
 
 
 def _is_concatenated(value: Value) -> bool:
@@ -73,7 +75,13 @@ def _is_concatenated(value: Value) -> bool:
     return value.op is not None and value.op.name == "stablehlo.concatenate"
 
 
-def _range(rw: Rewriter, found: Masked, shape: tuple[int, ...]) -> tuple[Value, Value]:
+def _finds_empty_rows(found: MaskedWeights) -> bool:
+    """Whether the range of a row that no key is left to is empty. Ranges of several masks may overlap although the
+    masks have no key in common, unless they are intervals."""
+    return len(found.masks) == 1 or all(bounds_of(m.value, m.value.tensor.rank - 1) for m in found.masks)
+
+
+def _range(rw: Rewriter, found: MaskedWeights, shape: tuple[int, ...]) -> tuple[Value, Value]:
     """Emits the first key and the end of the keys that all masks may leave, for each row."""
     rows, keys = shape[:-1], shape[-1]
     starts = ends = None
@@ -131,7 +139,7 @@ Test = Callable[[Roles], Value]
 """Emits a truth value for each batch of a product: whether keys may be left out."""
 
 
-def _tests(rw: Rewriter, op: Op, found: Masked, context: Context) -> list[Test] | None:
+def _tests(rw: Rewriter, op: Op, found: MaskedWeights, context: Context) -> list[Test] | None:
     """Returns the tests that are needed; None if they are impossible, or cost too much for few rows."""
     if context.assume_finite:
         return []
@@ -157,14 +165,17 @@ def _are_finite(rw: Rewriter, values: Value, r: Roles) -> Value:
 
 
 def _product_of(scores: Value) -> tuple[Op, float] | None:
-    """Returns the product that scores are, and the number that it is multiplied by."""
-    factor = 1.0
+    """Returns the product that scores are, and the largest number that it is multiplied by on the way to them. No type
+    on the way has fewer numbers than `bf16`, whose largest ones are as large as those of `f32`."""
+    factors: list[float] = []
     for _ in range(DEPTH):
         op = scores.op
-        if op is None:
+        if op is None or scores.tensor.storage.name not in ("bf16", "f32", "f64"):
             return None
         if op.name == PRODUCT:
-            return (op, factor) if all(v.tensor.storage.is_float for v in op.operands) else None
+            is_float = all(v.tensor.storage.is_float for v in op.operands)
+            most = max(accumulate(reversed(factors), operator.mul, initial=1.0))
+            return (op, most) if is_float and math.isfinite(most) else None
         if op.name in (*MOVES, "stablehlo.convert"):
             scores = op.operands[0]
             continue
@@ -172,12 +183,14 @@ def _product_of(scores: Value) -> tuple[Op, float] | None:
         places = [i for i, x in enumerate(numbers) if isinstance(x, float) and x and math.isfinite(x)]
         if len(places) != 1 or op.name not in ("stablehlo.multiply", "stablehlo.divide"):
             return None
-        number = abs(float(str(numbers[places[0]])))
-        if op.name == "stablehlo.divide":
-            if places != [1]:
-                return None
-            number = 1 / number
-        factor, scores = factor * number, op.operands[1 - places[0]]
+        number = numbers[places[0]]
+        assert isinstance(number, float)
+        if op.name == "stablehlo.divide" and places != [1]:
+            return None
+        factors.append(abs(1 / number if op.name == "stablehlo.divide" else number))
+        if math.isinf(factors[-1]):
+            return None
+        scores = op.operands[1 - places[0]]
     return None
 
 

@@ -28,11 +28,23 @@ from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes import grouped
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.intervals import Bound, bounds_of, range_of, same, splat, varying
+from shlo_jit.passes.intervals import (
+    BROADCAST,
+    RESHAPE,
+    TRANSPOSE,
+    Bound,
+    Place,
+    bounds_of,
+    range_of,
+    same,
+    splat,
+    through,
+    varying,
+)
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-class Masked(NamedTuple):
+class MaskedOperand(NamedTuple):
     """An operand that is 0 outside of an interval of positions along a dimension."""
 
     mask: Value
@@ -76,7 +88,7 @@ def _before_transposes(value: Value, r: Roles) -> tuple[Value, Roles]:
     return value, r
 
 
-def _masked(value: Value, dims: Sequence[int]) -> Masked | None:
+def _masked(value: Value, dims: Sequence[int]) -> MaskedOperand | None:
     """Returns the mask of an operand that is an interval along one of some dimensions."""
     op = value.op
     if op is None or op.name != "stablehlo.select" or splat(op.operands[2]) != 0:
@@ -87,7 +99,7 @@ def _masked(value: Value, dims: Sequence[int]) -> Masked | None:
     for d in dims:
         bounds = bounds_of(mask, d)
         if bounds:
-            return Masked(mask, source, d, bounds, varying(mask))
+            return MaskedOperand(mask, source, d, bounds, varying(mask))
     return None
 
 
@@ -204,11 +216,11 @@ class Separate(NamedTuple):
     """A product over a range of rows for each group, with the masks of its operands."""
 
     values: tuple[Value, Value]
-    """The operands without masks."""
+    """The operands. The one whose mask gives the ranges is without it, and so is the other one if it has the same."""
     roles: Roles
-    of: int
-    """The operand whose mask gives the ranges."""
-    masked: Masked
+    masked_side: int
+    """The operand whose mask gives the ranges: 0 or 1."""
+    masked: MaskedOperand
     group: int
     """The dimension of that operand that numbers the groups, along which only the mask varies."""
     prefix: tuple[int, ...]
@@ -223,16 +235,16 @@ class Separate(NamedTuple):
     @property
     def number(self) -> int | None:
         """The number of the groups among the batch dimensions; None if they are free rows or columns."""
-        batch = self.sides[self.of][0]
+        batch = self.sides[self.masked_side][0]
         return batch.index(self.group) if self.group in batch else None
 
     @property
     def place(self) -> int:
         """The dimension of the result that numbers the groups."""
-        r, (batch, _, free) = self.roles, self.sides[self.of]
+        r, (batch, _, free) = self.roles, self.sides[self.masked_side]
         if self.number is not None:
             return self.number
-        return len(batch) + self.of * len(r.lhs_free) + free.index(self.group)
+        return len(batch) + self.masked_side * len(r.lhs_free) + free.index(self.group)
 
 
 def _separate(rw: Rewriter, op: Op, r: Roles, context: Context) -> Sequence[Value] | None:
@@ -244,56 +256,76 @@ def _separate(rw: Rewriter, op: Op, r: Roles, context: Context) -> Sequence[Valu
     right, exchanged = _before_transposes(rhs, _exchanged(r))
     r = _exchanged(exchanged)
     sides = [_masked(v, dims) for v, dims in ((left, r.lhs_contracting), (right, r.rhs_contracting))]
-    values = [side.source if side is not None else v for side, v in zip(sides, (left, right), strict=True)]
-    for of, side in enumerate(sides):
-        found = None if side is None else _groups_of((values[0], values[1]), r, of, side)
+    zeros_meet_zeros = _have_same_mask(sides, r)
+    for i, side in enumerate(sides):
+        if side is None:
+            continue
+        # the ranges are those of one mask, so another mask stays
+        values = [left, right]
+        values[i] = side.source
+        other = sides[1 - i]
+        if zeros_meet_zeros and other is not None:
+            values[1 - i] = other.source
+        found = _groups_of((values[0], values[1]), r, i, side)
         if found is None or mk.shape_of(found.masked.mask)[found.group] < tuning.GROUPED_LEAST:
             continue
-        zeros_meet_zeros = found.number is not None and _both_masked(sides)
-        if zeros_meet_zeros or _is_finite(values[1 - of], context):
+        if zeros_meet_zeros or _is_finite(values[1 - i], context):
             return [_sums(rw, op, found)]
     return None
 
 
-def _groups_of(values: tuple[Value, Value], r: Roles, of: int, masked: Masked) -> Separate | None:
+def _groups_of(values: tuple[Value, Value], r: Roles, masked_side: int, masked: MaskedOperand) -> Separate | None:
     """Returns the product for each group if the mask of an operand has a dimension of groups."""
-    batch, other = (r.lhs_batch, r.rhs_batch)[:: 1 - 2 * of]
-    free = (r.lhs_free, r.rhs_free)[of]
-    constant, shared = varying(values[of]), varying(values[1 - of])
+    batch, other = (r.lhs_batch, r.rhs_batch)[:: 1 - 2 * masked_side]
+    free = (r.lhs_free, r.rhs_free)[masked_side]
+    constant, shared = varying(values[masked_side]), varying(values[1 - masked_side])
     rest = masked.varies - {masked.dim}
     groups = [d for d in rest - constant if d in free or (d in batch and other[batch.index(d)] not in shared)]
     if len(groups) != 1 or masked.dim not in masked.varies or not rest - {groups[0]} <= {*batch}:
         return None
     prefix = tuple(sorted(batch.index(d) for d in rest - {groups[0]}))
-    return Separate(values, r, of, masked, groups[0], prefix)
+    return Separate(values, r, masked_side, masked, groups[0], prefix)
 
 
-def _both_masked(sides: Sequence[Masked | None]) -> bool:
+def _have_same_mask(sides: Sequence[MaskedOperand | None], r: Roles) -> bool:
     """Whether both operands have the same mask, so that zeros only meet zeros."""
     one, two = sides
     if one is None or two is None or len(one.bounds) != len(two.bounds):
         return False
     return all(
-        b.is_start == c.is_start and b.added == c.added and same(_root(b.place.value), _root(c.place.value))
+        b.is_start == c.is_start and b.added == c.added and _are_same(_root(b.place), _root(c.place), r)
         for b, c in zip(one.bounds, two.bounds, strict=True)
     )
 
 
-def _root(value: Value) -> Value:
-    """The value before broadcasts."""
-    while value.op is not None and value.op.name == "stablehlo.broadcast_in_dim":
-        value = value.op.operands[0]
-    return value
+def _root(place: Place) -> Place:
+    """The value before broadcasts and other moves."""
+    while place.value.op is not None and place.value.op.name in (BROADCAST, TRANSPOSE, RESHAPE):
+        inner = through(place.value.op, place)
+        if inner is None:
+            break
+        place = inner
+    return place
+
+
+def _are_same(left: Place, right: Place, r: Roles) -> bool:
+    """Whether values of the masks of both operands are the same for elements that a product multiplies: their
+    dimensions are the same batch or contracting dimensions."""
+    pairs = {*zip(r.lhs_batch, r.rhs_batch, strict=True), *zip(r.lhs_contracting, r.rhs_contracting, strict=True)}
+    extents = left.value.tensor.extents
+    return same(left.value, right.value) and all(
+        n == 1 or (d, e) in pairs for n, d, e in zip(extents, left.dims, right.dims, strict=True)
+    )
 
 
 def _sums(rw: Rewriter, op: Op, s: Separate) -> Value:
     """Emits the product for each group."""
-    own, shape = s.sides[s.of][0], mk.shape_of(s.masked.mask)
+    own, shape = s.sides[s.masked_side][0], mk.shape_of(s.masked.mask)
     dims = (*(own[n] for n in s.prefix), s.group)
     bounds = range_of(rw, s.masked.bounds, dims, tuple(shape[d] for d in dims), shape[s.masked.dim])
     sides, drops = [], []
     for side, (value, (batch, _, _)) in enumerate(zip(s.values, s.sides, strict=True)):
-        drop = s.group if side == s.of else None if s.number is None else batch[s.number]
+        drop = s.group if side == s.masked_side else None if s.number is None else batch[s.number]
         sides.append(rw.get(value) if drop is None else _dropped(rw, value, drop))
         drops.append(drop)
     (lb, lc, _), (rb, rc, _) = s.sides
