@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F
 
-from shlo_jit.torch.backend import backend
+from shlo_jit.torch.dynamo import backend
 
 INF, NAN = math.inf, math.nan
 

@@ -12,7 +12,7 @@ from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.while_loop import while_loop
 
 from shlo_jit.errors import UnsupportedError
-from shlo_jit.torch.backend import FallbackWarning, backend
+from shlo_jit.torch.dynamo import FallbackWarning, backend
 
 
 def compiled(function, **options):
