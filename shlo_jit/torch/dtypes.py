@@ -40,18 +40,18 @@ def torch_dtype(element: DType) -> torch.dtype:
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
     """The memory of a tensor as an array."""
-    return taker(tensor.dtype)(tensor)
+    return to_array(tensor.dtype)(tensor)
 
 
-def taker(dtype: torch.dtype) -> Callable[[torch.Tensor], np.ndarray]:
+def to_array(dtype: torch.dtype) -> Callable[[torch.Tensor], np.ndarray]:
     """Returns the function that takes the memory of a tensor of this type as an array."""
     carrier = _CARRIERS.get(dtype)
     if carrier is None:
         if not dtype.is_complex:
             return _plain
-        return lambda t: t.detach().resolve_conj().numpy()
+        return lambda t: t.detach().resolve_conj().resolve_neg().numpy()
     numpy = element_type(dtype).numpy
-    return lambda t: t.detach().view(carrier).numpy().view(numpy)
+    return lambda t: t.detach().resolve_neg().view(carrier).numpy().view(numpy)
 
 
 def _plain(tensor: torch.Tensor) -> np.ndarray:
@@ -61,7 +61,7 @@ def _plain(tensor: torch.Tensor) -> np.ndarray:
         return tensor.detach().resolve_neg().numpy()
 
 
-def maker(dtype: torch.dtype) -> Callable[[np.ndarray], torch.Tensor]:
+def to_tensor(dtype: torch.dtype) -> Callable[[np.ndarray], torch.Tensor]:
     """Returns the function that makes a tensor of this type with the memory of an array."""
     carrier = _CARRIERS.get(dtype)
     if carrier is None:

@@ -68,9 +68,9 @@ class Translator:
     # ------------------------------------------------------------------------ nodes
     def _called(self, node: Node, known: Mapping[Node, Any]) -> Any:
         with located_at(place_of(node)):
-            args = _plain(map_arg(node.args, known.__getitem__), self.bindings)
-            named = _plain(map_arg(node.kwargs, known.__getitem__), self.bindings)
             try:
+                args = _plain(map_arg(node.args, known.__getitem__), self.bindings)
+                named = _plain(map_arg(node.kwargs, known.__getitem__), self.bindings)
                 return self._result(node, args, named)
             except Unsupported as error:
                 _refuse(node, str(error), error)

@@ -201,3 +201,47 @@ def test_without_fallback_it_raises_at_the_line_of_the_model():
         error = getattr(error, "inner_exception", None) or error.__cause__
     assert error is not None
     assert error.diagnostics[0].line == segments.__code__.co_firstlineno + 1
+
+
+def test_results_have_memory_of_their_own():
+    def f(x, n):
+        old = x.clone()
+        x.add_(1)
+        return [old, n**1, n.clone().view(-1), n.roll(0, 0), n.flip([]), torch.cat([n]), n.to(n.dtype, copy=True), n]
+
+    x, n = torch.ones(3), torch.arange(3.0)
+    found = compiled(f)(x, n)
+    torch.testing.assert_close(found[0], torch.ones(3))
+    torch.testing.assert_close(x, torch.full((3,), 2.0))
+    memory = {t.data_ptr() for t in (x, *found[:-1])}
+    assert len(memory) == len(found)
+    assert n.data_ptr() not in memory and found[-1].data_ptr() == n.data_ptr()
+
+
+def test_sizes_that_depend_on_data_fall_back_or_are_given_by_a_call():
+    x = torch.arange(6.0)
+    torch._dynamo.decorators.mark_unbacked(x, 0)
+    torch.testing.assert_close(compiled(lambda x: x.sin() + 1)(x), x.sin() + 1)
+
+
+def test_tensors_with_the_negative_bit_are_negated():
+    x = torch.randn(3, dtype=torch.complex64)
+    y = x.conj().imag
+    assert y.is_neg()
+    for dtype in (torch.float32, torch.bfloat16):
+        z = y if dtype == torch.float32 else torch._neg_view(torch.randn(3).to(dtype))
+        torch.testing.assert_close(compiled(lambda v: v * 2)(z), z * 2)
+
+
+def test_the_name_of_the_backend_is_a_function_after_imports():
+    import shlo_jit.torch
+    import shlo_jit.torch.dynamo
+
+    assert callable(shlo_jit.torch.backend)
+
+
+def test_random_numbers_ignore_the_default_device():
+    f = compiled(lambda x: x + torch.rand(3, device="cpu"))
+    with torch.device("meta"):
+        found = f(torch.zeros(3, device="cpu"))
+    assert found.device.type == "cpu"
