@@ -19,10 +19,11 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import UI64, Type, tensor
 from shlo_jit.torch.aten import Unsupported
+from shlo_jit.torch.control_flow import uses_random_numbers
 from shlo_jit.torch.dtypes import element_type, to_array, to_tensor
 from shlo_jit.torch.layouts import physical_order
 from shlo_jit.torch.sizes import Bindings
-from shlo_jit.torch.translate import Translator, uses_random_numbers
+from shlo_jit.torch.translate import Translator
 
 RANDOM_STATE = "random_state"
 """Name of the argument with the state of random numbers, unless another argument has it."""
@@ -81,7 +82,7 @@ def _build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments
     with b.function("main", **types) as f:  # type: ignore[arg-type]  types are shapes too
         translator = Translator(bindings)
         if is_random:
-            translator.seed(f[state])
+            translator.random_state = f[state]
         given_values = zip(names, fakes, given, strict=True)
         arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in given_values]
         found = translator.run(module, arguments)

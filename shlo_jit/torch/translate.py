@@ -36,12 +36,9 @@ class Translator:
         load()
         self.bindings = bindings
         self._constant = constant or (lambda name, tensor: b.constant(array_of(tensor)))
-        self._random_state: Value | None = None
+        self.random_state: Value | None = None
+        """The state from which random operators derive their keys: u64[2]."""
         self._draws = 0
-
-    def seed(self, state: Value) -> None:
-        """Sets the state from which random operators derive their keys: u64[2]."""
-        self._random_state = state
 
     def run(self, module: torch.fx.GraphModule, arguments: Sequence[Any]) -> Any:
         """Translates a graph for these arguments (values or numbers), and returns its results, structured as in the
@@ -104,37 +101,28 @@ class Translator:
             str(node.target),
             [element_type(r.dtype) if isinstance(r, torch.Tensor) else None for r in results],
             lambda: [self.bindings.shape(r.shape) if isinstance(r, torch.Tensor) else None for r in results],
-            self._key,
-            lambda i: self._storage_order(node, i),
+            self.random_key,
+            lambda i: self._storage(node, i),
             functools.partial(self._lowered, node),
         )
 
     def _lowered(self, node: Node, name: str, *args: Any, **named: Any) -> Any:
         return RECORDS[name].function(self._call(node), *args, **named)
 
-    def _storage_order(self, node: Node, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _storage(self, node: Node, index: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         source = node.args[index]
         assert isinstance(source, Node)
         tensor = source.meta["val"]
-        return self.bindings.shape(tensor.shape), self.bindings.shape(tensor.stride())
+        shape, strides = self.bindings.shape(tensor.shape), self.bindings.shape(tensor.stride())
+        return shape, strides, self.bindings.number(tensor.storage_offset())
 
-    def _key(self) -> Value:
-        """A new key: the state of the call, and the number of the operator within the graph."""
-        if self._random_state is None:
+    def random_key(self) -> Value:
+        """A new key: the state of the call or of the iteration, and the number of the operator within the graph."""
+        if self.random_state is None:
             raise Unsupported("random numbers are not available in this program")
         self._draws += 1
-        low, high = (b.slice(self._random_state, [i], [i + 1]) for i in range(2))
+        low, high = (b.slice(self.random_state, [i], [i + 1]) for i in range(2))
         return b.concatenate([low, high ^ (self._draws << 32)], 0)
-
-
-def uses_random_numbers(module: torch.fx.GraphModule) -> bool:
-    """Whether an operator of the graph, or of the graphs in it, draws random numbers."""
-    return any(
-        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
-        for graph in module.modules()
-        if isinstance(graph, torch.fx.GraphModule)
-        for node in graph.graph.nodes
-    )
 
 
 def _plain(x: Any, bindings: Bindings) -> Any:

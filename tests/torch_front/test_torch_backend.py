@@ -3,6 +3,7 @@
 import copy
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -245,3 +246,55 @@ def test_random_numbers_ignore_the_default_device():
     with torch.device("meta"):
         found = f(torch.zeros(3, device="cpu"))
     assert found.device.type == "cpu"
+
+
+def test_edges_of_distributions():
+    n = 1 << 22  # draws whose greatest integers round up without care
+
+    def draw():
+        weights = torch.tensor([1.0, 0.0])
+        return (
+            torch.randn(n).abs().max(),
+            torch.randn(1000, dtype=torch.float64).isfinite().all(),
+            torch.multinomial(weights, n, True).sum(),
+            torch.randint(-(2**63), 2**63 - 1, (1000,)),
+            torch.randn(10_000, dtype=torch.complex64),
+            torch.rand(1000, dtype=torch.complex64).imag,
+            torch.empty(n, dtype=torch.bfloat16).uniform_().max(),
+            torch.empty(n).uniform_(1, 2).max(),
+        )
+
+    greatest, finite, heavy, integers, normal, imaginary, half, between = compiled(draw)()
+    assert greatest < 10 and finite and heavy == 0
+    assert (integers > 2**62).any() and (integers < -(2**62)).any() and (integers % 2 == 0).any()
+    assert abs(normal.abs().square().mean() - 1) < 0.05 and abs(normal.imag.square().mean() - 0.5) < 0.03
+    assert 0.4 < imaginary.mean() < 0.6
+    assert half < 1 and between < 2
+
+
+def test_the_ends_of_random_bits():
+    from shlo_jit import builder as b
+    from shlo_jit import compile as compile_program
+    from shlo_jit.ir.dtypes import DTYPES
+    from shlo_jit.ir.types import tensor
+    from shlo_jit.torch.aten import random
+
+    with pytest.MonkeyPatch.context() as patch, b.function("main", low=tensor((), DTYPES["f32"])) as f:
+        ends = lambda call, shape, bits: b.constant(np.array([0, 2**bits - 1], f"u{bits // 8}"))  # noqa: E731
+        patch.setattr(random, "_bits", ends)
+        kinds = [DTYPES[name] for name in ("f32", "f64", "bf16")]
+        f.returns(*(make(None, (2,), kind) for make in (random.normal, random.uniform) for kind in kinds))
+    found = compile_program(f.module)(0.0)
+    assert all(torch.tensor(x.astype("f8")).isfinite().all() for x in found)
+    for x in found[3:]:
+        assert x[0] == 0 and 0.99 < float(x[1]) < 1
+
+
+def test_random_numbers_of_iterations_differ():
+    def f(x):
+        step = lambda i, v: (i + 1, v + torch.rand_like(v))  # noqa: E731
+        return while_loop(lambda i, v: i < 1000, step, (torch.tensor(0), x))[1]
+
+    found = compiled(f, options={"fallback": False})(torch.zeros(8))
+    assert ((found > 420) & (found < 580)).all()
+    assert len(found.unique()) == 8
