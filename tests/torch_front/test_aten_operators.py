@@ -320,3 +320,53 @@ def test_factorizations():
         rtol=1e-3,
         atol=1e-3,
     )
+
+
+def test_places_in_memory_count_from_the_storage():
+    base = torch.arange(20.0)
+    x = base[2:14].reshape(3, 4)
+    agree(
+        [
+            lambda x: x[1:].as_strided((2, 3), (4, 1)),
+            lambda x: torch.as_strided(x, (2, 3), (3, 1), 4),
+            lambda x: torch.as_strided_scatter(x, torch.zeros(2, 2), (2, 2), (4, 2), 3),
+            lambda x: x.t().as_strided((2, 2), (1, 4)),
+        ],
+        x,
+    )
+    for refused in (
+        lambda x: torch.as_strided(x, (2,), (1,), 0),
+        lambda x: torch.as_strided(x, (3,), (1,), 12),
+        lambda x: torch.as_strided_scatter(x[:, :2], torch.zeros(2), (2,), (1,)),
+    ):
+        with pytest.raises(Exception, match="as_strided.*not supported"):
+            agree([refused], x)
+
+
+def test_functions_of_complex_numbers():
+    x = torch.tensor([complex(NAN, 1), complex(INF, -INF), 2 - 1j])
+    agree(
+        [
+            lambda x: torch.nan_to_num(x, nan=2.0, posinf=7.0),
+            lambda x: torch.linspace(1 + 1j, 3 - 2j, 4) + x[2],
+            lambda x: torch.linspace(0, 1j, 3, dtype=torch.complex128),
+        ],
+        x,
+    )
+    with pytest.raises(Exception, match="complex numbers are not supported"):
+        agree([lambda x: x.logcumsumexp(0)], x)
+
+
+def test_truth_of_no_dimensions_and_saturated_bytes():
+    x = torch.tensor([[1000.0, -1e30, NAN], [0.0, -INF, 460.0]])
+    agree(
+        [
+            lambda x: torch.any(x, dim=[]),
+            lambda x: torch.all(x, dim=[], keepdim=True),
+            lambda x: torch.any(x, dim=(0, 1)),
+            lambda x: x.to(torch.float8_e4m3fn).float(),
+            lambda x: x.bfloat16().to(torch.float8_e4m3fn).float(),
+            lambda x: torch.full((2,), 1e4).to(torch.float8_e4m3fn).float(),
+        ],
+        x,
+    )

@@ -180,6 +180,8 @@ def nan_to_num(
     call: Call, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     """Every element, with numbers in place of NaN and the infinities."""
+    if x.element_type.kind == "c":
+        return b.complex(*(nan_to_num(call, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
     if x.element_type.kind != "f":
         return x
     dtype = x.element_type

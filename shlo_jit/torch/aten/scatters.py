@@ -35,7 +35,7 @@ from shlo_jit.torch.aten.values import (
     slice_along,
     wide,
 )
-from shlo_jit.torch.aten.views import strided_places
+from shlo_jit.torch.aten.views import memory_order, strided_places
 
 Combine = Callable[[Value, Value], Value]
 
@@ -273,9 +273,9 @@ def as_strided_scatter(
     call: Call, x: Value, source: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
 ) -> Value:
     """The tensor with other elements at places in its memory."""
-    own, steps = call.storage_order(0)
-    if any(step < other * n for step, other, n in zip(steps, steps[1:], own[1:], strict=False)):
+    order = memory_order(call)
+    if list(order) != sorted(order):
         raise Unsupported("as_strided_scatter of a tensor in another order of dimensions is not supported")
-    places = b.reshape(strided_places(shape, strides, offset or 0), (-1,))
+    places = b.reshape(strided_places(call, shape, strides, offset), (-1,))
     found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
     return b.reshape(found, sizes(x))
