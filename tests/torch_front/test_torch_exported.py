@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn
 
 import shlo_jit
+from shlo_jit.errors import UnsupportedError
 from shlo_jit.torch import compile as compile_model
 from shlo_jit.torch import from_exported
 
@@ -217,3 +218,17 @@ def test_an_input_may_have_the_name_of_the_state_of_random_numbers():
     assert 300 < (found == 0).sum() < 700
     _, signature = from_exported(torch.export.export(model, (x,)))
     assert signature.arguments == ("random_state", "random_state_1")
+
+
+def test_an_error_names_the_line_of_the_model_and_not_of_pytorch():
+    class Pool(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool = nn.FractionalMaxPool2d(2, output_size=(2, 2))
+
+        def forward(self, x):
+            return self.pool(x)
+
+    with pytest.raises(UnsupportedError) as caught:
+        compile_model(Pool(), (torch.ones(1, 1, 5, 5),))
+    assert caught.value.diagnostics[0].line == Pool.forward.__code__.co_firstlineno + 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
@@ -185,8 +187,6 @@ def nan_to_num(
     if x.element_type.kind != "f":
         return x
     dtype = x.element_type
-    import ml_dtypes
-
     limits = ml_dtypes.finfo(dtype.numpy)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.torch.aten.indexing import gathered
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, I32, I64, cast, dimension, iota, is_nan, keep, number, sizes, slice_along
+from shlo_jit.torch.aten.values import (
+    BOOL,
+    I32,
+    I64,
+    cast,
+    dimension,
+    iota,
+    is_nan,
+    keep,
+    number,
+    promoted,
+    sizes,
+    slice_along,
+)
 
 
 def sorted_with_places(x: Value, d: int, descending: bool, stable: bool = True) -> tuple[Value, Value]:
@@ -81,8 +95,6 @@ def median_dim(call: Call, x: Value, dim: int = -1, keepdim: bool = False) -> tu
 
 
 def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
-    from shlo_jit.torch.aten.indexing import gather
-
     values, places = sorted_with_places(x, d, False)
     n = sizes(x)[d]
     shape = [m for i, m in enumerate(sizes(x)) if i != d]
@@ -95,23 +107,17 @@ def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
     if not skip_nan:
         middle = b.select(missing > number(0, I64), count, middle)
     where = keep(middle, (d,), x.ndim)
-    first, second = (gather(_NO_CALL, v, d, where) for v in (values, places))
+    first, second = (gathered(v, d, where) for v in (values, places))
     return b.reshape(first, shape), b.reshape(second, shape)
-
-
-_NO_CALL: Call = None  # type: ignore[assignment]  the record of gather does not read its call
 
 
 @aten("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar")
 def searchsorted(call: Call, *given: Value, out_int32: bool = False, right: bool = False, side: str | None = None,
                  sorter: Value | None = None) -> Value:  # fmt: skip
     """The places at which numbers would be inserted into sorted rows."""
-    from shlo_jit.torch.aten.indexing import gather
-    from shlo_jit.torch.aten.values import promoted
-
     bounds, x = given if call.target.startswith("aten.searchsorted") else given[::-1]
     if sorter is not None:
-        bounds = gather(call, bounds, -1, sorter)
+        bounds = gathered(bounds, -1, sorter)
     dtype = promoted(bounds, x)
     rows, wanted = cast(bounds, dtype), cast(x, dtype)
     shape = sizes(wanted)

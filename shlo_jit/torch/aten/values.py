@@ -11,6 +11,7 @@ import numpy as np
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.ir.dtypes import DTYPES, DType
+from shlo_jit.ir.types import tensor
 from shlo_jit.torch.aten.registry import Unsupported
 
 Operand: TypeAlias = "Value | bool | int | float | complex"
@@ -253,11 +254,4 @@ def _refuse_complex(dtype: DType) -> None:
 
 def iota(shape: Sequence[int], d: int, dtype: DType = I64) -> Value:
     """A tensor whose elements are 0, 1, 2 ... along a dimension."""
-    from shlo_jit.ir.types import tensor
-
     return b.iota(tensor(tuple(shape), dtype), d)
-
-
-def total_of(x: Value, dims: Sequence[int]) -> Value:
-    """The sum along dimensions, added up in f32 for floats of 16 bits."""
-    return cast(b.reduce_sum(cast(x, wide(x.element_type)), tuple(dims)), x.element_type)

@@ -20,6 +20,7 @@ from shlo_jit.torch.aten.values import (
     sizes,
     slice_along,
 )
+from shlo_jit.torch.layouts import dense_order
 
 
 @aten("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy")
@@ -244,6 +245,11 @@ def constant_pad_nd(call: Call, x: Value, pad: Sequence[int], value: Any = 0) ->
 @aten("diagonal", "diagonal_copy")
 def diagonal(call: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonals of matrices, as the last dimension."""
+    return diagonals(x, offset, dim1, dim2)
+
+
+def diagonals(x: Value, offset: int, dim1: int, dim2: int) -> Value:
+    """The diagonals of the matrices of two dimensions, as the last dimension."""
     i, j = dimension(dim1, x.ndim), dimension(dim2, x.ndim)
     others = [d for d in range(x.ndim) if d not in (i, j)]
     y = b.transpose(x, [*others, i, j])
@@ -298,12 +304,9 @@ def memory_order(call: Call) -> Sequence[int]:
     """The dimensions of the first argument in the order of its memory, without those of extent 1. Raises Unsupported
     if it is not dense."""
     shape, strides, _ = call.storage(0)
-    order = sorted((d for d, n in enumerate(shape) if n != 1), key=lambda d: -strides[d])
-    expected = 1
-    for d in reversed(order):
-        if strides[d] != expected:
-            raise Unsupported("strides of a tensor that is not dense in memory are not supported")
-        expected *= shape[d]
+    order = dense_order(shape, strides)
+    if order is None:
+        raise Unsupported("strides of a tensor that is not dense in memory are not supported")
     return order
 
 
