@@ -370,3 +370,28 @@ def test_truth_of_no_dimensions_and_saturated_bytes():
         ],
         x,
     )
+
+
+def test_long_rows_are_searched_and_their_greatest_elements_found():
+    x = torch.randn(3, 200).round(decimals=1)
+    x[0, 5], x[1, 7], x[1, 9] = NAN, -NAN, INF
+    rows, index = x.nan_to_num(0.0).sort(-1)[0], torch.randint(0, 200, (150,))
+    agree(
+        [
+            lambda x, rows, i: torch.searchsorted(rows, x),
+            lambda x, rows, i: torch.searchsorted(rows, x[:, :70].contiguous(), right=True),
+            lambda x, rows, i: torch.bucketize(x, rows[2], out_int32=True),
+            lambda x, rows, i: torch.bucketize(0.3, rows[2], right=True),
+            lambda x, rows, i: x.topk(5)[0],
+            lambda x, rows, i: x.topk(2, 0)[0],
+            lambda x, rows, i: x.topk(5, largest=False)[0],
+            lambda x, rows, i: torch.arange(-300, 300).flip(0).topk(3),
+            lambda x, rows, i: x.bfloat16().topk(7)[0],
+            lambda x, rows, i: torch.gather(x, 1, x.topk(3)[1]),
+            lambda x, rows, i: x.topk(0),
+            lambda x, rows, i: F.embedding_bag(i, rows.t(), torch.arange(0, 150, 2)),
+        ],
+        x,
+        rows,
+        index,
+    )

@@ -7,6 +7,7 @@ from shlo_jit.builder import Value
 from shlo_jit.torch.aten.indexing import rows_at
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.scatters import at_rows
+from shlo_jit.torch.aten.sorting import insertion_places
 from shlo_jit.torch.aten.special import norms
 from shlo_jit.torch.aten.values import BOOL, I64, at_least_1d, cast, filled, iota, number, sizes, slice_along, wide
 
@@ -42,8 +43,7 @@ def embedding_bag(
     if include_last_offset:
         starts = slice_along(starts, 0, 0, sizes(starts)[0] - 1)
     bags, count = sizes(starts)[0], sizes(index)[0]
-    places = iota((count, bags), 0) >= b.broadcast_in_dim(starts, (count, bags), (1,))
-    own = b.reduce_sum(cast(places, I64), (1,)) - number(1, I64)
+    own = insertion_places(starts, iota((count,), 0), True) - number(1, I64)
     used = cast(index, I64) != number(padding, I64)
     rows = cast(rows_at(weight, index, 0), dtype)
     if factors is not None:
