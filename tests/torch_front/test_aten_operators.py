@@ -271,6 +271,13 @@ def test_gradients(f):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
 
 
+def test_gradients_of_parameters_alone():
+    x, layer = torch.randn(2, 2, 6, 6), torch.nn.Conv2d(2, 3, 3)
+    compiled = torch.compile(lambda x: layer(x).square().sum(), backend=backend, options={"fallback": False})
+    found = torch.autograd.grad(compiled(x), [*layer.parameters()])
+    torch.testing.assert_close(found, torch.autograd.grad(layer(x).square().sum(), [*layer.parameters()]))
+
+
 def test_attention_with_masks_and_shared_heads():
     q, k = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8)
     mask = torch.rand(5, 5) > 0.3

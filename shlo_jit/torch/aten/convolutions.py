@@ -84,9 +84,8 @@ def convolution_backward(
         raise Unsupported("gradients of an input without a batch are not supported")
     count = weight.ndim - 2
     stride, padding, dilation = (_spread(v, count) for v in (stride, padding, dilation))
-    by_bias = (
-        cast(total(gradient, (0, *range(2, gradient.ndim)), call.dtype), gradient.element_type) if mask[2] else None
-    )
+    dtype = gradient.element_type
+    by_bias = cast(total(gradient, (0, *range(2, gradient.ndim)), dtype), dtype) if mask[2] else None
     by_input = _by_input(gradient, x, weight, stride, padding, dilation, transposed, groups) if mask[0] else None
     if not mask[1]:
         return by_input, None, by_bias
