@@ -32,8 +32,8 @@ from torch.testing._internal.common_methods_invocations import op_db  # type: ig
 from torch.utils._pytree import tree_flatten, tree_unflatten  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError, UnsupportedError
-from shlo_jit.torch.backend import compile_graph
 from shlo_jit.torch.decompositions import decompositions
+from shlo_jit.torch.dynamo import compile_graph
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "i64": torch.int64, "bool": torch.bool}
 UNTRACEABLE = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException",

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shlo_jit.torch.backend import backend
+    from shlo_jit.torch.dynamo import backend
     from shlo_jit.torch.exported import ExportedModule, Signature, compile, from_exported
 
 __all__ = ["ExportedModule", "Signature", "backend", "compile", "from_exported"]
@@ -18,4 +18,12 @@ __all__ = ["ExportedModule", "Signature", "backend", "compile", "from_exported"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'backend' if name == 'backend' else 'exported'}"), name)
+    try:
+        module = import_module(f"{__name__}.{'dynamo' if name == 'backend' else 'exported'}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            "shlo_jit.torch needs PyTorch: pip install 'shlo_jit[torch]'", name="torch"
+        ) from error
+    return getattr(module, name)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch  # type: ignore[import-not-found]
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.ir.types import UI64, tensor
 from shlo_jit.torch.aten.registry import Unsupported
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {}
@@ -38,13 +41,44 @@ def cond(translator: Any, node: Any, predicate: Any, true: Any, false: Any, oper
 def while_loop(
     translator: Any, node: Any, condition: Any, body: Any, carried: Sequence[Any], others: Sequence[Any] = ()
 ) -> Any:
-    """Repeats a graph while another one's result is true."""
+    """Repeats a graph while another one's result is true. Random numbers have a state, which each iteration draws for
+    the next one."""
+    if uses_random_numbers(condition):
+        raise Unsupported("random numbers in the condition of a loop are not supported")
+    is_random = uses_random_numbers(body)
+    outer = translator.random_state
+    count = len(carried)
 
     def holds(state: tuple[Value, ...]) -> Value:
-        found = translator.run(condition, (*state, *others))
+        found = translator.run(condition, (*state[:count], *others))
         return b.reshape(found[0] if isinstance(found, list | tuple) else found, ())
 
-    return b.while_(holds, lambda state: tuple(translator.run(body, (*state, *others))), tuple(carried))
+    def iteration(state: tuple[Value, ...]) -> tuple[Value, ...]:
+        if not is_random:
+            return tuple(translator.run(body, (*state, *others)))
+        translator.random_state = state[count]
+        found = tuple(translator.run(body, (*state[:count], *others)))
+        return (*found, _drawn_state(translator))
+
+    first = (*carried, _drawn_state(translator)) if is_random else tuple(carried)
+    found = b.while_(holds, iteration, first)
+    translator.random_state = outer
+    return found[:count]
+
+
+def _drawn_state(translator: Any) -> Value:
+    """A state of random numbers that is drawn from the current one."""
+    return b.rng_bit_generator("PHILOX", translator.random_key(), tensor((2,), UI64))[1]
+
+
+def uses_random_numbers(module: torch.fx.GraphModule) -> bool:
+    """Whether an operator of the graph, or of the graphs in it, draws random numbers."""
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+        for graph in module.modules()
+        if isinstance(graph, torch.fx.GraphModule)
+        for node in graph.graph.nodes
+    )
 
 
 @_higher_order("map_impl")

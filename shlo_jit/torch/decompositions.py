@@ -20,10 +20,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {
         op: function
         for op, function in table.items()
-        if isinstance(op, torch._ops.OpOverload) and str(op) not in records and not _is_view_of_itself(op)
+        if isinstance(op, torch._ops.OpOverload) and str(op) not in records and not _is_primitive(op)
     }
 
 
-def _is_view_of_itself(op: Any) -> bool:
-    """Whether an operator is one that functionalization needs as it is."""
+def _is_primitive(op: Any) -> bool:
+    """Whether it is an operator of the dialect `prims`, which functionalization needs as they are."""
     return op.namespace == "prims"

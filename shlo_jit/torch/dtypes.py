@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch  # type: ignore[import-not-found]
@@ -19,7 +18,6 @@ _NAMES = {
     torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2",
     torch.float8_e4m3fnuz: "f8E4M3FNUZ", torch.float8_e5m2fnuz: "f8E5M2FNUZ",
 }  # fmt: skip
-_BY_ELEMENT = {name: dtype for dtype, name in _NAMES.items()}
 _CARRIERS = {torch.bfloat16: torch.int16} | {d: torch.uint8 for d in _NAMES if "float8" in str(d)}
 """For types that NumPy lacks: the type of integers with which PyTorch hands over the bits."""
 
@@ -33,25 +31,20 @@ def element_type(dtype: torch.dtype) -> DType:
     return DTYPES[name]
 
 
-def torch_dtype(element: DType) -> torch.dtype:
-    """PyTorch's type for an element type."""
-    return _BY_ELEMENT[element.name]
-
-
 def array_of(tensor: torch.Tensor) -> np.ndarray:
     """The memory of a tensor as an array."""
-    return taker(tensor.dtype)(tensor)
+    return to_array(tensor.dtype)(tensor)
 
 
-def taker(dtype: torch.dtype) -> Callable[[torch.Tensor], np.ndarray]:
+def to_array(dtype: torch.dtype) -> Callable[[torch.Tensor], np.ndarray]:
     """Returns the function that takes the memory of a tensor of this type as an array."""
     carrier = _CARRIERS.get(dtype)
     if carrier is None:
         if not dtype.is_complex:
             return _plain
-        return lambda t: t.detach().resolve_conj().numpy()
+        return lambda t: t.detach().resolve_conj().resolve_neg().numpy()
     numpy = element_type(dtype).numpy
-    return lambda t: t.detach().view(carrier).numpy().view(numpy)
+    return lambda t: t.detach().resolve_neg().view(carrier).numpy().view(numpy)
 
 
 def _plain(tensor: torch.Tensor) -> np.ndarray:
@@ -61,15 +54,10 @@ def _plain(tensor: torch.Tensor) -> np.ndarray:
         return tensor.detach().resolve_neg().numpy()
 
 
-def maker(dtype: torch.dtype) -> Callable[[np.ndarray], torch.Tensor]:
+def to_tensor(dtype: torch.dtype) -> Callable[[np.ndarray], torch.Tensor]:
     """Returns the function that makes a tensor of this type with the memory of an array."""
     carrier = _CARRIERS.get(dtype)
     if carrier is None:
         return torch.from_numpy
     numpy = np.int16 if carrier is torch.int16 else np.uint8
     return lambda a: torch.from_numpy(a.view(numpy)).view(dtype)
-
-
-def is_number(x: Any) -> bool:
-    """Whether it is a number, and no tensor."""
-    return isinstance(x, bool | int | float | complex)

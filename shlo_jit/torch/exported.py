@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,21 @@ from torch.export.graph_signature import InputKind, OutputKind  # type: ignore[i
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten  # type: ignore[import-not-found]
 
 from shlo_jit.api import compile as compile_program
+from shlo_jit.errors import UsageTypeError, UsageValueError
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.ir.core import Module
+from shlo_jit.torch.aten import Unsupported
 from shlo_jit.torch.decompositions import decompositions
 from shlo_jit.torch.dtypes import array_of
-from shlo_jit.torch.program import RANDOM_STATE, Built, build, caller
+from shlo_jit.torch.program import RANDOM_STATE, Built, build, caller, unused_name
+from shlo_jit.torch.sizes import Bindings
 
-_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+_CHANGED_KIND = {
+    OutputKind.BUFFER_MUTATION: InputKind.BUFFER,
+    OutputKind.PARAMETER_MUTATION: InputKind.PARAMETER,
+    OutputKind.USER_INPUT_MUTATION: InputKind.USER_INPUT,
+}
+"""The kind of argument of which a result is the new value, by the kind of the result."""
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -43,40 +52,108 @@ def decomposed(exported: ExportedProgram) -> ExportedProgram:
         return exported.run_decompositions(decompositions())
 
 
-def _weights(exported: ExportedProgram) -> dict[str, torch.Tensor]:
-    """Parameters, buffers and constants by the name of their argument in the graph."""
-    found: dict[str, torch.Tensor] = {}
-    for spec in exported.graph_signature.input_specs:
-        if spec.kind not in _WEIGHTS:
-            continue
-        name = str(spec.target)
-        tensor = exported.state_dict.get(name)
-        given = exported.constants[name] if tensor is None else tensor
-        assert isinstance(given, torch.Tensor)
-        found[spec.arg.name] = given
+@dataclass(frozen=True)
+class _Argument:
+    """An argument of the graph of a model."""
+
+    name: str
+    """Name in the model, or of the input."""
+    fake: Any
+    """PyTorch's metadata: a tensor, a symbolic number, or the number or flag for which the model was exported."""
+    weight: torch.Tensor | None
+    """The tensor of a parameter, a buffer or a constant."""
+    is_input: bool
+
+
+def _arguments(model: ExportedProgram) -> list[_Argument]:
+    """The arguments of a model's graph in order. Their names differ: an input whose name is that of a weight gets a
+    number after it."""
+    specs = model.graph_signature.input_specs
+    fakes = [node.meta.get("val") for node in model.graph.nodes if node.op == "placeholder"]
+    used = Counter(str(spec.target) if spec.kind in _WEIGHTS else spec.arg.name for spec in specs)
+    found = []
+    for spec, fake in zip(specs, fakes, strict=True):
+        weight = None
+        name = spec.arg.name
+        if spec.kind in _WEIGHTS:
+            name = str(spec.target)
+            weight = model.constants[name] if name not in model.state_dict else model.state_dict[name]
+            assert isinstance(weight, torch.Tensor)
+        elif used[name] > 1:
+            name = unused_name(name, used)
+            used[name] += 1
+        found.append(_Argument(name, fake, weight, spec.kind is InputKind.USER_INPUT))
     return found
 
 
-def _names(exported: ExportedProgram) -> dict[str, str]:
-    """Names of arguments of the program by those of the graph."""
+def _mutations(model: ExportedProgram) -> dict[int, int]:
+    """Results of the graph that are new values of arguments: the index of the argument by that of the result."""
+    signature = model.graph_signature
+    places = {
+        (spec.kind, spec.arg.name if spec.kind is InputKind.USER_INPUT else spec.target): i
+        for i, spec in enumerate(signature.input_specs)
+    }
     return {
-        spec.arg.name: str(spec.target) if spec.kind in _WEIGHTS else spec.arg.name
-        for spec in exported.graph_signature.input_specs
+        i: places[_CHANGED_KIND[spec.kind], spec.target]
+        for i, spec in enumerate(signature.output_specs)
+        if spec.kind in _CHANGED_KIND
     }
 
 
-def _is_dynamic(exported: ExportedProgram) -> bool:
-    return bool(exported.range_constraints)
+def _is_dynamic(arguments: Sequence[_Argument]) -> bool:
+    return any(_is_symbolic(n) for a in arguments for n in _sizes(a.fake))
 
 
-def _shapes(exported: ExportedProgram) -> list[Any]:
-    """Shapes of all arguments of the graph; the values of those that are no tensors."""
-    found: list[Any] = []
-    for node in exported.graph.nodes:
-        if node.op == "placeholder":
-            fake = node.meta.get("val")
-            found.append(tuple(fake.shape) if isinstance(fake, torch.Tensor) else fake)
-    return found
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, torch.SymInt | torch.SymFloat)
+
+
+def _sizes(fake: Any) -> Sequence[Any]:
+    return fake.shape if isinstance(fake, torch.Tensor) else (fake,)
+
+
+def _shape(x: Any) -> Any:
+    """The shape of a tensor; anything else as it is."""
+    return tuple(x.shape) if isinstance(x, torch.Tensor) else x
+
+
+def _check_sizes(arguments: Sequence[_Argument], given: Sequence[Any], ranges: Mapping[Any, Any]) -> None:
+    """Raises UsageValueError for shapes and numbers for which a model was not exported."""
+    for a, x in zip(arguments, given, strict=True):
+        if isinstance(a.fake, torch.Tensor) and len(x) != a.fake.ndim:
+            expected = f"{a.fake.ndim} dimensions, got the shape {tuple(x)}"
+            raise UsageValueError(f"{a.name}: expected {expected}", code="argument.shape")
+    bindings = Bindings()
+    bindings.bind([a.fake for a in arguments], given)
+    for a, x in zip(arguments, given, strict=True):
+        is_tensor = isinstance(a.fake, torch.Tensor)
+        for d, (wanted, n) in enumerate(zip(_sizes(a.fake), x if is_tensor else (x,), strict=True)):
+            expected = _expected(wanted, n, bindings, ranges)
+            if expected:
+                where = f" for dimension {d}" if is_tensor else ""
+                raise UsageValueError(f"{a.name}: expected {expected}{where}, got {n}", code="argument.shape")
+
+
+def _expected(wanted: Any, given: Any, bindings: Bindings, ranges: Mapping[Any, Any]) -> str:
+    """Describes what was expected instead of a size or a number; an empty string for one that fits."""
+    if not _is_symbolic(wanted):
+        return "" if _is_same(wanted, given) else f"{wanted!r}"
+    try:
+        number = bindings.number(wanted)
+    except Unsupported:
+        return f"a size of the form {wanted}"
+    if number != given:
+        return f"{number}, as in other arguments,"
+    for symbol in wanted.node.expr.free_symbols:
+        allowed = ranges.get(symbol)
+        if allowed is not None and not allowed.lower <= bindings.numbers[symbol] <= allowed.upper:
+            of = "" if wanted.node.expr == symbol else f" of the form {wanted}, with {symbol}"
+            return f"a size{of} between {allowed.lower} and {allowed.upper}"
+    return ""
+
+
+def _is_same(x: Any, y: Any) -> bool:
+    return type(x) is type(y) and repr(x) == repr(y)  # NaN is the same, and zeros of different signs are not
 
 
 def from_exported(exported: ExportedProgram, *, inputs: Sequence[Any] | None = None) -> tuple[Module, Signature]:
@@ -91,29 +168,35 @@ def from_exported(exported: ExportedProgram, *, inputs: Sequence[Any] | None = N
     dynamic dimensions without `inputs`.
     """
     model = decomposed(exported)
-    shapes = _shapes(model)
+    arguments = _arguments(model)
+    shapes = [_shape(a.fake) for a in arguments]
     if inputs is not None:
-        given = [tuple(x.shape) if isinstance(x, torch.Tensor) else tuple(x) for x in inputs]
-        shapes[len(shapes) - len(given) :] = given
-    elif _is_dynamic(model):
+        places = [i for i, a in enumerate(arguments) if a.is_input]
+        if len(places) != len(inputs):
+            raise UsageValueError(f"inputs=: expected {len(places)} inputs, got {len(inputs)}", code="argument.count")
+        for i, x in zip(places, inputs, strict=True):
+            shapes[i] = tuple(x) if isinstance(x, list | tuple) else _shape(x)
+        _check_sizes(arguments, shapes, model.range_constraints)
+    elif _is_dynamic(arguments):
         raise ValueError(
             "the model has dynamic dimensions: give the shapes of its inputs as inputs=, or call "
             "shlo_jit.torch.compile, which compiles for the shapes of each call"
         )
-    built = _built(model, shapes)
-    return built.module, _signature(model, built)
+    built = _built(model, arguments, shapes, returns_arguments=True)
+    return built.module, _signature(model, arguments, built)
 
 
-def _built(model: ExportedProgram, shapes: Sequence[Any]) -> Built:
+def _built(
+    model: ExportedProgram, arguments: Sequence[_Argument], shapes: Sequence[Any], returns_arguments: bool
+) -> Built:
     """Translates a model. Arguments have their names in the model as attributes, and are aliased to new values."""
-    names = list(_names(model).values())
-    built = build(model.graph_module, shapes)
-    specs = model.graph_signature.output_specs
-    mutated = {str(spec.target): i for i, spec in enumerate(specs) if spec.kind in _MUTATIONS}
+    built = build(model.graph_module, shapes, returns_arguments)
+    new_values = {argument: result for result, argument in _mutations(model).items()}
     attributes = []
-    for i in built.passed:
-        items: tuple[tuple[str, Any], ...] = (("jax.arg_info", names[i]),)
-        result = built.results[mutated[names[i]]].index if names[i] in mutated else None
+    for i in built.tensor_arguments:
+        items: tuple[tuple[str, Any], ...] = (("jax.arg_info", arguments[i].name),)
+        is_state = i in new_values and arguments[i].weight is not None
+        result = built.results[new_values[i]].index if is_state else None
         if result is not None:
             items += (("tf.aliasing_output", IntegerAttr(result, "i32")),)
         attributes.append(DictAttr(items))
@@ -124,13 +207,13 @@ def _built(model: ExportedProgram, shapes: Sequence[Any]) -> Built:
     return built
 
 
-def _signature(model: ExportedProgram, built: Built) -> Signature:
-    names = list(_names(model).values())
-    arguments = tuple(names[i] for i in built.passed) + ((RANDOM_STATE,) if built.is_random else ())
-    by_name = {_names(model)[name]: tensor for name, tensor in _weights(model).items()}
-    kinds = (*_MUTATIONS, OutputKind.USER_INPUT_MUTATION)
-    mutated = tuple(str(s.target) for s in model.graph_signature.output_specs if s.kind in kinds)
-    return Signature(arguments, {name: by_name[name] for name in arguments if name in by_name}, mutated)
+def _signature(model: ExportedProgram, arguments: Sequence[_Argument], built: Built) -> Signature:
+    used = [arguments[i] for i in built.tensor_arguments]
+    names = [a.name for a in used]
+    if built.is_random:
+        names.append(unused_name(RANDOM_STATE, names))
+    mutated = tuple(arguments[i].name for i in _mutations(model).values())
+    return Signature(tuple(names), {a.name: a.weight for a in used if a.weight is not None}, mutated)
 
 
 def with_weights(exported: ExportedProgram) -> tuple[Module, dict[int, np.ndarray]]:
@@ -147,77 +230,85 @@ class ExportedModule:
 
     def __init__(self, exported: ExportedProgram, freeze: bool, options: Mapping[str, Any]) -> None:
         """`freeze`: whether parameters become constants. `options`: those of `shlo_jit.compile`."""
-        self.exported = decomposed(exported)
+        self.exported = model = decomposed(exported)
         self._options = dict(options)
-        self._names = _names(self.exported)
-        self._weights = _weights(self.exported)
-        self._state = self._mutated()
-        kept = set(self._state.values())
-        self._frozen = {n: t for n, t in self._weights.items() if freeze and n not in kept}
+        self._in_spec, self._out_spec = model.call_spec.in_spec, model.call_spec.out_spec
+        self._names_in_order = _names_of_keywords(self._in_spec)
+        self._arguments = _arguments(model)
+        self._inputs = [a for a in self._arguments if a.is_input]
+        self._mutations = _mutations(model)
+        changed = set(self._mutations.values())
+        self._frozen = {i for i, a in enumerate(self._arguments) if freeze and a.weight is not None} - changed
         self._calls: dict[Any, Callable[[Sequence[Any]], list[Any]]] = {}
-        self._given_names = [s.arg.name for s in self.exported.graph_signature.input_specs if s.kind not in _WEIGHTS]
-        if not _is_dynamic(self.exported):
-            self._compiled(tuple(_shapes(self.exported)))
-
-    def _mutated(self) -> dict[int, str]:
-        """Graph arguments whose new values are results, by the number of the result."""
-        by_target = {target: name for name, target in self._names.items()}
-        specs = self.exported.graph_signature.output_specs
-        kinds = (*_MUTATIONS, OutputKind.USER_INPUT_MUTATION)
-        return {i: by_target[str(s.target)] for i, s in enumerate(specs) if s.kind in kinds}
+        if not _is_dynamic(self._arguments):
+            self._compiled(tuple(_shape(a.fake) for a in self._inputs))
 
     def _compiled(self, shapes: tuple[Any, ...]) -> Callable[[Sequence[Any]], list[Any]]:
+        """The function for inputs of these shapes."""
         found = self._calls.get(shapes)
         if found is None:
-            built = _built(self.exported, shapes)
-            names = list(self._names)
-            frozen = ((place, self._frozen.get(names[i])) for place, i in enumerate(built.passed))
-            constants = {place: array_of(t) for place, t in frozen if t is not None}
+            given = iter(shapes)
+            every = [next(given) if a.is_input else _shape(a.fake) for a in self._arguments]
+            _check_sizes(self._arguments, every, self.exported.range_constraints)
+            built = _built(self.exported, self._arguments, every, returns_arguments=False)
+            weights = [(place, self._arguments[i].weight) for place, i in enumerate(built.tensor_arguments)
+                       if i in self._frozen]  # fmt: skip
+            constants = {place: array_of(t) for place, t in weights if t is not None}
             exe = compile_program(built.module, constants=constants or None, **self._options)
-            passed = [i for i in built.passed if names[i] not in self._frozen]
-            fakes = [n.meta["val"] for n in self.exported.graph.nodes if n.op == "placeholder"]
-            rest = Built(built.module, passed, built.is_random, built.results)
-            found = self._calls[shapes] = caller(exe, rest, [fakes[i].dtype for i in passed])
+            rest = [i for i in built.tensor_arguments if i not in self._frozen]
+            without_constants = replace(built, tensor_arguments=rest)
+            found = caller(exe, without_constants, [self._arguments[i].fake.dtype for i in rest])
+            self._calls[shapes] = found
         return found
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Calls the model. Raises TypeError for arguments of another structure, and the errors of a call of an
-        Executable for other shapes or element types."""
+        """Calls the model. Raises TypeError for arguments of another structure, kind or element type, and
+        UsageValueError for shapes, numbers and flags for which it was not exported."""
+        if self._names_in_order and len(named) == len(self._names_in_order):
+            named = {name: named[name] for name in self._names_in_order if name in named}
         leaves, spec = tree_flatten((args, named))
-        wanted = self.exported.call_spec.in_spec
-        if spec != wanted:
-            raise TypeError(f"the model was exported for arguments {wanted}, got {spec}")
-        given = dict(zip(self._given_names, leaves, strict=True))
-        arguments = [given[n] if n in given else self._weights[n] for n in self._names]
-        shapes = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in arguments)
-        if _is_dynamic(self.exported):
-            self._check_ranges(shapes)
-        else:
-            shapes = tuple(_shapes(self.exported))
+        if spec != self._in_spec:
+            raise UsageTypeError(
+                f"the model was exported for arguments {self._in_spec}, got {spec}", code="argument.count"
+            )
+        for a, x in zip(self._inputs, leaves, strict=True):
+            _check_kind(a, x)
+        given = iter(leaves)
+        arguments = [next(given) if a.is_input else a.weight for a in self._arguments]
         with torch.no_grad():
-            found = self._compiled(shapes)(arguments)
-            results = []
-            for i, x in enumerate(found):
-                if i in self._state:
-                    target = self._state[i]
-                    (given.get(target) if target in given else self._weights[target]).copy_(x)  # type: ignore[union-attr]
-                else:
-                    results.append(x)
-        out_spec = self.exported.call_spec.out_spec
-        assert out_spec is not None
-        return tree_unflatten(results, out_spec)
+            found = self._compiled(tuple(map(_shape, leaves)))(arguments)
+            if self._mutations:
+                found = self._with_new_values(arguments, found)
+        assert self._out_spec is not None
+        return tree_unflatten(found, self._out_spec)
 
-    def _check_ranges(self, shapes: Sequence[Any]) -> None:
-        """Raises ValueError for a size that is out of the range for which the model was exported."""
-        ranges = self.exported.range_constraints
-        for name, shape, wanted in zip(self._names, shapes, _shapes(self.exported), strict=True):
-            if not isinstance(wanted, tuple):
-                continue
-            for d, (size, symbolic) in enumerate(zip(shape, wanted, strict=True)):
-                found = ranges.get(symbolic.node.expr) if isinstance(symbolic, torch.SymInt) else None
-                if found is not None and not found.lower <= size <= found.upper:
-                    between = f"between {found.lower} and {found.upper}"
-                    raise ValueError(f"{name}: expected a size {between} for dimension {d}, got {size}")
+    def _with_new_values(self, arguments: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+        """Stores new values in arguments that the model changes, and returns the other results."""
+        changed = {id(arguments[i]) for i in self._mutations.values()}
+        found = [x.clone() if id(x) in changed else x for x in found]  # a result that is an argument has its old value
+        for result, argument in self._mutations.items():
+            arguments[argument].copy_(found[result])
+        return [x for i, x in enumerate(found) if i not in self._mutations]
+
+
+def _names_of_keywords(in_spec: Any) -> Sequence[str]:
+    """Names of keyword arguments in the order of the export."""
+    keywords = tree_unflatten(range(in_spec.num_leaves), in_spec)[1]
+    return list(keywords)
+
+
+def _check_kind(argument: _Argument, given: Any) -> None:
+    """Raises TypeError for an input that is no tensor, or has another element type, and UsageValueError for another
+    number or flag than that of the export."""
+    fake, name = argument.fake, argument.name
+    if isinstance(fake, torch.Tensor):
+        if not isinstance(given, torch.Tensor):
+            raise UsageTypeError(f"{name}: expected a tensor, got {type(given).__name__}", code="argument.kind")
+        if given.dtype is not fake.dtype:
+            raise UsageTypeError(f"{name}: expected {fake.dtype}, got {given.dtype}", code="argument.dtype")
+    elif not _is_symbolic(fake) and not _is_same(fake, given):
+        message = f"{name}: the model was exported for {fake!r}, got {given!r}"
+        raise UsageValueError(message, code="argument.range", hint="export it again for another number or flag")
 
 
 def compile(

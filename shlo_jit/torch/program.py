@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +15,23 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily  # type: ignore
 from shlo_jit import builder as b
 from shlo_jit.api import compile as compile_program
 from shlo_jit.builder import Value
+from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import UI64, Type, tensor
-from shlo_jit.torch.dtypes import element_type, maker, taker
+from shlo_jit.torch.aten import Unsupported
+from shlo_jit.torch.control_flow import uses_random_numbers
+from shlo_jit.torch.dtypes import element_type, to_array, to_tensor
 from shlo_jit.torch.layouts import physical_order
 from shlo_jit.torch.sizes import Bindings
-from shlo_jit.torch.translate import Translator, uses_random_numbers
+from shlo_jit.torch.translate import Translator
 
 RANDOM_STATE = "random_state"
-"""Name of the argument with the state of random numbers."""
+"""Name of the argument with the state of random numbers, unless another argument has it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Where a result of the graph comes from: an argument, a number, or a result of the program."""
+    """Source of a result of the graph: an argument that the graph returns, a number, or a result of the program."""
 
     argument: int | None = None
     literal: Any = None
@@ -42,40 +46,56 @@ class Built:
     """A graph as a program, for certain shapes."""
 
     module: Module
-    passed: Sequence[int]
-    """Arguments of the graph that are arguments of the program."""
+    tensor_arguments: Sequence[int]
+    """Arguments of the graph that are tensors, which are the arguments of the program."""
     is_random: bool
     """Whether the program has a last argument for the state of random numbers."""
     results: Sequence[Result]
 
 
-def build(module: torch.fx.GraphModule, given: Sequence[Any]) -> Built:
-    """Translates a graph for arguments: shapes of tensors, and numbers."""
+def build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool = False) -> Built:
+    """Translates a graph for arguments: shapes of tensors, and numbers.
+
+    returns_arguments: whether arguments that the graph returns are results of the program, too.
+    """
+    try:
+        return _build(module, given, returns_arguments)
+    except Unsupported as error:
+        raise UnsupportedError(diagnose(str(error), None, label="torch")) from error
+
+
+def _build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool) -> Built:
     fakes = _fakes(module)
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     bindings = Bindings()
-    for fake, x in zip(fakes, given, strict=True):
-        bindings.bind(fake, x)
+    bindings.bind(fakes, given)
     types: dict[str, Type] = {}
-    passed = []
+    tensor_arguments = []
     for i, (name, fake, x) in enumerate(zip(names, fakes, given, strict=True)):
         if isinstance(fake, torch.Tensor):
             types[name] = tensor(tuple(x), element_type(fake.dtype))
-            passed.append(i)
+            tensor_arguments.append(i)
+    state = unused_name(RANDOM_STATE, names)
     is_random = uses_random_numbers(module)
     if is_random:
-        types[RANDOM_STATE] = tensor((2,), UI64)
+        types[state] = tensor((2,), UI64)
     with b.function("main", **types) as f:  # type: ignore[arg-type]  types are shapes too
         translator = Translator(bindings)
         if is_random:
-            translator.seed(f[RANDOM_STATE])
+            translator.random_state = f[state]
         given_values = zip(names, fakes, given, strict=True)
         arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in given_values]
         found = translator.run(module, arguments)
         found = list(found) if isinstance(found, list | tuple) else [found]
-        values, results = _results(module, bindings, arguments, found)
+        values, results = _results(module, bindings, found, returns_arguments)
         f.returns(*values)
-    return Built(f.module, passed, is_random, results)
+    return Built(f.module, tensor_arguments, is_random, results)
+
+
+def unused_name(name: str, used: Collection[str]) -> str:
+    """The name, with a number after it if it is used."""
+    numbered = (f"{name}_{i}" for i in itertools.count(1))
+    return name if name not in used else next(n for n in numbered if n not in used)
 
 
 def _fakes(module: torch.fx.GraphModule) -> list[Any]:
@@ -91,10 +111,15 @@ def _is_token(node: torch.fx.Node) -> bool:
 
 
 def _results(
-    module: torch.fx.GraphModule, bindings: Bindings, arguments: Sequence[Any], found: Sequence[Any]
+    module: torch.fx.GraphModule, bindings: Bindings, found: Sequence[Any], returns_arguments: bool
 ) -> tuple[list[Value], list[Result]]:
-    """Returns the results of the program, and those of the graph."""
-    by_argument = {id(v): i for i, v in enumerate(arguments) if isinstance(v, Value)}
+    """Returns the results of the program, and those of the graph.
+
+    A result is the memory of an argument only if the graph returns its placeholder. Nodes whose value is that of an
+    argument, such as a clone, have memory of their own, because the argument may change before the result is read.
+    """
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    by_placeholder = {} if returns_arguments else {node: i for i, node in enumerate(placeholders)}
     nodes = next(node for node in module.graph.nodes if node.op == "output").args[0]
     nodes = nodes if isinstance(nodes, list | tuple) else [nodes]
     values: list[Value] = []
@@ -102,20 +127,20 @@ def _results(
     for node, value in zip(nodes, found, strict=True):
         if not isinstance(value, Value):
             results.append(Result(literal=value))
-        elif id(value) in by_argument:
-            results.append(Result(argument=by_argument[id(value)]))
+        elif node in by_placeholder:
+            results.append(Result(argument=by_placeholder[node]))
         else:
             fake = node.meta["val"]
             order = physical_order(bindings.shape(fake.shape), bindings.shape(fake.stride()))
             inverse = None if order is None else tuple(order.index(d) for d in range(len(order)))
-            results.append(Result(index=len(values), make=maker(fake.dtype), order=inverse))
+            results.append(Result(index=len(values), make=to_tensor(fake.dtype), order=inverse))
             values.append(value if order is None else b.transpose(value, order))
     return values, results
 
 
 def new_state() -> np.ndarray:
     """A state of random numbers that follows from PyTorch's generator, which `torch.manual_seed` sets."""
-    return torch.randint(-(2**63), 2**63 - 1, (2,)).numpy().view(np.uint64)
+    return torch.randint(-(2**63), 2**63 - 1, (2,), device="cpu").numpy().view(np.uint64)
 
 
 class Program:
@@ -145,7 +170,7 @@ class Program:
         with unset_fake_temporarily():  # constants of the graph are read
             built = build(self._module, given)
         exe = compile_program(built.module, **self._options)
-        return caller(exe, built, [self._fakes[i].dtype for i in built.passed])
+        return caller(exe, built, [self._fakes[i].dtype for i in built.tensor_arguments])
 
     def given(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """What the code depends on: the shapes of tensors, and numbers."""
@@ -163,13 +188,13 @@ def _is_symbolic(fake: Any) -> bool:
 
 def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
-    takers = [(i, taker(dtype)) for i, dtype in zip(built.passed, dtypes, strict=True)]
+    conversions = [(i, to_array(dtype)) for i, dtype in zip(built.tensor_arguments, dtypes, strict=True)]
     results = built.results
     single = sum(r.index is not None for r in results) == 1
     is_random = built.is_random
 
     def call(arguments: Sequence[Any]) -> list[Any]:
-        arrays = [take(arguments[i]) for i, take in takers]
+        arrays = [convert(arguments[i]) for i, convert in conversions]
         found = exe(*arrays, new_state()) if is_random else exe(*arrays)
         return [_made(r, (found,) if single else found, arguments) for r in results]
 

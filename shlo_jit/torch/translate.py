@@ -7,8 +7,9 @@ shapes of the arguments. Every operation has the line of the model in which PyTo
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch  # type: ignore[import-not-found]
@@ -18,36 +19,31 @@ from shlo_jit import builder as b
 from shlo_jit.builder import BuilderError, Value
 from shlo_jit.builder.locations import Place, line_of_file, located_at
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.dtypes import DType
 from shlo_jit.torch.aten import RECORDS, Call, Unsupported, load
 from shlo_jit.torch.control_flow import HIGHER_ORDER
 from shlo_jit.torch.dtypes import array_of, element_type
 from shlo_jit.torch.sizes import Bindings
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_CONSTANTS = (torch.dtype, torch.layout, torch.device, torch.memory_format)
+_PACKAGE = os.path.dirname(torch.__file__) + os.sep
 
 
 class Translator:
     """Translates graphs into the open function of the builder."""
 
-    def __init__(self, bindings: Bindings, constant: Callable[[str, torch.Tensor], Value] | None = None) -> None:
-        """`constant`: makes the value of a tensor that a graph has as an attribute."""
+    def __init__(self, bindings: Bindings) -> None:
         load()
         self.bindings = bindings
-        self._constant = constant or (lambda name, tensor: b.constant(array_of(tensor)))
-        self._random_state: Value | None = None
+        self.random_state: Value | None = None
+        """The state from which random operators derive their keys: u64[2]."""
         self._draws = 0
-
-    def seed(self, state: Value) -> None:
-        """Sets the state from which random operators derive their keys: u64[2]."""
-        self._random_state = state
 
     def run(self, module: torch.fx.GraphModule, arguments: Sequence[Any]) -> Any:
         """Translates a graph for these arguments (values or numbers), and returns its results, structured as in the
         graph."""
         known: dict[Node, Any] = {}
         given = iter(arguments)
+        place: Place | None = None
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 known[node] = next(given)
@@ -56,26 +52,27 @@ class Translator:
             elif node.op == "output":
                 return map_arg(node.args[0], known.__getitem__)
             elif node.op == "call_function":
-                known[node] = self._called(node, known)
+                place = place_of(node) or place
+                known[node] = self._called(node, known, place)
             else:
-                _refuse(node, f"nodes of kind {node.op} are not supported")
+                _refuse(node, f"nodes of kind {node.op} are not supported", place)
         raise ValueError("the graph has no results")
 
     def _attribute(self, module: torch.fx.GraphModule, name: str) -> Any:
         found = functools.reduce(getattr, name.split("."), module)
-        return self._constant(name, found) if isinstance(found, torch.Tensor) else found
+        return b.constant(array_of(found)) if isinstance(found, torch.Tensor) else found
 
     # ------------------------------------------------------------------------ nodes
-    def _called(self, node: Node, known: Mapping[Node, Any]) -> Any:
-        with located_at(place_of(node)):
-            args = _plain(map_arg(node.args, known.__getitem__), self.bindings)
-            named = _plain(map_arg(node.kwargs, known.__getitem__), self.bindings)
+    def _called(self, node: Node, known: Mapping[Node, Any], place: Place | None) -> Any:
+        with located_at(place):
             try:
+                args = _plain(map_arg(node.args, known.__getitem__), self.bindings)
+                named = _plain(map_arg(node.kwargs, known.__getitem__), self.bindings)
                 return self._result(node, args, named)
             except Unsupported as error:
-                _refuse(node, str(error), error)
+                _refuse(node, str(error), place, error)
             except BuilderError as error:
-                _refuse(node, error.diagnostics[0].message.removeprefix(f"{node.target}: "), error)
+                _refuse(node, error.diagnostics[0].message.removeprefix(f"{node.target}: "), place, error)
 
     def _result(self, node: Node, args: Any, named: Any) -> Any:
         target = node.target
@@ -104,37 +101,28 @@ class Translator:
             str(node.target),
             [element_type(r.dtype) if isinstance(r, torch.Tensor) else None for r in results],
             lambda: [self.bindings.shape(r.shape) if isinstance(r, torch.Tensor) else None for r in results],
-            self._key,
-            lambda i: self._storage_order(node, i),
+            self.random_key,
+            lambda i: self._storage(node, i),
             functools.partial(self._lowered, node),
         )
 
     def _lowered(self, node: Node, name: str, *args: Any, **named: Any) -> Any:
         return RECORDS[name].function(self._call(node), *args, **named)
 
-    def _storage_order(self, node: Node, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _storage(self, node: Node, index: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         source = node.args[index]
         assert isinstance(source, Node)
         tensor = source.meta["val"]
-        return self.bindings.shape(tensor.shape), self.bindings.shape(tensor.stride())
+        shape, strides = self.bindings.shape(tensor.shape), self.bindings.shape(tensor.stride())
+        return shape, strides, self.bindings.number(tensor.storage_offset())
 
-    def _key(self) -> Value:
-        """A new key: the state of the call, and the number of the operator within the graph."""
-        if self._random_state is None:
+    def random_key(self) -> Value:
+        """A new key: the state of the call or of the iteration, and the number of the operator within the graph."""
+        if self.random_state is None:
             raise Unsupported("random numbers are not available in this program")
         self._draws += 1
-        low, high = (b.slice(self._random_state, [i], [i + 1]) for i in range(2))
+        low, high = (b.slice(self.random_state, [i], [i + 1]) for i in range(2))
         return b.concatenate([low, high ^ (self._draws << 32)], 0)
-
-
-def uses_random_numbers(module: torch.fx.GraphModule) -> bool:
-    """Whether an operator of the graph, or of the graphs in it, draws random numbers."""
-    return any(
-        isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
-        for graph in module.modules()
-        if isinstance(graph, torch.fx.GraphModule)
-        for node in graph.graph.nodes
-    )
 
 
 def _plain(x: Any, bindings: Bindings) -> Any:
@@ -160,21 +148,17 @@ def _has_values(x: Any) -> bool:
 
 # ---------------------------------------------------------------------------- places and errors
 def place_of(node: Node) -> Place | None:
-    """The line of the model that a node is computed for, by its recorded stack."""
+    """The line of the model that a node is computed for: the innermost one of its recorded stack that is outside of
+    PyTorch. None for a node without a stack, which belongs to the one before it."""
     frames = _FRAME.findall(node.stack_trace or "")
     if not frames:
         return None
-    file, line, _ = frames[-1]
+    of_model = [frame for frame in frames if not frame[0].startswith(_PACKAGE)]
+    file, line, _ = (of_model or frames)[-1]
     return line_of_file(file, int(line), str(node.target))
 
 
-def _refuse(node: Node, message: str, cause: Exception | None = None) -> NoReturn:
-    place = place_of(node)
+def _refuse(node: Node, message: str, place: Place | None, cause: Exception | None = None) -> NoReturn:
     name = str(node.target)
     found = diagnose(f"{name}: {message}", place.span if place else None, op=name, label="torch")
     raise UnsupportedError(found) from cause
-
-
-def types_of(tensors: Sequence[Any]) -> list[DType | None]:
-    """Element types of tensors; None for anything else."""
-    return [element_type(t.dtype) if isinstance(t, torch.Tensor) else None for t in tensors]

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F
 
-from shlo_jit.torch.backend import backend
+from shlo_jit.torch.dynamo import backend
 
 INF, NAN = math.inf, math.nan
 
@@ -271,6 +271,13 @@ def test_gradients(f):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
 
 
+def test_gradients_of_parameters_alone():
+    x, layer = torch.randn(2, 2, 6, 6), torch.nn.Conv2d(2, 3, 3)
+    compiled = torch.compile(lambda x: layer(x).square().sum(), backend=backend, options={"fallback": False})
+    found = torch.autograd.grad(compiled(x), [*layer.parameters()])
+    torch.testing.assert_close(found, torch.autograd.grad(layer(x).square().sum(), [*layer.parameters()]))
+
+
 def test_attention_with_masks_and_shared_heads():
     q, k = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8)
     mask = torch.rand(5, 5) > 0.3
@@ -319,4 +326,79 @@ def test_factorizations():
         y,
         rtol=1e-3,
         atol=1e-3,
+    )
+
+
+def test_places_in_memory_count_from_the_storage():
+    base = torch.arange(20.0)
+    x = base[2:14].reshape(3, 4)
+    agree(
+        [
+            lambda x: x[1:].as_strided((2, 3), (4, 1)),
+            lambda x: torch.as_strided(x, (2, 3), (3, 1), 4),
+            lambda x: torch.as_strided_scatter(x, torch.zeros(2, 2), (2, 2), (4, 2), 3),
+            lambda x: x.t().as_strided((2, 2), (1, 4)),
+        ],
+        x,
+    )
+    for refused in (
+        lambda x: torch.as_strided(x, (2,), (1,), 0),
+        lambda x: torch.as_strided(x, (3,), (1,), 12),
+        lambda x: torch.as_strided_scatter(x[:, :2], torch.zeros(2), (2,), (1,)),
+    ):
+        with pytest.raises(Exception, match="as_strided.*not supported"):
+            agree([refused], x)
+
+
+def test_functions_of_complex_numbers():
+    x = torch.tensor([complex(NAN, 1), complex(INF, -INF), 2 - 1j])
+    agree(
+        [
+            lambda x: torch.nan_to_num(x, nan=2.0, posinf=7.0),
+            lambda x: torch.linspace(1 + 1j, 3 - 2j, 4) + x[2],
+            lambda x: torch.linspace(0, 1j, 3, dtype=torch.complex128),
+        ],
+        x,
+    )
+    with pytest.raises(Exception, match="complex numbers are not supported"):
+        agree([lambda x: x.logcumsumexp(0)], x)
+
+
+def test_truth_of_no_dimensions_and_saturated_bytes():
+    x = torch.tensor([[1000.0, -1e30, NAN], [0.0, -INF, 460.0]])
+    agree(
+        [
+            lambda x: torch.any(x, dim=[]),
+            lambda x: torch.all(x, dim=[], keepdim=True),
+            lambda x: torch.any(x, dim=(0, 1)),
+            lambda x: x.to(torch.float8_e4m3fn).float(),
+            lambda x: x.bfloat16().to(torch.float8_e4m3fn).float(),
+            lambda x: torch.full((2,), 1e4).to(torch.float8_e4m3fn).float(),
+        ],
+        x,
+    )
+
+
+def test_long_rows_are_searched_and_their_greatest_elements_found():
+    x = torch.randn(3, 200).round(decimals=1)
+    x[0, 5], x[1, 7], x[1, 9] = NAN, -NAN, INF
+    rows, index = x.nan_to_num(0.0).sort(-1)[0], torch.randint(0, 200, (150,))
+    agree(
+        [
+            lambda x, rows, i: torch.searchsorted(rows, x),
+            lambda x, rows, i: torch.searchsorted(rows, x[:, :70].contiguous(), right=True),
+            lambda x, rows, i: torch.bucketize(x, rows[2], out_int32=True),
+            lambda x, rows, i: torch.bucketize(0.3, rows[2], right=True),
+            lambda x, rows, i: x.topk(5)[0],
+            lambda x, rows, i: x.topk(2, 0)[0],
+            lambda x, rows, i: x.topk(5, largest=False)[0],
+            lambda x, rows, i: torch.arange(-300, 300).flip(0).topk(3),
+            lambda x, rows, i: x.bfloat16().topk(7)[0],
+            lambda x, rows, i: torch.gather(x, 1, x.topk(3)[1]),
+            lambda x, rows, i: x.topk(0),
+            lambda x, rows, i: F.embedding_bag(i, rows.t(), torch.arange(0, 150, 2)),
+        ],
+        x,
+        rows,
+        index,
     )

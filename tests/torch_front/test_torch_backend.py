@@ -3,6 +3,7 @@
 import copy
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -12,7 +13,7 @@ from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.while_loop import while_loop
 
 from shlo_jit.errors import UnsupportedError
-from shlo_jit.torch.backend import FallbackWarning, backend
+from shlo_jit.torch.dynamo import FallbackWarning, backend
 
 
 def compiled(function, **options):
@@ -201,3 +202,99 @@ def test_without_fallback_it_raises_at_the_line_of_the_model():
         error = getattr(error, "inner_exception", None) or error.__cause__
     assert error is not None
     assert error.diagnostics[0].line == segments.__code__.co_firstlineno + 1
+
+
+def test_results_have_memory_of_their_own():
+    def f(x, n):
+        old = x.clone()
+        x.add_(1)
+        return [old, n**1, n.clone().view(-1), n.roll(0, 0), n.flip([]), torch.cat([n]), n.to(n.dtype, copy=True), n]
+
+    x, n = torch.ones(3), torch.arange(3.0)
+    found = compiled(f)(x, n)
+    torch.testing.assert_close(found[0], torch.ones(3))
+    torch.testing.assert_close(x, torch.full((3,), 2.0))
+    memory = {t.data_ptr() for t in (x, *found[:-1])}
+    assert len(memory) == len(found)
+    assert n.data_ptr() not in memory and found[-1].data_ptr() == n.data_ptr()
+
+
+def test_sizes_that_depend_on_data_fall_back_or_are_given_by_a_call():
+    x = torch.arange(6.0)
+    torch._dynamo.decorators.mark_unbacked(x, 0)
+    torch.testing.assert_close(compiled(lambda x: x.sin() + 1)(x), x.sin() + 1)
+
+
+def test_tensors_with_the_negative_bit_are_negated():
+    x = torch.randn(3, dtype=torch.complex64)
+    y = x.conj().imag
+    assert y.is_neg()
+    for dtype in (torch.float32, torch.bfloat16):
+        z = y if dtype == torch.float32 else torch._neg_view(torch.randn(3).to(dtype))
+        torch.testing.assert_close(compiled(lambda v: v * 2)(z), z * 2)
+
+
+def test_the_name_of_the_backend_is_a_function_after_imports():
+    import shlo_jit.torch
+    import shlo_jit.torch.dynamo
+
+    assert callable(shlo_jit.torch.backend)
+
+
+def test_random_numbers_ignore_the_default_device():
+    f = compiled(lambda x: x + torch.rand(3, device="cpu"))
+    with torch.device("meta"):
+        found = f(torch.zeros(3, device="cpu"))
+    assert found.device.type == "cpu"
+
+
+def test_edges_of_distributions():
+    n = 1 << 22  # draws whose greatest integers round up without care
+
+    def draw():
+        weights = torch.tensor([1.0, 0.0])
+        return (
+            torch.randn(n).abs().max(),
+            torch.randn(1000, dtype=torch.float64).isfinite().all(),
+            torch.multinomial(weights, n, True).sum(),
+            torch.randint(-(2**63), 2**63 - 1, (1000,)),
+            torch.randn(10_000, dtype=torch.complex64),
+            torch.rand(1000, dtype=torch.complex64).imag,
+            torch.empty(n, dtype=torch.bfloat16).uniform_().max(),
+            torch.empty(n).uniform_(1, 2).max(),
+        )
+
+    greatest, finite, heavy, integers, normal, imaginary, half, between = compiled(draw)()
+    assert greatest < 10 and finite and heavy == 0
+    assert (integers > 2**62).any() and (integers < -(2**62)).any() and (integers % 2 == 0).any()
+    assert abs(normal.abs().square().mean() - 1) < 0.05 and abs(normal.imag.square().mean() - 0.5) < 0.03
+    assert 0.4 < imaginary.mean() < 0.6
+    assert half < 1 and between < 2
+
+
+def test_the_ends_of_random_bits():
+    from shlo_jit import builder as b
+    from shlo_jit import compile as compile_program
+    from shlo_jit.ir.dtypes import DTYPES
+    from shlo_jit.ir.types import tensor
+    from shlo_jit.torch.aten import random
+
+    with pytest.MonkeyPatch.context() as patch, b.function("main", low=tensor((), DTYPES["f32"])) as f:
+        ends = lambda call, shape, bits: b.constant(np.array([0, 2**bits - 1], f"u{bits // 8}"))  # noqa: E731
+        patch.setattr(random, "_bits", ends)
+        kinds = [DTYPES[name] for name in ("f32", "f64", "bf16")]
+        f.returns(*(make(None, (2,), kind) for make in (random.normal, random.uniform) for kind in kinds))
+    found = compile_program(f.module)(0.0)
+    assert all(torch.tensor(x.astype("f8")).isfinite().all() for x in found)
+    for x in found[3:]:
+        assert x[0] == 0 and 0.99 < float(x[1]) < 1
+
+
+def test_random_numbers_of_iterations_differ():
+    def f(x):
+        step = lambda i, v: (i + 1, v + torch.rand_like(v))  # noqa: E731
+        return while_loop(lambda i, v: i < 1000, step, (torch.tensor(0), x))[1]
+
+    found = compiled(f, options={"fallback": False})(torch.zeros(8))
+    assert ((found > 420) & (found < 580)).all()
+    assert len(found.unique()) == 8

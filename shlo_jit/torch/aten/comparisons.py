@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import BOOL, Operand, cast, number, pair, promoted, sizes
+from shlo_jit.torch.aten.values import BOOL, Operand, broadcast_to, cast, common_shape, number, pair, promoted, sizes
 
 COMPARISONS: dict[str, Callable[..., Value]] = {
     "eq": b.eq, "ne": b.ne, "lt": b.lt, "le": b.le, "gt": b.gt, "ge": b.ge,
@@ -116,8 +116,6 @@ def where(call: Call, condition: Value, x: Operand, y: Operand) -> Value:
 
 def select(condition: Value, x: Value, y: Value) -> Value:
     """x where the condition is true, y elsewhere, broadcast to a common shape."""
-    from shlo_jit.torch.aten.values import broadcast_to, common_shape
-
     shape = common_shape(sizes(condition), sizes(x), sizes(y))
     return b.select(broadcast_to(condition, shape), broadcast_to(x, shape), broadcast_to(y, shape))
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from shlo_jit import builder as b
 from shlo_jit.builder import ConvolutionDimensionNumbers, Value
+from shlo_jit.torch.aten.reductions import total
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import cast, filled, sizes, slice_along, total_of, wide
+from shlo_jit.torch.aten.values import cast, filled, sizes, slice_along, wide
 
 
 def _spread(given: Sequence[int], count: int) -> list[int]:
@@ -83,7 +84,8 @@ def convolution_backward(
         raise Unsupported("gradients of an input without a batch are not supported")
     count = weight.ndim - 2
     stride, padding, dilation = (_spread(v, count) for v in (stride, padding, dilation))
-    by_bias = total_of(gradient, (0, *range(2, gradient.ndim))) if mask[2] else None
+    dtype = gradient.element_type
+    by_bias = cast(total(gradient, (0, *range(2, gradient.ndim)), dtype), dtype) if mask[2] else None
     by_input = _by_input(gradient, x, weight, stride, padding, dilation, transposed, groups) if mask[0] else None
     if not mask[1]:
         return by_input, None, by_bias

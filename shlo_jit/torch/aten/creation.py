@@ -9,7 +9,7 @@ from typing import Any
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, F64, I64, broadcast_to, cast, filled, iota, number, sizes, wide
+from shlo_jit.torch.aten.values import BOOL, C128, F64, I64, broadcast_to, cast, filled, iota, number, sizes, wide
 
 
 @aten("full", "new_full", "full_like", "fill.Scalar", "fill.Tensor")
@@ -61,24 +61,19 @@ def prims_iota(call: Call, length: int, *, start: int = 0, step: int = 1, **_: o
 
 
 @aten("linspace")
-def linspace(call: Call, start: float, end: float, steps: int, **_: object) -> Value:
+def linspace(call: Call, start: Any, end: Any, steps: int, **_: object) -> Value:
     """`steps` numbers at equal distances, from the start to the end."""
-    if isinstance(start, Value) or isinstance(end, Value):
-        first, last = cast(start, F64), cast(end, F64)
-    else:
-        first, last = number(start, F64), number(end, F64)
-    if call.dtype.kind in "iu":
-        dtype = F64
-    else:
-        dtype = wide(call.dtype)
-    first, last = cast(first, dtype), cast(last, dtype)
-    places = iota(call.shape, 0, dtype)
+    dtype = F64 if call.dtype.kind in "iu" else wide(call.dtype)
+    exact = C128 if dtype.kind == "c" else F64
+    first, last = cast(cast(start, exact), dtype), cast(cast(end, exact), dtype)
+    counted = iota(call.shape, 0, F64)
+    places = cast(counted, dtype)
     if steps <= 1:
         return cast(b.broadcast_in_dim(first, call.shape, ()), call.dtype)
     step = (last - first) / number(steps - 1, dtype)
-    half = number(math.floor(steps / 2), dtype)
+    half = number(math.floor(steps / 2), F64)
     low, high = first + step * places, last - step * (number(steps - 1, dtype) - places)
-    return cast(b.select(places < half, low, high), call.dtype)
+    return cast(b.select(counted < half, low, high), call.dtype)
 
 
 @aten("eye", "eye.m")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
@@ -180,11 +182,11 @@ def nan_to_num(
     call: Call, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     """Every element, with numbers in place of NaN and the infinities."""
+    if x.element_type.kind == "c":
+        return b.complex(*(nan_to_num(call, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
     if x.element_type.kind != "f":
         return x
     dtype = x.element_type
-    import ml_dtypes
-
     limits = ml_dtypes.finfo(dtype.numpy)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf

@@ -29,7 +29,7 @@ from shlo_jit.torch.aten.values import (
     sizes,
     slice_along,
 )
-from shlo_jit.torch.aten.views import new_dimension, swapped
+from shlo_jit.torch.aten.views import diagonals, new_dimension, swapped
 
 _LETTERS = {"f32": "s", "f64": "d", "complex<f32>": "c", "complex<f64>": "z"}
 
@@ -210,17 +210,12 @@ def linalg_solve_ex(
 
 def _sign_and_diagonal(factors: Value, pivots: Value) -> tuple[Value, Value]:
     """1 or -1 for an even or odd number of exchanges, and the diagonal of the upper factor."""
-    from shlo_jit.torch.aten.views import diagonal
-
     n = sizes(factors)[-1]
     places = b.broadcast_in_dim(iota((n,), 0, I32) + number(1, I32), sizes(pivots), (pivots.ndim - 1,))
     exchanges = b.reduce_sum(cast(pivots != places, I32), (pivots.ndim - 1,))
     is_odd = b.rem(exchanges, filled(sizes(exchanges), 2, I32)) == number(1, I32)
     one = filled(sizes(exchanges), 1, factors.element_type)
-    return b.select(is_odd, -one, one), diagonal(_NO_CALL, factors, 0, -2, -1)
-
-
-_NO_CALL: Call = None  # type: ignore[assignment]  the record of the diagonal does not read its call
+    return b.select(is_odd, -one, one), diagonals(factors, 0, -2, -1)
 
 
 @aten("_linalg_det")

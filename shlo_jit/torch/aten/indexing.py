@@ -58,10 +58,15 @@ def embedding(call: Call, weight: Value, index: Value, *_: object) -> Value:
 @aten("gather")
 def gather(call: Call, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     """For every index, the element at that index of a dimension, and at the place of the index in the others."""
+    return gathered(x, dim, index)
+
+
+def gathered(x: Value, dim: int, index: Value) -> Value:
+    """For every index, the element at that index of a dimension, and at the place of the index in the others."""
     if not x.ndim:
         return broadcast_to(x, sizes(index))
     if not index.ndim:
-        return b.reshape(gather(call, x, dim, b.reshape(index, (1,))), ())
+        return b.reshape(gathered(x, dim, b.reshape(index, (1,))), ())
     if 0 in sizes(index):
         return filled(sizes(index), 0, x.element_type)
     d = dimension(dim, x.ndim)

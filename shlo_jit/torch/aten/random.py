@@ -13,19 +13,36 @@ import numpy as np
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.ir.dtypes import DTYPES, DType
 from shlo_jit.ir.types import tensor
+from shlo_jit.torch.aten.reductions import best_and_place
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, F32, F64, I64, cast, filled, iota, number, pair, sizes, together, wide
+from shlo_jit.torch.aten.sorting import sorted_with_places
+from shlo_jit.torch.aten.values import (
+    BOOL,
+    F32,
+    F64,
+    I64,
+    cast,
+    filled,
+    iota,
+    number,
+    pair,
+    sizes,
+    slice_along,
+    together,
+    wide,
+)
 
 
 def _bits(call: Call, shape: Sequence[int], bits: int) -> Value:
-    from shlo_jit.ir.dtypes import DTYPES
-
     return b.rng_bit_generator("PHILOX", call.random_key(), tensor(tuple(shape), DTYPES[f"ui{bits}"]))[1]
 
 
-def uniform(call: Call, shape: Sequence[int], dtype: Any) -> Value:
-    """Numbers in [0, 1)."""
+def uniform(call: Call, shape: Sequence[int], dtype: DType) -> Value:
+    """Numbers in [0, 1); both parts of complex numbers."""
+    if dtype.kind == "c":
+        return b.complex(uniform(call, shape, dtype.part), uniform(call, shape, dtype.part))
     bits = 64 if dtype == F64 else 32
     mantissa = {64: 53}.get(bits, 24)
     found = b.shift_right_logical(_bits(call, shape, bits), bits - mantissa)
@@ -38,11 +55,22 @@ def uniform(call: Call, shape: Sequence[int], dtype: Any) -> Value:
     return cast(scaled, dtype)
 
 
-def normal(call: Call, shape: Sequence[int], dtype: Any) -> Value:
-    """Numbers of the normal distribution, by the inverse of the error function."""
+def open_uniform(call: Call, shape: Sequence[int], dtype: DType) -> Value:
+    """Numbers in (0, 1) of f32 or f64: the middles of equal intervals, which the type represents exactly."""
+    digits = 52 if dtype == F64 else 23
+    drawn = b.shift_right_logical(_bits(call, shape, dtype.bits), dtype.bits - digits)
+    scale = number(2.0**-digits, dtype)
+    return b.convert_element_type(drawn, dtype) * scale + scale * number(0.5, dtype)
+
+
+def normal(call: Call, shape: Sequence[int], dtype: DType) -> Value:
+    """Numbers of the normal distribution, by the inverse of the error function. The parts of complex numbers have half
+    the variance."""
+    if dtype.kind == "c":
+        half = number(math.sqrt(0.5), dtype.part)
+        return b.complex(normal(call, shape, dtype.part) * half, normal(call, shape, dtype.part) * half)
     kind = wide(dtype)
-    half = number(0.5 * 2.0**-24, kind)
-    x = (uniform(call, shape, kind) + half) * number(2, kind) - number(1, kind)
+    x = open_uniform(call, shape, kind) * number(2, kind) - number(1, kind)
     return cast(b.erf_inv(x) * number(math.sqrt(2), kind), dtype)
 
 
@@ -63,7 +91,14 @@ def uniform_(call: Call, x: Value, low: float = 0.0, high: float = 1.0, **_: obj
     """Numbers in [low, high)."""
     found = uniform(call, sizes(x), wide(x.element_type))
     dtype = found.element_type
-    return cast(found * number(high - low, dtype) + number(low, dtype), x.element_type)
+    drawn = cast(found * number(high - low, dtype) + number(low, dtype), x.element_type)
+    return b.min(drawn, filled(sizes(x), _below(high, x.element_type), x.element_type)) if high > low else drawn
+
+
+def _below(limit: float, dtype: DType) -> float:
+    """The greatest number of an element type that is less than a limit."""
+    nearest = np.asarray(limit).astype(dtype.numpy)
+    return float(nearest if float(nearest) < limit else np.nextafter(nearest, nearest.dtype.type(-np.inf)))
 
 
 @aten("normal_functional", "normal.Tensor_float", "normal.Tensor_Tensor", "normal.float_Tensor")
@@ -78,7 +113,7 @@ def normal_(call: Call, mean: Any = 0.0, std: Any = 1.0, *more: float, **_: obje
 
 def _integers(call: Call, shape: Sequence[int], low: int, high: int) -> Value:
     count = max(1, high - low)
-    bits = b.shift_right_logical(_bits(call, shape, 64), 1)
+    bits = _bits(call, shape, 64)
     found = b.convert_element_type(b.rem(bits, filled(shape, count, bits.element_type)), I64)
     return found + number(low, I64)
 
@@ -157,16 +192,12 @@ def log_normal(call: Call, x: Value, mean: float = 1.0, std: float = 2.0, **_: o
 @aten("multinomial")
 def multinomial(call: Call, x: Value, count: int, replacement: bool = False, **_: object) -> Value:
     """Indices drawn by weights, with or without replacement, by the greatest of exponential clocks."""
-    from shlo_jit.torch.aten.reductions import best_and_place
-    from shlo_jit.torch.aten.sorting import sorted_with_places
-    from shlo_jit.torch.aten.values import slice_along
-
     weights = cast(x, wide(x.element_type))
     shape = (*sizes(x)[:-1], count, sizes(x)[-1]) if replacement else sizes(x)
-    drawn = uniform(call, shape, F32)
-    clocks = -b.log(drawn + number(2.0**-25, F32))
+    clocks = -b.log(open_uniform(call, shape, F32))
     own = b.broadcast_in_dim(weights, shape, (*range(x.ndim - 1), len(shape) - 1))
-    scores = cast(own, F32) / clocks
+    never = filled(shape, -math.inf, F32)
+    scores = b.select(own == number(0, own.element_type), never, cast(own, F32) / clocks)
     if replacement:
         return best_and_place(scores, len(shape) - 1, True)[1]
     return slice_along(sorted_with_places(scores, x.ndim - 1, True)[1], x.ndim - 1, 0, count)

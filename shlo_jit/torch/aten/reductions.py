@@ -109,7 +109,8 @@ def all_(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value
 
 
 def _logical(call: Call, x: Value, dims: Any, keepdim: bool, function: Callable[..., Value]) -> Value:
-    where = dimensions(dims, x.ndim)
+    is_empty = isinstance(dims, list | tuple) and not dims
+    where = () if is_empty else dimensions(dims, x.ndim)
     found = function(cast(x, BOOL), where)
     return cast(keep(found, where, x.ndim) if keepdim else found, call.dtype)
 

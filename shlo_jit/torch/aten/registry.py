@@ -28,8 +28,8 @@ class Call:
     """Computes the shapes of the results."""
     random_key: Callable[[], Value]
     """Returns a new key of random numbers, u64[2]."""
-    storage_order: Callable[[int], tuple[tuple[int, ...], tuple[int, ...]]]
-    """Returns the shape and the strides of the argument with this index."""
+    storage: Callable[[int], tuple[tuple[int, ...], tuple[int, ...], int]]
+    """Returns the shape, the strides and the storage offset of the argument with this index."""
     lowered: Callable[..., Any]
     """Calls another record by name, with values: `call.lowered("aten.mm.default", x, y)`."""
 

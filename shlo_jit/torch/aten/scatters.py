@@ -35,7 +35,7 @@ from shlo_jit.torch.aten.values import (
     slice_along,
     wide,
 )
-from shlo_jit.torch.aten.views import strided_places
+from shlo_jit.torch.aten.views import memory_order, strided_places
 
 Combine = Callable[[Value, Value], Value]
 
@@ -167,13 +167,13 @@ def index_add(call: Call, x: Value, dim: int, index: Value, source: Value, *, al
     updates = cast(source, dtype)
     if alpha != 1:
         updates = updates & number(alpha, BOOL) if dtype == BOOL else updates * number(alpha, dtype)
-    return cast(_at_rows(cast(x, dtype), dim, index, updates, _add), x.element_type)
+    return cast(at_rows(cast(x, dtype), dim, index, updates, _add), x.element_type)
 
 
 @aten("index_copy")
 def index_copy(call: Call, x: Value, dim: int, index: Value, source: Value) -> Value:
     """The tensor with other slices at indices along a dimension."""
-    return _at_rows(x, dim, index, cast(source, x.element_type), _replace)
+    return at_rows(x, dim, index, cast(source, x.element_type), _replace)
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
@@ -182,10 +182,10 @@ def index_fill(call: Call, x: Value, dim: int, index: Value, value: Operand) -> 
     y, places = at_least_1d(x), at_least_1d(index)
     shape = list(sizes(y))
     shape[dimension(dim, y.ndim)] = sizes(places)[0]
-    return _at_rows(x, dim, index, filled(shape, cast(value, x.element_type), x.element_type), _replace)
+    return at_rows(x, dim, index, filled(shape, cast(value, x.element_type), x.element_type), _replace)
 
 
-def _at_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine) -> Value:
+def at_rows(x: Value, dim: int, index: Value, updates: Value, combine: Combine) -> Value:
     """Combines updates with the slices at indices along a dimension."""
     y, places, source = at_least_1d(x), at_least_1d(index), at_least_1d(updates)
     if 0 in sizes(source):
@@ -273,9 +273,9 @@ def as_strided_scatter(
     call: Call, x: Value, source: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
 ) -> Value:
     """The tensor with other elements at places in its memory."""
-    own, steps = call.storage_order(0)
-    if any(step < other * n for step, other, n in zip(steps, steps[1:], own[1:], strict=False)):
+    order = memory_order(call)
+    if list(order) != sorted(order):
         raise Unsupported("as_strided_scatter of a tensor in another order of dimensions is not supported")
-    places = b.reshape(strided_places(shape, strides, offset or 0), (-1,))
+    places = b.reshape(strided_places(call, shape, strides, offset), (-1,))
     found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
     return b.reshape(found, sizes(x))

@@ -25,7 +25,7 @@ def sym_numel(call: Call, x: Value) -> int:
 @aten("sym_stride.int")
 def sym_stride(call: Call, x: Value, d: int) -> int:
     """The stride of a dimension in memory."""
-    return call.storage_order(0)[1][d]
+    return call.storage(0)[1][d]
 
 
 @aten(

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.torch.aten.indexing import gathered, rows_at
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, I32, I64, cast, dimension, iota, is_nan, keep, number, sizes, slice_along
+from shlo_jit.torch.aten.values import (
+    BOOL,
+    I32,
+    I64,
+    cast,
+    dimension,
+    filled,
+    iota,
+    is_nan,
+    keep,
+    number,
+    promoted,
+    sizes,
+    slice_along,
+)
+from shlo_jit.torch.aten.views import swapped
 
 
 def sorted_with_places(x: Value, d: int, descending: bool, stable: bool = True) -> tuple[Value, Value]:
@@ -44,9 +62,14 @@ def topk(call: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sort
     if not x.ndim:
         return x, number(0, I64)
     d = dimension(dim, x.ndim)
-    found = sorted_with_places(x, d, largest)
-    values, places = (slice_along(v, d, 0, k) for v in found)
-    return values, places
+    if not largest or not k:
+        first, second = (slice_along(v, d, 0, k) for v in sorted_with_places(x, d, largest))
+        return first, second
+    keys = cast(x, I32) if x.element_type == BOOL else x
+    if keys.element_type.kind == "f":  # a NaN with a sign would be the least in the total order
+        keys = b.select(is_nan(keys), filled(sizes(keys), math.nan, keys.element_type), keys)
+    values, places = (swapped(v, d, x.ndim - 1) for v in b.top_k(swapped(keys, d, x.ndim - 1), k))
+    return cast(values, x.element_type), cast(places, I64)
 
 
 @aten("kthvalue")
@@ -81,8 +104,6 @@ def median_dim(call: Call, x: Value, dim: int = -1, keepdim: bool = False) -> tu
 
 
 def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
-    from shlo_jit.torch.aten.indexing import gather
-
     values, places = sorted_with_places(x, d, False)
     n = sizes(x)[d]
     shape = [m for i, m in enumerate(sizes(x)) if i != d]
@@ -95,34 +116,47 @@ def _median(x: Value, d: int, skip_nan: bool) -> tuple[Value, Value]:
     if not skip_nan:
         middle = b.select(missing > number(0, I64), count, middle)
     where = keep(middle, (d,), x.ndim)
-    first, second = (gather(_NO_CALL, v, d, where) for v in (values, places))
+    first, second = (gathered(v, d, where) for v in (values, places))
     return b.reshape(first, shape), b.reshape(second, shape)
-
-
-_NO_CALL: Call = None  # type: ignore[assignment]  the record of gather does not read its call
 
 
 @aten("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar")
 def searchsorted(call: Call, *given: Value, out_int32: bool = False, right: bool = False, side: str | None = None,
                  sorter: Value | None = None) -> Value:  # fmt: skip
     """The places at which numbers would be inserted into sorted rows."""
-    from shlo_jit.torch.aten.indexing import gather
-    from shlo_jit.torch.aten.values import promoted
-
     bounds, x = given if call.target.startswith("aten.searchsorted") else given[::-1]
     if sorter is not None:
-        bounds = gather(call, bounds, -1, sorter)
+        bounds = gathered(bounds, -1, sorter)
     dtype = promoted(bounds, x)
-    rows, wanted = cast(bounds, dtype), cast(x, dtype)
-    shape = sizes(wanted)
-    n = sizes(rows)[-1]
-    if rows.ndim == 1:
-        left = b.broadcast_in_dim(rows, (*shape, n), (len(shape),))
-    else:
-        lead = len(shape) - 1
-        left = b.broadcast_in_dim(rows, (*shape, n), (*range(lead), lead + 1))
-    other = b.broadcast_in_dim(wanted, (*shape, n), range(len(shape)))
-    is_before = left <= other if right or side == "right" else left < other
-    if dtype.kind == "f":
-        is_before = is_before | (is_nan(other) & (~is_nan(left) | (right or side == "right")))
-    return b.reduce_sum(cast(is_before, call.dtype), (len(shape),))
+    return cast(insertion_places(cast(bounds, dtype), cast(x, dtype), right or side == "right"), call.dtype)
+
+
+def insertion_places(rows: Value, wanted: Value, right: bool) -> Value:
+    """The places at which numbers would be inserted into sorted rows, after equal ones if `right`: by comparisons of
+    all pairs for short rows, otherwise by binary search."""
+
+    def is_before(p: Value, q: Value) -> Value:
+        found = p <= q if right else p < q
+        return found | (is_nan(q) & (~is_nan(p) | right)) if p.element_type.kind == "f" else found
+
+    shape, n = sizes(wanted), sizes(rows)[-1]
+    if n <= _SHORT:
+        lead = () if rows.ndim == 1 else range(len(shape) - 1)
+        left = b.broadcast_in_dim(rows, (*shape, n), (*lead, len(shape)))
+        other = b.broadcast_in_dim(wanted, (*shape, n), range(len(shape)))
+        return b.reduce_sum(cast(is_before(left, other), I64), (len(shape),))
+    low, high = filled(shape, 0, I64), filled(shape, n, I64)
+    one, last = filled(shape, 1, I64), filled(shape, n - 1, I64)
+    for _ in range(n.bit_length()):
+        middle = b.shift_right_arithmetic(low + high, one)
+        place = b.min(middle, last)
+        found = rows_at(rows, place, 0) if rows.ndim == 1 else gathered(rows, -1, place)
+        is_open = low < high
+        goes_right = is_before(found, wanted)
+        low = b.select(is_open & goes_right, middle + one, low)
+        high = b.select(is_open & ~goes_right, middle, high)
+    return low
+
+
+_SHORT = 64
+"""The greatest length of rows of which all elements are compared."""

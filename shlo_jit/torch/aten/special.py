@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.torch.aten.indexing import rows_at
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import Operand, cast, filled, number, pair, sizes, wide
+from shlo_jit.torch.aten.values import Operand, cast, common_shape, filled, number, pair, sizes, wide
 
 
 @aten("polygamma")
@@ -97,8 +100,6 @@ def i0e(call: Call, x: Value) -> Value:
 @aten("_cdist_forward")
 def cdist(call: Call, x: Value, y: Value, p: float, mode: int | None = None) -> Value:
     """The distances of all rows of two matrices, in the norm p."""
-    from shlo_jit.torch.aten.values import common_shape
-
     batch = common_shape(sizes(x)[:-2], sizes(y)[:-2])
     rows, columns, width = sizes(x)[-2], sizes(y)[-2], sizes(x)[-1]
     shape, n = (*batch, rows, columns, width), len(batch)
@@ -126,10 +127,6 @@ def norms(distance: Value, p: float, call: Call) -> Value:
 @aten("_pdist_forward")
 def pdist(call: Call, x: Value, p: float = 2) -> Value:
     """The distances of all pairs of rows, in the norm p."""
-    import numpy as np
-
-    from shlo_jit.torch.aten.indexing import rows_at
-
     first, second = np.triu_indices(sizes(x)[0], 1)
     if not len(first):
         return filled(call.shape, 0, call.dtype)

@@ -11,11 +11,14 @@ import numpy as np
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.ir.dtypes import DTYPES, DType
+from shlo_jit.ir.types import tensor
 from shlo_jit.torch.aten.registry import Unsupported
 
 Operand: TypeAlias = "Value | bool | int | float | complex"
 BOOL, I32, I64, U64 = DTYPES["i1"], DTYPES["i32"], DTYPES["i64"], DTYPES["ui64"]
 F16, BF16, F32, F64 = DTYPES["f16"], DTYPES["bf16"], DTYPES["f32"], DTYPES["f64"]
+F8, F8_LIMIT = DTYPES["f8E4M3FN"], 448
+"""A type without infinities, and its greatest number, to which PyTorch rounds all that is greater."""
 C64, C128 = DTYPES["complex<f32>"], DTYPES["complex<f64>"]
 _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -37,7 +40,7 @@ def promoted(*operands: Operand) -> DType:
     ):
         found: DType | None = None
         for x in group:
-            own = x.element_type if isinstance(x, Value) else number_type(x, best)
+            own = x.element_type if isinstance(x, Value) else number_type(x)
             found = own if found is None else joined(found, own)
         if found is not None and (best is None or category(found) > category(best)):
             is_complex_beside_floats = best is not None and category(best) == 2
@@ -46,7 +49,7 @@ def promoted(*operands: Operand) -> DType:
     return best
 
 
-def number_type(x: object, beside: DType | None = None) -> DType:
+def number_type(x: object) -> DType:
     """Element type of a Python number."""
     if isinstance(x, bool):
         return BOOL
@@ -107,6 +110,10 @@ def cast(x: Operand, dtype: DType) -> Value:
         return b.convert_element_type(b.convert_element_type(x, I64), dtype)
     if x.element_type.kind == "c" and dtype.kind != "c":
         return cast(b.real(x), dtype)
+    if dtype == F8 and (x.element_type.kind != "f" or x.element_type.bits < 16):
+        x = b.convert_element_type(x, F32)
+    if dtype == F8:
+        x = b.clamp(number(-F8_LIMIT, x.element_type), x, number(F8_LIMIT, x.element_type))
     return b.convert_element_type(x, dtype)
 
 
@@ -117,6 +124,7 @@ def number(x: Any, dtype: DType) -> Value:
 
 def _constant(x: Any, dtype: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
+        x = x.real if isinstance(x, complex) and dtype.kind != "c" else x
         if dtype.kind in "iu":
             if isinstance(x, float):
                 x = int(x) if math.isfinite(x) else 0
@@ -124,8 +132,6 @@ def _constant(x: Any, dtype: DType) -> np.ndarray:
             unsigned = int(x) % (1 << bits)
             wrapped = unsigned - (1 << bits) if dtype.kind == "i" and unsigned >> (bits - 1) else unsigned
             return np.array(wrapped, dtype.numpy)
-        if isinstance(x, complex) and dtype.kind != "c":
-            x = x.real
         return np.array(x).astype(dtype.numpy)
 
 
@@ -226,26 +232,26 @@ def slice_along(x: Value, d: int, start: int, stop: int, step: int = 1) -> Value
 
 
 def lowest(dtype: DType) -> Any:
-    """The least number of an element type, -inf for floats."""
+    """The least number of an element type, -inf for floats. Raises Unsupported for complex numbers."""
     if dtype.kind == "f":
         return -np.inf
+    _refuse_complex(dtype)
     return False if dtype.kind == "b" else np.iinfo(dtype.numpy).min
 
 
 def highest(dtype: DType) -> Any:
-    """The greatest number of an element type, inf for floats."""
+    """The greatest number of an element type, inf for floats. Raises Unsupported for complex numbers."""
     if dtype.kind == "f":
         return np.inf
+    _refuse_complex(dtype)
     return True if dtype.kind == "b" else np.iinfo(dtype.numpy).max
+
+
+def _refuse_complex(dtype: DType) -> None:
+    if dtype.kind == "c":
+        raise Unsupported("complex numbers are not supported, as they have no order")
 
 
 def iota(shape: Sequence[int], d: int, dtype: DType = I64) -> Value:
     """A tensor whose elements are 0, 1, 2 ... along a dimension."""
-    from shlo_jit.ir.types import tensor
-
     return b.iota(tensor(tuple(shape), dtype), d)
-
-
-def total_of(x: Value, dims: Sequence[int]) -> Value:
-    """The sum along dimensions, added up in f32 for floats of 16 bits."""
-    return cast(b.reduce_sum(cast(x, wide(x.element_type)), tuple(dims)), x.element_type)

@@ -20,6 +20,7 @@ from shlo_jit.torch.aten.values import (
     sizes,
     slice_along,
 )
+from shlo_jit.torch.layouts import dense_order
 
 
 @aten("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy")
@@ -244,6 +245,11 @@ def constant_pad_nd(call: Call, x: Value, pad: Sequence[int], value: Any = 0) ->
 @aten("diagonal", "diagonal_copy")
 def diagonal(call: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonals of matrices, as the last dimension."""
+    return diagonals(x, offset, dim1, dim2)
+
+
+def diagonals(x: Value, offset: int, dim1: int, dim2: int) -> Value:
+    """The diagonals of the matrices of two dimensions, as the last dimension."""
     i, j = dimension(dim1, x.ndim), dimension(dim2, x.ndim)
     others = [d for d in range(x.ndim) if d not in (i, j)]
     y = b.transpose(x, [*others, i, j])
@@ -283,28 +289,36 @@ def diag_embed(call: Call, x: Value, offset: int = 0, dim1: int = -2, dim2: int 
 def as_strided(call: Call, x: Value, shape: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Value:
     """Elements of the memory of a tensor, by strides."""
     flat = in_memory(call, x)
-    if offset is None:
-        offset = 0
-    places = strided_places(shape, strides, offset)
+    places = strided_places(call, shape, strides, offset)
     return b.reshape(_taken(flat, b.reshape(places, (-1,)) if shape else b.reshape(places, (1,))), shape)
 
 
 def in_memory(call: Call, x: Value) -> Value:
     """The elements of the first argument in the order of its memory. Raises Unsupported if it is not dense."""
-    shape, strides = call.storage_order(0)
-    order = sorted((d for d, n in enumerate(shape) if n != 1), key=lambda d: -strides[d])
-    expected = 1
-    for d in reversed(order):
-        if strides[d] != expected:
-            raise Unsupported("strides of a tensor that is not dense in memory are not supported")
-        expected *= shape[d]
-    ones = [d for d, n in enumerate(shape) if n == 1]
-    return b.reshape(b.transpose(x, [*ones, *order]), (-1,)) if shape else b.reshape(x, (1,))
+    order = memory_order(call)
+    ones = [d for d in range(x.ndim) if d not in order]
+    return b.reshape(b.transpose(x, [*ones, *order]), (-1,)) if x.ndim else b.reshape(x, (1,))
 
 
-def strided_places(shape: Sequence[int], strides: Sequence[int], offset: int) -> Value:
-    """The places in memory of a tensor's elements."""
-    places = filled(shape, offset, I64)
+def memory_order(call: Call) -> Sequence[int]:
+    """The dimensions of the first argument in the order of its memory, without those of extent 1. Raises Unsupported
+    if it is not dense."""
+    shape, strides, _ = call.storage(0)
+    order = dense_order(shape, strides)
+    if order is None:
+        raise Unsupported("strides of a tensor that is not dense in memory are not supported")
+    return order
+
+
+def strided_places(call: Call, shape: Sequence[int], strides: Sequence[int], offset: int | None) -> Value:
+    """The places of elements in the memory of the first argument. Raises Unsupported if that has no such places: the
+    argument may be a part of a tensor, whose other elements the program does not have."""
+    own, _, start = call.storage(0)
+    first = 0 if offset is None else offset - start
+    last = first + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if 0 not in shape and not 0 <= first <= last < math.prod(own):
+        raise Unsupported("elements of the memory before or after those of the tensor are not supported")
+    places = filled(shape, first, I64)
     for d, step in enumerate(strides):
         places = places + iota(shape, d) * number(step, I64)
     return places

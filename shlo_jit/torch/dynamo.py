@@ -16,7 +16,7 @@ from functorch.compile import min_cut_rematerialization_partition  # type: ignor
 from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-not-found]
 from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
 
-from shlo_jit.errors import StableHLOError, UnsupportedError
+from shlo_jit.errors import StableHLOError
 from shlo_jit.torch.decompositions import decompositions
 from shlo_jit.torch.program import Program
 
@@ -51,10 +51,10 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Compiles a graph of ATen's operators. The result takes the list of its arguments."""
     program = Program(graph, options)
+    depends_on_data = any(_has_no_hint(n) for x in examples for n in (x.shape if isinstance(x, torch.Tensor) else (x,)))
     try:
-        shapes = [_example(x) for x in examples]
-        compiled = program.compiled(shapes)
-    except UnsupportedError as error:
+        compiled = program.__call__ if depends_on_data else program.compiled([_example(x) for x in examples])
+    except StableHLOError as error:
         if not fallback:
             raise
         return _eager(graph, error)
@@ -90,16 +90,20 @@ def _or_eager(program: Program, graph: torch.fx.GraphModule) -> Callable[[Sequen
 
 
 def _example(x: Any) -> Any:
+    """The shape of a tensor, or a number."""
     if isinstance(x, torch.Tensor):
         return tuple(_number(n) for n in x.shape)
     return _number(x)
 
 
 def _number(x: Any) -> Any:
-    """The number for which a symbolic size was created."""
-    if isinstance(x, torch.SymInt | torch.SymFloat):
-        return x.node.hint
-    return x
+    """The hint of a symbolic size: its value in the example."""
+    return x.node.hint if isinstance(x, torch.SymInt | torch.SymFloat) else x
+
+
+def _has_no_hint(x: Any) -> bool:
+    """Whether it is a symbolic size that depends on data."""
+    return isinstance(x, torch.SymInt | torch.SymFloat) and x.node.hint is None
 
 
 def _eager(graph: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
