@@ -11,11 +11,12 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.pool import THREADS
@@ -42,12 +43,15 @@ class _MethodDef(ctypes.Structure):
 
 def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCall | None:
     """Returns a built-in function that calls the program, or None if that is impossible: another interpreter, donated
-    arguments, scratch memory that cannot be allocated (the call will report this)."""
+    arguments whose sizes are known only at the call or that become results of another type, scratch memory that cannot
+    be allocated (the call will report this)."""
     instance, program = front.instance, front.program
-    donated = program.output_aliases or program.overwritten
-    if donated or not layout.as_expected():
+    symbol, aliases = program.symbol, program.output_aliases
+    donated = {*aliases.values(), *program.overwritten}
+    if not layout.as_expected() or (donated and symbol is not None):
         return None
-    symbol = program.symbol
+    if any(not _are_alike(program.outputs[i], program.inputs[n]) for i, n in aliases.items()):
+        return None
     method = _method(target, cache, SIZED if symbol is not None else "shlo_fastcall")
     if method is None:
         return None
@@ -67,11 +71,18 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         needs_arena=arena is not None,
         array_type=array_type,
         new_array=new_array,
-        input_ports=_ports(program.inputs, keep, lambda port: None),
-        output_ports=_ports(program.outputs, keep, _maker if symbol is None else _sized_maker),
+        input_ports=_ports(program.inputs, keep, lambda port: None, dict.fromkeys(donated, 1)),
+        output_ports=_ports(
+            program.outputs,
+            keep,
+            _maker if symbol is None else _sized_maker,
+            {i: 1 + n for i, n in aliases.items()},
+        ),
         is_short=program.is_short,
+        donates=bool(donated),
+        lease=id(pool.Lease),
     )
-    if program.callbacks:
+    if program.callbacks or donated:
         record.fail = id(fail := functools.partial(_fail, front))
         keep.append(fail)
     slow = front.call
@@ -131,13 +142,24 @@ def _maker(port: Port) -> Callable[[], np.ndarray] | None:
     return pool.maker(port.shape, port.dtype.numpy, port.nbytes) if large else None
 
 
-def _ports(ports: Sequence[Port], keep: list[Any], makers: Callable[[Port], object]) -> int:
-    """Returns the address of an array of PortRecord. `makers` returns the callable that creates a result."""
+def _are_alike(result: Port, argument: Port) -> bool:
+    """Whether a donated argument's array can be returned as it is."""
+    return result.shape == argument.shape and result.dtype == argument.dtype
+
+
+def _ports(
+    ports: Sequence[Port], keep: list[Any], makers: Callable[[Port], object], donated: Mapping[int, int]
+) -> int:
+    """Returns the address of an array of PortRecord. `makers` returns the callable that creates a result; `donated` is
+    that field of each port, 0 by default."""
     rows = (PortRecord * max(1, len(ports)))()
-    for row, port in zip(rows, ports, strict=False):
+    for i, (row, port) in enumerate(zip(rows, ports, strict=False)):
         dtype, extents = port.dtype.numpy, np.array(port.shape or (0,), np.int64)
         row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), layout.data_address(extents)
-        row.kind = layout.kind_of(dtype)
+        row.kind, row.donated = layout.kind_of(dtype), donated.get(i, 0)
+        if not port.shape and i not in donated:
+            row.scalar = layout.scalar_of(dtype)
+        row.nbytes = 0 if AT_CALL in port.shape else port.nbytes
         keep += [dtype, extents]
         make = makers(port)
         if make is not None:

@@ -3,9 +3,10 @@
     PyObject *shlo_fastcall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 
 `self` is a tuple: the address of a `Record` in a bytes object, the callable of the slow path, and the objects that must
-stay alive. If every argument is exactly an ndarray of the expected dtype, shape and flags and the arena is free, it
-creates the result arrays (by numpy's own C function; large ones by a Python callable, from the pool) and calls
-`shlo_main`. Otherwise it calls the slow path with the same arguments. Keywords take the slow path too.
+stay alive. If every argument is exactly an ndarray of the expected dtype, shape and flags, or a scalar of numpy's own
+for a shape without dimensions, and the arena is free, it creates the result arrays (by numpy's own C function; large
+ones by a Python callable, from the pool) and calls `shlo_main`. Donated arrays that a caller owns are returned
+themselves. Otherwise it calls the slow path with the same arguments. Keywords take the slow path too.
 
 The GIL is released during the program's run, unless the program is known to take microseconds (`Program.is_short`):
 getting the GIL back from a busy thread may take milliseconds.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import partial
 
 from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.kernels.builder import ModuleText
@@ -25,20 +27,22 @@ from shlo_jit.runtime import layout, pool, signals
 
 _FIELDS = (
     *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
-    *("array_type", "new_array", "input_ports", "output_ports", "is_short", "fail"),
+    *("array_type", "new_array", "input_ports", "output_ports", "is_short", "fail", "donates", "lease"),
     *("sizes", "threads", "low", "high", "numbers", "arena_bytes"),
 )
 _NUMBERS = ("inputs", "outputs", "threads", "low", "high", "numbers", "arena_bytes")
-_PORT_FIELDS = ("dtype", "kind", "rank", "dimensions", "allocate")
+_PORT_FIELDS = ("dtype", "kind", "rank", "dimensions", "allocate", "nbytes", "donated", "scalar")
+_PORT_NUMBERS = ("kind", "rank", "nbytes", "donated")
 NULL = V("ptr", "null")
 SIZED = "shlo_fastcall_sized"
 
 
 class Record(ctypes.Structure):
     """Facts about an executable for the machine code; all fields have 64 bits. `fail` is a callable that raises the
-    error of a status, for programs that must not be called again; else 0. The last line of fields is for programs with
-    a size that is known only at the call: the function `abi.SIZES`, its number of threads, the minimum and maximum
-    size, the count of numbers that the function writes, and the size of the arena in bytes."""
+    error of a status, for programs that must not be called again; else 0. `donates`: whether the program writes to
+    memory of arguments; `lease`: the type of what holds memory of the pool. The last line of fields is for programs
+    with a size that is known only at the call: the function `abi.SIZES`, its number of threads, the minimum and
+    maximum size, the count of numbers that the function writes, and the size of the arena in bytes."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _FIELDS]
 
@@ -46,7 +50,9 @@ class Record(ctypes.Structure):
 class PortRecord(ctypes.Structure):
     """An argument or result: address of its dtype object, the value that all dtype objects of the type share
     (`layout.kind_of`), rank, address of the extents, and of the callable that creates it (results from the pool; else
-    0)."""
+    0). The size in bytes, of programs with fixed sizes. `donated`: of an argument, 1 if the program writes
+    to its memory; of a result, 1 + the index of the argument that is returned as this result; else 0. `scalar` is the
+    type of numpy's scalars that an argument of rank 0 may be; else 0."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _PORT_FIELDS]
 
@@ -72,7 +78,7 @@ class _Writer:
     def port_field(self, ports: V, index: V, name: str) -> V:
         at = self.b.offset(ports, self.b.mul(index, 8 * len(_PORT_FIELDS)))
         return self.b.load(
-            "i64" if name in ("kind", "rank") else "ptr", self.b.offset(at, 8 * _PORT_FIELDS.index(name))
+            "i64" if name in _PORT_NUMBERS else "ptr", self.b.offset(at, 8 * _PORT_FIELDS.index(name))
         )
 
     def need(self, condition: V, otherwise: str) -> None:
@@ -105,6 +111,8 @@ class _Writer:
         self.write_checks()
         if self.has_sizes:
             self.write_sizes()
+        else:
+            self.write_donations()
         arena = self.take_arena()
         with b.loop(0, outputs) as i:
             b.store(NULL, b.element(self.objects, "ptr", i))
@@ -148,29 +156,60 @@ class _Writer:
 
     def write_checks(self) -> None:
         """Checks that every argument fits its port. Its data pointer goes into `inputs`."""
-        b = self.b
-        array_type, ports = self.field("array_type"), self.field("input_ports")
+        b, ports = self.b, self.field("input_ports")
         with b.loop(0, self.count) as i:
             value = b.load("ptr", b.element(self.args, "ptr", i))
             kind = b.load("ptr", b.offset(value, layout.TYPE))
-            self.need(b.icmp("eq", kind, array_type), self.slow)
-            dtype = b.load("ptr", b.offset(value, layout.DTYPE))
-            self.need_dtype(dtype, ports, i)
-            rank = b.cast("sext", b.load("i32", b.offset(value, layout.RANK)), "i64")
-            self.need(b.icmp("eq", rank, self.port_field(ports, i, "rank")), self.slow)
-            flags = b.and_(b.load("i32", b.offset(value, layout.FLAGS)), i32(layout.READY))
-            self.need(b.icmp("eq", flags, i32(layout.READY)), self.slow)
-            extents, expected = (
-                b.load("ptr", b.offset(value, layout.DIMENSIONS)),
-                self.port_field(ports, i, "dimensions"),
-            )
-            with b.loop(0, rank) as d:
-                extent, wanted = (b.load("i64", b.element(table, "i64", d)) for table in (extents, expected))
-                if self.has_sizes:
-                    self.need_size(extent, wanted)
-                else:
-                    self.need(b.icmp("eq", extent, wanted), self.slow)
-            b.store(b.load("ptr", b.offset(value, layout.DATA)), b.element(self.inputs, "ptr", i))
+            is_scalar = b.icmp("eq", kind, self.port_field(ports, i, "scalar"))
+            of_scalar = partial(lambda value: [b.offset(value, layout.SCALAR)], value)
+            (data,) = b.if_else(is_scalar, of_scalar, partial(self.data_of_array, value, kind, ports, i))
+            b.store(data, b.element(self.inputs, "ptr", i))
+
+    def data_of_array(self, value: V, kind: V, ports: V, i: V) -> list[V]:
+        """Checks that an argument is an array that fits its port. Returns its data pointer."""
+        b = self.b
+        self.need(b.icmp("eq", kind, self.field("array_type")), self.slow)
+        dtype = b.load("ptr", b.offset(value, layout.DTYPE))
+        self.need_dtype(dtype, ports, i)
+        rank = b.cast("sext", b.load("i32", b.offset(value, layout.RANK)), "i64")
+        self.need(b.icmp("eq", rank, self.port_field(ports, i, "rank")), self.slow)
+        flags = b.and_(b.load("i32", b.offset(value, layout.FLAGS)), i32(layout.READY))
+        self.need(b.icmp("eq", flags, i32(layout.READY)), self.slow)
+        extents, expected = b.load("ptr", b.offset(value, layout.DIMENSIONS)), self.port_field(ports, i, "dimensions")
+        with b.loop(0, rank) as d:
+            extent, wanted = (b.load("i64", b.element(table, "i64", d)) for table in (extents, expected))
+            if self.has_sizes:
+                self.need_size(extent, wanted)
+            else:
+                self.need(b.icmp("eq", extent, wanted), self.slow)
+        return [b.load("ptr", b.offset(value, layout.DATA))]
+
+    def write_donations(self) -> None:
+        """Checks that memory that is written to is a caller's own, and that no other argument overlaps it, as
+        `front.py` does."""
+        b, ports = self.b, self.field("input_ports")
+        is_any = b.icmp("ne", self.field("donates"), NULL)
+        with b.if_(is_any), b.loop(0, self.count) as i, b.if_(b.icmp("ne", self.port_field(ports, i, "donated"), 0)):
+            self.need_own(b.load("ptr", b.element(self.args, "ptr", i)))
+            first = b.load("i64", b.element(self.inputs, "ptr", i))
+            end = b.add(first, self.port_field(ports, i, "nbytes"))
+            with b.loop(0, self.count) as j:
+                other = b.load("i64", b.element(self.inputs, "ptr", j))
+                other_end = b.add(other, self.port_field(ports, j, "nbytes"))
+                is_before = b.or_(b.icmp("ule", end, other), b.icmp("ule", other_end, first))
+                self.need(b.or_(b.icmp("eq", i, j), is_before), self.slow)
+
+    def need_own(self, array: V) -> None:
+        """Checks that an array is writeable, and owns its memory or has it from the pool."""
+        b = self.b
+        flags = b.load("i32", b.offset(array, layout.FLAGS))
+        self.need(b.icmp("ne", b.and_(flags, i32(layout.WRITEABLE)), i32(0)), self.slow)
+        with b.if_(b.icmp("eq", b.and_(flags, i32(layout.OWN)), i32(0))):
+            base = b.load("ptr", b.offset(array, layout.BASE))
+            self.need(b.icmp("ne", base, NULL), self.slow)
+            kind = b.load("ptr", b.offset(base, layout.TYPE))
+            is_lease = b.call("i32", "PyType_IsSubtype", [kind, self.field("lease")])
+            self.need(b.icmp("ne", is_lease, i32(0)), self.slow)
 
     def need_size(self, extent: V, wanted: V) -> None:
         """Checks for the expected extent, or the size of this call, which the first such extent determines."""
@@ -237,7 +276,14 @@ class _Writer:
                 args = [array_type, dtype, b.cast("trunc", rank, "i32"), dimensions, NULL, NULL, i32(0), NULL]
                 return [b.call_pointer("ptr", new_array, args)]
 
-            (made,) = b.if_else(is_large, pooled, plain)
+            donated = self.port_field(ports, i, "donated")
+
+            def taken(donated: V = donated) -> list[V]:
+                array = b.load("ptr", b.element(self.args, "ptr", b.sub(donated, 1)))
+                b.call("void", "Py_IncRef", [array])
+                return [array]
+
+            (made,) = b.if_else(b.icmp("ne", donated, 0), taken, partial(b.if_else, is_large, pooled, plain))
             self.need(b.icmp("ne", made, NULL), self.fail)
             b.store(made, b.element(self.objects, "ptr", i))
             b.store(b.load("ptr", b.offset(made, layout.DATA)), b.element(self.results, "ptr", i))

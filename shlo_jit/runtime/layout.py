@@ -15,16 +15,24 @@ import numpy as np
 # Byte offsets.
 TYPE = 8
 """Type of an object."""
-DATA, RANK, DIMENSIONS, DTYPE, FLAGS = 16, 24, 32, 56, 64
+DATA, RANK, DIMENSIONS, BASE, DTYPE, FLAGS = 16, 24, 32, 48, 56, 64
 """Fields of an ndarray."""
 KIND = 24
 """Field of a dtype: eight bytes with its kind, character, byte order, flags and number."""
+SCALAR = 16
+"""Value of a numpy scalar."""
 ITEMS = 24
 """First item of a tuple."""
 PAYLOAD = 32
 """First byte of a bytes object."""
 READY = 0x101
 """The flags an argument must have: C_CONTIGUOUS and ALIGNED."""
+OWN, WRITEABLE = 0x4, 0x400
+"""The flags of an array that owns its memory, and of one that may be written to."""
+
+
+SCALARS = "?bBhHiIlLqQefdFD"
+"""Codes of the types whose scalars hold their value at SCALAR."""
 
 
 @functools.cache
@@ -42,19 +50,31 @@ def as_expected() -> bool:
         return False
     if any(_word(id(d), KIND) >> 32 != d.num for d in map(np.dtype, "?bhifd")):
         return False
+    if not all(_scalar_as_expected(np.dtype(code).type(1)) for code in SCALARS):
+        return False
     base = np.arange(24.0).reshape(2, 3, 4)
     return all(_array_as_expected(a) for a in (base, base[::2, 1], base.T, np.array(2, np.float32), base > 3))
 
 
 def _array_as_expected(array: np.ndarray) -> bool:
     at = id(array)
-    fixed = {TYPE: id(type(array)), DATA: array.__array_interface__["data"][0], DTYPE: id(array.dtype)}
+    base = 0 if array.base is None else id(array.base)
+    fixed = {TYPE: id(type(array)), DATA: array.__array_interface__["data"][0], BASE: base, DTYPE: id(array.dtype)}
     if any(_word(at, offset) != value for offset, value in fixed.items()):
         return False
     if _half(at, RANK) != array.ndim or _half(at, FLAGS) != array.flags.num:
         return False
     dimensions = _word(at, DIMENSIONS)
     return all(_word(dimensions, 8 * i) == extent for i, extent in enumerate(array.shape))
+
+
+def _scalar_as_expected(value: np.generic) -> bool:
+    return ctypes.string_at(id(value) + SCALAR, value.nbytes) == value.tobytes()
+
+
+def scalar_of(dtype: np.dtype) -> int:
+    """Returns the address of the type of numpy's scalars of one of its own types; 0 for other types."""
+    return id(dtype.type) if dtype.isbuiltin == 1 and dtype.char in SCALARS else 0
 
 
 def kind_of(dtype: np.dtype) -> int:
