@@ -445,6 +445,8 @@ OWN_PART = 4
 COMPUTED_OPERAND_ROWS = 8
 """Maximum rows that are multiplied by an operand that is computed in registers. With more, arithmetic takes longer than
 packing the operand into panels. Chosen."""
+FLOATS_READ_TERMS = 32
+"""Minimum terms of a product that reads a matrix of floats in registers. Chosen: fewer hardly fill a vector."""
 COMPUTED_OPERAND_SUMS = 16 << 10
 """Maximum bytes of sums that such a task keeps: half of a first-level cache. Chosen."""
 COMPUTED_FAR_BYTES = 4 << 20

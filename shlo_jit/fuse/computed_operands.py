@@ -18,18 +18,20 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
-from shlo_jit.fuse.operand_views import view_of
+from shlo_jit.fuse.operand_views import View, view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.fuse.summed_products import summed
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.index import At, strides_of
+from shlo_jit.ir.index import At, strides_of, variables
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
 
 PRODUCT = "stablehlo.dot_general"
+FLOATS = ("f32", "f64")
+"""Types of elements that products add up as they are, without conversion."""
 
 
 def form_computed_operands(block: PlanBlock) -> None:
@@ -45,7 +47,7 @@ def form_computed_operands(block: PlanBlock) -> None:
                 is_committed = found is None
             product.operands_in_memory = found
             if not is_committed:
-                read_bytes(steps, product)
+                read_in_registers(steps, product)
         steps.finish()
 
 
@@ -62,26 +64,59 @@ class Candidate(NamedTuple):
     operand: ComputedOperand
 
 
-def read_bytes(steps: Steps, product: OpStep) -> None:
-    """Makes a product of a few vectors with a matrix of bytes one that reads the matrix in registers, as if a loop
-    computed it there: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
+def read_in_registers(steps: Steps, product: OpStep) -> None:
+    """Makes a product of a few vectors with a matrix of bytes or floats one that reads the matrix in registers, as if a
+    loop computed it there: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
     op = product.op
-    if not all(map(_is_byte, op.operands)) or not op.result.tensor.is_fixed:
+    if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1]:
         return
     side = 1 if _vectors(op, 1) <= _vectors(op, 0) else 0
     matrix = op.operands[side]
+    are_bytes = all(map(_is_byte, op.operands))
     if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
         return
-    if op.operands[0] is op.operands[1]:
+    if not are_bytes and (_is_packed_once(steps, matrix) or _is_computed(steps, matrix)):
         return
     nest = Nest([])
     at = space_of(nest, matrix.tensor.extents)
     nest.loads[matrix, at] = None
     nest.stores.append(Store(matrix, at, matrix, at.index))
     placed = _placed(nest, op, side)
-    if not isinstance(placed, Refusal):
+    if isinstance(placed, Refusal):
+        return
+    view = view_of(*placed)
+    if are_bytes or (view is not None and reads_floats_once(product, side, view)):
         writer = NestStep(reads=[matrix], position=product.position, nest=nest)
         _commit(steps, product, Candidate(0, writer, [], *placed))
+
+
+def _is_packed_once(steps: Steps, matrix: Value) -> bool:
+    """Whether panels of a matrix serve many products: it is a constant, or comes from outside of a loop."""
+    is_constant = matrix.op is not None and matrix.op.name == "stablehlo.constant"
+    return is_constant or matrix in steps.block.outside
+
+
+def _is_computed(steps: Steps, matrix: Value) -> bool:
+    """Whether a step of the block computes all of a matrix. Such a matrix consists of activations, not of weights or
+    cached keys, and it is in a cache of the processor."""
+    value = steps.source(matrix)[0]
+    if value not in steps.writers:
+        return False
+    writer = steps.writer(value)
+    return not isinstance(writer, NestStep) or writer.nest.overwrites is None
+
+
+def reads_floats_once(product: OpStep, side: int, view: View) -> bool:
+    """Whether a product of floats with a matrix that lies in memory takes less time if it reads the matrix in
+    registers. A product of one vector and one matrix has a routine that does the same, and one of which a mask leaves
+    out terms or columns has another one."""
+    op, r = product.op, roles_of(product.op)
+    if product.ranges is not None or product.needed_columns is not None:
+        return False
+    if not all(v.tensor.storage.name in FLOATS for v in (*op.operands, view.value)):
+        return False
+    terms = math.prod(op.operands[0].tensor.extents[d] for d in r.lhs_contracting)
+    return terms >= tuning.FLOATS_READ_TERMS and (_vectors(op, side) > 1 or bool(r.lhs_batch))
 
 
 def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | None:
@@ -116,15 +151,13 @@ def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[Vi
 
 
 def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
-    """Returns how many bytes the loop reads less than it writes; each array counts once."""
+    """Returns how many bytes the loop reads less than it writes; each element that it reads counts once."""
     operand = op.operands[side]
     written = operand.tensor.nbytes
-    values = dict.fromkeys(v for v, _ in nest.loads)
-    sizes = [v.tensor.nbytes for v in values]
+    sizes = [_read_bytes(nest, value) for value in dict.fromkeys(v for v, _ in nest.loads)]
     if isinstance(written, Size) or any(isinstance(n, Size) for n in sizes):
         return Refusal("dynamic-size", "its size is known only when the program is called")
-    visited = math.prod(nest.extents)
-    read = sum(min(n, visited * v.tensor.storage.itemsize) for v, n in zip(values, sizes, strict=True))
+    read = sum(sizes)
     # A few vectors are multiplied by bytes as fast as these are read: writing them first only costs time.
     is_few = _is_byte(operand) and _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
     share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if is_few else 0.0)
@@ -132,6 +165,13 @@ def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
     return written - read
+
+
+def _read_bytes(nest: Nest, value: Value) -> int | Size:
+    """Returns an upper bound of the bytes of a value that a loop reads: a slice of it may be all."""
+    places = [at for v, at in nest.loads if v is value]
+    read = sum(math.prod(nest.extents[v] for v in variables(at)) for at in places)
+    return min(value.tensor.nbytes, read * value.tensor.storage.itemsize)
 
 
 def _vectors(op: Op, side: int) -> int:

@@ -160,7 +160,7 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
         refusal = kept_alive(p, init, step)
     if result in p.storage:
         refusal = refusal or Refusal("outer-state", "it becomes a state of the enclosing loop")
-    if result in p.wanted:
+    if result in p.wanted and (storage is None or storage.kind != "argument"):  # else the result is a donated argument
         refusal = refusal or Refusal("result-returned", "the loop's result is returned")
     if refusal is None:
         assert storage is not None

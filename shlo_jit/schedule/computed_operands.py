@@ -4,7 +4,8 @@ a view, in registers if few rows are multiplied by it, else while it is packed i
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.operand_views import view_of
+from shlo_jit.fuse.computed_operands import reads_floats_once
+from shlo_jit.fuse.operand_views import View, view_of
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
@@ -21,7 +22,7 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
     few = rows <= tuning.COMPUTED_OPERAND_ROWS
-    if few and (view is None or byte_dots(step.product.op, step.operand.side, context.target) is not None):
+    if few and (view is None or _is_read_in_registers(step, view, context)):
         found = schedule_in_registers(step, layout, context)
         if found is not None:
             return found
@@ -32,3 +33,9 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
         space = make_space(nest, context.target, Order.ANY, given=())
         return schedule_dot(step.product, context, Viewed(step.operand.side, view, nest, space))
     return schedule_in_panels(step, layout, context)
+
+
+def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:
+    """Whether a product of a few vectors with a matrix that lies in memory reads it in registers."""
+    op, side = step.product.op, step.operand.side
+    return byte_dots(op, side, context.target) is not None or reads_floats_once(step.product, side, view)

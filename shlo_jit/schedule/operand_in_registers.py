@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
+from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
 from shlo_jit.ir.core import Value
@@ -257,13 +258,16 @@ def schedule_in_registers(
     together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
     blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
-    division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, totals is None)
+    products = math.prod(nest.extents[v] for v in batch)
+    most = 1 if totals is not None else -(-tuning.COMPUTED_OPERAND_UNITS // products)
+    division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
     chunk, parts, split = division
     cut_variable = lanes if lanes in free else next(reversed(free))
     outer = [v for v in free if free[v] > free[cut_variable]]
     apart = batch if totals is None else {}
     units = math.prod(nest.extents[v] for v in (*apart, *outer)) * -(-nest.extents[cut_variable] // chunk) * parts
-    work = math.prod(nest.extents) * count
+    each = sum(cost(n.op) for n in nest.nodes.values())
+    work = math.prod(nest.extents) * (count + each)
     outputs = math.prod(nest.extents[v] for v in free)
     sums = layout.result.batch * parts * count * outputs
     fields = {
@@ -445,7 +449,7 @@ def _divide(
     width: int,
     together: int,
     blocks: Blocks,
-    may_split: bool,
+    most_parts: int,
 ) -> tuple[int, int, int]:
     """Iterations of the variable that is cut, in a unit; parts of the terms, and the variable that is cut into these.
     Memory is read fastest in long runs, so the units of a matrix that no cache keeps have many outputs, and a part of
@@ -466,9 +470,9 @@ def _divide(
     parts = 1
     if split is not None:
         least = 2 * STEPS if split == blocks.loop else 1
-        parts = min(tuning.COMPUTED_OPERAND_PARTS, room, nest.extents[split] // least)
-    if may_split and split is not None and parts > 1 and nbytes >= tuning.COMPUTED_FAR_BYTES:
-        units = -(-tuning.COMPUTED_OPERAND_UNITS // parts)
+        parts = min(tuning.COMPUTED_OPERAND_PARTS, most_parts, room, nest.extents[split] // least)
+    if split is not None and parts > 1 and nbytes >= tuning.COMPUTED_FAR_BYTES:
+        units = -(-most_parts // parts)
         least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
         return min(max(least, -(-extent // (units * line)) * line), most), parts, split
     most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)

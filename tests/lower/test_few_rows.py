@@ -43,10 +43,11 @@ def test_as_numpy_and_the_same_on_any_number_of_threads(m: int) -> None:
 
 
 def test_rows_do_not_depend_on_each_other() -> None:
+    """Up to `COMPUTED_OPERAND_ROWS` rows are added up in another order: a matrix is read in registers then."""
     rng, k, n = np.random.default_rng(0), 500, 300
     x, w, bias = numbers(rng, 40, k), numbers(rng, k, n), numbers(rng, n)
     whole = guarded.compile(layer(40, k, n), cache=False)(x, w, bias)
-    for m in (2, 5, 14, 17):
+    for m in (9, 14, 17):
         np.testing.assert_array_equal(guarded.compile(layer(m, k, n), cache=False)(x[:m], w, bias), whole[:m])
 
 
@@ -57,3 +58,38 @@ def test_matrices_that_no_cache_keeps_are_read_row_by_row() -> None:
     n = tuning.GEMM_SKINNY_BYTES // 4 // 1024
     assert "_few" in guarded.compile(layer(16, 1024, n), cache=False).text("schedule")
     assert "_few" not in guarded.compile(layer(16, 1024, n + 1), cache=False).text("schedule")
+
+
+def batched(batch: int, m: int, k: int, n: int, kind: str, is_transposed: bool) -> str:
+    x, y = f"tensor<{batch}x{m}x{k}x{kind}>", f"tensor<{batch}x{m}x{n}x{kind}>"
+    w = f"tensor<{batch}x{n}x{k}x{kind}>" if is_transposed else f"tensor<{batch}x{k}x{n}x{kind}>"
+    dims = "[2] x [2]" if is_transposed else "[2] x [1]"
+    return f"""func.func @main(%x: {x}, %w: {w}) -> {y} {{
+  %0 = stablehlo.dot_general %x, %w, batching_dims = [0] x [0], contracting_dims = {dims} : ({x}, {w}) -> {y}
+  return %0 : {y}
+}}"""
+
+
+@pytest.mark.parametrize("m", range(1, 10))
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_matrices_of_floats_are_read_in_registers(m: int, is_transposed: bool, kind: str) -> None:
+    rng = np.random.default_rng(m)
+    batch, k, n = int(rng.integers(2, 5)), int(rng.integers(100, 300)), int(rng.integers(100, 300))
+    dtype = np.float32 if kind == "f32" else np.float64
+    x, w = rng.standard_normal((batch, m, k)).astype(dtype), rng.standard_normal((batch, k, n)).astype(dtype)
+    given = np.ascontiguousarray(w.transpose(0, 2, 1)) if is_transposed else w
+    text = batched(batch, m, k, n, kind, is_transposed)
+    one, *others = (guarded.compile(text, cache=False, threads=threads) for threads in (1, 2, 3, 8))
+    assert ("computed in registers" in one.text("schedule")) == (m <= tuning.COMPUTED_OPERAND_ROWS)
+    found = one(x, given)
+    np.testing.assert_allclose(found, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-4)
+    for other in others:
+        np.testing.assert_array_equal(found, other(x, given))
+
+
+def test_matrices_that_the_program_computes_are_packed() -> None:
+    """They are in a cache, and their products have the same bits as stages of other steps."""
+    text = batched(2, 4, 128, 256, "f32", False)
+    text = text.replace("  %0", "  %v = stablehlo.tanh %w : tensor<2x128x256xf32>\n  %0").replace("%x, %w, b", "%x, %v, b")
+    assert "computed in registers" not in guarded.compile(text, cache=False).text("schedule")

@@ -38,3 +38,26 @@ def test_results_and_copies(program, monkeypatch: pytest.MonkeyPatch) -> None:
     for got, want in zip(gots, wants, strict=True):
         np.testing.assert_allclose(np.asarray(got), want, rtol=2e-5, atol=2e-5)
     assert copied(exe) == []
+
+
+def test_a_loop_updates_a_donated_argument_in_place() -> None:
+    """Its initial state is the argument, and so is its result: nothing is copied before or after the loop."""
+
+    def rows(table, values):
+        def body(i, table):
+            return jax.lax.dynamic_update_slice(table, values * table[i, 0], (i, 0))
+
+        return jax.lax.fori_loop(0, 40, body, table)
+
+    table, values = np.ones((64, 128), np.float32), np.arange(128, dtype=np.float32)[None] + 1
+    text = jax.jit(rows).lower(table, values).as_text()
+    exe = guarded.compile(text, donate=[0], cache=False)
+    assert "64x128" not in "".join(line for line in exe.text("memory").splitlines() if "copy" in line)
+    (want,) = evaluate(shlo_jit.parse(text), table, values)
+    given = table.copy()
+    found = exe(given, values)
+    np.testing.assert_array_equal(found, want)
+    assert np.shares_memory(found, given)
+    kept = guarded.compile(text, cache=False)(table, values)
+    np.testing.assert_array_equal(kept, want)
+    assert (table == 1).all()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
+from shlo_jit.ir.index import variables
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
@@ -94,7 +95,7 @@ class Terms:
         inside = {**dict.fromkeys(self.short, i64(0)), s.lanes: at}
         for key in keys:
             offset = linear(key)
-            if offset.syms or not offset.coefficient(s.cut):
+            if any(variables(term.at) for term in offset.syms) or not offset.coefficient(s.cut):
                 continue
             terms = sum((s.nest.extents[v] - 1) * c for v, c in offset.terms if v in s.along)
             row = terms * key[0].tensor.storage.bits // 8
