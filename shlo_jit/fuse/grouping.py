@@ -64,7 +64,8 @@ class Grouping:
 
     def __init__(self, block: Block):
         self.block = block
-        self.here = {id(op) for op in block.ops}
+        self.here = {id(op): i for i, op in enumerate(block.ops)}
+        """The position of each op of the block, by its id()."""
         self.choices = Choices(block)
         self.early = EarlyValues({}, {}, set())
         """Values that have to be written before updates of the tensors that they are read from."""

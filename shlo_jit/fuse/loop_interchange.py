@@ -119,7 +119,7 @@ class _Body(Grouping):
     def condition(self, nest: Nest, cond: Block) -> Key:
         """Makes the nest compute the condition, from the scalars of the body."""
         body = dict(zip(cond.arguments, self.block.arguments, strict=True))
-        self.here |= {id(op) for op in cond.ops}
+        self.here |= {id(op): len(self.here) + i for i, op in enumerate(cond.ops)}
 
         def key(value: Value) -> Key:
             value = body.get(value, value)

@@ -53,12 +53,13 @@ def _elementwise_sources(g: Grouping, op: Op) -> list[Value]:
 def _depends_on(g: Grouping, op: Op, values: list[Value]) -> bool:
     """Whether the op depends on one of the values. True if the search would be long."""
     wanted = {v.op for v in values}
+    first = min((g.here.get(id(o), 0) for o in wanted), default=0)  # ops before it do not depend on it
     seen, todo = {op}, [op]
     while todo:
         for before in (o.op for o in todo.pop().operands):
             if before in wanted or len(seen) > tuning.ORDER_SEARCH:
                 return True
-            if before is not None and id(before) in g.here and before not in seen:
+            if before is not None and g.here.get(id(before), -1) >= first and before not in seen:
                 seen.add(before)
                 todo.append(before)
     return False

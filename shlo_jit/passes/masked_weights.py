@@ -365,8 +365,8 @@ def _is_positive(value: Value, depth: int = DEPTH) -> bool:
 
 def _adds_low_numbers(value: Value, depth: int = 6) -> bool:
     """Whether a few elementwise ops compute a value from a large negative number, and from no products."""
-    last = value.tensor.rank - 1
-    if last < 0 or last not in varying(value) or value.tensor.storage.name == "f16":
+    whole, last = value, value.tensor.rank - 1
+    if last < 0 or value.tensor.storage.name == "f16":
         return False
     todo, found = [(value, depth)], False
     while todo:
@@ -378,7 +378,7 @@ def _adds_low_numbers(value: Value, depth: int = 6) -> bool:
             todo += [(v, depth - 1) for v in op.operands]
         elif op is not None and op.name != "stablehlo.iota":
             return False
-    return found
+    return found and last in varying(whole)
 
 
 def _is_truth(value: Value, depth: int = DEPTH) -> bool:

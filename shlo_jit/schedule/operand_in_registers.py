@@ -33,6 +33,7 @@ from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
 from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.run_time_offsets import Offsets, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
@@ -87,6 +88,8 @@ class InRegistersSchedule(WithEpilogue):
     side: int
     """The operand that is M: 0 if the outputs are rows of the product, 1 if they are its columns."""
     nest: Nest
+    """The loop that computes M, without the offsets."""
+    offsets: Offsets
     target: Target
     space: Space
     key: Key
@@ -240,7 +243,8 @@ def schedule_in_registers(
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
     dots = byte_dots(op, side, target)
-    nest, operand = _split_units(step.producer.nest, step.operand, target, dots)
+    nest, offsets = take_offsets(step.producer.nest)
+    nest, operand = _split_units(nest, step.operand, target, dots)
     batch, along, free = (_ordered(nest, part) for part in operand[1:])
     count = layout.result.m if side else layout.result.n
     lanes, space = _lanes(nest, along, free, count, acc, target, dots)
@@ -279,6 +283,7 @@ def schedule_in_registers(
     return InRegistersSchedule(
         side=side,
         nest=nest,
+        offsets=offsets,
         target=target,
         space=space,
         key=(nest.stores[0].value, nest.stores[0].at),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
-from shlo_jit.lower.elements.nibble_tables import has_lookup, look_up
+from shlo_jit.lower.elements.nibble_tables import has_lookup, has_signed_bytes, look_up, signed_bytes
 from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
 
 
@@ -36,6 +36,8 @@ def _real(b: Builder, source: DType, target: DType, x: V) -> V:
         return b.icmp("ne", x, const(x.type, 0))
     if target.is_float:
         return _int_to_float(b, source, target, x)
+    if source.name == "i4" and target.bits > source.bits and has_signed_bytes(b, lanes(x.type)):
+        return b.cast("sext", signed_bytes(b, x), register_type(target))
     if target.bits > source.bits or source.kind == "b":
         return b.cast("zext" if source.kind in "ub" else "sext", x, register_type(target))
     return b.cast("trunc", x, register_type(target)) if target.bits < source.bits else x
@@ -108,6 +110,8 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     field = b.field_of(x)
     if field is not None and scalar(field[0].type) == "i32":  # it is not narrowed and widened
         x, op = _extended(b, source, *field), "sitofp"
+    elif source.name == "i4" and has_signed_bytes(b, lanes(x.type)):
+        x = signed_bytes(b, x)
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
     if source.bits <= 8 and target.name == "bf16":  # exact in bf16

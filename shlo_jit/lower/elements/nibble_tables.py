@@ -1,4 +1,5 @@
-"""Floats of four bits of index, looked up in a register that holds all 16 of them (AVX-512)."""
+"""Numbers of four bits of index, looked up in a register that holds all 16 of them: floats with AVX-512, signed bytes
+with SSSE3 and NEON."""
 
 from __future__ import annotations
 
@@ -28,7 +29,39 @@ def look_up(b: Builder, index: V, floats: Sequence[float]) -> V:
     for first in range(0, n, ENTRIES):
         some = index if n == ENTRIES else b.shuffle(index, None, range(first, first + ENTRIES))
         found.append(b.call(kind, "llvm.x86.avx512.permvar.sf.512", [table, some]))
-    while len(found) > 1:  # vectors of equal lengths, joined in pairs
+    return _joined(b, found)
+
+
+_BYTES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
+"""Instructions that look bytes up, by architecture."""
+SIGNED = [i - 16 if i > 7 else i for i in range(ENTRIES)]
+
+
+def has_signed_bytes(b: Builder, n: int) -> bool:
+    """Whether signs of n numbers of four bits are extended by instructions on whole registers."""
+    target = b.module.target
+    if target is None or n % ENTRIES:
+        return False
+    return target.has_byte_pairs if target.is_x86 else target.arch in _BYTES
+
+
+def signed_bytes(b: Builder, nibbles: V) -> V:
+    """Signed numbers of four bits as bytes, for lanes for which `has_signed_bytes` holds. LLVM shifts each of them up
+    and down in a word of its own, which takes more than twice as many instructions."""
+    target = b.module.target
+    assert target is not None
+    n, kind = lanes(nibbles.type), vector("i8", ENTRIES)
+    index, table = b.cast("zext", nibbles, "i8"), vector_literal("i8", SIGNED)
+    found: list[V] = []
+    for first in range(0, n, ENTRIES):
+        some = index if n == ENTRIES else b.shuffle(index, None, range(first, first + ENTRIES))
+        found.append(b.call(kind, _BYTES[target.arch], [table, some]))
+    return _joined(b, found)
+
+
+def _joined(b: Builder, found: list[V]) -> V:
+    """Vectors of equal lengths, joined in pairs."""
+    while len(found) > 1:
         width = lanes(found[0].type)
         found = [b.shuffle(x, y, range(2 * width)) for x, y in zip(found[::2], found[1::2], strict=True)]
     return found[0]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import Condition, variables
+from shlo_jit.ir.index import Condition, Expr, variables
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64, is_float, vector
 from shlo_jit.lower.elements.convert import convert
@@ -18,6 +18,7 @@ from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
+from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
 
 Variables = dict[int, V]
@@ -65,7 +66,8 @@ class UnitWriter:
         self.vectors, self.results = b.params[len(self.values) : len(self.values) + 2]
         self.parts = self.results
         self.frame = b.params[len(self.values) + 2] if self.epilogue is not None else None
-        self.ev = Evaluator(b, s.nest, s.space, dict(zip(self.values, arrays, strict=True)))
+        given = dict(zip(self.values, arrays, strict=True))
+        self.ev = Evaluator(b, s.nest, s.space, given | self.moved(given))
         self.ev.words = s.words
         self.conditions = {c for _, at in (*s.nest.nodes, *s.nest.loads) for c in at.conditions if not c.expr.syms}
         self.known = Position({}, 1)
@@ -81,6 +83,15 @@ class UnitWriter:
         with b.loop(first, last, 1, "unit") as unit:
             self.unit(unit)
         b.ret()
+
+    def moved(self, pointers: dict[Value, V]) -> dict[Value, V]:
+        """The addresses of arrays that have an offset."""
+        b, found = self.b, dict[Value, V]()
+        indices = Evaluator(b, self.s.nest, self.s.space, pointers)
+        for value, offset in self.s.offsets.items():
+            elements = indices.base(Position({}, 1), Expr(0, (), offset))
+            found[value] = b.offset(pointers[value], b.ashr(b.mul(elements, bits_in_memory(value)), 3))
+        return found
 
     def unit(self, unit: V) -> None:
         """Emits one unit: a chunk of the outputs of one product."""
