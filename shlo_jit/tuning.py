@@ -213,6 +213,12 @@ COPY_PARALLEL_BYTES = 1 << 19
 SHORT_LANES, SHORTER_LANES = 8, 4
 """Extents below which lanes along a variable gain little, and nothing. For tiles transposed in registers, these are the
 minimum extents, and the minimum lanes. Chosen."""
+SHORT_LOOP_GAIN = 1.25
+"""Minimum factor by which the instructions of a nest decrease, as estimated, for lanes to run along a longer loop than
+the short one along which more accesses are contiguous. Cases `pairs` and `pixels`."""
+GATHER_COST, SHUFFLE_COST = 3, 2
+"""Estimated instructions of a gather per lane, and of a vector of elements at a small distance per unit of the
+distance. Chosen: from code for AVX2."""
 SHORT_SELECTION = 56
 """Maximum elements of a row for lanes to run across rows in an argmax that gathers elements of the row: combining lanes
 takes as long. Case `argmax of short rows`."""

@@ -30,12 +30,14 @@ from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
+from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
     GIVEN,
     Order,
     Part,
     Space,
     Tile,
+    element_bits,
     has_few_elements,
     is_interleaved,
     linear,
@@ -189,6 +191,11 @@ class _Scheduler:
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         moves = None if self.given is None else self.given.moves
         self.space = make_space(nest, self.target, asked, indices, self.by_rows, moves)
+        if moves is None and not self.by_rows:
+            width = self.target.lanes(element_bits(nest, indices))
+            longer = longer_loop(nest, self.space, self.target, width)
+            if longer is not None:
+                self.space = make_space(nest, self.target, asked, indices, chosen=longer)
         if moves is not None:
             self.transposed_loads = given_transposed_loads(nest, self.space, moves)
         else:
