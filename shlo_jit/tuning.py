@@ -225,6 +225,9 @@ takes as long. Case `argmax of short rows`."""
 FEW_ELEMENTS, FEW_ELEMENTS_COST = 4, 32
 """Maximum elements of a loop nest, and cost of an element, for it not to be vectorized: states of that size are scalars
 of a loop (a point in space, a rotation). Chosen."""
+JAMMED_ROWS, JAM_SHARE = 8, 0.1
+"""Unroll and jam: maximum rows that run together, and minimum share of the work that they have in common, and that is
+done once. Case `forces`."""
 ROW_BATCH_VECTORS, ROW_BATCH_OPS = 4, 12
 """Row batching: maximum vectors of a row, and maximum ops and loads of its body, for several rows to combine their
 lanes together. For longer rows combining is little of the work; larger bodies, emitted once per row, become long texts.
