@@ -179,6 +179,7 @@ class _Scheduler:
         self.part = part
         self.by_rows = part is not None and tile is None
         """Whether units are whole rows, one after the other."""
+        self.jammed: int | None = None
         if tile is None:
             self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
@@ -290,14 +291,16 @@ class _Scheduler:
         return any(self.passes.inside(s) and is_interleaved(s, space, c) for s in self.nest.stores)
 
     def choose_jammed(self) -> int | None:
-        """The short row variable whose rows run together."""
+        """The short row variable whose rows run together, unless values are kept: a row buffer has room for one row."""
         if self.part is not None or self.tile is not None:
             return None
-        if self.given is not None:
-            found = self.given.jammed(self.space)
-            return found if found is not None and can_jam(self.nest, self.space, self.passes, found) else None
-        found = jammed_variable(self.nest, self.space, self.passes, self.target)
-        return None if found is None or row_buffer(self.nest, self.space, self.passes, 1, None) else found
+        if self.given is None:
+            found, wanted = jammed_variable(self.nest, self.space, self.passes, self.target), None
+        else:
+            found, wanted = self.given.jammed(self.space), self.given.kept(self.nest)
+        if found is None or not can_jam(self.nest, self.space, self.passes, found):
+            return None
+        return None if row_buffer(self.nest, self.space, self.passes, 1, wanted) else found
 
     @property
     def rows_at_a_time(self) -> int:
@@ -459,8 +462,8 @@ class _Scheduler:
     def can_split(self) -> bool:
         """Whether the row may be split: one pass of reducers that accept chunks, and no store inside it needs their
         results."""
-        passes = self.passes
-        if not self.space.inner or self.ordered or self.interleaved is not None or self.by_rows or self.jammed is not None:
+        passes, together = self.passes, self.interleaved is not None or self.jammed is not None
+        if not self.space.inner or self.ordered or together or self.by_rows:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False

@@ -31,6 +31,7 @@ def longer_loop(nest: Nest, space: Space, target: Target, width: int) -> Choice[
     if v is None or not isinstance(space.extents[v], int) or space.extents[v] >= tuning.SHORT_LANES:
         return None
     candidates = [u for u in space.rows if u != v and hint_of(space.extents[u]) >= 2 * width]
+    candidates = [u for u in candidates if len(space.rows) == 1 or not _scatters(nest, space, u)]
     if nest.interchange is not None or not candidates:
         return None
     short = _Estimate(nest, space, target, v, space.width).instructions()
@@ -41,6 +42,12 @@ def longer_loop(nest: Nest, space: Space, target: Target, width: int) -> Choice[
     each = max(1, hint_of(nest.rows) * hint_of(nest.reduced))
     text = f"{found[best] / each:.1f} instructions per element, and {short / each:.1f} along the short v{v}"
     return Choice(best, Reason("short-loop-unrolled", text))
+
+
+def _scatters(nest: Nest, space: Space, u: int) -> bool:
+    """Whether results would be scattered if lanes ran along a variable. Where it is not the only one of rows, the other
+    loops of rows would then be around it, each far from the next in memory."""
+    return any(_Estimate.store_step(space, linear((s.target, At(s.index))), u) is None for s in nest.stores)
 
 
 class _Estimate:
@@ -89,9 +96,15 @@ class _Estimate:
 
     def store(self, offset: Expr) -> int:
         """Instructions of a store, per vector."""
-        moved, others = self.space.collapse(offset), [*self.space.rows, *self.space.inner[-1:]]
-        step = moved.coefficient(self.variable)
-        if step in (0, 1) and not any(self.space.depends(s.at, {self.variable}) for s in offset.syms):
-            return 1
-        between = side_by_side(moved, self.space.extents, self.variable, others)
-        return tuning.SHUFFLE_COST * step if between is not None else 2 * self.width
+        step = self.store_step(self.space, offset, self.variable)
+        return 2 * self.width if step is None else max(1, tuning.SHUFFLE_COST * (step if step > 1 else 0))
+
+    @staticmethod
+    def store_step(space: Space, offset: Expr, variable: int) -> int | None:
+        """The distance of results along a variable: 0, 1, or that of vectors which interleave; None if neither."""
+        moved, others = space.collapse(offset), [*space.rows, *space.inner[-1:]]
+        step = moved.coefficient(variable)
+        if any(space.depends(s.at, {variable}) for s in offset.syms):
+            return None
+        is_run = step in (0, 1) or side_by_side(moved, space.extents, variable, others) is not None
+        return step if is_run else None
