@@ -215,7 +215,7 @@ SHORT_LANES, SHORTER_LANES = 8, 4
 minimum extents, and the minimum lanes. Chosen."""
 SHORT_LOOP_GAIN = 1.25
 """Minimum factor by which the instructions of a nest decrease, as estimated, for lanes to run along a longer loop than
-the short one along which more accesses are contiguous. Case `directions of pairs`."""
+the short one along which more accesses are contiguous. Chosen: the estimate knows no ports and latencies."""
 GATHER_COST, SHUFFLE_COST = 3, 2
 """Estimated instructions of a gather per lane, and of a vector of elements at a small distance per unit of the
 distance. Chosen: from code for AVX2."""
@@ -227,7 +227,7 @@ FEW_ELEMENTS, FEW_ELEMENTS_COST = 4, 32
 of a loop (a point in space, a rotation). Chosen."""
 JAMMED_ROWS, JAM_SHARE = 8, 0.1
 """Unroll and jam: maximum rows that run together, and minimum share of the work that they have in common, and that is
-done once. Case `forces between bodies`."""
+done once. Chosen: less than what loops over the rows cost."""
 ROW_BATCH_VECTORS, ROW_BATCH_OPS = 4, 12
 """Row batching: maximum vectors of a row, and maximum ops and loads of its body, for several rows to combine their
 lanes together. For longer rows combining is little of the work; larger bodies, emitted once per row, become long texts.

@@ -38,9 +38,9 @@ from shlo_jit.schedule.space import (
     Part,
     Space,
     Tile,
-    element_bits,
     has_few_elements,
     is_interleaved,
+    lanes_of,
     linear,
     make_space,
     side_by_side,
@@ -48,7 +48,7 @@ from shlo_jit.schedule.space import (
 )
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
-from shlo_jit.schedule.unroll_and_jam import can_jam, jammed_variable
+from shlo_jit.schedule.unroll_and_jam import accumulators_each, can_jam, jammed_variable
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -197,8 +197,7 @@ class _Scheduler:
         moves = None if self.given is None else self.given.moves
         self.space = make_space(nest, self.target, asked, indices, self.by_rows, moves)
         if moves is None and not self.by_rows:
-            width = self.target.lanes(element_bits(nest, indices))
-            longer = longer_loop(nest, self.space, self.target, width)
+            longer = longer_loop(nest, self.space, self.target, indices, lanes_of(asked, self.space.inner))
             if longer is not None:
                 self.space = make_space(nest, self.target, asked, indices, chosen=longer)
         if moves is not None:
@@ -336,9 +335,8 @@ class _Scheduler:
             registers = self.target.vector_registers // 2
             limit = registers if size <= 4 else 4 if size <= (40 if several else 12) else 1
         elif self.nest.reduce_vars:
-            limit = 4 if size <= 24 else 2
-            if self.jammed is not None:
-                limit = min(limit, self.target.vector_registers // 2 // self.space.extents[self.jammed])
+            room = accumulators_each(self.space, self.passes, self.jammed, self.target)
+            limit = min(4 if size <= 24 else 2, room)
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
         why = Reason("body-size", f"{size} ops and loads in the body")
@@ -496,4 +494,5 @@ class _Scheduler:
     # ------------------------------------------------------------------ what passes share
     def choose_stash(self) -> dict[Key, int]:
         wanted = None if self.given is None else self.given.kept(self.nest)
-        return row_buffer(self.nest, self.space, self.passes, self.rows_at_a_time, wanted)
+        rows = 1 if self.space.vector in self.space.inner else self.rows_at_a_time
+        return row_buffer(self.nest, self.space, self.passes, rows, wanted)

@@ -11,32 +11,40 @@ choice compares estimates of the instructions of the whole nest, in units of one
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.schedule.space import Space, linear, side_by_side
+from shlo_jit.schedule.space import Space, element_bits, linear, side_by_side
 from shlo_jit.sizes import hint_of
 
 
-def longer_loop(nest: Nest, space: Space, target: Target, width: int) -> Choice[int] | None:
-    """The row variable to run along `width` lanes instead of the short variable that a space has chosen; None if lanes
-    stay there."""
+def longer_loop(
+    nest: Nest, space: Space, target: Target, narrow: frozenset[Value], along: Sequence[int]
+) -> Choice[int] | None:
+    """The variable for the lanes instead of the short one that a space has chosen; None if lanes stay there. `narrow`:
+    indices that are computed as i32. `along`: the reduced variables that may have lanes."""
+    width = target.lanes(element_bits(nest, narrow))
     v = space.vector
     if v is None or not isinstance(space.extents[v], int) or space.extents[v] >= tuning.SHORT_LANES:
         return None
     candidates = [u for u in space.rows if u != v and hint_of(space.extents[u]) >= 2 * width]
     candidates = [u for u in candidates if len(space.rows) == 1 or not _scatters(nest, space, u)]
+    if v in space.rows and not any(space.depends(At(s.index), set(space.inner)) for s in nest.stores):
+        candidates += [u for u in along if hint_of(space.extents[u]) >= 2 * width]  # its rows are jammed
     if nest.interchange is not None or not candidates:
         return None
     short = _Estimate(nest, space, target, v, space.width).instructions()
     found = {u: _Estimate(nest, space, target, u, width).instructions() for u in candidates}
-    best = min(candidates, key=lambda u: (found[u], -space.rows.index(u)))
+    order = [*space.rows, *space.inner]
+    best = min(candidates, key=lambda u: (found[u], -order.index(u)))
     if tuning.SHORT_LOOP_GAIN * found[best] > short:
         return None
     each = max(1, hint_of(nest.rows) * hint_of(nest.reduced))

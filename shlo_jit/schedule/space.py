@@ -102,6 +102,11 @@ class Order(Enum):
     STRICT = "strict"
 
 
+def lanes_of(asked: Order, inner: Sequence[int]) -> Sequence[int]:
+    """The reduced variables along which lanes may run, if the reducers require an order."""
+    return {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: inner[:0]}[asked]
+
+
 def make_space(
     nest: Nest,
     target: Target,
@@ -120,7 +125,7 @@ def make_space(
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
-    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    along = lanes_of(asked, inner)
     if chosen is not None:
         vector = Choice[int | None](chosen.value, chosen.why)
     elif not by_rows and has_few_elements(nest):
@@ -150,7 +155,7 @@ def _given_space(
     if not vectors:
         return merged.given(rows, inner, None, 1)
     move = vectors[0]
-    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    along = lanes_of(asked, inner)
     if by_rows and move.loop in rows:
         raise IllegalMove(move, Reason("no-lanes-there", "each block has whole rows, so lanes run along the row"))
     if isinstance(move.loop, str) or (move.loop not in rows and move.loop not in along):

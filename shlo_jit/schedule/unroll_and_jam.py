@@ -36,14 +36,24 @@ def jammed_variable(nest: Nest, space: Space, passes: Passes, target: Target) ->
             continue
         extent = space.extents[v]
         others = hint_of(nest.rows) // extent
-        sums = sum(len(r.operands) for p in range(passes.count) for r in passes.reductions(p))
-        if others < tuning.SPLIT_UNITS or extent * sums > target.vector_registers // 2:
+        if others < tuning.SPLIT_UNITS or extent * _sums(passes) > target.vector_registers // 2:
             continue
         shared, own = _work(nest, space, passes, v)
         saved = shared * (extent - 1) / max(1.0, extent * (shared + own))
         if saved > max(most, tuning.JAM_SHARE):
             best, most = v, saved
     return best
+
+
+def accumulators_each(space: Space, passes: Passes, jammed: int | None, target: Target) -> int:
+    """Vectors of each sum that fit into registers with those of all rows that are jammed: a power of two."""
+    sums = 1 if jammed is None else space.extents[jammed] * _sums(passes)
+    return 1 << max(1, target.vector_registers // 2 // sums).bit_length() - 1
+
+
+def _sums(passes: Passes) -> int:
+    """The most sums that a pass over the row computes."""
+    return max((sum(len(r.operands) for r in passes.reductions(p)) for p in range(passes.count)), default=0)
 
 
 def _work(nest: Nest, space: Space, passes: Passes, v: int) -> tuple[float, float]:
