@@ -196,6 +196,7 @@ def test_powers_with_known_exponents(exponent: float, dtype: str) -> None:
         exact = np.array([float(v) ** exponent if v > 0 else np.float64(v) ** np.float64(exponent) for v in x], kind)
     if exponent == 0.5:
         exact[1], exact[3] = 0.0, np.inf  # as in C, where a power is not a square root
-    np.testing.assert_array_equal(exe(x), exact)
-    np.testing.assert_array_equal(np.signbit(exe(x)), np.signbit(exact))
+    found, known = exe(x), ~np.isnan(exact)
+    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(exact[known]))
     assert dtype == "f16" or "pow" not in exe.text("lowered")
