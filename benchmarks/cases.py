@@ -188,6 +188,8 @@ def reductions() -> Iterator[Case]:
     )
     yield case("argmax of all", jnp.argmax, ROWS, numpy=np.argmax, tolerance=0)
     yield case("middle axis", lambda x: x.sum(1), normal(64, 300, 160), numpy=lambda x: x.sum(1), tolerance=SUM)
+    yield case("directions of pairs", programs.directions, normal(512, 3))
+    yield case("normalized pixels", programs.normalized_pixels, uniform(256, 256, 3))
     yield case("max pool 2x2", programs.max_pool, normal(8, 96, 96, 48))
     yield case("cumulative sum", lambda x: jnp.cumsum(x, 1), normal(1024, 2000), numpy=lambda x: np.cumsum(x, 1),
                tolerance=SUM)  # fmt: skip

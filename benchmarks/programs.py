@@ -117,6 +117,17 @@ def n_body(places: Array, speeds: Array) -> Array:
     return lax.fori_loop(0, 10, step, (places, speeds))
 
 
+def directions(places: Array) -> Array:
+    """The direction from each body to each other one."""
+    apart = places[:, None] - places[None]
+    return apart / jnp.sqrt((apart * apart).sum(-1, keepdims=True) + 0.01)
+
+
+def normalized_pixels(image: Array) -> Array:
+    """Pixels less the mean of their channel, by its deviation."""
+    return (image - jnp.array([0.4, 0.5, 0.6], image.dtype)) / jnp.array([0.2, 0.3, 0.4], image.dtype)
+
+
 def forces(places: Array) -> Array:
     """Forces between bodies that attract each other."""
     apart = places[:, None] - places[None]

@@ -57,7 +57,7 @@ BATCH_BLOCK_LARGEST, BATCH_BLOCK_BYTES, BATCH_BLOCK_KERNELS = 16 << 20, 4 << 20,
 """Batch blocking of chains of convolutions. Minimum bytes of the chain's largest value; maximum bytes of the largest
 value of a block of several images; maximum bytes of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
 batches. The same on every CPU: passes do not know caches."""
-NARROW_PRODUCT = 3
+NARROW_PRODUCT = 4
 """Maximum terms and columns for a product of any number of rows to be computed as a loop over the rows. Case
 `dot f32 80000x3x3`."""
 SMALL_PRODUCT = 1 << 11
@@ -213,12 +213,21 @@ COPY_PARALLEL_BYTES = 1 << 19
 SHORT_LANES, SHORTER_LANES = 8, 4
 """Extents below which lanes along a variable gain little, and nothing. For tiles transposed in registers, these are the
 minimum extents, and the minimum lanes. Chosen."""
+SHORT_LOOP_GAIN = 1.25
+"""Minimum factor by which the instructions of a nest decrease, as estimated, for lanes to run along a longer loop than
+the short one along which more accesses are contiguous. Chosen: the estimate knows no ports and latencies."""
+GATHER_COST, SHUFFLE_COST = 3, 2
+"""Estimated instructions of a gather per lane, and of a vector of elements at a small distance per unit of the
+distance. Chosen: from code for AVX2."""
 SHORT_SELECTION = 56
 """Maximum elements of a row for lanes to run across rows in an argmax that gathers elements of the row: combining lanes
 takes as long. Case `argmax of short rows`."""
 FEW_ELEMENTS, FEW_ELEMENTS_COST = 4, 32
 """Maximum elements of a loop nest, and cost of an element, for it not to be vectorized: states of that size are scalars
 of a loop (a point in space, a rotation). Chosen."""
+JAMMED_ROWS, JAM_SHARE = 8, 0.1
+"""Unroll and jam: maximum rows that run together, and minimum share of the work that they have in common, and that is
+done once. Chosen: less than what loops over the rows cost."""
 ROW_BATCH_VECTORS, ROW_BATCH_OPS = 4, 12
 """Row batching: maximum vectors of a row, and maximum ops and loads of its body, for several rows to combine their
 lanes together. For longer rows combining is little of the work; larger bodies, emitted once per row, become long texts.

@@ -145,6 +145,26 @@ def _by_one(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Valu
     return operands[:1] if not op.result.tensor.storage.is_complex and _splat(rw, operands[1], 1) else None
 
 
+def _known_power(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """power(x, 1) = x; power(x, 2) = x * x; power(x, -1) = 1 / x; power(x, 0.5) = x = -inf ? inf : sqrt(x + 0)
+
+    Each is the correctly rounded power, for zeros and infinities of both signs as well."""
+    x, y = operands
+    if not op.result.tensor.storage.is_float or rw.dense(y) is None:
+        return None
+    if _splat(rw, y, 1):
+        return [x]
+    if _splat(rw, y, 2):
+        return [mk.apply(rw, "multiply", x, x)]
+    if _splat(rw, y, -1):
+        return [mk.apply(rw, "divide", mk.splat_like(rw, x, 1), x)]
+    if not _splat(rw, y, 0.5) or op.result.tensor.storage.bits < 32:
+        return None
+    root = mk.apply(rw, "sqrt", mk.apply(rw, "add", x, mk.splat_like(rw, x, 0)))
+    is_lowest = mk.compare(rw, "EQ", x, mk.splat_like(rw, x, -np.inf))
+    return [mk.apply(rw, "select", is_lowest, mk.splat_like(rw, x, np.inf), root)]
+
+
 def _barrier(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """optimization_barrier(x...) = x..."""
     return operands
@@ -249,6 +269,7 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.select": (_known_select,),
     "stablehlo.subtract": (_minus_zero,),
     "stablehlo.divide": (_by_one,),
+    "stablehlo.power": (_known_power,),
     "stablehlo.optimization_barrier": (_barrier,),
     "stablehlo.if": (_known_if,),
     "stablehlo.case": (_known_case,),

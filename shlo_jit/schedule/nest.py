@@ -28,8 +28,10 @@ from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.row_batching import batched_row_variable
+from shlo_jit.schedule.row_buffer import row_buffer
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
+from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
     GIVEN,
     Order,
@@ -38,6 +40,7 @@ from shlo_jit.schedule.space import (
     Tile,
     has_few_elements,
     is_interleaved,
+    lanes_of,
     linear,
     make_space,
     side_by_side,
@@ -45,6 +48,7 @@ from shlo_jit.schedule.space import (
 )
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
+from shlo_jit.schedule.unroll_and_jam import accumulators_each, can_jam, jammed_variable
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -75,6 +79,8 @@ class NestSchedule(KernelSchedule):
     batches_rows: bool
     """Whether the rows of all iterations of the interleaved variable advance together along the reduced variables. This
     is required if elements of rows are stored as one run with those of the rows between them."""
+    jammed: int | None
+    """The short row variable whose rows run along the reduced variable together (see `unroll_and_jam.py`)."""
     unroll: Choice[int]
     """Vectors per iteration of the vector loop."""
     unrolled: tuple[int, ...]
@@ -114,7 +120,7 @@ class NestSchedule(KernelSchedule):
     @property
     def row_loops(self) -> list[int]:
         """The loops around the vectors, outermost first."""
-        return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved)]
+        return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved, self.jammed)]
 
     @property
     def is_whole(self) -> bool:
@@ -173,6 +179,7 @@ class _Scheduler:
         self.part = part
         self.by_rows = part is not None and tile is None
         """Whether units are whole rows, one after the other."""
+        self.jammed: int | None = None
         if tile is None:
             self.choose_loops(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
             strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
@@ -189,6 +196,10 @@ class _Scheduler:
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         moves = None if self.given is None else self.given.moves
         self.space = make_space(nest, self.target, asked, indices, self.by_rows, moves)
+        if moves is None and not self.by_rows:
+            longer = longer_loop(nest, self.space, self.target, indices, lanes_of(asked, self.space.inner))
+            if longer is not None:
+                self.space = make_space(nest, self.target, asked, indices, chosen=longer)
         if moves is not None:
             self.transposed_loads = given_transposed_loads(nest, self.space, moves)
         else:
@@ -211,6 +222,7 @@ class _Scheduler:
         )
         if self.given is not None:
             self.most_iterations = self.given.iterations(self.most_iterations)
+        self.jammed = self.choose_jammed()
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
@@ -229,6 +241,7 @@ class _Scheduler:
             transposed_loads=self.transposed_loads,
             interleaved=self.interleaved,
             batches_rows=self.batches_rows,
+            jammed=self.jammed,
             unroll=self.unroll,
             unrolled=unrolled,
             row_batching=self.choose_row_batching() if split is None else None,
@@ -276,6 +289,18 @@ class _Scheduler:
             return False
         return any(self.passes.inside(s) and is_interleaved(s, space, c) for s in self.nest.stores)
 
+    def choose_jammed(self) -> int | None:
+        """The short row variable whose rows run together, unless values are kept: a row buffer has room for one row."""
+        if self.part is not None or self.tile is not None:
+            return None
+        if self.given is None:
+            found, wanted = jammed_variable(self.nest, self.space, self.passes, self.target), None
+        else:
+            found, wanted = self.given.jammed(self.space), self.given.kept(self.nest)
+        if found is None or not can_jam(self.nest, self.space, self.passes, found):
+            return None
+        return None if row_buffer(self.nest, self.space, self.passes, 1, wanted) else found
+
     @property
     def rows_at_a_time(self) -> int:
         """Vectors of rows that advance together along the reduced variables."""
@@ -284,6 +309,7 @@ class _Scheduler:
     def choose_row_batching(self) -> int | None:
         """The row variable of row batching: several of its iterations combine their lanes together."""
         plain = self.tile is None and self.transposed_loads is None and self.nest.interchange is None
+        plain = plain and self.jammed is None
         found = batched_row_variable(self.nest, self.space, self.passes) if plain and not self.by_rows else None
         if self.given is not None:
             found = self.given.batched_rows(found)
@@ -309,7 +335,8 @@ class _Scheduler:
             registers = self.target.vector_registers // 2
             limit = registers if size <= 4 else 4 if size <= (40 if several else 12) else 1
         elif self.nest.reduce_vars:
-            limit = 4 if size <= 24 else 2
+            room = accumulators_each(self.space, self.passes, self.jammed, self.target)
+            limit = min(4 if size <= 24 else 2, room)
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
         why = Reason("body-size", f"{size} ops and loads in the body")
@@ -411,7 +438,7 @@ class _Scheduler:
         else:
             units = 1
             for v in space.rows:
-                units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
+                units *= space.extents[v] if v not in (space.vector, self.interleaved, self.jammed) else 1
             if self.transposed_loads is not None:
                 across = space.extents[self.transposed_loads.across]
                 units = units // across * -(-across // self.transposed_loads.width)
@@ -433,8 +460,8 @@ class _Scheduler:
     def can_split(self) -> bool:
         """Whether the row may be split: one pass of reducers that accept chunks, and no store inside it needs their
         results."""
-        passes = self.passes
-        if not self.space.inner or self.ordered or self.interleaved is not None or self.by_rows:
+        passes, together = self.passes, self.interleaved is not None or self.jammed is not None
+        if not self.space.inner or self.ordered or together or self.by_rows:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False
@@ -466,27 +493,6 @@ class _Scheduler:
 
     # ------------------------------------------------------------------ what passes share
     def choose_stash(self) -> dict[Key, int]:
-        space, passes = self.space, self.passes
-        if not space.inner or not isinstance(self.nest.reduced, int):
-            return {}
-        along = space.vector in space.inner
-        # With lanes along the row, the masked tail writes a whole vector: it reaches beyond the last run of the row.
-        reduced, width = self.nest.reduced, space.width
-        elements = reduced + width if along else reduced * width * self.rows_at_a_time
-        users: dict[Key, int] = {}
-        for p in range(passes.count + 1):
-            for key in passes.needed(passes.roots(p)):
-                users[key] = users.get(key, 0) + 1
         wanted = None if self.given is None else self.given.kept(self.nest)
-        stash: dict[Key, int] = {}
-        for key, times in users.items():
-            node = self.nest.nodes.get(key)
-            dtype = key[0].tensor.storage
-            if node is None or times < 2 or dtype.is_complex:
-                continue
-            if key not in wanted if wanted is not None else cost(node.op) < tuning.ROW_BUFFER_COST:
-                continue
-            size = elements * dtype.itemsize
-            if sum(stash.values()) + size <= tuning.ROW_BUFFER_BYTES:
-                stash[key] = size
-        return stash
+        rows = 1 if self.space.vector in self.space.inner else self.rows_at_a_time
+        return row_buffer(self.nest, self.space, self.passes, rows, wanted)

@@ -246,6 +246,9 @@ def _peeled_and_batched(s: NestSchedule) -> Iterator[Change]:
     yield _toggled(s, Peel())
     for loop in s.space.rows:
         yield _toggled(s, BatchRows(loop))
+        extent = s.space.extents[loop]
+        if loop != s.space.vector and not isinstance(extent, Size) and extent <= tuning.JAMMED_ROWS:
+            yield _toggled(s, Unroll(loop, extent))
     for loop in (*s.space.rows, *s.space.inner[-1:]):
         yield _toggled(s, Interleave(loop))
 

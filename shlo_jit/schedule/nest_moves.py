@@ -74,6 +74,8 @@ def _iterations(s: NestSchedule) -> list[Move]:
         moves.append(Interleave(s.interleaved))
     if s.space.vector is not None and s.unroll.value > 1:
         moves.append(Unroll(s.space.vector, s.unroll.value, why=s.unroll.why))
+    if s.jammed is not None:
+        moves.append(Unroll(s.jammed, s.space.extents[s.jammed]))
     moves += [Unroll(v, s.space.extents[v]) for v in s.unrolled]
     if s.row_batching is not None:
         moves.append(BatchRows(s.row_batching))
@@ -123,6 +125,12 @@ class GivenMoves:
     def batched_rows(self, found: int | None) -> int | None:
         """`found`: the only loop whose rows can be batched."""
         return found if any(move.loop == found for move in of_kind(self.moves, BatchRows)) else None
+
+    def jammed(self, space: Space) -> int | None:
+        """The loop of rows whose iterations are all unrolled, along loops inside of it."""
+        loops = [v for v in space.rows if v != space.vector]
+        found = [m.loop for m in of_kind(self.moves, Unroll) if m.loop in loops and m.by == space.extents[m.loop]]
+        return found[0] if found else None
 
     def unroll(self, vector: int, most: int) -> Choice[int]:
         """Vectors per iteration, at most `most`."""

@@ -57,6 +57,10 @@ def _rows(s: NestSchedule) -> list[Note]:
         if s.batches_rows:
             why = Reason("rows-stored-as-one-run", "elements of these rows are stored as one run")
             out.append(Note("row batch", f"{vectors} of rows", why))
+    if s.jammed is not None:
+        text = f"what does not depend on v{s.jammed} is computed once for all of its iterations"
+        rows = count(s.space.extents[s.jammed], "row")
+        out.append(Note("unroll and jam", rows, Reason("shared-by-rows", text)))
     if s.space.inner:
         done = [what for p in range(s.passes.count + 1) if (what := _pass_text(s.passes, p))]
         out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))

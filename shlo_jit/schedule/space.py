@@ -102,6 +102,11 @@ class Order(Enum):
     STRICT = "strict"
 
 
+def lanes_of(asked: Order, inner: Sequence[int]) -> Sequence[int]:
+    """The reduced variables along which lanes may run, if the reducers require an order."""
+    return {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: inner[:0]}[asked]
+
+
 def make_space(
     nest: Nest,
     target: Target,
@@ -109,18 +114,21 @@ def make_space(
     narrow: frozenset[Value] = frozenset(),
     by_rows: bool = False,
     given: Sequence[Move] | None = None,
+    chosen: Choice[int] | None = None,
 ) -> Space:
     """Orders and merges the loops and chooses the lanes. `asked`: the order that the reducers require. `narrow`:
     indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced. `given`: the
-    moves of a schedule, which decide instead. Raises IllegalMove."""
+    moves of a schedule, which decide instead. `chosen`: the row variable for the lanes. Raises IllegalMove."""
     if given is not None:
         return _given_space(nest, target, asked, narrow, by_rows, given)
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
-    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
-    if not by_rows and has_few_elements(nest):
+    along = lanes_of(asked, inner)
+    if chosen is not None:
+        vector = Choice[int | None](chosen.value, chosen.why)
+    elif not by_rows and has_few_elements(nest):
         vector = Choice[int | None](None, Reason("few-elements", "few elements and few ops: kept in scalar registers"))
     else:
         vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
@@ -147,7 +155,7 @@ def _given_space(
     if not vectors:
         return merged.given(rows, inner, None, 1)
     move = vectors[0]
-    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    along = lanes_of(asked, inner)
     if by_rows and move.loop in rows:
         raise IllegalMove(move, Reason("no-lanes-there", "each block has whole rows, so lanes run along the row"))
     if isinstance(move.loop, str) or (move.loop not in rows and move.loop not in along):
@@ -159,7 +167,7 @@ def _given_space(
 
 def _check_lanes(nest: Nest, extent: int, target: Target, narrow: frozenset[Value], move: Vectorize) -> None:
     """Raises IllegalMove if a loop cannot have so many lanes."""
-    most, extent = target.lanes(_element_bits(nest, narrow)), hint_of(extent)
+    most, extent = target.lanes(element_bits(nest, narrow)), hint_of(extent)
     most = most if nest.reduce_vars else 2 * most
     while most > extent and (not target.has_masks or most // 2 >= extent):
         most //= 2
@@ -385,7 +393,7 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
     return any(final(x) == v for x in ix.variables(at))
 
 
-def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
+def element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
     """Width of the widest element that is computed (narrow floats are computed in f32, `narrow` values as i32).
     Excludes the scalars of a loop, which do not run along lanes."""
     keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
@@ -427,7 +435,7 @@ def register_bits(dtype: DType) -> int:
 def _choose_width(nest: Nest, extent: int, target: Target, narrow: frozenset[Value]) -> Choice[int]:
     """Chooses the lanes: a full register, or for a short run the next power of two."""
     extent = hint_of(extent)
-    widest = _element_bits(nest, narrow)
+    widest = element_bits(nest, narrow)
     full = target.lanes(widest)
     if extent >= 2 * full and _is_mostly_narrow(nest, target, full):
         text = f"few values have {widest} bits: each of those takes two registers of {target.vector_bits}"

@@ -181,7 +181,7 @@ def centred(rows: int, k: int) -> str:
 
 
 def test_lanes_run_across_very_short_rows_whose_results_are_interleaved() -> None:
-    short, longer = nest(centred(64, tuning.SHORTER_LANES - 1)), nest(centred(64, tuning.SHORTER_LANES))
+    short, longer = nest(centred(64, tuning.SHORTER_LANES - 1)), nest(centred(64, tuning.SHORT_LANES))
     assert short.space.vector in short.space.rows
     assert short.interleaved in short.space.inner
     decides(short, "interleaves", "3 vectors", "interleaved-results")

@@ -41,7 +41,7 @@ def _combined(row: RowWriter, rows: list[Position], reductions: list[RowReductio
     other, so that few accumulators are live at any time."""
     if len(rows) == 1:
         row.hoist(rows[0], [k for r in reductions for k in r.operands])
-        return row.accumulated(rows[0], reductions, [])
+        return row.accumulated([(rows[0], r) for r in reductions], [], rows[0])
     half, space = len(rows) // 2, row.space
     in_order = space.extents[space.inner[0]] <= space.width
     left, right = (_combined(row, part, reductions) for part in (rows[:half], rows[half:]))

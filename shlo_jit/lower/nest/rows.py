@@ -37,6 +37,8 @@ from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal
 
 Variables = dict[int, V]
+Sum = tuple[Position, RowReduction]
+"""A reduction, and the position of its row."""
 
 
 class RowWriter:
@@ -55,6 +57,8 @@ class RowWriter:
         self.bounds: dict[int, tuple[V, V]] = {}
         """Ranges of variables that do not run over their whole extent."""
         self.stash: dict[Key, V] = {}
+        self.common: Position | None = None
+        """The position of what rows that are jammed have in common: the parent of theirs."""
         if (c := schedule.interleaved) is not None:
             evaluator.waiting = Waiting(c, schedule.space.extents[c])
 
@@ -68,7 +72,11 @@ class RowWriter:
     def row(self, positions: list[Position]) -> None:
         """Emits all code for the rows of `positions`, and the rows interleaved with them."""
         c = self.schedule.interleaved
-        if c is None or c not in self.space.rows:
+        if (jammed := self.schedule.jammed) is not None:
+            for position in positions:
+                self.common = position
+                self.one_row([position.child({jammed: i64(k)}) for k in range(self.space.extents[jammed])])
+        elif c is None or c not in self.space.rows:
             self.one_row(positions)
         else:
             for position in positions:
@@ -128,10 +136,12 @@ class RowWriter:
     def walk(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
         """Emits one pass over the reduced variables."""
         roots = [(s.value, s.at) for s in stores] + [k for r in reductions for k in r.operands]
+        if self.common is not None:
+            self.hoist(self.common, roots)
         for f in positions:
             self.hoist(f, roots)
         if self.space.vector in self.space.inner:
-            self.walk_vectors(positions[0], reductions, stores)
+            self.walk_vectors(positions, reductions, stores)
         else:
             self.walk_serial(positions, reductions, stores)
         needed = self.passes.needed(roots)
@@ -139,7 +149,8 @@ class RowWriter:
         self.ev.prefetches = {k: n for k, n in self.ev.prefetches.items() if k not in needed}
 
     def hoist(self, position: Position, roots: list[Key]) -> None:
-        """Computes the values that belong to the row before the pass's loops begin."""
+        """Computes the values that belong to the row before the pass's loops begin; for rows that are jammed, first
+        those that they have in common."""
         seen, todo = set(), list(roots)
         while todo:
             key = todo.pop()
@@ -148,10 +159,16 @@ class RowWriter:
             seen.add(key)
             node = self.nest.nodes.get(key)
             if self.passes.in_row(key):
-                if node is None or node.op.name != "stablehlo.constant":
+                is_constant = node is not None and node.op.name == "stablehlo.constant"
+                if not is_constant and not (position is self.common and self.is_own(key)):
                     self.ev.value(position, key)
             elif node is not None:
                 todo.extend(node.operands)
+
+    def is_own(self, key: Key) -> bool:
+        """Whether rows that are jammed do not have a value in common."""
+        jammed = self.schedule.jammed
+        return jammed is not None and self.space.depends(key[1], {jammed})
 
     def carry_loops(
         self, order: Sequence[int], variables: Variables, values: list[V], body: Callable[[Variables, list[V]], list[V]]
@@ -207,23 +224,31 @@ class RowWriter:
         return initial_of(self.b, self.ev, position, r, position.width)
 
     # ------------------------------------------------------------------ lanes along the reduced variable
-    def walk_vectors(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> None:
-        """Takes vectors of a row: several accumulators of lanes start at the neutral element and are combined in a
-        fixed tree."""
-        self.combine(position, reductions, self.accumulated(position, reductions, stores))
+    def walk_vectors(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
+        """Takes vectors of a row, or of all rows that are jammed: several accumulators of lanes start at the neutral
+        element and are combined in a fixed tree."""
+        if self.common is None:
+            sums = [(positions[0], r) for r in reductions]
+        else:
+            common = [r for r in reductions if not self.is_own(r.results[0])]
+            sums = [(self.common, r) for r in common]
+            sums += [(f, r) for f in positions for r in reductions if r not in common]
+        self.combine(sums, self.accumulated(sums, stores, positions[0]))
 
-    def accumulated(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> list[list[Reg]]:
-        """For each reduction, the one vector that results from the accumulators of a row."""
+    def accumulated(self, sums: list[Sum], stores: list[Store], position: Position) -> list[list[Reg]]:
+        """For each reduction of a row, the one vector that results from its accumulators. `position`: that of the
+        stores."""
         v = self.space.vector
         assert v is not None
-        neutral = [nothing_of(self.b, self.ev, position, r, self.space.width) for r in reductions]
+        neutral = [nothing_of(self.b, self.ev, f, r, self.space.width) for f, r in sums]
         start = flatten([part for group in neutral for part in group])
         unroll = self.schedule.unroll.value
 
         def accumulate(child: Position, values: list[V]) -> list[V]:
             out: list[Reg] = []
-            for r, group, empty in zip(reductions, regroup(values, neutral), neutral, strict=True):
-                element = self.elements(child, r, child.width)
+            places = self.children(sums, child)
+            for place, (_, r), group, empty in zip(places, sums, regroup(values, neutral), neutral, strict=True):
+                element = self.elements(place, r, child.width)
                 if child.mask is not None:
                     element = [select_lanes(self.b, child.mask, e, x) for e, x in zip(element, empty, strict=True)]
                 out += r.reducer.combine(self.b, group, element)
@@ -231,20 +256,40 @@ class RowWriter:
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
-            return self.vectors(position, variables, values, neutral, accumulate, reductions, stores)
+            return self.vectors(position, variables, values, neutral, accumulate, sums, stores)
 
         outer = [x for x in self.space.inner if x != v]
         final = self.carry_loops(outer, {}, start * unroll, inner)
         width = len(start)
         parts = [regroup(final[u * width : (u + 1) * width], neutral) for u in range(unroll)]
-        sums: list[list[Reg]] = []
-        for i, r in enumerate(reductions):
+        found: list[list[Reg]] = []
+        for i, (_, r) in enumerate(sums):
             values = [p[i] for p in parts]
             while len(values) > 1:
                 half = len(values) // 2
                 values = [r.reducer.merge(self.b, values[j], values[j + half]) for j in range(half)]
-            sums.append(values[0])
-        return sums
+            found.append(values[0])
+        return found
+
+    def children(self, sums: list[Sum], child: Position) -> list[Position]:
+        """The place of each sum's next elements: `child`, or for rows that are jammed, that of its row. What these have
+        in common is computed first."""
+        if self.common is None:
+            return [child] * len(sums)
+        variables = {v: child.variables[v] for v in self.space.inner if v in child.variables}
+        shared = Position({**self.common.variables, **variables}, child.width, child.mask, self.common)
+        roots = [k for _, r in sums for k in r.operands]
+        for key in self.passes.needed(roots):
+            node = self.nest.nodes.get(key)
+            if not self.is_own(key) and (node is None or node.op.name != "stablehlo.constant"):
+                self.ev.value(shared, key)
+        places: dict[int, Position] = {id(self.common): shared}
+        for row, _ in sums:
+            if id(row) not in places:
+                place = Position({**row.variables, **variables}, child.width, child.mask, row)
+                place.memo.update(shared.memo)
+                places[id(row)] = place
+        return [places[id(row)] for row, _ in sums]
 
     def vectors(
         self,
@@ -253,7 +298,7 @@ class RowWriter:
         values: list[V],
         neutral: list[list[Reg]],
         accumulate: Callable[[Position, list[V]], list[V]],
-        reductions: list[RowReduction],
+        sums: list[Sum],
         stores: list[Store],
     ) -> list[V]:
         """Emits the loop along the lanes: unrolled vectors, single ones, the tail. `neutral`: the start values of one
@@ -284,7 +329,7 @@ class RowWriter:
                 carry.next(*accumulate(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
             head = carry.values
         elif not equal(n, whole):
-            head = self.tail(position, variables, head, neutral, reductions, stores, whole)
+            head = self.tail(position, variables, head, neutral, sums, stores, whole)
         return [*head, *rest]
 
     def tail(
@@ -293,7 +338,7 @@ class RowWriter:
         variables: Variables,
         head: list[V],
         neutral: list[list[Reg]],
-        reductions: list[RowReduction],
+        sums: list[Sum],
         stores: list[Store],
         whole: int,
     ) -> list[V]:
@@ -304,24 +349,25 @@ class RowWriter:
         with b.loop_carry(b.max_(low, whole), high, head, 1, "tail") as carry:
             child = Position({**position.variables, **variables, v: carry.index}, 1, None, position)
             out: list[Reg] = []
-            for r, group in zip(reductions, regroup(carry.values, neutral), strict=True):
+            places = self.children(sums, child)
+            for place, (_, r), group in zip(places, sums, regroup(carry.values, neutral), strict=True):
                 lane0 = [map_parts(x, lambda p: b.extract(p, 0)) for x in group]
-                new = r.reducer.combine(b, lane0, self.elements(child, r, 1))
+                new = r.reducer.combine(b, lane0, self.elements(place, r, 1))
                 out += [put_lane(b, old, x) for old, x in zip(group, new, strict=True)]
             self.store([child], stores)
             carry.next(*flatten(out))
         return carry.values
 
-    def combine(self, position: Position, reductions: list[RowReduction], found: list[list[Reg]]) -> None:
+    def combine(self, sums: list[Sum], found: list[list[Reg]]) -> None:
         """Combines lanes with lanes, then with the initial value."""
-        b, sums = self.b, []
-        for r, values in zip(reductions, found, strict=True):
+        b, parts = self.b, []
+        for (position, r), values in zip(sums, found, strict=True):
             total = across(b, r.reducer, values)
             if self.chunked:
-                sums += total
+                parts += total
                 continue
             start = initial_of(b, self.ev, position, r)
             finish(b, position, r, r.reducer.combine(b, start, total))
         if self.chunked:
             assert self.partials is not None
-            self.partials.save(self.ev, [position], flatten(sums))
+            self.partials.save(self.ev, [sums[0][0]], flatten(parts))
