@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from gguf_model import Model, UnsupportedModel, named_arrays, read_model
-from program import CANDIDATES, STATES, build, donated
+from program import CANDIDATES, build, donated, empty_caches
 from tokenizers.decoders import DecodeStream
 from tokens import Text
 
@@ -69,7 +69,7 @@ class Generator:
             raise ValueError(f"the prompt has {len(prompt)} tokens; expected 1 to {self.slots}")
         how = sampling or Sampling()
         settings = np.float32(how.temperature), np.float32(how.top_p), np.int32(how.top_k)
-        states = [np.array([how.seed, 0], np.uint64), *self._empty_caches()]
+        states = [np.array([how.seed, 0], np.uint64), *empty_caches(self.model, self.slots)]
         self.rates, began = Rates(), time.perf_counter()
         token = np.zeros(1, np.int32)
         for start in range(0, len(prompt), self.chunk):
@@ -84,10 +84,6 @@ class Generator:
             self.rates.seconds.append(time.perf_counter() - began)
             yield int(token[0])
 
-    def _empty_caches(self) -> list[np.ndarray]:
-        first = STATES
-        return [np.zeros(i.shape, i.dtype) for i in self._next.inputs[first : first + 2 * self.model.shape.layers]]
-
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -96,7 +92,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true", help="continue the text, without the chat template")
     parser.add_argument("--system", help="instructions before the question")
     parser.add_argument("--tokens", type=int, default=128, help="the largest number of tokens to generate (128)")
-    parser.add_argument("--slots", type=int, default=1024, help="the largest number of tokens of prompt and text (1024)")
+    parser.add_argument("--slots", type=int, default=1024, help="number of tokens that the caches hold (1024)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
     parser.add_argument("--top-p", type=float, default=0.95, help="likelihood of the tokens to draw from (0.95)")
     parser.add_argument("--top-k", type=int, default=40, help=f"number of tokens to draw from, up to {CANDIDATES} (40)")

@@ -205,7 +205,8 @@ def _layer(tensors: _Tensors, shape: Shape, number: int) -> Layer:
 
 
 # ---------------------------------------------------------------------- metadata
-def _frequencies(metadata: dict[str, Any], architecture: str, size: int, factors: np.ndarray | None) -> tuple[float, ...]:
+def _frequencies(metadata: dict[str, Any], size: int, factors: np.ndarray | None) -> tuple[float, ...]:
+    architecture = metadata["general.architecture"]
     base = metadata.get(f"{architecture}.rope.freq_base", 10000.0)
     angles = base ** (-np.arange(0, size, 2) / size)
     scaling = metadata.get(f"{architecture}.rope.scaling.type", "none")
@@ -238,7 +239,7 @@ def _shape(metadata: dict[str, Any], tensors: _Tensors) -> Shape:
         vocabulary=len(metadata["tokenizer.ggml.tokens"]),
         context=metadata[f"{architecture}.context_length"],
         epsilon=metadata[f"{architecture}.attention.layer_norm_rms_epsilon"],
-        frequencies=_frequencies(metadata, architecture, size, factors),
+        frequencies=_frequencies(metadata, size, factors),
     )
 
 

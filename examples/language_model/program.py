@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from gguf_model import Model, named_arrays
-from transformer import Transformer, softmax
+from transformer import Transformer, extents, softmax
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
@@ -13,7 +13,7 @@ from shlo_jit.ir.core import Module
 CANDIDATES = 64
 """The largest top_k: the token is drawn from at most so many."""
 STATES = 7
-"""Index of the first cache among the arguments; the results before the caches are the token, its logits and the state."""
+"""Index of the first cache among the arguments."""
 
 
 def sampled(logits: Value, temperature: Value, top_p: Value, top_k: Value, random: Value) -> tuple[Value, Value]:
@@ -21,13 +21,13 @@ def sampled(logits: Value, temperature: Value, top_p: Value, top_k: Value, rando
 
     Temperature 0 selects the likeliest token. Returns the next state of the random numbers, too.
     """
-    count = min(CANDIDATES, logits.shape[0])
+    count = min(CANDIDATES, *extents(logits))
     scores, tokens = b.top_k(logits, count)  # in descending order
     place = b.iota(f"s32[{count}]")
     allowed = b.select(place < b.max(top_k, 1), scores / b.max(temperature, 1e-6), -np.inf)
     likelihood = softmax(allowed)
     row, column = (b.iota(f"s32[{count},{count}]", d) for d in (0, 1))
-    before = b.select(column < row, b.broadcast_in_dim(likelihood, row.shape, (1,)), 0.0).sum(1)
+    before = b.select(column < row, b.broadcast_in_dim(likelihood, extents(row), (1,)), 0.0).sum(1)
     likelihood = b.select((before < top_p) | (place == 0), likelihood, 0.0)
     random, bits = b.rng_bit_generator("THREE_FRY", random, "u32[]")
     uniform = (bits >> 8).astype("f32") * 2.0**-24
@@ -66,6 +66,11 @@ def build(model: Model, lengths: dict[str, int], slots: int) -> Module:
         for name, length in lengths.items():
             add_function(name, model, length, slots)
     return m.module
+
+
+def empty_caches(model: Model, slots: int) -> list[np.ndarray]:
+    shape = model.shape
+    return [np.zeros((shape.key_heads, slots, shape.head_size), np.float32) for _ in donated(model)]
 
 
 def donated(model: Model) -> range:

@@ -48,8 +48,8 @@ def tokenizer_of(metadata: dict[str, Any]) -> Tokenizer:
     tokenizer.pre_tokenizer = _split(kind)
     tokenizer.decoder = decoders.ByteLevel()
     kinds = metadata.get("tokenizer.ggml.token_type", [])
-    special = [AddedToken(t, special=k == CONTROL, normalized=False) for t, k in zip(tokens, kinds, strict=False) if k in (CONTROL, USER_DEFINED)]
-    tokenizer.add_tokens(special)
+    found = [(token, k) for token, k in zip(tokens, kinds, strict=False) if k in (CONTROL, USER_DEFINED)]
+    tokenizer.add_tokens([AddedToken(token, special=k == CONTROL, normalized=False) for token, k in found])
     return tokenizer
 
 
@@ -60,7 +60,7 @@ class Text:
         self.metadata = model.metadata
         self.tokenizer = tokenizer_of(model.metadata)
         names = ("eos", "eot")
-        self.ends = {self.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in names} - {None}
+        self.ends: set[int] = {self.metadata.get(f"tokenizer.ggml.{name}_token_id", -1) for name in names} - {-1}
         """Tokens that end a text."""
 
     def _token(self, name: str) -> str:

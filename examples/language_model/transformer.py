@@ -12,9 +12,14 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 
 
+def extents(x: Value) -> tuple[int, ...]:
+    """The shape of a value. None of its dimensions are unknown in this program."""
+    return tuple(n for n in x.shape if n is not None)
+
+
 def rows_at(table: Value, indices: Value) -> Value:
     """Returns the rows of a table at the indices [n]."""
-    inner = table.shape[1:]
+    inner = extents(table)[1:]
     numbers = b.GatherDimensionNumbers(
         offset_dims=tuple(range(1, len(inner) + 1)),
         collapsed_slice_dims=(0,),
@@ -66,7 +71,7 @@ class Transformer:
         w = w * take(self.weights[f"{name}_scales"]).astype("f32")[..., None]
         if f"{name}_minimums" in self.weights:
             w = w + take(self.weights[f"{name}_minimums"]).astype("f32")[..., None]
-        return w.reshape(w.shape[0], -1)
+        return w.reshape(extents(w)[0], -1)
 
     def product(self, x: Value, name: str) -> Value:
         """`x` [t, k] times the transposed weight [n, k] of that name, which consists of one or several matrices."""
@@ -108,21 +113,22 @@ class Transformer:
         start = (0, self.position, 0)
         keys = self.keys[layer] = b.dynamic_update_slice(self.keys[layer], k.transpose(1, 0, 2), start)
         values = self.values[layer] = b.dynamic_update_slice(self.values[layer], v.transpose(1, 0, 2), start)
-        # Heads that share keys are rows of one product: [key heads, group * t, ...].
-        group = shape.heads // shape.key_heads
-        rows = q.reshape(t, shape.key_heads, group, -1).transpose(1, 2, 0, 3).reshape(shape.key_heads, group * t, -1)
+        # Heads that share keys are rows of one product: [key heads, t * group, ...].
+        split = (shape.key_heads, t, shape.heads // shape.key_heads, -1)
+        merged = (shape.key_heads, t * split[2], -1)
+        rows = q.reshape(t, shape.key_heads, split[2], -1).transpose(1, 0, 2, 3).reshape(merged)
         scores = b.dot_general(rows, keys, b.DotDimensionNumbers((2,), (2,), (0,), (0,))) / math.sqrt(shape.head_size)
-        scores = scores.reshape(shape.key_heads, group, t, -1)
-        slot = b.iota("s32[{},{},{},{}]".format(*scores.shape), 3)
-        visible = slot <= b.broadcast_in_dim(self.positions, scores.shape, (2,))
-        weights = softmax(b.select(visible, scores, -math.inf)).reshape(shape.key_heads, group * t, -1)
+        scores = scores.reshape(split)
+        every = extents(scores)
+        visible = b.iota(f"s32{list(every)}", 3) <= b.broadcast_in_dim(self.positions, every, (1,))
+        weights = softmax(b.select(visible, scores, -math.inf)).reshape(merged)
         found = b.dot_general(weights, values, b.DotDimensionNumbers((2,), (1,), (0,), (0,)))
-        return found.reshape(shape.key_heads, group, t, -1).transpose(2, 0, 1, 3).reshape(t, -1)
+        return found.reshape(split).transpose(1, 0, 2, 3).reshape(t, -1)
 
     # ------------------------------------------------------------------ the whole
     def feed_forward(self, x: Value, layer: int) -> Value:
         both = self.product(x, f"layer{layer}_gate_up")
-        half = both.shape[1] // 2
+        half = extents(both)[1] // 2
         gate, up = both[:, :half], both[:, half:]
         return self.product(gate * b.logistic(gate) * up, f"layer{layer}_down")
 
