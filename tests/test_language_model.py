@@ -27,7 +27,8 @@ sys.path.insert(0, str(FOLDER))
 import gguf_files
 from export_model import export_model, vocabulary_file  # type: ignore[import-not-found]
 from generate import Generator, Sampling  # type: ignore[import-not-found]
-from gguf_model import UnsupportedModel, named_arrays, read_model  # type: ignore[import-not-found]
+from gguf import GGMLQuantizationType, quants
+from gguf_model import BLOCKS, UnsupportedModel, named_arrays, read_model  # type: ignore[import-not-found]
 from program import build, donated, empty_caches, sampled  # type: ignore[import-not-found]
 from tokens import Text  # type: ignore[import-not-found]
 
@@ -98,6 +99,20 @@ def test_weights_keep_their_bits_and_are_not_copied(tmp_path: Path) -> None:
     assert layer.gate_up[0].values.shape == (2 * gguf_files.HIDDEN, gguf_files.WIDTH // 32, 32)
     assert not layer.attention_norm.flags.writeable and layer.attention_norm.base is not None
     assert model.output is model.embedding
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+def test_blocks_have_the_numbers_of_the_library(kind: str) -> None:
+    size, unpack = BLOCKS[kind]
+    blocks = np.random.default_rng(2).integers(0, 256, (6, 3, size), np.uint8)
+    for at in {"Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}.get(kind, (0,)):  # scales that are numbers
+        blocks[..., at : at + 2] = np.random.default_rng(at).random((6, 3, 1)).astype(np.float16).view(np.uint8)
+    matrix = unpack(blocks)
+    numbers = matrix.values.astype(np.float32) * matrix.scales.astype(np.float32)[..., None]
+    if matrix.minimums is not None:
+        numbers = numbers + matrix.minimums.astype(np.float32)[..., None]
+    want = quants.dequantize(blocks.reshape(6, -1), GGMLQuantizationType[kind])
+    np.testing.assert_allclose(numbers.reshape(6, -1), want, rtol=1e-6, atol=1e-6)
 
 
 # ---------------------------------------------------------------------- sampling

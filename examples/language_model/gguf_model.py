@@ -106,12 +106,37 @@ def _q8_0(blocks: np.ndarray) -> Matrix:
     return Matrix(np.ascontiguousarray(blocks[..., 2:]).view(np.int8), _half(blocks, 0))
 
 
+def _q4_k(blocks: np.ndarray) -> Matrix:
+    """Eight groups, whose scales and minimums have 6 bits and a common factor."""
+    low, high, both = (blocks[..., at : at + 4] for at in (4, 8, 12))
+    scales = np.concatenate([low & 63, both & 15 | low >> 2 & 48], -1) * _half(blocks, 0)[..., None].astype(np.float32)
+    minimums = np.concatenate([high & 63, both >> 4 | high >> 2 & 48], -1) * _half(blocks, 2)[..., None].astype(
+        np.float32
+    )
+    integers = _nibbles(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32))
+    rows = len(blocks)
+    values = integers.reshape(rows, -1, 32).view(ml_dtypes.uint4)
+    return Matrix(values, scales.reshape(rows, -1), -minimums.reshape(rows, -1))
+
+
+def _q6_k(blocks: np.ndarray) -> Matrix:
+    """Sixteen groups of 16 integers, whose scales have 8 bits and a common factor."""
+    rows, count = blocks.shape[:2]
+    low = _nibbles(blocks[..., :128].reshape(rows, count, 2, 64)).reshape(rows, count, 8, 32)
+    high = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    integers = (low | high.reshape(low.shape) << 4).view(np.int8) - np.int8(32)
+    scales = blocks[..., 192:208].view(np.int8) * _half(blocks, 208)[..., None].astype(np.float32)
+    return Matrix(integers.reshape(rows, -1, 16), scales.reshape(rows, -1))
+
+
 BLOCKS: dict[str, tuple[int, Callable[[np.ndarray], Matrix]]] = {
     "Q4_0": (18, _q4_0),
     "Q4_1": (20, _q4_1),
     "Q8_0": (34, _q8_0),
+    "Q4_K": (144, _q4_k),
+    "Q6_K": (210, _q6_k),
 }
-"""Formats of 32 weights in a block: the bytes of a block, and what unpacks [n, blocks, bytes]."""
+"""Formats of groups of weights: the bytes of a block, and what unpacks [n, blocks, bytes]."""
 
 
 def matrix_of(tensor: ReaderTensor) -> Matrix:
