@@ -88,6 +88,11 @@ def _half(blocks: np.ndarray, start: int) -> np.ndarray:
     return np.ascontiguousarray(blocks[..., start : start + 2]).view(np.float16)[..., 0]
 
 
+def _factor(blocks: np.ndarray, start: int) -> np.ndarray:
+    """The same in 32 bits, to be multiplied with several scales of a block."""
+    return _half(blocks, start).astype(np.float32)[..., None]
+
+
 def _nibbles(packed: np.ndarray) -> np.ndarray:
     """The low halves of the bytes, then the high ones."""
     return np.concatenate([packed & 15, packed >> 4], -1)
@@ -109,14 +114,11 @@ def _q8_0(blocks: np.ndarray) -> Matrix:
 def _q4_k(blocks: np.ndarray) -> Matrix:
     """Eight groups, whose scales and minimums have 6 bits and a common factor."""
     low, high, both = (blocks[..., at : at + 4] for at in (4, 8, 12))
-    scales = np.concatenate([low & 63, both & 15 | low >> 2 & 48], -1) * _half(blocks, 0)[..., None].astype(np.float32)
-    minimums = np.concatenate([high & 63, both >> 4 | high >> 2 & 48], -1) * _half(blocks, 2)[..., None].astype(
-        np.float32
-    )
-    integers = _nibbles(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32))
-    rows = len(blocks)
-    values = integers.reshape(rows, -1, 32).view(ml_dtypes.uint4)
-    return Matrix(values, scales.reshape(rows, -1), -minimums.reshape(rows, -1))
+    scales = np.concatenate([low & 63, both & 15 | low >> 2 & 48], -1) * _factor(blocks, 0)
+    minimums = np.concatenate([high & 63, both >> 4 | high >> 2 & 48], -1) * _factor(blocks, 2)
+    rows, count = blocks.shape[:2]
+    integers = _nibbles(blocks[..., 16:].reshape(rows, count, 4, 32)).reshape(rows, -1, 32)
+    return Matrix(integers.view(ml_dtypes.uint4), scales.reshape(rows, -1), -minimums.reshape(rows, -1))
 
 
 def _q6_k(blocks: np.ndarray) -> Matrix:
@@ -125,7 +127,7 @@ def _q6_k(blocks: np.ndarray) -> Matrix:
     low = _nibbles(blocks[..., :128].reshape(rows, count, 2, 64)).reshape(rows, count, 8, 32)
     high = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
     integers = (low | high.reshape(low.shape) << 4).view(np.int8) - np.int8(32)
-    scales = blocks[..., 192:208].view(np.int8) * _half(blocks, 208)[..., None].astype(np.float32)
+    scales = blocks[..., 192:208].view(np.int8) * _factor(blocks, 208)
     return Matrix(integers.reshape(rows, -1, 16), scales.reshape(rows, -1))
 
 
