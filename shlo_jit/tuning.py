@@ -452,8 +452,14 @@ Chosen: packing an operand costs about what reading it costs."""
 OWN_PART = 4
 """Minimum ratio of such an operand to a part of it, for the reader of the part to compute it again. Chosen."""
 COMPUTED_OPERAND_ROWS = 8
-"""Maximum rows that are multiplied by an operand that is computed in registers. With more, arithmetic takes longer than
-packing the operand into panels. Chosen."""
+"""Maximum rows that an element of an operand is multiplied by while it is in a register. Chosen: their sums take half
+of the registers of AVX2."""
+COMPUTED_OPERAND_PASSES = 3
+"""Maximum times that a part of such an operand is computed, for as many rows each. With more, computing it takes longer
+than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
+COMPUTED_VECTORS_SHARE = 2
+"""Share of the first-level cache, one in so many, that the parts of all rows take that are multiplied by a part of such
+an operand. Chosen: the operand and sums take the rest. It changes no bits."""
 FLOATS_READ_TERMS = 32
 """Minimum terms of a product that reads a matrix of floats in registers. Chosen: fewer hardly fill a vector."""
 COMPUTED_OPERAND_SUMS = 16 << 10

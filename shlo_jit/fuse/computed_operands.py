@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
-from shlo_jit.fuse.operand_views import View, view_of
+from shlo_jit.fuse.operand_views import source_of, view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
@@ -46,8 +46,8 @@ def form_computed_operands(block: PlanBlock) -> None:
                 found = _commit(steps, product, found)
                 is_committed = found is None
             product.operands_in_memory = found
-            if not is_committed:
-                read_in_registers(steps, product)
+            if not is_committed and (candidate := read_in_registers(steps, product)) is not None:
+                _commit(steps, product, candidate)
         steps.finish()
 
 
@@ -64,30 +64,31 @@ class Candidate(NamedTuple):
     operand: ComputedOperand
 
 
-def read_in_registers(steps: Steps, product: OpStep) -> None:
-    """Makes a product of a few vectors with a matrix of bytes or floats one that reads the matrix in registers, as if a
-    loop computed it there: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
+def read_in_registers(steps: Steps, product: OpStep) -> Candidate | None:
+    """Returns a loop that reads the matrix of a product of a few vectors, if that is read in registers although no loop
+    computes it: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
     op = product.op
-    if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1]:
-        return
+    if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1] or product.pieces is not None:
+        return None
     side = 1 if _vectors(op, 1) <= _vectors(op, 0) else 0
     matrix = op.operands[side]
     are_bytes = all(map(_is_byte, op.operands))
     if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
-        return
+        return None
     if not are_bytes and (_is_packed_once(steps, matrix) or _is_computed(steps, matrix)):
-        return
+        return None
     nest = Nest([])
     at = space_of(nest, matrix.tensor.extents)
     nest.loads[matrix, at] = None
     nest.stores.append(Store(matrix, at, matrix, at.index))
     placed = _placed(nest, op, side)
     if isinstance(placed, Refusal):
-        return
+        return None
     view = view_of(*placed)
-    if are_bytes or (view is not None and reads_floats_once(product, side, view)):
-        writer = NestStep(reads=[matrix], position=product.position, nest=nest)
-        _commit(steps, product, Candidate(0, writer, [], *placed))
+    if not are_bytes and (view is None or not reads_floats_once(product, side, view.value)):
+        return None
+    writer = NestStep(reads=[matrix], position=product.position, nest=nest)
+    return Candidate(0, writer, [], *placed)
 
 
 def _is_packed_once(steps: Steps, matrix: Value) -> bool:
@@ -106,14 +107,15 @@ def _is_computed(steps: Steps, matrix: Value) -> bool:
     return not isinstance(writer, NestStep) or writer.nest.overwrites is None
 
 
-def reads_floats_once(product: OpStep, side: int, view: View) -> bool:
-    """Whether a product of floats with a matrix that lies in memory takes less time if it reads the matrix in
+def reads_floats_once(product: OpStep, side: int, source: Value) -> bool:
+    """Whether a product of floats with a matrix whose elements lie in an array takes less time if it reads them in
     registers. A product of one vector and one matrix has a routine that does the same, and one of which a mask leaves
-    out terms or columns has another one."""
+    out terms or columns has another one. The first operand's rows may be the pixels of an image, which line tiles cut:
+    their bits must not depend on that."""
     op, r = product.op, roles_of(product.op)
-    if product.ranges is not None or product.needed_columns is not None:
+    if side == 0 or product.ranges is not None or product.needed_columns is not None:
         return False
-    if not all(v.tensor.storage.name in FLOATS for v in (*op.operands, view.value)):
+    if not all(v.tensor.storage.name in FLOATS for v in (*op.operands, source)):
         return False
     terms = math.prod(op.operands[0].tensor.extents[d] for d in r.lhs_contracting)
     return terms >= tuning.FLOATS_READ_TERMS and (_vectors(op, side) > 1 or bool(r.lhs_batch))
@@ -131,7 +133,7 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
         is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
         if not isinstance(writer, NestStep) or is_constant or product.op.operands[0] is product.op.operands[1]:
             continue
-        candidate = _candidate(steps, product.op, side, writer, views)
+        candidate = _candidate(steps, product, side, writer, views)
         if isinstance(candidate, Refusal):
             refusal = candidate
         else:
@@ -139,15 +141,26 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
     return max(found, key=lambda candidate: candidate.saved, default=refusal)
 
 
-def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[ViewStep]) -> Candidate | Refusal:
-    operand = op.operands[side]
+def _candidate(
+    steps: Steps, product: OpStep, side: int, writer: NestStep, views: list[ViewStep]
+) -> Candidate | Refusal:
+    op, operand = product.op, product.op.operands[side]
     if not steps.is_private(steps.source(operand)[0]):
         return Refusal("other-readers", "other steps read the operand too")
     placed = _placed(writer.nest, op, side)
     if isinstance(placed, Refusal):
         return placed
-    saved = operand.tensor.nbytes if view_of(*placed) is not None else _saved_bytes(writer.nest, op, side)
+    saved = operand.tensor.nbytes if _is_moved(product, *placed) else _saved_bytes(writer.nest, op, side)
     return saved if isinstance(saved, Refusal) else Candidate(saved, writer, views, *placed)
+
+
+def _is_moved(product: OpStep, nest: Nest, operand: ComputedOperand) -> bool:
+    """Whether the loop only moves elements, and the product can read them where they are."""
+    if view_of(nest, operand) is not None:
+        return True
+    source, side = source_of(nest), operand.side
+    is_few = _vectors(product.op, side) <= tuning.COMPUTED_OPERAND_ROWS
+    return is_few and source is not None and reads_floats_once(product, side, source[0])
 
 
 def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:

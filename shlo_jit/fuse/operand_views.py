@@ -34,7 +34,7 @@ class View(NamedTuple):
 def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     """Returns the view that an operand is, if the loop that computes it only moves elements that are a constant stride
     apart."""
-    key = _source(nest)
+    key = source_of(nest)
     if key is None:
         return None
     value, at = key
@@ -51,7 +51,7 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     return View(value, Expr(offset.const, (), offset.syms), batch, along, free) if is_contiguous else None
 
 
-def _source(nest: Nest) -> Key | None:
+def source_of(nest: Nest) -> Key | None:
     """The place that the loop reads its result from; None if it computes it, or chooses between several."""
     store = nest.stores[0]
     key: Key = (store.value, store.at)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from shlo_jit import tuning
-from shlo_jit.fuse.computed_operands import Candidate, computed_operand
+from shlo_jit.fuse.computed_operands import Candidate, computed_operand, read_in_registers
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
@@ -178,7 +178,7 @@ class _Forming(Steps):
         super().__init__(block)
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
-        self.computes = {id(s) for s in block.steps if is_product(s) and self.reads_narrow(s)}
+        self.computes = {id(s) for s in block.steps if is_product(s) and self.reads_in_place(s)}
         """Ids of products that compute an operand where they read it."""
 
     def run(self) -> None:
@@ -193,10 +193,12 @@ class _Forming(Steps):
                 self.large(step)
         self.finish()
 
-    def reads_narrow(self, product: OpStep) -> bool:
-        """Whether a product computes its right operand from narrower arrays where it reads it, and is no stage for that
-        reason: it has few rows, or an operand that is larger than a block's."""
+    def reads_in_place(self, product: OpStep) -> bool:
+        """Whether a product computes its right operand where it reads it, or reads it in registers, and is no stage for
+        that reason: it has few rows, or an operand that is larger than a block's."""
         found = computed_operand(self, product)
+        if not isinstance(found, Candidate):
+            found = read_in_registers(self, product)
         if not isinstance(found, Candidate) or not found.operand.side:
             return False
         rows, nbytes = extents_of(product.op)[1], product.op.operands[1].tensor.nbytes

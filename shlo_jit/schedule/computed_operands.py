@@ -21,8 +21,8 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
-    few = rows <= tuning.COMPUTED_OPERAND_ROWS
-    if few and (view is None or _is_read_in_registers(step, view, context)):
+    few = rows <= tuning.COMPUTED_OPERAND_ROWS and (view is None or _is_read_in_registers(step, view, context))
+    if few or (view is None and rows <= tuning.COMPUTED_OPERAND_PASSES * tuning.COMPUTED_OPERAND_ROWS):
         found = schedule_in_registers(step, layout, context)
         if found is not None:
             return found
@@ -38,4 +38,4 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
 def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:
     """Whether a product of a few vectors with a matrix that lies in memory reads it in registers."""
     op, side = step.product.op, step.operand.side
-    return byte_dots(op, side, context.target) is not None or reads_floats_once(step.product, side, view)
+    return byte_dots(op, side, context.target) is not None or reads_floats_once(step.product, side, view.value)

@@ -33,6 +33,7 @@ from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
 from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.register_vectors import Vectors, lay_out
 from shlo_jit.schedule.run_time_offsets import Offsets, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import Order, Space, linear, make_space
@@ -45,19 +46,6 @@ SUMMED_STEPS = 8
 """Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
-
-
-class Vectors(NamedTuple):
-    """The vectors that M is multiplied by, as the loops read them."""
-
-    is_copied: bool
-    """Whether they are copied before, in the order of the loops and the type of the sums."""
-    row: int
-    """Elements from one vector to the next."""
-    batch: int
-    """Elements from the vectors of one product to those of the next."""
-    along: Mapping[int, int]
-    """Elements that an iteration of each variable along k advances."""
 
 
 class Blocks(NamedTuple):
@@ -102,8 +90,11 @@ class InRegistersSchedule(WithEpilogue):
     """Likewise those that number outputs."""
     lanes: int
     """The variable that runs along lanes."""
-    count: int
+    rows: int
     """Number of vectors."""
+    count: int
+    """Number of vectors that an element is multiplied by while it is in a register. If there are more, a unit computes
+    its part of the matrix again for those that follow; the last ones may have been among those before."""
     strides: Layout
     vectors: Vectors
     outputs: Outputs
@@ -179,6 +170,19 @@ class InRegistersSchedule(WithEpilogue):
         return {v for v in deciding if self.nest.extents[v] <= tuning.UNPACKED_SEGMENTS}
 
     @property
+    def terms_block(self) -> tuple[int, int] | None:
+        """The outermost variable along k, and so many of its iterations that their part of all vectors stays in the
+        first-level cache while a task reads it for each of its outputs. None if that holds for all iterations."""
+        if self.are_outputs or self.dots is not None:
+            return None
+        v = next(iter(self.along))
+        n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count
+        room = self.target.caches.l1 // tuning.COMPUTED_VECTORS_SHARE // each
+        if v == self.lanes:
+            room = room // self.space.width * self.space.width
+        return (v, room) if 0 < room < n and v not in self.unrolled else None
+
+    @property
     def are_outputs(self) -> bool:
         """Whether lanes are outputs."""
         return self.lanes in self.free
@@ -229,7 +233,7 @@ class InRegistersSchedule(WithEpilogue):
         why = Reason("operand-contiguous", f"the arrays that the operand is computed from are contiguous along its {m}")
         sums = [self.totals.note] if self.totals is not None else []
         dots = [self.dots.note] if self.dots is not None else []
-        head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.count} vectors use it"))
+        head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.rows} vectors use it"))
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
         return [head, Note("lanes", f"{self.space.width} {m}", why), *dots, self.tasks.note("unit"), *after, *sums]
 
@@ -246,7 +250,11 @@ def schedule_in_registers(
     nest, offsets = take_offsets(step.producer.nest)
     nest, operand = _split_units(nest, step.operand, target, dots)
     batch, along, free = (_ordered(nest, part) for part in operand[1:])
-    count = layout.result.m if side else layout.result.n
+    rows = layout.result.m if side else layout.result.n
+    passes = -(-rows // tuning.COMPUTED_OPERAND_ROWS)
+    if passes > 1 and dots is not None:
+        return None
+    count = -(-rows // passes)
     lanes, space = _lanes(nest, along, free, count, acc, target, dots)
     if space is None:
         return None
@@ -254,7 +262,7 @@ def schedule_in_registers(
     epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
     result = layout.result if written is None else written.result
     factor = acc if dots is None else dots.factor
-    vectors = _vectors(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, count, dots)
+    vectors = lay_out(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, rows, dots)
     registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
@@ -263,7 +271,7 @@ def schedule_in_registers(
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
     blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
-    most = 1 if totals is not None else -(-tuning.COMPUTED_OPERAND_UNITS // products)
+    most = 1 if totals is not None or passes > 1 else -(-tuning.COMPUTED_OPERAND_UNITS // products)
     division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
     chunk, parts, split = division
     cut_variable = lanes if lanes in free else next(reversed(free))
@@ -271,9 +279,9 @@ def schedule_in_registers(
     apart = batch if totals is None else {}
     units = math.prod(nest.extents[v] for v in (*apart, *outer)) * -(-nest.extents[cut_variable] // chunk) * parts
     each = sum(cost(n.op) for n in nest.nodes.values())
-    work = math.prod(nest.extents) * (count + each)
+    work = math.prod(nest.extents) * (rows + each * passes)
     outputs = math.prod(nest.extents[v] for v in free)
-    sums = layout.result.batch * parts * count * outputs
+    sums = layout.result.batch * parts * rows * outputs
     fields = {
         "vectors": layout.result.batch * vectors.batch * factor.itemsize if vectors.is_copied else 0,
         "parts": sums * acc.itemsize if parts > 1 else 0,
@@ -291,6 +299,7 @@ def schedule_in_registers(
         along=along,
         free=free,
         lanes=lanes,
+        rows=rows,
         count=count,
         strides=layout.operands,
         vectors=vectors,
@@ -391,31 +400,6 @@ def _lanes(
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
     return best, None
-
-
-def _vectors(
-    source: DType,
-    acc: DType,
-    nest: Nest,
-    along: dict[int, int],
-    lanes: int,
-    layout: ProductLayout,
-    side: int,
-    count: int,
-    dots: ByteDots | None,
-) -> Vectors:
-    s = layout.operands
-    row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
-    if dots is None and source == acc and (lanes not in along or along[lanes] * step == 1):
-        return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
-    order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
-    strides: dict[int, int] = {}
-    size = 1
-    for v in reversed(order):
-        strides[v] = size
-        size *= nest.extents[v]
-    row = size + (dots.row_padding if dots is not None and lanes in along else 0)
-    return Vectors(True, row, row * count, strides)
 
 
 def _sums_in_registers(

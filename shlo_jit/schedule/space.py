@@ -107,6 +107,16 @@ def lanes_of(asked: Order, inner: Sequence[int]) -> Sequence[int]:
     return {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: inner[:0]}[asked]
 
 
+def rounds(nest: Nest) -> bool:
+    """Whether the results of a nest depend on the order in which it reduces elements."""
+    results = (r for node in nest.nodes.values() if node.op.name == "stablehlo.reduce" for r in node.op.results)
+    return any(r.tensor.storage.is_float or r.tensor.storage.is_complex for r in results)
+
+
+def _is_short(extent: int) -> bool:
+    return not isinstance(extent, Size) and extent < tuning.SHORT_LANES
+
+
 def make_space(
     nest: Nest,
     target: Target,
@@ -116,16 +126,18 @@ def make_space(
     given: Sequence[Move] | None = None,
     chosen: Choice[int] | None = None,
 ) -> Space:
-    """Orders and merges the loops and chooses the lanes. `asked`: the order that the reducers require. `narrow`:
-    indices that are computed as i32. `by_rows`: lanes must not run along a variable that is not reduced. `given`: the
-    moves of a schedule, which decide instead. `chosen`: the row variable for the lanes. Raises IllegalMove."""
+    """Orders and merges the loops and chooses the lanes. Short sums have no lanes along them: lanes along rows take
+    less time, and stages of other steps, which can have no lanes along rows, must add up in the same order. `asked`:
+    the order that the reducers require. `narrow`: indices that are computed as i32. `by_rows`: lanes must not run
+    along a variable that is not reduced. `given`: the moves of a schedule, which decide instead. `chosen`: the row
+    variable for the lanes. Raises IllegalMove."""
     if given is not None:
         return _given_space(nest, target, asked, narrow, by_rows, given)
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
-    along = lanes_of(asked, inner)
+    along = [v for v in lanes_of(asked, inner) if not (rounds(nest) and _is_short(merged.extents[v]))]
     if chosen is not None:
         vector = Choice[int | None](chosen.value, chosen.why)
     elif not by_rows and has_few_elements(nest):

@@ -177,7 +177,7 @@ def test_too_few_tasks() -> None:
     m = tuning.ATTENTION_LEAST_TASKS * tuning.ATTENTION_TASK_ROWS
     assert "1 attention" in layer(m, 2048, 64)
     assert "too-few-tasks" in codes(layer(m - tuning.ATTENTION_TASK_ROWS, 2048, 64))
-    assert "too-few-tasks" in codes(layer(4, 512, 2048)), "few rows of a layer, which has most to do with its matrices"
+    assert "too-few-tasks" in codes(layer(12, 512, 2048)), "few rows of a layer, which has most to do with its matrices"
     assert "1 attention" in layer(m // 8, 128, 32)
 
 

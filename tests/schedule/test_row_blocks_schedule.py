@@ -80,7 +80,8 @@ def test_few_features_want_few_rows() -> None:
     decides(attention(4, 640, 512, 256, 384), "tasks", "8 tasks", "tasks-by-rows", "320 rows")
 
 
-def test_little_work_is_one_task() -> None:
+def test_little_work_is_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "COMPUTED_OPERAND_ROWS", 0)  # else products of few rows are separate steps
     assert attention(12, 1, 64).tasks.is_one
     assert attention(12, 1, 64).division.each == 12
     decides(attention(12, 1, 64), "tasks", "1 task", "too-little-work")

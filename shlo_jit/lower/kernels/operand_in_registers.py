@@ -71,7 +71,7 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
         (strides.a_rs, strides.a_cs, strides.a_bs) if side else (strides.b_cs, strides.b_rs, strides.b_bs)
     )
     order = sorted(s.along, key=lambda v: -s.vectors.along[v])
-    loops = [(s.products, batch, s.vectors.batch), (s.count, row, s.vectors.row)]
+    loops = [(s.products, batch, s.vectors.batch), (s.rows, row, s.vectors.row)]
     loops += [(s.nest.extents[v], s.along[v] * along, s.vectors.along[v]) for v in order]
 
     def nested(loops: Sequence[tuple[int, int, int]], at: V, place: V) -> None:
@@ -87,6 +87,6 @@ def _copying(low: Services, step: ComputedOperandStep, s: InRegistersSchedule) -
 
     nested([x for x in loops if x[0] != 1], i64(0), i64(0))
     if s.dots is not None and s.dots.row_padding and not s.are_outputs:
-        sum_vectors(b, to, s.products * s.count, s.vectors.row, s.dots.row_padding)
+        sum_vectors(b, to, s.products * s.rows, s.vectors.row, s.dots.row_padding)
     b.ret()
     return low.share("vectors", name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
@@ -27,29 +28,86 @@ class Terms:
         self.whole = extent - extent % w.width
 
     def write(self) -> None:
+        s = self.s
+        if s.terms_block is not None:
+            self.write_blocks(*s.terms_block)
+            return
+        zero = const(self.kind, 0)
+        rest = [const(self.w.acc, 0)] * (s.together * s.count) if self.whole < s.nest.extents[s.lanes] else []
+        with self.each_outputs() as outputs:
+            self.finish(outputs, self.loops(self.serial, outputs, self.x, [*[zero] * (s.together * s.count), *rest]))
+
+    @property
+    def kind(self) -> str:
+        """The type of the sums of an output and a vector."""
+        return vector(self.w.acc, self.w.width // self.w.per_lane)
+
+    @contextmanager
+    def each_outputs(self) -> Iterator[list[Variables]]:
+        """Emits a loop over the outputs, some of which are computed together."""
+        b, s = self.b, self.s
+        last = b.sub(self.stop, 1)
+        with b.loop(self.start, self.stop, s.together, "outputs") as o:
+            self.first_output = o
+            yield [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(s.together)]
+
+    def write_blocks(self, v: int, block: int) -> None:
+        """Emits blocks of the outermost loop along k, each for all outputs; sums are in memory in between."""
+        b, s = self.b, self.s
+        count, extent = s.together * s.count, s.nest.extents[v]
+        with self.each_outputs():
+            self.keep([const(self.kind, 0)] * count)
+        end = self.whole if v == s.lanes else extent
+        with b.loop(0, end, block, "block") as first, self.each_outputs() as outputs:
+            last = b.min_(b.add(first, block), end)
+            self.keep(self.loops(self.serial, outputs, self.x, self.kept(), (first, last)))
+        with self.each_outputs() as outputs:
+            rest = []
+            if v == s.lanes and end < extent:
+                rest = self.over(end, extent, 1, outputs, self.x, [const(self.w.acc, 0)] * count)
+            self.finish(outputs, [*self.kept(), *rest])
+
+    def kept(self) -> list[V]:
+        """The sums of the outputs that are computed together, from memory."""
+        return [self.b.load(self.kind, at, align=self.w.size) for at in self.places()]
+
+    def keep(self, sums: list[V]) -> None:
+        for total, at in zip(sums, self.places(), strict=True):
+            self.b.store(total, at, align=self.w.size)
+
+    def places(self) -> list[V]:
+        b, s, size = self.b, self.s, self.w.width * self.w.size
+        first = b.offset(self.w.sums, b.mul(b.sub(self.first_output, self.start), s.count * size))
+        return [b.offset(first, i * size) for i in range(s.together * s.count)]
+
+    def finish(self, outputs: list[Variables], sums: list[V]) -> None:
+        """Adds up the lanes of sums, and stores the results."""
         b, s, w = self.b, self.s, self.w
-        last, n = b.sub(self.stop, 1), s.together
-        with b.loop(self.start, self.stop, n, "outputs") as o:
-            outputs = [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(n)]
-            zero = const(vector(w.acc, w.width // w.per_lane), 0)
-            rest = [const(w.acc, 0)] * (n * s.count) if self.whole < s.nest.extents[s.lanes] else []
-            sums = self.loops(self.serial, outputs, self.x, [*[zero] * (n * s.count), *rest])
-            totals = [fold(b, total) for total in sums[: n * s.count]]
-            if rest:
-                add = b.fadd if is_float(w.acc) else b.add
-                totals = [add(total, more) for total, more in zip(totals, sums[n * s.count :], strict=True)]
-            step = s.free[s.cut] * s.outputs.free * w.size
-            for i, output in enumerate(outputs):
-                for r in range(s.count):
-                    to = b.offset(self.y, b.mul(output[s.cut], step))
-                    b.store(self.finished(totals[i * s.count + r], r), b.offset(to, r * s.outputs.row * w.size))
+        n = s.together * s.count
+        totals = [fold(b, total) for total in sums[:n]]
+        if len(sums) > n:
+            add = b.fadd if is_float(w.acc) else b.add
+            totals = [add(total, more) for total, more in zip(totals, sums[n:], strict=True)]
+        step = s.free[s.cut] * s.outputs.free * w.size
+        for i, output in enumerate(outputs):
+            for r in range(s.count):
+                to = b.offset(self.y, b.mul(output[s.cut], step))
+                b.store(self.finished(totals[i * s.count + r], r), b.offset(to, r * s.outputs.row * w.size))
 
     def finished(self, total: V, r: int) -> V:
         """The result, from the sum of an output and a vector."""
         return total
 
-    def loops(self, serial: Sequence[int], outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
-        """Emits the loops along k, outermost first. Returns the sums."""
+    def loops(
+        self,
+        serial: Sequence[int],
+        outputs: list[Variables],
+        x: V,
+        sums: list[V],
+        part: tuple[V, V] | None = None,
+    ) -> list[V]:
+        """Emits the loops along k, outermost first. Returns the sums. `part`: the iterations of the outermost one,
+        without those that do not fill a vector."""
         b, s, w = self.b, self.s, self.w
         if serial:
             v, *more = serial
@@ -58,13 +116,15 @@ class Terms:
                     at = b.offset(x, i * s.vectors.along[v] * w.factor_size)
                     sums = self.loops(more, [{**here, v: i64(i)} for here in outputs], at, sums)
                 return sums
-            with b.loop_carry(0, s.nest.extents[v], sums, 1, "k") as carry:
+            with b.loop_carry(*(part or (0, s.nest.extents[v])), sums, 1, "k") as carry:
                 at = b.offset(x, b.mul(carry.index, s.vectors.along[v] * w.factor_size))
                 inside = [{**here, v: carry.index} for here in outputs]
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
-        unrolls = self.whole // w.width <= s.steps // 2
+        unrolls = part is None and self.whole // w.width <= s.steps // 2
         self.prefetch(i64(0), outputs, [key for key in s.nest.loads if unrolls or not self.moves(key)])
+        if part is not None:
+            return self.over_vectors(*part, outputs, x, sums)
         vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
         vectors = self.over(0, self.whole, w.width, outputs, x, vectors)
         if rest:
@@ -78,9 +138,17 @@ class Terms:
             for at in range(first, last, width):
                 sums = self.terms(i64(at), width, outputs, x, sums)
             return sums
+        if width > 1:
+            return self.over_vectors(i64(first), i64(last), outputs, x, sums)
         with b.loop_carry(first, last, sums, width, "terms") as carry:
-            if width > 1:
-                self.prefetch(carry.index, outputs, [key for key in s.nest.loads if self.moves(key)])
+            carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
+        return carry.values
+
+    def over_vectors(self, first: V, last: V, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
+        """Emits a loop over vectors of terms."""
+        b, s, width = self.b, self.s, self.w.width
+        with b.loop_carry(first, last, sums, width, "terms") as carry:
+            self.prefetch(carry.index, outputs, [key for key in s.nest.loads if self.moves(key)])
             carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
         return carry.values
 

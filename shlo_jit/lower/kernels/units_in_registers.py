@@ -79,6 +79,8 @@ class UnitWriter:
             self.sums = b.alloca("i8", s.count * self.sums_row)
             lanes = self.sums_row // self.size
             self.arranged = {key: b.alloca(memory_type(key[0].tensor.storage), lanes) for key in s.arranged}
+        if s.terms_block is not None:
+            self.sums = b.alloca("i8", -(-s.chunk // s.together) * s.together * s.count * self.width * self.size)
         first, last = b.params[-2:]
         with b.loop(first, last, 1, "unit") as unit:
             self.unit(unit)
@@ -124,7 +126,11 @@ class UnitWriter:
         base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
         to = s.own_outputs
         y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
-        self.make_chunk_writer(self, variables, x, y, start, stop).write()
+        passes = -(-s.rows // s.count)
+        with b.loop(0, passes, 1, "pass") as i:
+            row = b.min_(b.mul(i, s.count), s.rows - s.count)
+            of, at = b.mul(row, s.vectors.row * self.factor_size), b.mul(row, to.row * self.size)
+            self.make_chunk_writer(self, variables, b.offset(x, of), b.offset(y, at), start, stop).write()
         if self.epilogue is not None and s.parts == 1:
             first, last = (b.add(base, b.mul(at, s.free[s.cut])) for at in (start, stop))
             self.notify(batch, first, last)
@@ -132,7 +138,7 @@ class UnitWriter:
     def notify(self, batch: V, first: V, last: V) -> None:
         """Calls the epilogue for some outputs of a product."""
         b, s = self.b, self.s
-        ends = [i64(0), i64(s.count), first, last] if s.side else [first, last, i64(0), i64(s.count)]
+        ends = [i64(0), i64(s.rows), first, last] if s.side else [first, last, i64(0), i64(s.rows)]
         assert self.epilogue is not None and self.frame is not None
         b.call_pointer("void", self.epilogue, [self.frame, batch, *ends])
 
