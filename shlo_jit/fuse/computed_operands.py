@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
-from shlo_jit.fuse.operand_views import View, view_of
+from shlo_jit.fuse.operand_views import View, is_gathered, view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
@@ -146,7 +146,8 @@ def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[Vi
     placed = _placed(writer.nest, op, side)
     if isinstance(placed, Refusal):
         return placed
-    saved = operand.tensor.nbytes if view_of(*placed) is not None else _saved_bytes(writer.nest, op, side)
+    is_moved = view_of(*placed) is not None or (_is_few(op, side) and is_gathered(*placed))
+    saved = operand.tensor.nbytes if is_moved else _saved_bytes(writer.nest, op, side)
     return saved if isinstance(saved, Refusal) else Candidate(saved, writer, views, *placed)
 
 
@@ -159,8 +160,7 @@ def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     read = sum(sizes)
     # A few vectors are multiplied by bytes as fast as these are read: writing them first only costs time.
-    is_few = _is_byte(operand) and _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
-    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if is_few else 0.0)
+    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if _is_byte(operand) and _is_few(op, side) else 0.0)
     if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
@@ -179,6 +179,11 @@ def _vectors(op: Op, side: int) -> int:
     r, shape = roles_of(op), op.result.tensor.extents
     batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
     return math.prod(shape[batch:rows] if side else shape[rows:])
+
+
+def _is_few(op: Op, side: int) -> bool:
+    """Whether an operand is multiplied by so few vectors that it is computed in registers."""
+    return _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
 
 
 def _is_byte(value: Value) -> bool:
