@@ -26,6 +26,7 @@ from shlo_jit.fuse.summed_products import summed
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of, variables
+from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
 
@@ -36,9 +37,13 @@ FLOATS = ("f32", "f64")
 
 def form_computed_operands(block: PlanBlock) -> None:
     """Moves loops that compute an operand of a product into the product's step."""
+    grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
     products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
-    if products:
+    if grouped or products:
         steps = Steps(block)
+        for product in grouped:
+            found = _candidate_of(steps, product.op, 1)
+            product.operands_in_memory = _commit(steps, product, found) if isinstance(found, Candidate) else found
         for product in products:
             found = computed_operand(steps, product)
             is_committed = isinstance(found, Candidate)
@@ -125,18 +130,22 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
     found: list[Candidate] = []
     refusal = None
     for side in (0, 1):
-        operand = product.op.operands[side]
-        value, views = steps.source(operand)
-        writer = steps.writer(value)
-        is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
-        if not isinstance(writer, NestStep) or is_constant or product.op.operands[0] is product.op.operands[1]:
-            continue
-        candidate = _candidate(steps, product.op, side, writer, views)
+        candidate = _candidate_of(steps, product.op, side)
         if isinstance(candidate, Refusal):
             refusal = candidate
-        else:
+        elif candidate is not None:
             found.append(candidate)
     return max(found, key=lambda candidate: candidate.saved, default=refusal)
+
+
+def _candidate_of(steps: Steps, op: Op, side: int) -> Candidate | Refusal | None:
+    """Returns the loop that computes an operand of a product where the product reads it; None if there is no loop."""
+    value, views = steps.source(op.operands[side])
+    writer = steps.writer(value)
+    is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
+    if not isinstance(writer, NestStep) or is_constant or op.operands[0] is op.operands[1]:
+        return None
+    return _candidate(steps, op, side, writer, views)
 
 
 def _candidate(steps: Steps, op: Op, side: int, writer: NestStep, views: list[ViewStep]) -> Candidate | Refusal:
@@ -175,7 +184,10 @@ def _read_bytes(nest: Nest, value: Value) -> int | Size:
 
 
 def _vectors(op: Op, side: int) -> int:
-    """The vectors that an operand is multiplied by: rows if it is the second one, else columns."""
+    """The vectors that an operand is multiplied by: rows if it is the second one, else columns. Of a grouped product,
+    any group may have all rows."""
+    if (g := grouped_of(op)) is not None:
+        return op.operands[0].tensor.extents[g.ragged]
     r, shape = roles_of(op), op.result.tensor.extents
     batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
     return math.prod(shape[batch:rows] if side else shape[rows:])
@@ -192,8 +204,7 @@ def _is_byte(value: Value) -> bool:
 
 def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Refusal:
     """Returns the loop, whose variables may have been split, and how they number the elements of the operand."""
-    operand, r = op.operands[side], roles_of(op)
-    shape = operand.tensor.extents
+    shape = op.operands[side].tensor.extents
     unknown = any(isinstance(n, Size) for v in (*op.operands, op.result) for n in v.tensor.extents)
     if unknown:
         return Refusal("dynamic-size", "its size is known only when the program is called")
@@ -208,18 +219,29 @@ def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Ref
         return Refusal("not-each-element-once", "the loop that computes it does not visit each element once")
     if not all(_are_runs(op, s) for s in (0, 1)):
         return Refusal("batch-not-strided", "dimensions of the product do not form runs")
-    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store)])
     if not _split_at_dimensions(nest, shape):
         return Refusal("loop-spans-rows-and-columns", "one of its loops spans two dimensions of the operand")
-    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in roles]
+    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side)]
     return nest, ComputedOperand(side, *found)
 
 
+def _roles(op: Op, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The dimensions of an operand that number products, terms, and rows or columns. The products of the second operand
+    of a grouped product are numbered by its groups first."""
+    if (g := grouped_of(op)) is not None:
+        assert side and g.group is not None
+        return (g.group, *g.rhs_batch), g.rhs_sum, g.rhs_free(op.operands[1].tensor.rank)
+    r = roles_of(op)
+    return (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+
+
 def _are_runs(op: Op, side: int) -> bool:
-    """Whether the dimensions of each role of an operand form a run of equal stride."""
-    r, shape = roles_of(op), op.operands[side].tensor.extents
-    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+    """Whether the dimensions of each role of an operand form a run of equal stride. Those of grouped products do;
+    their tasks number the products one by one."""
+    if grouped_of(op) is not None:
+        return True
+    shape, roles = op.operands[side].tensor.extents, _roles(op, side)
     return all(run_of(shape, dims) is not None for dims in roles) and not outer_of(shape, roles[2])
 
 
@@ -271,7 +293,7 @@ def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | No
     """Replaces the loop and the product by one step."""
     _, writer, views, nest, operand = candidate
     is_view = writer.writes and view_of(nest, operand) is not None
-    total = None if is_view else summed(steps, product)
+    total = None if is_view or product.op.name != PRODUCT else summed(steps, product)
     parts = [*([writer] if writer.writes else []), *views, product, *([total[0]] if total is not None else [])]
     inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
     last = parts[-1]

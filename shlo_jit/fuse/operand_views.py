@@ -52,8 +52,8 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
 
 
 def is_gathered(nest: Nest, operand: ComputedOperand) -> bool:
-    """Whether an operand consists of matrices of another array whose indices are read at run time: that of an expert for
-    each row. Terms, rows or columns of such a matrix are contiguous in that array."""
+    """Whether an operand consists of matrices of another array whose indices are read at run time: the expert of each
+    row. Terms, rows or columns of such a matrix are contiguous in that array."""
     key = _source(nest)
     if key is None or key[0].tensor.is_packed or any(isinstance(n, Size) for n in key[0].tensor.extents):
         return False
