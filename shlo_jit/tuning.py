@@ -391,6 +391,9 @@ RANGED_STEP = 64
 GROUPED_ROWS = 512
 """Maximum rows of a task of a grouped product: enough to read each matrix of weights once for a prompt, and more tasks
 for more rows. The same on every CPU. Chosen."""
+GROUPED_BOX = 128 << 10
+"""Maximum bytes of a box of a group's matrix that is computed before it is multiplied: less than a second-level cache.
+The same on every CPU, as it decides the order of sums. Chosen."""
 GROUPED_LEAST = 3
 """Minimum groups for a masked product to become a grouped one. Chosen."""
 GEMM_SKINNY_ROWS = 48

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
-from shlo_jit.fuse.operand_views import source_of, view_of
+from shlo_jit.fuse.operand_views import is_gathered, source_of, view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
@@ -26,6 +26,7 @@ from shlo_jit.fuse.summed_products import summed
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of, variables
+from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
 
@@ -36,9 +37,13 @@ FLOATS = ("f32", "f64")
 
 def form_computed_operands(block: PlanBlock) -> None:
     """Moves loops that compute an operand of a product into the product's step."""
+    grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
     products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
-    if products:
+    if grouped or products:
         steps = Steps(block)
+        for product in grouped:
+            found = _candidate_of(steps, product, 1)
+            product.operands_in_memory = _commit(steps, product, found) if isinstance(found, Candidate) else found
         for product in products:
             found = computed_operand(steps, product)
             is_committed = isinstance(found, Candidate)
@@ -127,18 +132,23 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
     found: list[Candidate] = []
     refusal = None
     for side in (0, 1):
-        operand = product.op.operands[side]
-        value, views = steps.source(operand)
-        writer = steps.writer(value)
-        is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
-        if not isinstance(writer, NestStep) or is_constant or product.op.operands[0] is product.op.operands[1]:
-            continue
-        candidate = _candidate(steps, product, side, writer, views)
+        candidate = _candidate_of(steps, product, side)
         if isinstance(candidate, Refusal):
             refusal = candidate
-        else:
+        elif candidate is not None:
             found.append(candidate)
     return max(found, key=lambda candidate: candidate.saved, default=refusal)
+
+
+def _candidate_of(steps: Steps, product: OpStep, side: int) -> Candidate | Refusal | None:
+    """Returns the loop that computes an operand of a product where the product reads it; None if there is no loop."""
+    operands = product.op.operands
+    value, views = steps.source(operands[side])
+    writer = steps.writer(value)
+    is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
+    if not isinstance(writer, NestStep) or is_constant or operands[0] is operands[1]:
+        return None
+    return _candidate(steps, product, side, writer, views)
 
 
 def _candidate(
@@ -159,8 +169,9 @@ def _is_moved(product: OpStep, nest: Nest, operand: ComputedOperand) -> bool:
     if view_of(nest, operand) is not None:
         return True
     source, side = source_of(nest), operand.side
-    is_few = _vectors(product.op, side) <= tuning.COMPUTED_OPERAND_ROWS
-    return is_few and source is not None and reads_floats_once(product, side, source[0])
+    if source is None or not _is_few(product.op, side):
+        return False
+    return is_gathered(nest, operand) or reads_floats_once(product, side, source[0])
 
 
 def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
@@ -172,8 +183,7 @@ def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     read = sum(sizes)
     # A few vectors are multiplied by bytes as fast as these are read: writing them first only costs time.
-    is_few = _is_byte(operand) and _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
-    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if is_few else 0.0)
+    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if _is_byte(operand) and _is_few(op, side) else 0.0)
     if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)
@@ -188,10 +198,18 @@ def _read_bytes(nest: Nest, value: Value) -> int | Size:
 
 
 def _vectors(op: Op, side: int) -> int:
-    """The vectors that an operand is multiplied by: rows if it is the second one, else columns."""
+    """The vectors that an operand is multiplied by: rows if it is the second one, else columns. Of a grouped product,
+    any group may have all rows."""
+    if (g := grouped_of(op)) is not None:
+        return op.operands[0].tensor.extents[g.ragged]
     r, shape = roles_of(op), op.result.tensor.extents
     batch, rows = len(r.lhs_batch), len(r.lhs_batch) + len(r.lhs_free)
     return math.prod(shape[batch:rows] if side else shape[rows:])
+
+
+def _is_few(op: Op, side: int) -> bool:
+    """Whether an operand is multiplied by so few vectors that it is computed in registers."""
+    return _vectors(op, side) <= tuning.COMPUTED_OPERAND_ROWS
 
 
 def _is_byte(value: Value) -> bool:
@@ -200,8 +218,7 @@ def _is_byte(value: Value) -> bool:
 
 def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Refusal:
     """Returns the loop, whose variables may have been split, and how they number the elements of the operand."""
-    operand, r = op.operands[side], roles_of(op)
-    shape = operand.tensor.extents
+    shape = op.operands[side].tensor.extents
     unknown = any(isinstance(n, Size) for v in (*op.operands, op.result) for n in v.tensor.extents)
     if unknown:
         return Refusal("dynamic-size", "its size is known only when the program is called")
@@ -216,18 +233,29 @@ def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Ref
         return Refusal("not-each-element-once", "the loop that computes it does not visit each element once")
     if not all(_are_runs(op, s) for s in (0, 1)):
         return Refusal("batch-not-strided", "dimensions of the product do not form runs")
-    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store)])
     if not _split_at_dimensions(nest, shape):
         return Refusal("loop-spans-rows-and-columns", "one of its loops spans two dimensions of the operand")
-    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in roles]
+    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side)]
     return nest, ComputedOperand(side, *found)
 
 
+def _roles(op: Op, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The dimensions of an operand that number products, terms, and rows or columns. The products of the second operand
+    of a grouped product are numbered by its groups first."""
+    if (g := grouped_of(op)) is not None:
+        assert side and g.group is not None
+        return (g.group, *g.rhs_batch), g.rhs_sum, g.rhs_free(op.operands[1].tensor.rank)
+    r = roles_of(op)
+    return (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+
+
 def _are_runs(op: Op, side: int) -> bool:
-    """Whether the dimensions of each role of an operand form a run of equal stride."""
-    r, shape = roles_of(op), op.operands[side].tensor.extents
-    roles = (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+    """Whether the dimensions of each role of an operand form a run of equal stride. Those of grouped products do;
+    their tasks number the products one by one."""
+    if grouped_of(op) is not None:
+        return True
+    shape, roles = op.operands[side].tensor.extents, _roles(op, side)
     return all(run_of(shape, dims) is not None for dims in roles) and not outer_of(shape, roles[2])
 
 
@@ -279,7 +307,7 @@ def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | No
     """Replaces the loop and the product by one step."""
     _, writer, views, nest, operand = candidate
     is_view = writer.writes and view_of(nest, operand) is not None
-    total = None if is_view else summed(steps, product)
+    total = None if is_view or product.op.name != PRODUCT else summed(steps, product)
     parts = [*([writer] if writer.writes else []), *views, product, *([total[0]] if total is not None else [])]
     inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
     last = parts[-1]

@@ -51,6 +51,18 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     return View(value, Expr(offset.const, (), offset.syms), batch, along, free) if is_contiguous else None
 
 
+def is_gathered(nest: Nest, operand: ComputedOperand) -> bool:
+    """Whether an operand consists of matrices of another array whose indices are read at run time: the expert of each
+    row. Terms, rows or columns of such a matrix are contiguous in that array."""
+    key = source_of(nest)
+    if key is None or key[0].tensor.is_packed or any(isinstance(n, Size) for n in key[0].tensor.extents):
+        return False
+    offset = ix.linearize(key[1].index, key[0].tensor.extents)
+    numbered = {v for s in offset.syms for v in variables(s.at)}
+    inside = [v for v in (*operand.along, *operand.free) if is_wide(nest.extents[v]) and v not in numbered]
+    return bool(numbered) and any(offset.coefficient(v) == 1 for v in inside)
+
+
 def source_of(nest: Nest) -> Key | None:
     """The place that the loop reads its result from; None if it computes it, or chooses between several."""
     store = nest.stores[0]

@@ -7,8 +7,10 @@ from shlo_jit import tuning
 from shlo_jit.fuse.computed_operands import reads_floats_once
 from shlo_jit.fuse.operand_views import View, view_of
 from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.grouped import schedule_grouped
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import schedule_in_panels
 from shlo_jit.schedule.operand_in_registers import schedule_in_registers
@@ -18,6 +20,9 @@ from shlo_jit.schedule.space import Order, make_space
 
 
 def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> KernelSchedule:
+    """Returns the schedule of a product that computes an operand."""
+    if grouped_of(step.product.op) is not None:
+        return schedule_grouped(step.product, context, step)
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Op
+from shlo_jit.fuse.plan import ComputedOperandStep, OpStep
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import strides_of
+from shlo_jit.ir.types import tensor
+from shlo_jit.kernels.gemm.computed import BOX_TERMS
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.policy import PAIR_PANELS, has_skinny_path
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.grouped import Grouped, grouped_of
 from shlo_jit.ops.runs import Run, run_of
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.operand_in_panels import interleaved_variable, on_boxes, schedule_producer
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 
@@ -36,6 +41,27 @@ class Strides(NamedTuple):
     rhs: int
     bounds: int
     result: int
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Schedule of the loop that computes the matrices of groups with rows: a box of the columns of a task and of some
+    terms at a time, in the worker's memory."""
+
+    producer: NestSchedule
+    box: Value
+    """A value of a box's layout, which the loop writes."""
+    by_terms: bool
+    """Whether the terms are adjacent in a box, not its columns."""
+    interleaved: int | None
+    """A short variable whose iterations are adjacent in a box, between the lanes of the next one."""
+    terms: int
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Elements from one term to the next, and from one column to the next."""
+        stride = self.box.tensor.extents[1]
+        return (1, stride) if self.by_terms else (stride, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +89,8 @@ class GroupedSchedule(KernelSchedule):
     """Columns of the result that a task computes."""
     skinny: bool
     """Whether groups with few rows take the routine for skinny products."""
+    boxes: Boxes | None
+    """How the matrices are computed; None if they are in memory. Strides of rhs are numbers of matrices then."""
     tasks: Tasks
 
     @property
@@ -79,6 +107,8 @@ class GroupedSchedule(KernelSchedule):
         few = (
             f"read in place for up to {tuning.GEMM_SKINNY_ROWS} rows" if self.skinny else "as the rows of a group need"
         )
+        if self.boxes is not None:
+            few = f"computed for groups with rows, {self.boxes.terms} terms of {self.columns} columns at a time"
         why = Reason("grouped-ranges", f"groups are ranges of {what}, which are known when the step runs")
         return [
             Note("groups", f"{self.groups.extent} of {self.ragged.extent} {what} in all", why),
@@ -87,21 +117,24 @@ class GroupedSchedule(KernelSchedule):
         ]
 
 
-def schedule_grouped(step: OpStep, context: Context) -> KernelSchedule:
-    """Returns the schedule of a grouped product."""
+def schedule_grouped(step: OpStep, context: Context, computed: ComputedOperandStep | None = None) -> KernelSchedule:
+    """Returns the schedule of a grouped product. `computed`: its step with the loop that computes the matrices."""
     op, g = step.op, grouped_of(step.op)
     assert g is not None
     if op.result.tensor.size == 0:
         return NOTHING
     types = GemmTypes(*(v.tensor.storage.name for v in (*op.operands[:2], op.result)))
     plan = gemm_plan(types, context.target)
-    dims = _Dims(op, g)
+    dims = _Dims(op, g, is_computed=computed is not None)
     columns = _columns(plan, dims.n, dims.k)
     rows = min(dims.m, tuning.GROUPED_ROWS)
     units = -(-dims.n // columns) * -(-dims.m // rows) * math.prod(s.extent for s in dims.outer)
     units *= dims.groups.extent if g.sums else 1
-    skinny = dims.is_skinny(plan, columns)
+    boxes = None if computed is None else _boxes(computed, context.target, columns, dims.k, itemsize(types.b))
+    b, least = (dims.b, dims.k) if boxes is None else (boxes.strides, dims.k % boxes.terms or boxes.terms)
+    skinny = not g.sums and b[1] == 1 and _is_skinny(plan, columns, least)
     ways = (GemmStrategy.ANY, *((GemmStrategy.FEW,) if skinny else ()))
+    fields = [] if boxes is None else [Field("box", boxes.box.tensor.nbytes)]
     work = scratch_bytes(types, context.target, 1, rows, columns, max(1, dims.k), 1)
     why = Reason("shape-alone", "the ranges are not known before, and change neither the tasks nor the order of sums")
     return GroupedSchedule(
@@ -114,13 +147,14 @@ def schedule_grouped(step: OpStep, context: Context) -> KernelSchedule:
         n=dims.n,
         k=dims.k,
         a=dims.a,
-        b=dims.b,
+        b=b,
         c=dims.c,
         rows=rows,
         columns=columns,
         skinny=skinny,
+        boxes=boxes,
         tasks=Tasks(units, units, why),
-        scratch=Scratch(worker=(Field("work", work),)),
+        scratch=Scratch(worker=(Field("work", work), *fields)),
         routines=tuple(gemm_routine(types.a, types.b, types.acc, context.target, way) for way in ways),
     )
 
@@ -135,14 +169,30 @@ def _columns(plan: GemmPlan, n: int, k: int) -> int:
     return min(n, -(-least // width) * width)
 
 
+def _is_skinny(plan: GemmPlan, columns: int, terms: int) -> bool:
+    """Whether the routine for few rows takes a matrix whose columns are contiguous."""
+    return has_skinny_path(plan) and columns >= plan.nr * PAIR_PANELS and terms >= plan.lanes
+
+
+def _boxes(step: ComputedOperandStep, target: Target, columns: int, k: int, size: int) -> Boxes:
+    """Boxes with the columns of a task, and as many terms as the second-level cache keeps."""
+    most = max(BOX_TERMS, tuning.GROUPED_BOX // (columns * size) // BOX_TERMS * BOX_TERMS)
+    terms = min(-(-k // BOX_TERMS) * BOX_TERMS, most)
+    nest, tile, box, by_terms = on_boxes(step, columns, terms)
+    interleaved, tile = interleaved_variable(nest, tile, terms if by_terms else columns)
+    box = Value(tensor((columns, terms) if by_terms else (terms, columns), box.tensor.dtype), None, 0, box.name)
+    nest = replace(nest, stores=[replace(store, target=box) for store in nest.stores])
+    return Boxes(schedule_producer(nest, target, tile, interleaved), box, by_terms, interleaved, terms)
+
+
 class _Dims:
     """The strides of an op's dimensions, by what they are in the products of its groups."""
 
-    def __init__(self, op: Op, g: Grouped):
+    def __init__(self, op: Op, g: Grouped, *, is_computed: bool):
         self.g = g
         lhs, rhs, starts, _ = op.operands
         self.shapes = [v.tensor.extents for v in (lhs, rhs, starts)]
-        self.strides = [strides_of(shape) for shape in self.shapes]
+        self.strides = [list(strides_of(shape)) for shape in self.shapes]
         self.places = self._places_in_result()
         self.result = strides_of(op.result.tensor.extents)
         free, columns = g.lhs_free(lhs.tensor.rank), g.rhs_free(rhs.tensor.rank)
@@ -158,11 +208,21 @@ class _Dims:
             self.m, self.a, self.c = self.ragged.extent, (self.ragged.lhs, k[0].stride), self.ragged.result
             others = [*g.lhs_batch, *(d for d in free if d != g.ragged)]
         self.b = (k[1].stride, n.stride)
+        if is_computed:
+            self._number_matrices()
         self.outer = tuple(self._of_lhs(d) for d in others)
         groups = self.shapes[2][-1]
         self.groups = Strides(groups, 0, 0 if g.group is None else self.strides[1][g.group], 1, self.result[0])
         if not g.sums:
             self.groups = self.groups._replace(result=0)
+
+    def _number_matrices(self) -> None:
+        """Replaces strides of the matrices by the numbers of matrices, groups first."""
+        assert self.g.group is not None
+        order = (self.g.group, *self.g.rhs_batch)
+        numbers = strides_of(tuple(self.shapes[1][d] for d in order))
+        for d, number in zip(order, numbers, strict=True):
+            self.strides[1][d] = number
 
     def _places_in_result(self) -> dict[int, int]:
         """Result's dimension of each dimension of lhs that it has."""
@@ -183,8 +243,3 @@ class _Dims:
         bounds = self.strides[2][g.prefix.index(d)] if d in g.prefix else 0
         result = self.result[self.places[d]] if d in self.places else 0
         return Strides(self.shapes[0][d], self.strides[0][d], rhs, bounds, result)
-
-    def is_skinny(self, plan: GemmPlan, columns: int) -> bool:
-        """Whether the routine for few rows takes these operands."""
-        wide = columns >= plan.nr * PAIR_PANELS and self.k >= plan.lanes
-        return not self.g.sums and has_skinny_path(plan) and self.b[1] == 1 and wide

@@ -100,10 +100,10 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
         blocking = blocking_of(plan, whole, Reasoned.of(PRIVATE, WHY), mode_a)._replace(
             kc=blocking.kc, group=Reasoned.of(batch, SUMMED)
         )
-    nest, tile, box, by_terms = _on_boxes(step, plan)
+    nest, tile, box, by_terms = on_boxes(step, *box_of(plan, side))
     # Boxes begin at multiples of a panel's width, and of the terms of a pass, which are rounded for that.
     begins = box_of(plan, side)[1] if by_terms else (plan.nr if side else plan.mr)
-    interleaved, tile = _interleaved(nest, tile, begins)
+    interleaved, tile = interleaved_variable(nest, tile, begins)
     if interleaved is not None and by_terms:
         blocking = blocking._replace(kc=_whole(blocking.kc, nest.extents[interleaved], plan))
     form = Form.COMPUTES_B if side else Form.COMPUTES_A
@@ -116,7 +116,7 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
     return InPanelsSchedule(
         types=types,
         side=side,
-        producer=_producer(nest, target, tile, interleaved),
+        producer=schedule_producer(nest, target, tile, interleaved),
         box=box,
         by_terms=by_terms,
         interleaved=interleaved,
@@ -144,11 +144,10 @@ def _packed(mode: int) -> int:
     return Reasoned.of(PRIVATE, WHY) if mode == IN_PLACE else mode
 
 
-def _on_boxes(step: ComputedOperandStep, plan: GemmPlan) -> tuple[Nest, Tile, Value, bool]:
+def on_boxes(step: ComputedOperandStep, widths: int, terms: int) -> tuple[Nest, Tile, Value, bool]:
     """The loop with a box as its target, the variables of its rows and columns, the box, and whether its columns are
-    terms."""
-    nest, (side, batch, along, free) = step.producer.nest, step.operand
-    widths, terms = box_of(plan, side)
+    terms. A box has `widths` rows or columns of the operand, and `terms`."""
+    nest, (_, batch, along, free) = step.producer.nest, step.operand
     by_terms = _contiguous(nest, along) > _contiguous(nest, free)
     rows, columns = (free, along) if by_terms else (along, free)
     (store,) = nest.stores
@@ -160,7 +159,8 @@ def _on_boxes(step: ComputedOperandStep, plan: GemmPlan) -> tuple[Nest, Tile, Va
     return replace(nest, stores=[target]), Tile(*parts), box, by_terms
 
 
-def _producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -> NestSchedule:
+def schedule_producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -> NestSchedule:
+    """The schedule of the loop on boxes."""
     found = schedule_nest(nest, target, tile)
     if interleaved is None:
         return found
@@ -168,7 +168,7 @@ def _producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -
     return replace(found, space=found.space._replace(extents=extents))
 
 
-def _interleaved(nest: Nest, tile: Tile, width: int) -> tuple[int | None, Tile]:
+def interleaved_variable(nest: Nest, tile: Tile, width: int) -> tuple[int | None, Tile]:
     """The innermost variable of a box's columns if lanes run along the next one, since the arrays are contiguous along
     that; and the tile without it. `width`: boxes begin at multiples of it."""
     if len(tile.columns) < 2:

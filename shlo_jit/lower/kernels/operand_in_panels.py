@@ -4,11 +4,13 @@ decided."""
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.ir.core import Value
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, frame_of, write_epilogue, write_totals
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.services import Services
+from shlo_jit.schedule.grouped import Boxes
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
 
 
@@ -43,6 +45,12 @@ def lower_in_panels(low: Services, step: ComputedOperandStep, s: InPanelsSchedul
 
 def _producer(low: Services, step: ComputedOperandStep, s: InPanelsSchedule) -> tuple[V, V]:
     """The address of the function that computes a box, and the frame to pass to it."""
+    function, values = box_function(low, step, s)
+    return function, frame_of(low, values)
+
+
+def box_function(low: Services, step: ComputedOperandStep, s: InPanelsSchedule | Boxes) -> tuple[V, list[Value]]:
+    """The address of the function that computes a box, and the values whose addresses its frame holds."""
     nest = s.producer.nest
     check_supported(nest)
     values = list(dict.fromkeys(v for v, _ in nest.loads))
@@ -50,4 +58,4 @@ def _producer(low: Services, step: ComputedOperandStep, s: InPanelsSchedule) -> 
     name = low.new_name(hint)
     writer = NestLowering(s.producer)
     writer.write_box(low.module, name, values, s.box, s.interleaved, by_terms=s.by_terms, symbolic=low.is_symbolic)
-    return V("ptr", f"@{low.share(hint, name)}"), frame_of(low, values)
+    return V("ptr", f"@{low.share(hint, name)}"), values

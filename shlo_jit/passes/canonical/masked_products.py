@@ -22,12 +22,12 @@ from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import I64, tensor
-from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.grouped import Grouped
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes import grouped
 from shlo_jit.passes.context import Context
+from shlo_jit.passes.finite_sources import are_zeros
 from shlo_jit.passes.intervals import (
     BROADCAST,
     RESHAPE,
@@ -123,7 +123,7 @@ def _added(rw: Rewriter, op: Op, r: Roles, context: Context, *, is_left: bool) -
     rows, matrices = op.operands if is_left else op.operands[::-1]
     rows, r = _before_transposes(rows, r)
     m = _masked(rows, r.lhs_free)
-    if m is None or not grouped.is_supported(rows, matrices, op.result.tensor.storage) or _is_computed(matrices):
+    if m is None or not grouped.is_supported(rows, matrices, op.result.tensor.storage):
         return None
     same_along = frozenset(r.lhs_contracting) - varying(m.source)
     groups = [d for d in r.lhs_contracting if d in m.varies and d in same_along]
@@ -148,7 +148,7 @@ def _added(rw: Rewriter, op: Op, r: Roles, context: Context, *, is_left: bool) -
     sides = _dropped(rw, m.source, group), rw.get(matrices)
     product = grouped.product(rw, g, sides, bounds, op.result.tensor.storage)
     if not _is_finite(matrices, context):
-        product = _unless_finite(rw, product, g, sides, bounds)
+        product = _unless_finite(rw, product, g, sides, bounds, matrices)
     if is_left:
         return [product]
     n, rank = len(r.lhs_batch), product.tensor.rank
@@ -156,23 +156,22 @@ def _added(rw: Rewriter, op: Op, r: Roles, context: Context, *, is_left: bool) -
     return [mk.transpose(rw, product, (*range(n), *range(split, rank), *range(n, split)))]
 
 
-def _is_computed(value: Value) -> bool:
-    """Whether an elementwise op computes a value: the product may compute its elements where it reads them."""
-    return value.op is not None and is_elementwise(value.op)
-
-
 def _is_finite(value: Value, context: Context) -> bool:
     return context.assume_finite or not value.tensor.storage.is_float or is_known_finite(value)
 
 
 def _unless_finite(
-    rw: Rewriter, product: Value, g: Grouped, sides: tuple[Value, Value], bounds: tuple[Value, Value]
+    rw: Rewriter,
+    product: Value,
+    g: Grouped,
+    sides: tuple[Value, Value],
+    bounds: tuple[Value, Value],
+    matrices: Value,
 ) -> Value:
-    """Adds the products of zeros with matrices if a matrix has numbers that are not finite."""
-    rhs = sides[1]
-    zeros = mk.apply(rw, "multiply", rhs, mk.splat_like(rw, rhs, 0))
-    each = mk.reduce_sum(rw, zeros, [d for d in range(rhs.tensor.rank) if d != g.group])
-    total = mk.reduce_sum(rw, each, [0])
+    """Adds the products of zeros with matrices if one has numbers that are not finite. `matrices`: the operand of the
+    original op."""
+    zeros = are_zeros(rw, matrices)
+    total = mk.reduce_sum(rw, zeros, range(zeros.tensor.rank))
     return mk.choose(
         rw,
         mk.compare(rw, "EQ", total, mk.splat_like(rw, total, 0)),

@@ -5,7 +5,8 @@
 
 A product computes such an operand where it reads it (`fuse/computed_operands.py`), if nobody else needs it in memory.
 Other readers may take a part of it, as the rows of an embedding that is also the matrix of the last product: they
-compute that part.
+compute that part. Branches of an `if`, such as those for matrices of groups that are not finite, compute the operand of
+a grouped product once more.
 
 Needs: no common subexpressions (which would be merged again). Guarantees: nothing; what is computed again has the same
 bits. Each reader is given ops of its own, or none of them is.
@@ -18,11 +19,12 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value, blocks_in, walk
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
-PRODUCT = "stablehlo.dot_general"
+PRODUCT, IF = "stablehlo.dot_general", "stablehlo.if"
 PARTS = ("stablehlo.gather", "stablehlo.slice", "stablehlo.dynamic_slice")
 MOVES = ("stablehlo.reshape", "stablehlo.transpose")
 CHANGES = (*MOVES, "stablehlo.broadcast_in_dim", "stablehlo.concatenate")
@@ -31,12 +33,12 @@ CHANGES = (*MOVES, "stablehlo.broadcast_in_dim", "stablehlo.concatenate")
 
 def own_operands(function: Op, _: Context) -> Op:
     """The function in which products do not share operands that they can compute."""
-    if not any(op.name == PRODUCT for op in walk(function.block())):
+    if not any(op.name == PRODUCT or grouped_of(op) is not None for op in walk(function.block())):
         return function
     own: dict[tuple[Op, int], set[Value]] = {}
     """A reader and the number of its operand -> the values that it computes again."""
     for block in blocks_in(function.block()):
-        own |= _shared(block)
+        own |= _shared(block) | _read_in_branches(block)
     if not own:
         return function
 
@@ -82,6 +84,22 @@ def _shared(block: Block) -> dict[tuple[Op, int], set[Value]]:
         inside = _computed(op.result, here)
         if inside and _saves(op.result, inside):
             found |= {use: inside for use in uses[1:]}
+    return found
+
+
+def _read_in_branches(block: Block) -> dict[tuple[Op, int], set[Value]]:
+    """Returns likewise the readers in branches of the operands of grouped products, if no others read these."""
+    here, found = set(block.ops), dict[tuple[Op, int], set[Value]]()
+    products = [op for op in block.ops if (g := grouped_of(op)) is not None and not g.sums]
+    nested = [(op, inner) for op in block.ops for r in op.regions for b in r.blocks for inner in walk(b)]
+    for product in products:
+        value = product.operands[1]
+        uses = [(inner, i) for op, inner in nested if op.name == IF for i, v in enumerate(inner.operands) if v is value]
+        beside = any(value in op.operands for op in block.ops if op is not product)
+        elsewhere = any(value in inner.operands for op, inner in nested if op.name != IF)
+        inside = _computed(value, here) if uses and not beside and not elsewhere else set[Value]()
+        if inside and _saves(value, inside):
+            found |= dict.fromkeys(uses, inside)
     return found
 
 
