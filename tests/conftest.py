@@ -18,7 +18,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 SLOW_SECONDS = 4 * 3600
 """Time limit of tests marked as slow; the limit of others is in `pyproject.toml`."""
 
-FEW_CASES, SHARE_OF_MANY = 4, 4
+FEW_CASES, SHARE_OF_MANY = 3, 8
 """Tests with more cases than the former are sampled: about one in so many cases runs by default, the others are slow.
 `pytest -m "slow or not slow"` runs all of them, and so does the mark `sampled(1)`."""
 QUICK = tuple(f"tests/{folder}/" for folder in ("verify", "ops", "text", "builder", "bytecode"))

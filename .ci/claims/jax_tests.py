@@ -1,8 +1,8 @@
-"""Runs one in 25 of the tests of JAX in ../shared/jax on the platform `shlo`: exit status 1 when one fails that is not
+"""Runs one in 50 of the tests of JAX in ../shared/jax on the platform `shlo`: exit status 1 when one fails that is not
 in `jax_tests.txt`, a list of shell patterns over their names. Those of another folder have a list with its name,
 `jax_tests-0.11.1.txt` for example.
 
-    python .ci/claims/jax_tests.py [--tests tests-0.11.1] [--sample 25] [--jobs 2] [FILE ...]
+    python .ci/claims/jax_tests.py [--tests tests-0.11.1] [--sample 50] [--jobs 2] [FILE ...]
 
 FILE is the name of a file of tests without `_test.py`; all of them by default.
 """
@@ -24,7 +24,7 @@ SHARED = HERE.parents[1].parent / "shared"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, default=SHARED)
-    parser.add_argument("--sample", type=int, default=25)
+    parser.add_argument("--sample", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", default="tests", help="folder in ../shared/jax")
     parser.add_argument("files", nargs="*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
 from shlo_jit.sizes import equal
@@ -58,11 +59,16 @@ class Roles:
 
 
 def roles_of(op: Op) -> Roles:
-    d = op.attributes["dot_dimension_numbers"]
+    """Returns the dimensions of a dot_general by their roles; free ones in order."""
+    return roles_by(op.attributes["dot_dimension_numbers"], op.operands[0].tensor.rank, op.operands[1].tensor.rank)
+
+
+def roles_by(d: StructAttr, lhs_rank: int, rhs_rank: int) -> Roles:
+    """Returns what `roles_of` does, from the dimension numbers and the ranks of the operands."""
     lb, rb = tuple(d.get("lhs_batching_dimensions", ())), tuple(d.get("rhs_batching_dimensions", ()))
     lc, rc = tuple(d.get("lhs_contracting_dimensions", ())), tuple(d.get("rhs_contracting_dimensions", ()))
-    lf = tuple(i for i in range(op.operands[0].tensor.rank) if i not in lb and i not in lc)
-    rf = tuple(i for i in range(op.operands[1].tensor.rank) if i not in rb and i not in rc)
+    lf = tuple(i for i in range(lhs_rank) if i not in lb and i not in lc)
+    rf = tuple(i for i in range(rhs_rank) if i not in rb and i not in rc)
     return Roles(lb, rb, lc, rc, lf, rf)
 
 

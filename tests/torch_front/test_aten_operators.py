@@ -379,6 +379,7 @@ def test_truth_of_no_dimensions_and_saturated_bytes():
     )
 
 
+@pytest.mark.slow
 def test_long_rows_are_searched_and_their_greatest_elements_found():
     x = torch.randn(3, 200).round(decimals=1)
     x[0, 5], x[1, 7], x[1, 9] = NAN, -NAN, INF

@@ -26,7 +26,7 @@ from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.product_types import accumulator, operand_types
-from shlo_jit.ops.runs import Roles, outer_of, roles_of, run_of
+from shlo_jit.ops.runs import Roles, outer_of, roles_by, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -208,7 +208,10 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
             ("rhs_contracting_dimensions", rc),
         ),
     )
-    return finished(rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers}))
+    # In the operand of a transpose, dimensions of extent 1 may lie elsewhere among the rows or columns.
+    own = tensor(_result_of([lhs, rhs], roles_by(numbers, lhs.tensor.rank, rhs.tensor.rank)), acc)
+    product = rw.emit1("stablehlo.dot_general", [lhs, rhs], own, {"dot_dimension_numbers": numbers})
+    return finished(mk.reshape(rw, product, extents))
 
 
 def _result_of(operands: Sequence[Value], r: Roles) -> Dims:
