@@ -19,7 +19,8 @@ def stack(rng: np.random.Generator, kind: str, n: int, groups: int) -> dict[str,
     shape = (LAYERS, n, groups, 32)
     if kind == "f32":
         return {"q": rng.standard_normal(shape).astype(np.float32) / 32}
-    low, high, dtype = {"i8": (-128, 128, np.int8), "i4": (-8, 8, ml_dtypes.int4), "ui4": (0, 16, ml_dtypes.uint4)}[kind]
+    ranges = {"i8": (-128, 128, np.int8), "i4": (-8, 8, ml_dtypes.int4), "ui4": (0, 16, ml_dtypes.uint4)}
+    low, high, dtype = ranges[kind]
     scales = rng.random((LAYERS, n, groups, 1), np.float32) / (16 * high)
     return {"q": rng.integers(low, high, shape).astype(dtype), "s": scales}
 

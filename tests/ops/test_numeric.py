@@ -9,7 +9,16 @@ import pytest
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.ops.chlo import mulhi, next_after
 from shlo_jit.ops.conversion import reduce_precision
-from shlo_jit.ops.numeric import convert, divide_int, narrow, power_float, power_int, remainder_int, total_order_key, wrap
+from shlo_jit.ops.numeric import (
+    convert,
+    divide_int,
+    narrow,
+    power_float,
+    power_int,
+    remainder_int,
+    total_order_key,
+    wrap,
+)
 
 INTEGERS = [d.numpy for d in DTYPES.values() if d.is_integer]
 NARROW = [d.numpy for d in DTYPES.values() if d.is_float and d.bits <= 16]
