@@ -19,6 +19,7 @@ from shlo_jit.ops.numeric import (
     dtype_of,
     function,
     meaning,
+    power_float,
     power_int,
     remainder_int,
     unsigned,
@@ -164,7 +165,7 @@ binary(
     by_kind(f=call("remainder"), i="irem"), exact="if", cost=8,
 )  # fmt: skip
 binary(
-    "power", NUMBER, meaning(i=power_int, f=np.power, c=cm.power, exact=False),
+    "power", NUMBER, meaning(i=power_int, f=power_float, c=cm.power, exact=False),
     by_kind(f=call("pow"), i="ipow", c=call("power")),
     traits=("transcendental",), exact="i", cost=40,
 )  # fmt: skip

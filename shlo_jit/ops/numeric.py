@@ -191,6 +191,13 @@ def power_int(x: Array, y: Array) -> Array:
     return np.where(y < 0, minus, result).astype(x.dtype)
 
 
+def power_float(x: Array, y: Array) -> Array:
+    """Returns the power as IEEE-754 defines it. NumPy takes the square root where all exponents are one 0.5 in memory,
+    which is another number for -inf and -0."""
+    root = np.where(np.isneginf(x), np.inf, np.abs(x))
+    return np.where((y == 0.5) & (np.isinf(x) | (x == 0)), root, np.power(x, y))
+
+
 def total_order_key(x: Array) -> Array:
     """Returns integers that compare like the floats in the totalOrder of IEEE-754."""
     bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").reshape(x.shape)

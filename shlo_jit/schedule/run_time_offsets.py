@@ -24,7 +24,8 @@ def take_offsets(nest: Nest) -> tuple[Nest, Offsets]:
     keys: dict[Value, list[Key]] = {}
     for key in nest.loads:
         keys.setdefault(key[0], []).append(key)
-    offsets = {value: found for value, ks in keys.items() if (found := _offset(value, ks))}
+    fixed = _read_for_indices(nest)
+    offsets = {value: found for value, ks in keys.items() if value not in fixed and (found := _offset(value, ks))}
     if not offsets:
         return nest, {}
 
@@ -40,6 +41,27 @@ def take_offsets(nest: Nest) -> tuple[Nest, Offsets]:
         value, at = moved((store.value, store.at))
         stores[i] = replace(store, value=value, at=at)
     return replace(nest, nodes=nodes, loads={moved(key): None for key in nest.loads}, stores=stores), offsets
+
+
+def _read_for_indices(nest: Nest) -> set[Value]:
+    """Returns the arrays that indices are computed from. They keep their addresses: the offset of one array must not be
+    computed from elements of another that is moved."""
+    places = [at for _, at in (*nest.nodes, *nest.loads)]
+    found, seen = set[Value](), set[Key]()
+    while places:
+        at = places.pop()
+        todo: list[Key] = [(s.value, s.at) for e in (*at.index, *(c.expr for c in at.conditions)) for s in e.syms]
+        while todo:
+            key = todo.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            places.append(key[1])
+            if key in nest.nodes:
+                todo += nest.nodes[key].operands
+            else:
+                found.add(key[0])
+    return found
 
 
 def _offset(value: Value, keys: list[Key]) -> tuple[Sym, ...]:

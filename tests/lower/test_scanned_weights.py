@@ -19,7 +19,8 @@ def stack(rng: np.random.Generator, kind: str, n: int, groups: int) -> dict[str,
     shape = (LAYERS, n, groups, 32)
     if kind == "f32":
         return {"q": rng.standard_normal(shape).astype(np.float32) / 32}
-    low, high, dtype = {"i8": (-128, 128, np.int8), "i4": (-8, 8, ml_dtypes.int4), "ui4": (0, 16, ml_dtypes.uint4)}[kind]
+    ranges = {"i8": (-128, 128, np.int8), "i4": (-8, 8, ml_dtypes.int4), "ui4": (0, 16, ml_dtypes.uint4)}
+    low, high, dtype = ranges[kind]
     scales = rng.random((LAYERS, n, groups, 1), np.float32) / (16 * high)
     return {"q": rng.integers(low, high, shape).astype(dtype), "s": scales}
 
@@ -74,3 +75,20 @@ def test_layers_that_do_not_begin_at_a_word(kind: str) -> None:
     for constants in (None, {1: q}):
         exe = guarded.compile(text, cache=False, threads=2, constants=constants)
         np.testing.assert_allclose(exe(x) if constants else exe(x, q), want, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("are_scaled", [False, True])
+def test_a_table_holds_the_numbers_of_layers(are_scaled: bool) -> None:
+    """The number of the layer is read from an array whose elements have an index known at the call as well."""
+    rng = np.random.default_rng(0)
+    q, x = rng.integers(-8, 8, (4, 256, 256)).astype(np.int8), rng.standard_normal((3, 256)).astype(np.float32)
+    table = np.array([2, 3, 1, 0], np.int32)
+
+    def product(x: Any, q: Any, table: Any, i: Any) -> Any:
+        w = q[table[i]].astype(jnp.float32)
+        return x @ (w * table[i].astype(jnp.float32) if are_scaled else w)
+
+    exe = guarded.compile(jax.jit(product).lower(x, q, table, np.int32(0)).as_text(), cache=False, threads=2)
+    for i, layer in enumerate(table):
+        want = x.astype(np.float64) @ q[layer] * (layer if are_scaled else 1)
+        np.testing.assert_allclose(exe(x, q, table, np.int32(i)), want, rtol=1e-4, atol=1e-2)

@@ -9,7 +9,16 @@ import pytest
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.ops.chlo import mulhi, next_after
 from shlo_jit.ops.conversion import reduce_precision
-from shlo_jit.ops.numeric import convert, divide_int, narrow, power_int, remainder_int, total_order_key, wrap
+from shlo_jit.ops.numeric import (
+    convert,
+    divide_int,
+    narrow,
+    power_float,
+    power_int,
+    remainder_int,
+    total_order_key,
+    wrap,
+)
 
 INTEGERS = [d.numpy for d in DTYPES.values() if d.is_integer]
 NARROW = [d.numpy for d in DTYPES.values() if d.is_float and d.bits <= 16]
@@ -53,6 +62,17 @@ def test_unsigned_division():
     assert (divide_int(x, np.zeros_like(x)) == 255).all()
     assert (remainder_int(x, np.zeros_like(x)) == x).all()
     assert (divide_int(x, np.full_like(x, 7)) == x // 7).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_power_of_one_half(dtype):
+    """The same whether the exponents are separate numbers in memory or one: not the square root for -inf and -0."""
+    x, half = np.array([-np.inf, -0.0, 0.0, np.inf, 4, np.nan, -1], dtype), dtype(0.5)
+    with np.errstate(invalid="ignore"):
+        for y in (np.full(x.shape, half), np.broadcast_to(half, x.shape), half):
+            got = power_float(x, y)
+            np.testing.assert_array_equal(got, [np.inf, 0, 0, np.inf, 2, np.nan, np.nan])
+            assert got.dtype == dtype and not np.signbit(got[:5]).any()
 
 
 def test_integer_power():
