@@ -14,7 +14,8 @@ The folders follow the order of the pipeline; their other files are helpers of t
     states      updates of parts of tensors under conditions and in sums, such that they can be in place
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
-Helpers in this folder that passes of several folders use: `grouped`, `intervals`, `masked_weights`.
+Helpers in this folder that passes of several folders use: `finite_sources`, `grouped`, `intervals`,
+`masked_weights`.
 
 `inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
 time.

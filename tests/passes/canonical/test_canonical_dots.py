@@ -163,7 +163,7 @@ def test_small_products_are_reductions(case: tuple, dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(shlo_jit.compile(text, cache=False)(x, y)), want)
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "product"), [("500x4", "4x3", "500x3"), ("500x3", "3x4", "500x4")])
+@pytest.mark.parametrize(("lhs", "rhs", "product"), [("500x5", "5x3", "500x3"), ("500x3", "3x5", "500x5")])
 def test_more_terms_or_columns_of_many_rows_stay_a_product(lhs: str, rhs: str, product: str) -> None:
     assert "dot_general" in ops(program(lhs, rhs, "contracting_dims = [1] x [0]", product, "f32"))
 
@@ -195,3 +195,18 @@ def test_how_small_a_product_is_a_reduction(lhs: str, rhs: str, product: str, dt
     bound = np.abs(x).astype(np.float64) @ np.abs(y.T if last else y).astype(np.float64)
     rounding = 2.0**-24 * shape_of(lhs)[1] + (2.0**-8 if dtype == "bf16" else 0)
     assert (np.abs(got - exact) <= bound * rounding).all()
+
+
+def test_the_type_of_a_product_that_is_read_through_a_transpose() -> None:
+    """The transpose moves a dimension of extent 1: the operand's own dimensions give the type of the product."""
+    text = """func.func @main(%q: tensor<1x4x32xf32>, %k: tensor<2x64x32xf32>) -> tensor<2x2x64xf32> {
+  %0 = stablehlo.reshape %q : (tensor<1x4x32xf32>) -> tensor<1x2x2x32xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 2, 0, 3] : (tensor<1x2x2x32xf32>) -> tensor<2x2x1x32xf32>
+  %2 = stablehlo.reshape %1 : (tensor<2x2x1x32xf32>) -> tensor<2x2x32xf32>
+  %3 = stablehlo.dot_general %2, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2]
+    : (tensor<2x2x32xf32>, tensor<2x64x32xf32>) -> tensor<2x2x64xf32>
+  return %3 : tensor<2x2x64xf32>
+}"""
+    q, k = (RNG.standard_normal(shape).astype(np.float32) for shape in ((1, 4, 32), (2, 64, 32)))
+    (want,) = evaluate(shlo_jit.parse(text), q, k)
+    np.testing.assert_allclose(shlo_jit.compile(text, cache=False)(q, k), want, rtol=1e-5, atol=1e-5)
