@@ -48,6 +48,7 @@ def run(words: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_page_from_top_to_bottom(folder: Path) -> None:
     pytest.importorskip("jax")
     printed = ""

@@ -126,6 +126,7 @@ class Loaded(HTMLParser):
             self.found.append(given.get("href") or "")
 
 
+@pytest.mark.slow
 def test_pages_are_built_without_a_warning_and_load_nothing_from_the_network(tmp_path: Path) -> None:
     for needed in ("sphinx", "myst_parser", "furo", "jax"):
         pytest.importorskip(needed)

@@ -272,23 +272,9 @@ def schedule_in_registers(
     blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
     most = 1 if totals is not None or passes > 1 else -(-tuning.COMPUTED_OPERAND_UNITS // products)
-    division = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
-    chunk, parts, split = division
-    cut_variable = lanes if lanes in free else next(reversed(free))
-    outer = [v for v in free if free[v] > free[cut_variable]]
-    apart = batch if totals is None else {}
-    units = math.prod(nest.extents[v] for v in (*apart, *outer)) * -(-nest.extents[cut_variable] // chunk) * parts
-    each = sum(cost(n.op) for n in nest.nodes.values())
-    work = math.prod(nest.extents) * (rows + each * passes)
-    outputs = math.prod(nest.extents[v] for v in free)
-    sums = layout.result.batch * parts * rows * outputs
-    fields = {
-        "vectors": layout.result.batch * vectors.batch * factor.itemsize if vectors.is_copied else 0,
-        "parts": sums * acc.itemsize if parts > 1 else 0,
-        "product": totals.nbytes if totals is not None else 0,
-    }
+    chunk, parts, split = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
     result = result if totals is None else result._replace(matrix=0)
-    return InRegistersSchedule(
+    found = InRegistersSchedule(
         side=side,
         nest=nest,
         offsets=offsets,
@@ -311,11 +297,31 @@ def schedule_in_registers(
         chunk=chunk,
         parts=parts,
         split=split,
-        tasks=cut(units, work),
-        sum_tasks=cut(layout.result.batch * -(-outputs // SUMMED), sums),
+        tasks=cut(1, 0),
+        sum_tasks=cut(1, 0),
         written=written,
         totals=totals,
         epilogue=epilogue,
+        scratch=Scratch(),
+    )
+    return _with_tasks(found, layout.result.batch)
+
+
+def _with_tasks(s: InRegistersSchedule, products: int) -> InRegistersSchedule:
+    """Returns the schedule with its tasks and its scratch. `products`: number of products in the result."""
+    extents = s.nest.extents
+    units = math.prod(extents[v] for v in s.outer) * s.chunks * s.parts
+    passes, each = -(-s.rows // s.count), sum(cost(n.op) for n in s.nest.nodes.values())
+    sums = products * s.parts * s.rows * s.output_count
+    fields = {
+        "vectors": products * s.vectors.batch * s.factor.itemsize if s.vectors.is_copied else 0,
+        "parts": sums * s.acc.itemsize if s.parts > 1 else 0,
+        "product": s.totals.nbytes if s.totals is not None else 0,
+    }
+    return replace(
+        s,
+        tasks=cut(units, math.prod(extents) * (s.rows + each * passes)),
+        sum_tasks=cut(products * -(-s.output_count // SUMMED), sums),
         scratch=Scratch(shared=tuple(Field(name, nbytes) for name, nbytes in fields.items() if nbytes)),
     )
 

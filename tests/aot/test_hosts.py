@@ -144,7 +144,7 @@ def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".so", ".o"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_collected_with_a_cycle(ending: str, tmp_path: Path) -> None:
     """An instance ends before its library is closed, independent of the order of garbage collection."""
     path = exported(SQUARE, tmp_path, ending)

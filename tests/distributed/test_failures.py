@@ -123,6 +123,7 @@ def test_an_exception_of_the_callers_own_rank_is_the_cause() -> None:
 
 # ---------------------------------------------------------------------- no progress
 @pytest.mark.parametrize("is_idle", [True, False])
+@pytest.mark.sampled(4)
 def test_a_worker_that_is_stopped_is_lost_after_the_time_out(is_idle: bool) -> None:
     with nothing_left():
         exe = compiled(3, failing_calls.nothing if is_idle else failing_calls.sleeps, time_out=1.5)
@@ -137,6 +138,7 @@ def test_a_worker_that_is_stopped_is_lost_after_the_time_out(is_idle: bool) -> N
         del exe, error, stop
 
 
+@pytest.mark.slow
 def test_an_endless_custom_call_is_ended_after_the_time_out() -> None:
     with nothing_left():
         error = failing(compiled(3, failing_calls.loops, time_out=1.0), WorkerTimeoutError)
@@ -186,6 +188,7 @@ def test_the_rank_that_is_blamed_is_the_one_that_all_wait_for_in_the_end() -> No
             assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_time_in_which_all_are_stopped_does_not_count() -> None:
     """Ctrl-Z, and later fg."""
     script = """
@@ -235,6 +238,7 @@ def test_what_an_interrupted_call_raised_is_not_about_the_next() -> None:
         assert error.rank == 1 and "SIGKILL" in str(error)
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_what_cannot_be_stopped_ends_the_processes() -> None:
     with nothing_left():
         exe = compiled(2, failing_calls.loops)
@@ -265,6 +269,7 @@ if __name__ == "__main__":
 
 # ---------------------------------------------------------------------- ends
 @pytest.mark.parametrize("transport", ["processes", "threads"])
+@pytest.mark.slow
 def test_nothing_is_left_of_what_is_closed_or_dropped(transport: str) -> None:
     with nothing_left():
         for _ in range(2):
@@ -329,6 +334,7 @@ if __name__ == "__main__":
 
 
 # ---------------------------------------------------------------------- failed starts
+@pytest.mark.slow
 def test_a_start_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 3.0)
     with nothing_left(), pytest.raises(ExecutionError, match=r"rank 1.*start.*3 s"):

@@ -169,6 +169,7 @@ def test_many_calls_take_no_more_memory(transport: str, extent: int) -> None:
         assert_same(results, [[want]] * 3)
 
 
+@pytest.mark.slow
 def test_ranks_leak_nothing(transport: str) -> None:
     xs = vectors(100)
     before = None

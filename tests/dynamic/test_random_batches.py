@@ -37,6 +37,7 @@ def check(seed: int) -> bool:
     return any_size
 
 
+@pytest.mark.slow
 def test_some_programs() -> None:
     any_size = [check(seed) for seed in range(FEW)]
     assert np.mean(any_size) > 0.9

@@ -83,6 +83,7 @@ def run(numbers: range) -> int:
     return blocked
 
 
+@pytest.mark.slow
 def test_random_loops() -> None:
     assert run(range(24)) > 4
 

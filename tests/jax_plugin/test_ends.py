@@ -62,6 +62,7 @@ def check(script: str, code: int = 0) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
+@pytest.mark.slow
 def test_the_end_with_threads_in_everything() -> None:
     assert check("".join(THREADS.values()) + "print('end')\nsys.exit(3)\n", 3) == ["end"]
 

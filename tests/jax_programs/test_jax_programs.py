@@ -69,7 +69,7 @@ def test_the_table_is_about_the_files_there_are() -> None:
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids="-".join)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 def test_quick_programs_give_what_xla_gives(batch: tuple[str, ...], tmp_path: Path) -> None:
     there = [name for name in batch if not _missing(name)]
     if not there:

@@ -276,7 +276,7 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", [CASES[0], CASES[1]], ids="-".join)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(16)
 def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks copy the input of stripes at the ends of lines, above and below the image and in depth. Also if a window
     extends beyond both ends of a line, and if lines of a window are separate parts of k."""

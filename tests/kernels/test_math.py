@@ -342,7 +342,7 @@ def test_multiply_add_of_extremes_and_ties_without_the_instruction() -> None:
 @pytest.mark.parametrize(
     ("target", "allowed"), [("x86-64-v2", {"fma"}), ("x86-64", {"fma", "roundeven", "floor", "ceil", "trunc"})]
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_objects_without_fma_need_libm_alone(target: str, allowed: set[str], element: str) -> None:
     for name in math.FUNCTIONS:
         module = loop_text(body_of(name), element, arity_of(name), 2, target)

@@ -287,7 +287,7 @@ def test_beginning_and_ending_a_thousand_times(a_pool: Pool) -> None:
 
 @pytest.mark.parametrize("pause", [0, 0.02])
 @pytest.mark.parametrize("form", ["futex", "pthread"])
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 def test_code_may_go_after_the_end(form: str, pause: float) -> None:
     """No worker runs after the end: it would execute code that has been unloaded, or that of another library."""
     before = threads_of_the_process()
@@ -363,6 +363,7 @@ def test_children(a_pool: Pool) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_children_in_the_midst_of_calls(a_pool: Pool) -> None:
     """The lock or a mutex is held at the moment of the fork, and several threads of the child call simultaneously."""
     stop = threading.Event()

@@ -190,6 +190,7 @@ def test_serialized_bytes(host: Host) -> None:
     host.call("LoadedExecutable_Destroy", executable=loaded)
 
 
+@pytest.mark.slow
 def test_programs_that_are_refused(host: Host) -> None:
     def work() -> None:
         for code, given in ((b"nonsense", b""), (ADD, b"\x1a\xff"), (ADD, options(partitions=9))):

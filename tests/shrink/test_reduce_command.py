@@ -60,6 +60,7 @@ def reduce(*args: str, status: int = 0) -> tuple[str, str]:
     ("how", "said"),
     [("raise KeyError(1)", "fails: InternalError: KeyError in passes"), ("os.kill(os.getpid(), signal.SIGSEGV)", "fails: ended by SIGSEGV")],
 )  # fmt: skip
+@pytest.mark.sampled(8)
 def test_crash(broken, how: str, said: str, tmp_path: Path) -> None:
     broken("tanh", how)
     text, summary = reduce("--example", "mlp", "--crash")
@@ -71,6 +72,7 @@ def test_crash(broken, how: str, said: str, tmp_path: Path) -> None:
     assert left == set()
 
 
+@pytest.mark.slow
 def test_wrong(broken, tmp_path: Path) -> None:
     broken("tanh", WRONG)
     target = tmp_path / "small.mlir"
