@@ -136,8 +136,9 @@ INTERIOR_PART = 2
 """Minimum share (one in this many) of a loop's iterations that need no conditions for guard-free code to be emitted for
 them (loop peeling). Chosen."""
 UPDATE_SHARE = 2
-"""Minimum share (one in this many) of elements that an update writes for it to be computed as a select of the new and
-the old values, if it cannot be done in place. Chosen: the same traffic."""
+"""An update of at least one in this many of a tensor's elements counts as large. If it cannot be in place, it is
+computed as a select of the new and the old values; only others are kept in place by moving reads and conditions.
+Chosen: the traffic of a new tensor."""
 UNIFORM_ELEMENTS = 512
 """Minimum elements of an array for a loop to branch on a scalar condition instead of selecting. Chosen: a select of
 fewer costs less than a branch that is not predicted."""

@@ -133,7 +133,7 @@ int main(int argument_count, char **arguments) {
   if (status == SHLO_OK) {
     start(&s);
     status = read_prompt(&s, tokens, count, chunk, &token);
-    while (status == SHLO_OK && left-- > 0 && write_token(token, texts) && count < slots)
+    while (status == SHLO_OK && left-- > 0 && write_token(token, texts) && left > 0 && count < slots)
       status = advance(&s, NEXT, &token, count++, 1, &token);
     finish(&s);
   }

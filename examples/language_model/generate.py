@@ -7,6 +7,7 @@ python generate.py MODEL.gguf --plain "Once upon a time" --temperature 0.8 --see
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class Rates:
 
     def __str__(self) -> str:
         taken, count = self.prompt
+        if not count:
+            return "no token was asked for"
         decoding = f", {len(self.seconds)} more at {1 / np.median(self.seconds):.1f} tokens/s" if self.seconds else ""
         return f"{count} tokens of the prompt at {count / taken:.1f} tokens/s{decoding}"
 
@@ -115,12 +118,12 @@ def main() -> None:
     print(f"read in {read - began:.1f} s, compiled in {time.perf_counter() - read:.1f} s")
     stream = DecodeStream(skip_special_tokens=True)
     sampling = Sampling(given.temperature, given.top_p, given.top_k, given.seed)
-    for count, token in enumerate(generator.tokens(prompt, sampling), 1):
+    if not 0 < len(prompt) <= generator.slots:
+        raise SystemExit(f"the prompt has {len(prompt)} tokens; expected 1 to {generator.slots}, the number of --slots")
+    for token in itertools.islice(generator.tokens(prompt, sampling), max(given.tokens, 0)):
         if token in text.ends:
             break
         print(stream.step(text.tokenizer, token) or "", end="", flush=True)
-        if count == given.tokens:
-            break
     print(f"\n{generator.rates}")
 
 

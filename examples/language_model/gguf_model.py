@@ -28,8 +28,6 @@ class Shape:
     heads: int
     key_heads: int
     head_size: int
-    vocabulary: int
-    context: int
     epsilon: float
     frequencies: tuple[float, ...]
     """Angles by which a position rotates the pairs of elements of a head."""
@@ -193,6 +191,7 @@ class _Tensors:
 
     def __init__(self, reader: GGUFReader) -> None:
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self.unread = set(self._tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -200,11 +199,11 @@ class _Tensors:
     def matrix(self, name: str) -> Matrix:
         if name not in self._tensors:
             raise UnsupportedModel(f"the file has no tensor {name}")
+        self.unread.discard(name)
         return matrix_of(self._tensors[name])
 
     def vector(self, name: str) -> np.ndarray:
-        matrix = self.matrix(name)
-        return matrix.values.astype(np.float32, copy=False)
+        return self.matrix(name).values.astype(np.float32, copy=False)
 
     def vector_or_none(self, name: str) -> np.ndarray | None:
         return self.vector(name) if name in self else None
@@ -212,12 +211,16 @@ class _Tensors:
 
 def _layer(tensors: _Tensors, shape: Shape, number: int) -> Layer:
     prefix = f"blk.{number}."
-    orders = {name: np.arange(heads * shape.head_size) for name, heads in (("q", shape.heads), ("k", shape.key_heads))}
-    if ARCHITECTURES[shape.architecture]:
-        orders = {"q": _halves(shape.heads, shape.head_size), "k": _halves(shape.key_heads, shape.head_size)}
-    orders["v"] = np.arange(shape.key_heads * shape.head_size)
+
+    def rows(heads: int, is_rotated: bool) -> np.ndarray:
+        is_paired = is_rotated and ARCHITECTURES[shape.architecture]
+        return _halves(heads, shape.head_size) if is_paired else np.arange(heads * shape.head_size)
+
+    orders = {"q": rows(shape.heads, True), "k": rows(shape.key_heads, True), "v": rows(shape.key_heads, False)}
     biases = [tensors.vector_or_none(f"{prefix}attn_{name}.bias") for name in "qkv"]
     bias = [b[orders[name]] for name, b in zip("qkv", biases, strict=True) if b is not None]
+    if len(bias) not in (0, 3):
+        raise UnsupportedModel(f"layer {number} has biases for only some of queries, keys and values")
     return Layer(
         attention_norm=tensors.vector(f"{prefix}attn_norm.weight"),
         qkv=joined(tensors.matrix(f"{prefix}attn_{name}.weight").rows(orders[name]) for name in "qkv"),
@@ -263,8 +266,6 @@ def _shape(metadata: dict[str, Any], tensors: _Tensors) -> Shape:
         heads=heads,
         key_heads=metadata.get(f"{architecture}.attention.head_count_kv", heads),
         head_size=size,
-        vocabulary=len(metadata["tokenizer.ggml.tokens"]),
-        context=metadata[f"{architecture}.context_length"],
         epsilon=metadata[f"{architecture}.attention.layer_norm_rms_epsilon"],
         frequencies=_frequencies(metadata, size, factors),
     )
@@ -272,12 +273,15 @@ def _shape(metadata: dict[str, Any], tensors: _Tensors) -> Shape:
 
 def read_model(path: str) -> Model:
     """Reads a file. Raises UnsupportedModel with the reason if this example cannot run it."""
-    reader = _Reader(path)
+    try:
+        reader = _Reader(path)
+    except ValueError as error:
+        raise UnsupportedModel(f"not a GGUF file: {error}") from None
     metadata = {name: field.contents() for name, field in reader.fields.items()}
     tensors = _Tensors(reader)
     shape = _shape(metadata, tensors)
     embedding: Weight = (tensors.matrix("token_embd.weight"),)
-    return Model(
+    model = Model(
         shape=shape,
         metadata=metadata,
         embedding=embedding,
@@ -285,6 +289,9 @@ def read_model(path: str) -> Model:
         output_norm=tensors.vector("output_norm.weight"),
         output=(tensors.matrix("output.weight"),) if "output.weight" in tensors else embedding,
     )
+    if tensors.unread:
+        raise UnsupportedModel(f"this example does not use the tensors {', '.join(sorted(tensors.unread)[:3])}")
+    return model
 
 
 def named_arrays(model: Model) -> dict[str, np.ndarray]:

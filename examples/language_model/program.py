@@ -31,8 +31,10 @@ def sampled(logits: Value, temperature: Value, top_p: Value, top_k: Value, rando
     likelihood = b.select((before < top_p) | (place == 0), likelihood, 0.0)
     random, bits = b.rng_bit_generator("THREE_FRY", random, "u32[]")
     uniform = (bits >> 8).astype("f32") * 2.0**-24
-    passed = (before + likelihood <= uniform * likelihood.sum()) & (likelihood > 0.0)
-    chosen = b.select(temperature > 0.0, passed.astype("s32").sum(), 0)
+    kept = likelihood > 0.0
+    passed = (before + likelihood <= uniform * likelihood.sum()) & kept
+    last = kept.astype("s32").sum() - 1  # the two sums are rounded differently: all may be passed
+    chosen = b.select(temperature > 0.0, b.min(passed.astype("s32").sum(), last), 0)
     return b.dynamic_slice(tokens, (chosen,), (1,)), random
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import jinja2
 from gguf_model import Model, UnsupportedModel, read_model
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -101,7 +100,7 @@ class Text:
 
 
 def _refuse(message: str) -> None:
-    raise jinja2.TemplateError(message)
+    raise UnsupportedModel(f"the chat template refuses the question: {message}")
 
 
 def _bytes_by_letter() -> dict[str, int]:
@@ -114,4 +113,7 @@ def _bytes_by_letter() -> dict[str, int]:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         raise SystemExit("usage: python tokens.py MODEL.gguf QUESTION")
-    print(*Text(read_model(sys.argv[1])).question(sys.argv[2]))
+    try:
+        print(*Text(read_model(sys.argv[1])).question(sys.argv[2]))
+    except (OSError, UnsupportedModel) as error:
+        raise SystemExit(f"{sys.argv[1]}: {error}") from None

@@ -51,7 +51,7 @@ def form_computed_operands(block: PlanBlock) -> None:
                 found = _commit(steps, product, found)
                 is_committed = found is None
             product.operands_in_memory = found
-            if not is_committed and (candidate := read_in_registers(steps, product)) is not None:
+            if not is_committed and (candidate := matrix_as_computed(steps, product)) is not None:
                 _commit(steps, product, candidate)
         steps.finish()
 
@@ -69,9 +69,10 @@ class Candidate(NamedTuple):
     operand: ComputedOperand
 
 
-def read_in_registers(steps: Steps, product: OpStep) -> Candidate | None:
-    """Returns a loop that reads the matrix of a product of a few vectors, if that is read in registers although no loop
-    computes it: it is read once, and nothing is packed. A sum over such products runs on their tiles."""
+def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
+    """Returns a loop that only reads the matrix of a product of a few vectors, as if it computed the matrix. The matrix
+    is then read once, in registers, and nothing is packed. A sum over such products runs on their tiles. None if the
+    product packs the matrix, or has it packed once for many products."""
     op = product.op
     if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1] or product.pieces is not None:
         return None
@@ -98,8 +99,12 @@ def read_in_registers(steps: Steps, product: OpStep) -> Candidate | None:
 
 def _is_packed_once(steps: Steps, matrix: Value) -> bool:
     """Whether panels of a matrix serve many products: it is a constant, or comes from outside of a loop."""
-    is_constant = matrix.op is not None and matrix.op.name == "stablehlo.constant"
-    return is_constant or matrix in steps.block.outside
+    return _is_constant(matrix) or matrix in steps.block.outside
+
+
+def _is_constant(value: Value) -> bool:
+    """Whether a value is a constant, which is packed at compile time."""
+    return value.op is not None and value.op.name == "stablehlo.constant"
 
 
 def _is_computed(steps: Steps, matrix: Value) -> bool:
@@ -113,8 +118,8 @@ def _is_computed(steps: Steps, matrix: Value) -> bool:
 
 
 def reads_floats_once(product: OpStep, side: int, source: Value) -> bool:
-    """Whether a product of floats with a matrix whose elements lie in an array takes less time if it reads them in
-    registers. A product of one vector and one matrix has a routine that does the same, and one of which a mask leaves
+    """Whether a product of floats takes less time if it reads the elements of its matrix from an array in registers. A
+    product of one vector and one matrix has a routine that does the same, and one of which a mask leaves
     out terms or columns has another one. The first operand's rows may be the pixels of an image, which line tiles cut:
     their bits must not depend on that."""
     op, r = product.op, roles_of(product.op)
@@ -145,8 +150,7 @@ def _candidate_of(steps: Steps, product: OpStep, side: int) -> Candidate | Refus
     operands = product.op.operands
     value, views = steps.source(operands[side])
     writer = steps.writer(value)
-    is_constant = value.op is not None and value.op.name == "stablehlo.constant"  # packed at compile time
-    if not isinstance(writer, NestStep) or is_constant or operands[0] is operands[1]:
+    if not isinstance(writer, NestStep) or _is_constant(value) or operands[0] is operands[1]:
         return None
     return _candidate(steps, product, side, writer, views)
 

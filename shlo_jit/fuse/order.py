@@ -69,23 +69,22 @@ def readers_before_updates(steps: list[Step], readers: Users) -> None:
         step.after += _independent(others, step)
 
 
-def _independent(steps: list[Step], of: Step) -> list[Step]:
-    """Returns those steps that need not run after another one. Each step on the way is looked at once for all of them;
-    if the search gets long, the rest is taken for dependent."""
-    apart: set[int] = set()
-    """Steps that do not depend on the other one."""
+def _independent(steps: list[Step], update: Step) -> list[Step]:
+    """Returns the steps that do not depend on an update. Steps known to be independent are not searched again; after
+    `ORDER_SEARCH` steps, a dependence is assumed."""
+    independent: set[int] = set()
     found: list[Step] = []
     for step in steps:
         seen, todo, is_dependent = {id(step)}, [step], False
         while todo and not is_dependent:
             for before in todo.pop().after:
-                is_dependent = is_dependent or before is of
-                if id(before) not in seen and id(before) not in apart:
+                is_dependent = is_dependent or before is update
+                if id(before) not in seen and id(before) not in independent:
                     seen.add(id(before))
                     todo.append(before)
             is_dependent = is_dependent or len(seen) > tuning.ORDER_SEARCH
         if not is_dependent:
-            apart |= seen
+            independent |= seen
             found.append(step)
     return found
 

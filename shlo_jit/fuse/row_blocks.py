@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from shlo_jit import tuning
-from shlo_jit.fuse.computed_operands import Candidate, computed_operand, read_in_registers
+from shlo_jit.fuse.computed_operands import Candidate, computed_operand, matrix_as_computed
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
@@ -178,8 +178,8 @@ class _Forming(Steps):
         super().__init__(block)
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
-        self.computes = {id(s) for s in block.steps if is_product(s) and self.reads_in_place(s)}
-        """Ids of products that compute an operand where they read it."""
+        self.in_place = {id(s) for s in block.steps if is_product(s) and self.reads_in_place(s)}
+        """Ids of products that are no stages, because they compute or read an operand in place."""
 
     def run(self) -> None:
         for step in self.block.steps:
@@ -198,7 +198,7 @@ class _Forming(Steps):
         that reason: it has few rows, or an operand that is larger than a block's."""
         found = computed_operand(self, product)
         if not isinstance(found, Candidate):
-            found = read_in_registers(self, product)
+            found = matrix_as_computed(self, product)
         if not isinstance(found, Candidate) or not found.operand.side:
             return False
         rows, nbytes = extents_of(product.op)[1], product.op.operands[1].tensor.nbytes
@@ -206,7 +206,7 @@ class _Forming(Steps):
 
     def is_free(self, step: Step | None) -> TypeGuard[OpStep]:
         """Whether a step is a product that may be a stage of row blocks, and is none yet."""
-        return is_product(step) and id(step) not in self.gone and id(step) not in self.computes
+        return is_product(step) and id(step) not in self.gone and id(step) not in self.in_place
 
     # ------------------------------------------------------------------ where groups begin
     def attention(self, second: OpStep) -> None:
@@ -337,7 +337,7 @@ class _Forming(Steps):
         """Whether a step may be added to a group for a large value between them."""
         if isinstance(step, NestStep):
             return True
-        if not is_product(step) or step.pieces is not None or id(step) in self.computes:
+        if not is_product(step) or step.pieces is not None or id(step) in self.in_place:
             return False
         nbytes = step.op.operands[1].tensor.nbytes
         return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES

@@ -61,13 +61,13 @@ def _shifted(name: str, value: Value, left: int) -> tuple[int, int] | None:
     return 0, (1 << (bits - int(amount))) - 1
 
 
-def splat_of(value: Value) -> float | None:
+def splat_of(value: Value) -> float | int | None:
     """Returns the number that all elements of a value are, if it is a constant."""
     op = value.op
     while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
         value = op.operands[0]
         op = value.op
-    op = value.op
     if op is None or op.name != "stablehlo.constant" or not op.result.tensor.size or not op.constant.is_splat:
         return None
-    return None if op.result.tensor.storage.is_complex else float(op.constant.array.reshape(-1)[0])
+    element, storage = op.constant.array.reshape(-1)[0], op.result.tensor.storage
+    return None if storage.is_complex else int(element) if storage.is_integer else float(element)

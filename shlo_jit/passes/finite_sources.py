@@ -20,6 +20,8 @@ DEPTH = 16
 """Ops in a row that are looked through."""
 ROUNDING = 2.0
 """More than what rounding adds to the product of a few numbers."""
+MOST_FACTOR = 2.0**64
+"""Larger bounds are not used: scales times them may overflow f32 although the weights are finite."""
 
 
 class Bounded(NamedTuple):
@@ -33,20 +35,39 @@ class Bounded(NamedTuple):
 def are_zeros(rw: Rewriter, value: Value) -> Value:
     """Emits an array of zeros and, if an element of a value is not finite, of other numbers too. It is smaller than the
     value if the value is computed from smaller arrays."""
-    found = _bounded(value, DEPTH)
+    found = _bounded(value, DEPTH, {})
     dtype = value.tensor.storage
-    is_known = found.source is None or found.source is value or mk.shape_of(found.source) == mk.shape_of(value)
-    if is_known or dtype.bits < 32 or found.factor * ROUNDING >= 2.0**64:
+    if found.source is None or mk.shape_of(found.source) == mk.shape_of(value) or not _is_useful(found, value):
         source = rw.get(value)
     else:
-        assert found.source is not None
         source = mk.convert(rw, rw.get(found.source), dtype)
         source = mk.apply(rw, "multiply", source, mk.splat_like(rw, source, found.factor * ROUNDING))
     return mk.apply(rw, "multiply", source, mk.splat_like(rw, source, 0))
 
 
-def _bounded(value: Value, left: int) -> Bounded:
+def is_bounded(value: Value) -> bool:
+    """Whether all elements of a value are finite, because it is computed from constants and bounded integers only."""
+    found = _bounded(value, DEPTH, {})
+    return found.source is None and _is_useful(found, value)
+
+
+def _is_useful(found: Bounded, value: Value) -> bool:
+    """Whether a value is finite if a bound of its elements is."""
+    return value.tensor.storage.bits >= 32 and found.factor * ROUNDING < MOST_FACTOR
+
+
+Known = dict[Value, Bounded]
+"""Bounds found so far: operands that several ops share are looked at once."""
+
+
+def _bounded(value: Value, left: int, known: Known) -> Bounded:
     """Returns a bound of a value's elements. `left`: maximum ops that are looked through."""
+    if value not in known:
+        known[value] = _bounded_by_op(value, left, known)
+    return known[value]
+
+
+def _bounded_by_op(value: Value, left: int, known: Known) -> Bounded:
     op, dtype, whole = value.op, value.tensor.storage, Bounded(1.0, value)
     if is_known_finite(value):
         return Bounded(LARGE, None)
@@ -54,11 +75,11 @@ def _bounded(value: Value, left: int) -> Bounded:
         return whole
     name = op.name.partition(".")[2]
     if op.name in MOVES or name == "negate":
-        return _bounded(op.operands[0], left - 1)
+        return _bounded(op.operands[0], left - 1, known)
     if name == "convert":
         return _converted(op.operands[0], value, left)
     if name in ("multiply", "add", "subtract"):
-        x, y = (_bounded(v, left - 1) for v in op.operands)
+        x, y = (_bounded(v, left - 1, known) for v in op.operands)
         if name == "multiply" and (x.source is None or y.source is None):
             return Bounded(x.factor * y.factor, y.source if x.source is None else x.source)
         if name != "multiply" and x.source is None and y.source is None:
@@ -71,8 +92,9 @@ def _converted(operand: Value, value: Value, left: int) -> Bounded:
     source, dtype = operand.tensor.storage, value.tensor.storage
     if source.is_integer:
         ends = range_of(operand, left)
-        known = ends is not None and dtype.bits >= 32
-        return Bounded(float(max(abs(ends[0]), abs(ends[1]), 1)), None) if ends and known else Bounded(1.0, value)
+        if ends is None or dtype.bits < 32:
+            return Bounded(1.0, value)
+        return Bounded(float(max(abs(ends[0]), abs(ends[1]), 1)), None)
     is_wider = source.is_float and dtype.bits >= 32 and source.bits < dtype.bits
     if not is_wider:
         return Bounded(1.0, value)

@@ -150,15 +150,16 @@ def _known_power(rw: PendingRewriter, op: Op, operands: list[Value]) -> Sequence
 
     Each is the correctly rounded power, for zeros and infinities of both signs as well."""
     x, y = operands
-    if not op.result.tensor.storage.is_float or rw.dense(y) is None:
-        return None
+    storage = op.result.tensor.storage
+    if not storage.is_float or storage.bits < 16 or rw.dense(y) is None:
+        return None  # not all types of 8 bits have a sign: -1 is NaN in some
     if _splat(rw, y, 1):
         return [x]
     if _splat(rw, y, 2):
         return [mk.apply(rw, "multiply", x, x)]
     if _splat(rw, y, -1):
         return [mk.apply(rw, "divide", mk.splat_like(rw, x, 1), x)]
-    if not _splat(rw, y, 0.5) or op.result.tensor.storage.bits < 32:
+    if not _splat(rw, y, 0.5) or storage.bits < 32:
         return None
     root = mk.apply(rw, "sqrt", mk.apply(rw, "add", x, mk.splat_like(rw, x, 0)))
     is_lowest = mk.compare(rw, "EQ", x, mk.splat_like(rw, x, -np.inf))

@@ -154,8 +154,7 @@ def _selected(op: Op, depth: int, known: Known) -> MaskedWeights | None:
             return _selected_again(op, inner, number)
         own = _own_mask(predicate, op)
         scores = chosen if number <= VERY_LOW else None
-        is_exact = kind is Kind.ZERO or number == -math.inf
-        return MaskedWeights(kind, own, is_exact, scores=scores) if own else None
+        return MaskedWeights(kind, own, _is_exact(kind, number), scores=scores) if own else None
     first = splat(chosen)
     if first is not None and _kind_of(first, chosen) is Kind.ZERO:
         found = _masked(other, depth - 1, known)
@@ -165,17 +164,22 @@ def _selected(op: Op, depth: int, known: Known) -> MaskedWeights | None:
     return None
 
 
+def _is_exact(kind: Kind, number: float) -> bool:
+    """Whether weights of masked elements are exactly 0, whatever the other scores are."""
+    return kind is Kind.ZERO or number == -math.inf
+
+
 def _selected_again(op: Op, inner: MaskedWeights, number: float) -> MaskedWeights | None:
     """What is masked already and masked again by numbers of the same kind."""
     kind, predicate = inner.kind, op.operands[0]
     if not _varies_in_row(predicate, op):
         # whole rows are masked: without their masks, their weights would be equal
-        is_kept = kind is Kind.ZERO or number == -math.inf
-        return replace(inner, has_one=False, scores=inner.scores if kind is Kind.ZERO else None) if is_kept else None
+        scores = inner.scores if kind is Kind.ZERO else None
+        return replace(inner, has_one=False, scores=scores) if _is_exact(kind, number) else None
     own = _own_mask(predicate, op)
     if not own:
         return None
-    is_exact = kind is Kind.ZERO or number == -math.inf
+    is_exact = _is_exact(kind, number)
     if not inner.may_be_nan:
         scores = inner.scores if number <= VERY_LOW else None
         return MaskedWeights(kind, (*inner.masks, *own), inner.is_exact and is_exact, inner.discards, scores)
@@ -257,7 +261,8 @@ def _scaled(one: MaskedWeights, name: str, left: Value, right: Value) -> MaskedW
 
 
 def _promised(one: MaskedWeights) -> MaskedWeights:
-    """What is masked only if numbers of rows are finite, and others are not 0."""
+    """Drops guarantees: masked elements are zero or low only if the number of each row is finite and, as a divisor, not
+    0."""
     return replace(one, is_exact=False, scores=None, may_be_nan=True, has_one=False)
 
 
@@ -269,13 +274,14 @@ class Reduction(NamedTuple):
     is_exact: bool
     """Whether all types on the way hold the numbers of the row."""
     is_same_type: bool
+    """Whether all values on the way have the same type."""
     is_inverse: bool
     """Whether the number is 1 over the reduction."""
 
 
 def _reduction(left: Value, right: Value, reducer: str) -> Reduction | None:
-    """Finds out whether a value is a reduction over the rows of another one of the same shape, or of what that is
-    moved and converted from."""
+    """Returns the reduction that `right` holds for each row of `left`: of `left`, or of a value that `left` is only
+    moved or converted from. None if it is something else."""
     if left.tensor.rank != right.tensor.rank:
         return None
     place, limits, is_inverse = Place(right, tuple(range(right.tensor.rank))), [], False
@@ -299,18 +305,19 @@ def _reduction(left: Value, right: Value, reducer: str) -> Reduction | None:
         if inner is None or inner.value.tensor.rank != len(inner.dims):
             return None
         place = inner
-    return _of_row(left, place, reducer, limits, types, is_inverse)
+    return _reduction_of_row(left, place, reducer, limits, types, is_inverse)
 
 
-def _of_row(
+def _reduction_of_row(
     left: Value, place: Place, reducer: str, limits: list[float], types: set[str], is_inverse: bool
 ) -> Reduction | None:
+    """The reduction that `place` is, if it reduces the rows of `left`."""
     op, last = place.value.op, left.tensor.rank - 1
-    if op is None or op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.block().ops) != 2:
+    if op is None or _reducer(op) != reducer:
         return None
     reduced, initial = op.operands
     start = splat(initial)
-    if op.block().ops[0].name != reducer or op.ints("dimensions") != (reduced.tensor.rank - 1,):
+    if op.ints("dimensions") != (reduced.tensor.rank - 1,):
         return None
     if not isinstance(start, float) or (reducer == "stablehlo.add" and start != 0) or last in place.dims:
         return None
@@ -327,6 +334,15 @@ def _of_row(
     return None
 
 
+def _reducer(op: Op) -> str | None:
+    """The op that combines two elements, if a reduction of one tensor has no other."""
+    if op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.block().ops) != 2:
+        return None
+    combined, end = op.block().ops
+    is_plain = set(combined.operands) == set(op.block().arguments) and end.operands == combined.results
+    return combined.name if is_plain else None
+
+
 def _chain(place: Place) -> list[Place]:
     """A value, and what it is moved and converted from."""
     found: list[Place] = []
@@ -338,6 +354,7 @@ def _chain(place: Place) -> list[Place]:
 
 
 def _before(place: Place) -> Place | None:
+    """The operand of a conversion or a move."""
     op = place.value.op
     if op is not None and op.name == "stablehlo.convert":
         return Place(op.operands[0], place.dims)
@@ -417,13 +434,10 @@ def _is_exponential(value: Value) -> bool:
 def is_neutral(op: Op, masks: tuple[Mask, ...], *, discards: bool = False) -> bool:
     """Whether elements of rows that one of the masks leaves out are neutral for a reduction over rows; with `discards`,
     whatever numbers they are computed from."""
-    if op.name != "stablehlo.reduce" or len(op.results) != 1 or len(op.block().ops) != 2:
-        return False
-    found = masked_of(op.operands[0])
+    fits = {"stablehlo.maximum": Kind.LOW, "stablehlo.add": Kind.ZERO}.get(_reducer(op) or "")
+    found = None if fits is None else masked_of(op.operands[0])
     if found is None or (discards and not found.discards):
         return False
-    reducer = op.block().ops[0].name
-    fits = {"stablehlo.maximum": Kind.LOW, "stablehlo.add": Kind.ZERO}.get(reducer)
     return found.kind is fits and all(any(_leads_to(k, m) for k in found.masks) for m in masks)
 
 

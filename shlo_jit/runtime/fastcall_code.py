@@ -40,7 +40,7 @@ SIZED = "shlo_fastcall_sized"
 class Record(ctypes.Structure):
     """Facts about an executable for the machine code; all fields have 64 bits. `fail` is a callable that raises the
     error of a status, for programs that must not be called again; else 0. `donates`: whether the program writes to
-    memory of arguments; `lease`: the type of what holds memory of the pool. The last line of fields is for programs
+    memory of arguments; `lease`: the type of the pool's leases. The last line of fields is for programs
     with a size that is known only at the call: the function `abi.SIZES`, its number of threads, the minimum and
     maximum size, the count of numbers that the function writes, and the size of the arena in bytes."""
 
@@ -161,9 +161,12 @@ class _Writer:
             value = b.load("ptr", b.element(self.args, "ptr", i))
             kind = b.load("ptr", b.offset(value, layout.TYPE))
             is_scalar = b.icmp("eq", kind, self.port_field(ports, i, "scalar"))
-            of_scalar = partial(lambda value: [b.offset(value, layout.SCALAR)], value)
-            (data,) = b.if_else(is_scalar, of_scalar, partial(self.data_of_array, value, kind, ports, i))
+            of_array = partial(self.data_of_array, value, kind, ports, i)
+            (data,) = b.if_else(is_scalar, partial(self.data_of_scalar, value), of_array)
             b.store(data, b.element(self.inputs, "ptr", i))
+
+    def data_of_scalar(self, value: V) -> list[V]:
+        return [self.b.offset(value, layout.SCALAR)]
 
     def data_of_array(self, value: V, kind: V, ports: V, i: V) -> list[V]:
         """Checks that an argument is an array that fits its port. Returns its data pointer."""

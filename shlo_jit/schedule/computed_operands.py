@@ -26,8 +26,8 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
-    few = rows <= tuning.COMPUTED_OPERAND_ROWS and (view is None or _is_read_in_registers(step, view, context))
-    if few or (view is None and rows <= tuning.COMPUTED_OPERAND_PASSES * tuning.COMPUTED_OPERAND_ROWS):
+    passes = tuning.COMPUTED_OPERAND_PASSES if view is None else int(_is_read_in_registers(step, view, context))
+    if rows <= passes * tuning.COMPUTED_OPERAND_ROWS:
         found = schedule_in_registers(step, layout, context)
         if found is not None:
             return found
@@ -41,6 +41,6 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
 
 
 def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:
-    """Whether a product of a few vectors with a matrix that lies in memory reads it in registers."""
+    """Whether a product of a few vectors with a matrix in memory reads it in registers."""
     op, side = step.product.op, step.operand.side
     return byte_dots(op, side, context.target) is not None or reads_floats_once(step.product, side, view.value)

@@ -104,15 +104,15 @@ class GroupedSchedule(KernelSchedule):
     @property
     def notes(self) -> list[Note]:
         what = "terms" if self.sums else "rows"
-        few = (
-            f"read in place for up to {tuning.GEMM_SKINNY_ROWS} rows" if self.skinny else "as the rows of a group need"
-        )
+        how = "as the rows of a group need"
+        if self.skinny:
+            how = f"read in place for up to {tuning.GEMM_SKINNY_ROWS} rows"
         if self.boxes is not None:
-            few = f"computed for groups with rows, {self.boxes.terms} terms of {self.columns} columns at a time"
+            how = f"computed for groups with rows, {self.boxes.terms} terms of {self.columns} columns at a time"
         why = Reason("grouped-ranges", f"groups are ranges of {what}, which are known when the step runs")
         return [
             Note("groups", f"{self.groups.extent} of {self.ragged.extent} {what} in all", why),
-            Note("B", few),
+            Note("B", how),
             self.tasks.note(f"block of {self.rows} x {self.columns}"),
         ]
 

@@ -120,6 +120,11 @@ class InRegistersSchedule(WithEpilogue):
     """The sum over the products, if only that is wanted: a unit has some outputs of all of them."""
 
     @property
+    def passes(self) -> int:
+        """How often a unit computes its part of the matrix, for `count` vectors each."""
+        return -(-self.rows // self.count)
+
+    @property
     def steps(self) -> int:
         """Elements of M in each lane that are added to the sums together."""
         return _steps(self.target, self.acc, self.space.width, self.sums_in_registers, self.dots)
@@ -311,7 +316,7 @@ def _with_tasks(s: InRegistersSchedule, products: int) -> InRegistersSchedule:
     """Returns the schedule with its tasks and its scratch. `products`: number of products in the result."""
     extents = s.nest.extents
     units = math.prod(extents[v] for v in s.outer) * s.chunks * s.parts
-    passes, each = -(-s.rows // s.count), sum(cost(n.op) for n in s.nest.nodes.values())
+    each = sum(cost(n.op) for n in s.nest.nodes.values())
     sums = products * s.parts * s.rows * s.output_count
     fields = {
         "vectors": products * s.vectors.batch * s.factor.itemsize if s.vectors.is_copied else 0,
@@ -320,7 +325,7 @@ def _with_tasks(s: InRegistersSchedule, products: int) -> InRegistersSchedule:
     }
     return replace(
         s,
-        tasks=cut(units, math.prod(extents) * (s.rows + each * passes)),
+        tasks=cut(units, math.prod(extents) * (s.rows + each * s.passes)),
         sum_tasks=cut(products * -(-s.output_count // SUMMED), sums),
         scratch=Scratch(shared=tuple(Field(name, nbytes) for name, nbytes in fields.items() if nbytes)),
     )

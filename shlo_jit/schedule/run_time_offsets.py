@@ -20,7 +20,7 @@ Offsets = dict[Value, tuple[Sym, ...]]
 
 
 def take_offsets(nest: Nest) -> tuple[Nest, Offsets]:
-    """Returns the nest with the offsets of some arrays left out, and these."""
+    """Returns the nest without the offsets of some arrays, and these offsets."""
     keys: dict[Value, list[Key]] = {}
     for key in nest.loads:
         keys.setdefault(key[0], []).append(key)

@@ -52,14 +52,15 @@ def compile_graph(
     """Compiles a graph of ATen's operators. The result takes the list of its arguments."""
     program = Program(graph, options)
     depends_on_data = any(_has_no_hint(n) for x in examples for n in (x.shape if isinstance(x, torch.Tensor) else (x,)))
-    try:
-        compiled = program.__call__ if depends_on_data else program.compiled([_example(x) for x in examples])
-    except StableHLOError as error:
-        if not fallback:
-            raise
-        return _eager(graph, error)
-    if not program.is_static:
-        compiled = _or_eager(program, graph) if fallback else program.__call__
+    compiled: Callable[..., Any] = _or_eager(program, graph) if fallback else program.__call__
+    if not depends_on_data:
+        try:
+            first = program.compiled([_example(x) for x in examples])
+        except StableHLOError as error:
+            if not fallback:
+                raise
+            return _eager(graph, error)
+        compiled = first if program.is_static else compiled
 
     def call(arguments: list[Any]) -> Any:
         found = compiled(arguments)

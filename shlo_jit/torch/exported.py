@@ -108,6 +108,11 @@ def _is_symbolic(x: Any) -> bool:
     return isinstance(x, torch.SymInt | torch.SymFloat)
 
 
+def _varies(fake: Any) -> bool:
+    """Whether an input is a tensor or a number that may differ from call to call."""
+    return isinstance(fake, torch.Tensor) or _is_symbolic(fake)
+
+
 def _sizes(fake: Any) -> Sequence[Any]:
     return fake.shape if isinstance(fake, torch.Tensor) else (fake,)
 
@@ -120,8 +125,8 @@ def _shape(x: Any) -> Any:
 def _check_sizes(arguments: Sequence[_Argument], given: Sequence[Any], ranges: Mapping[Any, Any]) -> None:
     """Raises UsageValueError for shapes and numbers for which a model was not exported."""
     for a, x in zip(arguments, given, strict=True):
-        if isinstance(a.fake, torch.Tensor) and len(x) != a.fake.ndim:
-            expected = f"{a.fake.ndim} dimensions, got the shape {tuple(x)}"
+        if isinstance(a.fake, torch.Tensor) and (not isinstance(x, tuple) or len(x) != a.fake.ndim):
+            expected = f"a shape of {a.fake.ndim} dimensions, got {x}"
             raise UsageValueError(f"{a.name}: expected {expected}", code="argument.shape")
     bindings = Bindings()
     bindings.bind([a.fake for a in arguments], given)
@@ -143,7 +148,7 @@ def _expected(wanted: Any, given: Any, bindings: Bindings, ranges: Mapping[Any, 
     except Unsupported:
         return f"a size of the form {wanted}"
     if number != given:
-        return f"{number}, as in other arguments,"
+        return f"{number} (as in other arguments)"
     for symbol in wanted.node.expr.free_symbols:
         allowed = ranges.get(symbol)
         if allowed is not None and not allowed.lower <= bindings.numbers[symbol] <= allowed.upper:
@@ -264,8 +269,8 @@ class ExportedModule:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Calls the model. Raises TypeError for arguments of another structure, kind or element type, and
         UsageValueError for shapes, numbers and flags for which it was not exported."""
-        if self._names_in_order and len(named) == len(self._names_in_order):
-            named = {name: named[name] for name in self._names_in_order if name in named}
+        if named.keys() == set(self._names_in_order):
+            named = {name: named[name] for name in self._names_in_order}
         leaves, spec = tree_flatten((args, named))
         if spec != self._in_spec:
             raise UsageTypeError(
@@ -276,7 +281,9 @@ class ExportedModule:
         given = iter(leaves)
         arguments = [next(given) if a.is_input else a.weight for a in self._arguments]
         with torch.no_grad():
-            found = self._compiled(tuple(map(_shape, leaves)))(arguments)
+            # Constants are those of the export: NaN, for one, would be another key in each call.
+            keys = (_shape(x) if _varies(a.fake) else a.fake for a, x in zip(self._inputs, leaves, strict=True))
+            found = self._compiled(tuple(keys))(arguments)
             if self._mutations:
                 found = self._with_new_values(arguments, found)
         assert self._out_spec is not None
@@ -306,7 +313,12 @@ def _check_kind(argument: _Argument, given: Any) -> None:
             raise UsageTypeError(f"{name}: expected a tensor, got {type(given).__name__}", code="argument.kind")
         if given.dtype is not fake.dtype:
             raise UsageTypeError(f"{name}: expected {fake.dtype}, got {given.dtype}", code="argument.dtype")
-    elif not _is_symbolic(fake) and not _is_same(fake, given):
+    elif _is_symbolic(fake):
+        kind = int if isinstance(fake, torch.SymInt) else float
+        if type(given) is not kind:
+            message = f"{name}: expected {kind.__name__}, got {type(given).__name__}"
+            raise UsageTypeError(message, code="argument.kind")
+    elif not _is_same(fake, given):
         message = f"{name}: the model was exported for {fake!r}, got {given!r}"
         raise UsageValueError(message, code="argument.range", hint="export it again for another number or flag")
 

@@ -24,12 +24,7 @@ def look_up(b: Builder, index: V, floats: Sequence[float]) -> V:
     if field is not None and scalar(field[0].type) == "i32":  # without a mask: other bits do not matter
         index = b.lshr(field[0], b.splat(field[1], n))
     index = b.cast("zext", index, "i32")
-    table = vector_literal("float", floats)
-    found: list[V] = []
-    for first in range(0, n, ENTRIES):
-        some = index if n == ENTRIES else b.shuffle(index, None, range(first, first + ENTRIES))
-        found.append(b.call(kind, "llvm.x86.avx512.permvar.sf.512", [table, some]))
-    return _joined(b, found)
+    return _each_register(b, index, kind, "llvm.x86.avx512.permvar.sf.512", vector_literal("float", floats))
 
 
 _BYTES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
@@ -50,18 +45,17 @@ def signed_bytes(b: Builder, nibbles: V) -> V:
     and down in a word of its own, which takes more than twice as many instructions."""
     target = b.module.target
     assert target is not None
-    n, kind = lanes(nibbles.type), vector("i8", ENTRIES)
-    index, table = b.cast("zext", nibbles, "i8"), vector_literal("i8", SIGNED)
-    found: list[V] = []
+    kind = vector("i8", ENTRIES)
+    return _each_register(b, b.cast("zext", nibbles, "i8"), kind, _BYTES[target.arch], vector_literal("i8", SIGNED))
+
+
+def _each_register(b: Builder, index: V, kind: str, instruction: str, table: V) -> V:
+    """Looks all lanes up, ENTRIES of them at a time, with an instruction whose result is a `kind`."""
+    n, found = lanes(index.type), list[V]()
     for first in range(0, n, ENTRIES):
         some = index if n == ENTRIES else b.shuffle(index, None, range(first, first + ENTRIES))
-        found.append(b.call(kind, _BYTES[target.arch], [table, some]))
-    return _joined(b, found)
-
-
-def _joined(b: Builder, found: list[V]) -> V:
-    """Vectors of equal lengths, joined in pairs."""
-    while len(found) > 1:
+        found.append(b.call(kind, instruction, [table, some]))
+    while len(found) > 1:  # joined in pairs
         width = lanes(found[0].type)
         found = [b.shuffle(x, y, range(2 * width)) for x, y in zip(found[::2], found[1::2], strict=True)]
     return found[0]

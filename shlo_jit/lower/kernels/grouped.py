@@ -33,6 +33,8 @@ def lower_computing(low: Services, step: ComputedOperandStep, schedule: GroupedS
 
 
 def _run(low: Services, step: OpStep, pointers: list[V], schedule: GroupedSchedule, compute: V | None = None) -> None:
+    """Runs the tasks. `pointers`: the scratch, the arrays in the order of `Arrays`, and what `compute` takes, the
+    function that computes boxes."""
     name = low.new_name(step.title)
     _Task(low.task(name, len(pointers)), schedule, compute).write()
     low.run_tasks(low.share(step.title, name), pointers, schedule.tasks)
@@ -43,7 +45,7 @@ class Arrays(NamedTuple):
 
     lhs: V
     rhs: V
-    """The number of the matrix if matrices are computed."""
+    """The number of the matrix instead, as the loop that computes it counts, if matrices are computed."""
     starts: V
     ends: V
     result: V
@@ -98,7 +100,7 @@ class _Task:
         return Arrays(*(self.added(p, b.mul(index, step)) if step else p for p, step in zip(at, steps, strict=True)))
 
     def added(self, place: V, by: V) -> V:
-        """An address or a number, increased."""
+        """Moves an address by bytes, or the number of a matrix by matrices."""
         return self.b.offset(place, by) if place.type == "ptr" else self.b.add(place, by)
 
     def clear(self, result: V, rows: tuple[V, V], width: V) -> None:
@@ -120,13 +122,12 @@ class _Task:
         with b.if_(b.icmp("sgt", m, 0), "rows"):
             a = b.offset(at.lhs, b.mul(start, s.ragged.lhs * self.size_a))
             c = b.offset(at.result, b.mul(start, s.c * self.size_c))
-
             if s.boxes is None:
                 self.multiply((a, at.rhs, c), (m, width, i64(s.k)))
             else:
-                self.boxes(s.boxes, (a, at.rhs, c), (m, width))
+                self.multiply_by_boxes(s.boxes, (a, at.rhs, c), (m, width))
 
-    def boxes(self, boxes: Boxes, at: tuple[V, V, V], extents: tuple[V, V]) -> None:
+    def multiply_by_boxes(self, boxes: Boxes, at: tuple[V, V, V], extents: tuple[V, V]) -> None:
         """Multiplies the rows of a group by its matrix, whose terms are computed box by box."""
         b, s, (a, number, c), (m, width) = self.b, self.s, at, extents
         assert self.compute is not None
@@ -141,13 +142,13 @@ class _Task:
         """Adds the product of the rows of a group and some terms of its matrix."""
         b, m = self.b, extents[0]
 
-        def call(way: GemmStrategy) -> list[V]:
-            self.call(way, at, extents)
+        def call(strategy: GemmStrategy) -> list[V]:
+            self.call(strategy, at, extents)
             return []
 
         if self.s.skinny:
-            few = b.and_(b.icmp("sgt", m, 1), b.icmp("sle", m, tuning.GEMM_SKINNY_ROWS))
-            b.if_else(few, lambda: call(GemmStrategy.FEW), lambda: call(GemmStrategy.ANY))
+            is_skinny = b.and_(b.icmp("sgt", m, 1), b.icmp("sle", m, tuning.GEMM_SKINNY_ROWS))
+            b.if_else(is_skinny, lambda: call(GemmStrategy.FEW), lambda: call(GemmStrategy.ANY))
         else:
             call(GemmStrategy.ANY)
 

@@ -79,7 +79,7 @@ class UnitWriter:
             self.sums = b.alloca("i8", s.count * self.sums_row)
             lanes = self.sums_row // self.size
             self.arranged = {key: b.alloca(memory_type(key[0].tensor.storage), lanes) for key in s.arranged}
-        if s.terms_block is not None:
+        elif s.terms_block is not None:
             self.sums = b.alloca("i8", -(-s.chunk // s.together) * s.together * s.count * self.width * self.size)
         first, last = b.params[-2:]
         with b.loop(first, last, 1, "unit") as unit:
@@ -87,7 +87,7 @@ class UnitWriter:
         b.ret()
 
     def moved(self, pointers: dict[Value, V]) -> dict[Value, V]:
-        """The addresses of arrays that have an offset."""
+        """The addresses that arrays with an offset are read from."""
         b, found = self.b, dict[Value, V]()
         indices = Evaluator(b, self.s.nest, self.s.space, pointers)
         for value, offset in self.s.offsets.items():
@@ -126,8 +126,7 @@ class UnitWriter:
         base = self.number(variables, {v: c for v, c in s.free.items() if v in variables})
         to = s.own_outputs
         y = b.offset(self.results, b.mul(b.add(b.mul(batch, to.batch), b.mul(base, to.free)), self.size))
-        passes = -(-s.rows // s.count)
-        with b.loop(0, passes, 1, "pass") as i:
+        with b.loop(0, s.passes, 1, "pass") as i:
             row = b.min_(b.mul(i, s.count), s.rows - s.count)
             of, at = b.mul(row, s.vectors.row * self.factor_size), b.mul(row, to.row * self.size)
             self.make_chunk_writer(self, variables, b.offset(x, of), b.offset(y, at), start, stop).write()

@@ -27,7 +27,7 @@ from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes import grouped
 from shlo_jit.passes.context import Context
-from shlo_jit.passes.finite_sources import are_zeros
+from shlo_jit.passes.finite_sources import are_zeros, is_bounded
 from shlo_jit.passes.intervals import (
     BROADCAST,
     RESHAPE,
@@ -157,7 +157,8 @@ def _added(rw: Rewriter, op: Op, r: Roles, context: Context, *, is_left: bool) -
 
 
 def _is_finite(value: Value, context: Context) -> bool:
-    return context.assume_finite or not value.tensor.storage.is_float or is_known_finite(value)
+    """Whether all elements of a value are finite, or the caller promises it."""
+    return context.assume_finite or not value.tensor.storage.is_float or is_known_finite(value) or is_bounded(value)
 
 
 def _unless_finite(

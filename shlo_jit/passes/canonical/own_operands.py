@@ -88,18 +88,23 @@ def _shared(block: Block) -> dict[tuple[Op, int], set[Value]]:
 
 
 def _read_in_branches(block: Block) -> dict[tuple[Op, int], set[Value]]:
-    """Returns likewise the readers in branches of the operands of grouped products, if no others read these."""
+    """Returns readers inside `if` ops of the matrices of grouped products, with the values that they are to compute
+    again. Matrices that other ops read too are left out."""
     here, found = set(block.ops), dict[tuple[Op, int], set[Value]]()
     products = [op for op in block.ops if (g := grouped_of(op)) is not None and not g.sums]
     nested = [(op, inner) for op in block.ops for r in op.regions for b in r.blocks for inner in walk(b)]
     for product in products:
         value = product.operands[1]
         uses = [(inner, i) for op, inner in nested if op.name == IF for i, v in enumerate(inner.operands) if v is value]
-        beside = any(value in op.operands for op in block.ops if op is not product)
-        elsewhere = any(value in inner.operands for op, inner in nested if op.name != IF)
-        inside = _computed(value, here) if uses and not beside and not elsewhere else set[Value]()
-        if inside and _saves(value, inside):
-            found |= dict.fromkeys(uses, inside)
+        if not uses:
+            continue
+        read_here = any(value in op.operands for op in block.ops if op is not product)
+        read_in_loops = any(value in inner.operands for op, inner in nested if op.name != IF)
+        if read_here or read_in_loops:
+            continue
+        again = _computed(value, here)
+        if again and _saves(value, again):
+            found |= dict.fromkeys(uses, again)
     return found
 
 

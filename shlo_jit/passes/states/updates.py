@@ -11,6 +11,7 @@ from shlo_jit.sizes import Size
 
 UPDATE, SCATTER, SELECT = "stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.select"
 
+
 def is_partial(op: Op | None) -> bool:
     """Whether an op updates a small part of its first operand: a dynamic_update_slice, or a scatter of one tensor."""
     if op is None or op.name not in (UPDATE, SCATTER) or len(op.results) != 1:

@@ -64,7 +64,7 @@ def prims_iota(call: Call, length: int, *, start: int = 0, step: int = 1, **_: o
 def linspace(call: Call, start: Any, end: Any, steps: int, **_: object) -> Value:
     """`steps` numbers at equal distances, from the start to the end."""
     dtype = F64 if call.dtype.kind in "iu" else wide(call.dtype)
-    exact = C128 if dtype.kind == "c" else F64
+    exact = call.dtype if call.dtype.kind in "iu" else C128 if dtype.kind == "c" else F64  # PyTorch truncates ends
     first, last = cast(cast(start, exact), dtype), cast(cast(end, exact), dtype)
     counted = iota(call.shape, 0, F64)
     places = cast(counted, dtype)

@@ -107,7 +107,9 @@ def _multiply(x: Value, y: Value) -> Value:
 
 def _neutral(reduce: str, dtype: Any) -> Any:
     """The element with which a reduction begins if the present elements do not count."""
-    return {"sum": 0, "mean": 0, "prod": 1, "amax": lowest(dtype), "amin": highest(dtype)}[reduce]
+    if reduce in ("amax", "amin"):
+        return lowest(dtype) if reduce == "amax" else highest(dtype)
+    return 1 if reduce == "prod" else 0
 
 
 _COMBINE: dict[str, Combine] = {
