@@ -483,6 +483,9 @@ COMPUTED_PREFETCH = 4 << 10
 """Approximate prefetch distance, in bytes of an array that a matrix is computed from, if lanes are terms: rows are
 short, and later ones begin where the hardware does not look. Chosen: 1,024 to 8,192 take about the same time, with
 weights of 1536x576 from memory."""
+COMPUTED_PREFETCH_LINES = 16
+"""Maximum lines of an array, such as scales, that are fetched at once for an output that reads a small part of a line
+at a time. Chosen: longer rows are fetched in the loop, as the hardware follows them."""
 COMPUTED_PRIVATE_ROWS = 1024
 """Maximum rows that are multiplied by a computed operand for each task to pack the columns that it needs, so that all
 panels together are never in memory. With more rows, tasks share the panels of all columns. Chosen."""

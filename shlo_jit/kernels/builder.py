@@ -130,6 +130,7 @@ class Builder:
         self.dims = next((p for p in self.params if p.text == "%dims"), None)
         """Address of the sizes that are known only at the call; set it at the function's entry."""
         self._masks: dict[int, V] = {}
+        self._hidden: dict[str, V] = {}
         """Masks that `_all_lanes` has made, by their lanes."""
         self._names = LocalNames(["entry", *(n for _, n in params)])
         self._block = "entry"
@@ -422,7 +423,7 @@ class Builder:
         if n not in self._masks:
             whole, one, mask = self._name("true"), self._name("true"), self._name("true")
             t = vector("i1", n)
-            self._entry.append(f'  {whole} = call i32 asm "", "=r,0"(i32 -1) nounwind memory(none)')
+            self._entry.append(f'  {whole} = {_hidden(const("i32", -1), "r")}')
             self._entry.append(f"  {one} = trunc i32 {whole} to i1")
             if n > 1:
                 first = f"%{self._names.claim(one[1:] + 'v')}"
@@ -468,6 +469,13 @@ class Builder:
         lines, self._lines = self._lines, self._entry
         yield
         self._lines = lines
+
+    def hidden(self, constant: V, register: str) -> V:
+        """A constant that LLVM does not know, in a register of a kind: `r` for integers, `x` for vectors on x86."""
+        if constant.text not in self._hidden:
+            with self.at_entry():
+                self._hidden[constant.text] = self.emit(constant.type, _hidden(constant, register))
+        return self._hidden[constant.text]
 
     def memcpy(self, to: V, source: V, nbytes: Index) -> None:
         n = self._coerce(nbytes)
@@ -651,6 +659,11 @@ class Builder:
         self.start(labels[2])
         (va, la), (vb, lb) = ends
         return [self.phi(x.type, [(x, la), (y, lb)]) for x, y in zip(va, vb, strict=True)]
+
+
+def _hidden(constant: V, register: str) -> str:
+    """Text of an instruction whose result is a constant, which LLVM does not see."""
+    return f'call {constant.type} asm "", "={register},0"({constant.type} {constant.text}) nounwind memory(none)'
 
 
 class Carry:

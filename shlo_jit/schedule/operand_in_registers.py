@@ -272,7 +272,7 @@ def schedule_in_registers(
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
-    together = 1 if lanes in free else max(1, target.vector_registers // 2 // (count * registers))
+    together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count * registers)
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
     blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
@@ -421,6 +421,14 @@ def _sums_in_registers(
         return False
     inner = math.prod(nest.extents[v] for v in free if free[v] < free[lanes])
     return count * inner * (width // target.lanes(acc.bits)) <= target.vector_registers // 2
+
+
+def _outputs_together(target: Target, nest: Nest, space: Space, lanes: int, sums: int) -> int:
+    """Number of outputs that are computed together if lanes are terms: half of the registers hold their sums, and the
+    arrays of which all lanes read the same element, such as scales. A power of two, of which the number of outputs
+    often is a multiple."""
+    shared = [key for key in nest.loads if linear(key).terms and not space.depends(key[1], {lanes})]
+    return 1 << max(1, target.vector_registers // 2 // (sums + len(shared))).bit_length() - 1
 
 
 def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:

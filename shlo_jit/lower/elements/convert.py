@@ -9,7 +9,14 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType, storage_range
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
-from shlo_jit.lower.elements.nibble_tables import has_lookup, has_signed_bytes, look_up, signed_bytes
+from shlo_jit.lower.elements.nibble_tables import (
+    has_lookup,
+    has_signed_bytes,
+    has_wide_bytes,
+    look_up,
+    signed_bytes,
+    wide_bytes,
+)
 from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
 
 
@@ -112,6 +119,8 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
         x, op = _extended(b, source, *field), "sitofp"
     elif source.name == "i4" and has_signed_bytes(b, lanes(x.type)):
         x = signed_bytes(b, x)
+    elif source.name == "ui4" and target.name == "f32" and has_wide_bytes(b, lanes(x.type)):
+        x, op = wide_bytes(b, x), "sitofp"
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
     if source.bits <= 8 and target.name == "bf16":  # exact in bf16

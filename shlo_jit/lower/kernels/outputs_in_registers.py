@@ -9,7 +9,7 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
 from shlo_jit.kernels.llvm_values import V, i64, vector
 from shlo_jit.lower.elements.registers import from_memory, memory_type, to_memory
-from shlo_jit.lower.kernels.units_in_registers import Found, UnitWriter, Variables
+from shlo_jit.lower.kernels.units_in_registers import LINE, Found, UnitWriter, Variables
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.space import linear
 
@@ -17,8 +17,6 @@ Steps = list[tuple[Variables, int]]
 """Iterations of k, with the place of their factors in a vector."""
 Places = list[tuple[int, Variables]]
 """Iterations of the inner variables that number outputs, with their numbers."""
-LINE = 64
-"""Bytes of a cache line."""
 
 
 class Outputs:

@@ -10,7 +10,7 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
-from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
+from shlo_jit.lower.kernels.units_in_registers import LINE, UnitWriter, Variables
 from shlo_jit.schedule.space import linear
 
 
@@ -35,6 +35,10 @@ class Terms:
         zero = const(self.kind, 0)
         rest = [const(self.w.acc, 0)] * (s.together * s.count) if self.whole < s.nest.extents[s.lanes] else []
         with self.each_outputs() as outputs:
+            for key in self.short_rows:
+                inside = dict.fromkeys(s.along, i64(0))
+                for line in range(0, self.row_bytes(key), LINE):
+                    self.prefetch(inside, outputs, key, line)
             self.finish(outputs, self.loops(self.serial, outputs, self.x, [*[zero] * (s.together * s.count), *rest]))
 
     @property
@@ -46,10 +50,12 @@ class Terms:
     def each_outputs(self) -> Iterator[list[Variables]]:
         """Emits a loop over the outputs, some of which are computed together."""
         b, s = self.b, self.s
+        are_whole = s.chunk % s.together == 0 and s.nest.extents[s.cut] % s.together == 0
         last = b.sub(self.stop, 1)
         with b.loop(self.start, self.stop, s.together, "outputs") as o:
             self.first_output = o
-            yield [{**self.variables, s.cut: b.min_(b.add(o, i), last)} for i in range(s.together)]
+            each = [b.add(o, i) for i in range(s.together)]
+            yield [{**self.variables, s.cut: at if are_whole else b.min_(at, last)} for at in each]
 
     def write_blocks(self, v: int, block: int) -> None:
         """Emits blocks of the outermost loop along k, each for all outputs; sums are in memory in between."""
@@ -122,7 +128,8 @@ class Terms:
                 carry.next(*self.loops(more, inside, at, carry.values))
             return carry.values
         unrolls = part is None and self.whole // w.width <= s.steps // 2
-        self.prefetch(i64(0), outputs, [key for key in s.nest.loads if unrolls or not self.moves(key)])
+        own = s.nest.loads if part is not None else [key for key in s.nest.loads if key not in self.short_rows]
+        self.prefetch_terms(i64(0), outputs, [key for key in own if unrolls or not self.moves(key)])
         if part is not None:
             return self.over_vectors(*part, outputs, x, sums)
         vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
@@ -135,9 +142,14 @@ class Terms:
         """Emits the loop along the lanes."""
         b, s = self.b, self.s
         if width > 1 and (last - first) // width <= s.steps // 2:
-            for at in range(first, last, width):
-                sums = self.terms(i64(at), width, outputs, x, sums)
-            return sums
+            # Output by output: scales and what else an output's terms share are in registers for one output at a time.
+            found = list[V]()
+            for i, here in enumerate(outputs):
+                own = sums[i * s.count : (i + 1) * s.count]
+                for at in range(first, last, width):
+                    own = self.terms(i64(at), width, [here], x, own)
+                found += own
+            return found
         if width > 1:
             return self.over_vectors(i64(first), i64(last), outputs, x, sums)
         with b.loop_carry(first, last, sums, width, "terms") as carry:
@@ -148,7 +160,7 @@ class Terms:
         """Emits a loop over vectors of terms."""
         b, s, width = self.b, self.s, self.w.width
         with b.loop_carry(first, last, sums, width, "terms") as carry:
-            self.prefetch(carry.index, outputs, [key for key in s.nest.loads if self.moves(key)])
+            self.prefetch_terms(carry.index, outputs, [key for key in s.nest.loads if self.moves(key)])
             carry.next(*self.terms(carry.index, width, outputs, x, carry.values))
         return carry.values
 
@@ -156,21 +168,47 @@ class Terms:
         """Whether an array is read at another place in each iteration along the lanes."""
         return self.s.space.depends(key[1], {self.s.lanes})
 
-    def prefetch(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches the same terms of some arrays for later outputs: rows are too short for the hardware to see where the
-        next one is."""
-        w, s = self.w, self.s
-        inside = {**dict.fromkeys(self.short, i64(0)), s.lanes: at}
+    @property
+    def short_rows(self) -> list[Key]:
+        """Arrays of which an output reads few lines, a small part of one in each iteration of the loops along k, such
+        as scales of groups."""
+        if not self.serial or self.serial[-1] in self.w.unrolled or self.s.terms_block is not None:
+            return []
+        inner = self.serial[-1]
+
+        def is_short(key: Key) -> bool:
+            step = abs(linear(key).coefficient(inner)) * key[0].tensor.storage.bits // 8
+            return (
+                not self.moves(key)
+                and 0 < step <= LINE // 8
+                and self.row_bytes(key) <= tuning.COMPUTED_PREFETCH_LINES * LINE
+            )
+
+        return [key for key in self.s.nest.loads if is_short(key)]
+
+    def row_bytes(self, key: Key) -> int:
+        """Bytes from the first to the last element of an array that an output reads."""
+        s = self.s
+        terms = sum((s.nest.extents[v] - 1) * c for v, c in linear(key).terms if v in s.along)
+        return terms * key[0].tensor.storage.bits // 8
+
+    def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
+        """Fetches the same terms of some arrays for later outputs."""
         for key in keys:
-            offset = linear(key)
-            if any(variables(term.at) for term in offset.syms) or not offset.coefficient(s.cut):
-                continue
-            terms = sum((s.nest.extents[v] - 1) * c for v, c in offset.terms if v in s.along)
-            row = terms * key[0].tensor.storage.bits // 8
-            ahead = -(-tuning.COMPUTED_PREFETCH // max(64, row * s.together)) * s.together
-            distance = ahead * offset.coefficient(s.cut) * key[0].tensor.storage.bits // 8
-            for here in outputs:
-                w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
+            self.prefetch({**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}, outputs, key)
+
+    def prefetch(self, inside: Variables, outputs: list[Variables], key: Key, further: int = 0) -> None:
+        """Fetches a line of an array for later outputs, `further` bytes after the place of some terms: rows are too
+        short for the hardware to see where the next one is."""
+        w, s = self.w, self.s
+        offset = linear(key)
+        if any(variables(term.at) for term in offset.syms) or not offset.coefficient(s.cut):
+            return
+        rows = max(LINE, self.row_bytes(key) * s.together)
+        ahead = -(-tuning.COMPUTED_PREFETCH // rows) * s.together
+        distance = ahead * offset.coefficient(s.cut) * key[0].tensor.storage.bits // 8 + further
+        for here in outputs:
+            w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
 
     def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Adds the products of some terms."""

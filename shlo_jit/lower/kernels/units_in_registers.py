@@ -21,6 +21,9 @@ from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
 
+LINE = 64
+"""Bytes of a line of the caches."""
+
 Variables = dict[int, V]
 Found = dict[Key, Reg]
 """Registers of values that need not be computed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
+from shlo_jit.lower.elements.nibble_tables import has_wide_bytes, wide_bytes
 from shlo_jit.lower.elements.registers import from_memory, register_type
 
 
@@ -67,7 +68,9 @@ def _load_units(b: Builder, pointer: V, first: V, n: int, unit: int, mask: V | N
     kind, address = vector(element, n), b.element(pointer, element, first)
     found = b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
     widens = unit == 8 and target is not None and n <= 2 * target.lanes(32)  # once for all elements of a byte
-    return b.cast("zext", found, "i32") if widens else found
+    if not widens:
+        return found
+    return wide_bytes(b, found) if has_wide_bytes(b, n) else b.cast("zext", found, "i32")
 
 
 def _interleaved(b: Builder, parts: list[V]) -> V:
