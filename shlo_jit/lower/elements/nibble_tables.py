@@ -55,15 +55,16 @@ def has_wide_bytes(b: Builder, n: int) -> bool:
     return target is not None and target.is_x86 and target.vector_bits == 256 and n % ENTRIES == 0
 
 
-def wide_bytes(b: Builder, x: V) -> V:
-    """Unsigned numbers of up to 8 bits as words, for lanes for which `has_wide_bytes` holds. AVX2 widens 8 bytes of a
+def wide_bytes(b: Builder, x: V, place: int = 0) -> V:
+    """Unsigned numbers of up to 8 bits as words, for lanes for which `has_wide_bytes` holds, or as byte `place` of
+    words that are zero elsewhere. AVX2 widens 8 bytes of a
     register in two steps, one of which crosses the halves of a register; a shuffle of bytes takes one if both halves
     have the bytes, and memory is read into both for nothing."""
     n, found = lanes(x.type), list[V]()
     for first in range(0, n, ENTRIES):
         both = b.cast("zext", b.shuffle(x, None, [first + i % ENTRIES for i in range(2 * ENTRIES)]), "i8")
         for half in range(0, ENTRIES, 8):
-            order = [half + i // 4 if i % 4 == 0 else -1 for i in range(32)]
+            order = [half + i // 4 if i % 4 == place else -1 for i in range(32)]
             places = b.hidden(vector_literal("i8", order), "x")  # LLVM would choose the two steps
             words = b.call(vector("i8", 32), "llvm.x86.avx2.pshuf.b", [both, places])
             found.append(b.bitcast(words, vector("i32", 8)))

@@ -49,7 +49,12 @@ def load_column(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, u
     """Loads n elements of consecutive bytes or words, at the same position within each, in the lanes of the mask. `at`:
     the first unit, and the position."""
     found = _load_units(b, pointer, at[0], n, unit, mask)
-    place = b.cast("trunc", b.mul(at[1], dtype.bits), scalar(found.type))
+    bits = b.mul(at[1], dtype.bits)
+    if unit == 8 and _widens(b, n):  # once for all elements of a byte
+        top = dtype.kind == "i" and has_wide_bytes(b, n)  # signs are extended from the highest bits
+        found = wide_bytes(b, found, 3 if top else 0) if has_wide_bytes(b, n) else b.cast("zext", found, "i32")
+        bits = b.add(bits, 24 if top else 0)
+    place = b.cast("trunc", bits, scalar(found.type))
     if dtype.is_integer:
         return b.field(found, place, register_type(dtype))
     shifted = b.lshr(found, b.splat(place, n))
@@ -64,13 +69,15 @@ def load_words(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, ma
 
 
 def _load_units(b: Builder, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
-    element, target = f"i{unit}", b.module.target
+    element = f"i{unit}"
     kind, address = vector(element, n), b.element(pointer, element, first)
-    found = b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
-    widens = unit == 8 and target is not None and n <= 2 * target.lanes(32)  # once for all elements of a byte
-    if not widens:
-        return found
-    return wide_bytes(b, found) if has_wide_bytes(b, n) else b.cast("zext", found, "i32")
+    return b.load(kind, address, 1) if mask is None else b.masked_load(kind, address, mask)
+
+
+def _widens(b: Builder, n: int) -> bool:
+    """Whether bytes of n lanes are shifted as words."""
+    target = b.module.target
+    return target is not None and n <= 2 * target.lanes(32)
 
 
 def _interleaved(b: Builder, parts: list[V]) -> V:
