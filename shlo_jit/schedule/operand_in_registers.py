@@ -48,6 +48,10 @@ SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
 
 
+EVEN = 4
+"""Units with few outputs come in multiples of this number."""
+
+
 class Blocks(NamedTuple):
     """The loops along k, outermost first, if lanes run along outputs."""
 
@@ -466,7 +470,10 @@ def _divide(
     if lanes not in free:
         innermost = nest.extents[next(reversed(free))]
         each = max(1, tuning.TASK_WORK // max(1, math.prod(nest.extents) // max(1, innermost)))
-        return min(innermost, -(-each // together) * together), 1, first
+        chunks = -(-innermost // each)
+        if chunks > EVEN:  # as many as few threads share evenly
+            chunks = -(-chunks // EVEN) * EVEN
+        return min(innermost, -(-innermost // (chunks * together)) * together), 1, first
     extent = nest.extents[lanes]
     row = count * math.prod(nest.extents[v] for v in free if free[v] < free[lanes]) * acc.itemsize
     line = max(width, 64)
