@@ -226,6 +226,21 @@ CASES = {
         "constant select broadcast_in_dim multiply round_nearest_even convert constant multiply dot_general convert "
         "broadcast_in_dim multiply constant multiply broadcast_in_dim multiply", meaning=False,
     ),
+    "one_hot_products": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x8xf32>
+          %i = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi32>
+          %0 = stablehlo.broadcast_in_dim %i, dims = [0] : (tensor<4xi32>) -> tensor<4x16xi32>
+          %1 = stablehlo.iota dim = 1 : tensor<4x16xi32>
+          %2 = stablehlo.compare EQ, %0, %1, SIGNED : (tensor<4x16xi32>, tensor<4x16xi32>) -> tensor<4x16xi1>
+          %3 = stablehlo.convert %2 : (tensor<4x16xi1>) -> tensor<4x16xf32>
+          %4 = stablehlo.dot_general %3, %w, contracting_dims = [1] x [0]
+            : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+          return %4 : tensor<4x8xf32>""", "tensor<4xf32>", "tensor<4x8xf32>"),
+        "constant convert broadcast_in_dim iota compare convert dot_general",
+        "constant convert broadcast_in_dim iota compare convert slice reshape convert constant constant maximum minimum "
+        "constant add convert constant constant compare compare and constant select reshape gather constant constant "
+        "compare add broadcast_in_dim select",
+    ),
     "masked_products": Case(
         main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
           %0 = stablehlo.broadcast_in_dim %x, dims = [1, 2] : (tensor<6x2xf32>) -> tensor<3x6x2xf32>
