@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -616,6 +617,18 @@ def test_the_observer_is_called_for_every_pass() -> None:
     assert {function for _, function, _ in heard} == {"main"}
     seen = {name: ops for name, _, ops in heard}
     assert seen["inline"] == "square" and seen["expand"] == "multiply"
+
+
+def test_functions_are_verified_when_a_pass_changes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or promises something about them, and after the last pass."""
+    checked: list[str] = []
+    monkeypatch.setattr("shlo_jit.passes.check", lambda function, rules, after, _: checked.append(after))
+    function, context = main_of(main(f"%0 = chlo.square %x : tensor<4xf32> -> tensor<4xf32>\n{RETURN}"))
+    heard: list[tuple[str, Op]] = []
+    run_passes(function, context, lambda name, function: heard.append((name, function)))
+    changed = {name for (_, before), (name, after) in pairwise(heard) if after is not before}
+    assert {*checked} == changed | {step.name for step in PASSES if step.establishes} | {PASSES[-1].name}
+    assert "expand" in changed and len(checked) < len(PASSES)
 
 
 def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
