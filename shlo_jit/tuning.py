@@ -397,6 +397,9 @@ GROUPED_BOX = 128 << 10
 The same on every CPU, as it decides the order of sums. Chosen."""
 GROUPED_LEAST = 3
 """Minimum groups for a masked product to become a grouped one. Chosen."""
+ONE_HOT_LEAST, ONE_HOT_COLUMNS = 16, 8
+"""Minimum positions of a one-hot matrix, and minimum columns of the other one, for their product to read or add rows.
+Chosen."""
 GEMM_SKINNY_ROWS = 48
 """Maximum rows of C for a B that is not constant, and that no cache keeps, to be read in place, a few rows at a time.
 Transformer block of `benchmarks.curves`."""

@@ -90,7 +90,8 @@ def imports_of(module: str, node: ast.AST, at_load: bool = True, for_types: bool
         else:
             is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             is_for_types = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
-            yield from imports_of(module, child, at_load and not is_function, for_types or is_for_types)
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):  # no expression holds imports
+                yield from imports_of(module, child, at_load and not is_function, for_types or is_for_types)
             continue
         ours = [name for name in names if name in modules() and name != module]
         yield from (Import(module, name, child.lineno, at_load, for_types) for name in ours)

@@ -20,7 +20,7 @@ few = partial(settings, deadline=None, derandomize=True, suppress_health_check=[
 def test_compiled_equals_reference() -> None:
     with compared_closely(0.9) as closely:
 
-        @few(max_examples=40)
+        @few(max_examples=25)
         @given(st.integers(0, 10**6), st.integers(3, 14))
         def run(seed: int, size: int) -> None:
             closely.append(check(*random_program(seed, size), donate=(0, 2) if seed % 4 == 1 else ()))

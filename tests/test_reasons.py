@@ -39,8 +39,7 @@ def calls() -> tuple[tuple[str, ast.Call], ...]:
 def created() -> Iterator[tuple[str, ast.Call]]:
     """The calls that create a reason; calls of a subclass's base constructor are excluded."""
     for place, call in calls():
-        handed_on = call.args and ast.unparse(call.args[0]) == "code"
-        if name_of(call) in REASONS and not handed_on:
+        if name_of(call) in REASONS and not (call.args and ast.unparse(call.args[0]) == "code"):
             yield place, call
 
 

@@ -15,7 +15,7 @@ The folders follow the order of the pipeline; their other files are helpers of t
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
 Helpers in this folder that passes of several folders use: `finite_sources`, `grouped`, `intervals`,
-`masked_weights`.
+`masked_weights`, `one_hot`, `rows`.
 
 `inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
 time.
@@ -48,6 +48,7 @@ from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.key_ranges import key_ranges
 from shlo_jit.passes.canonical.masked_products import masked_products
 from shlo_jit.passes.canonical.narrow_products import narrow_products
+from shlo_jit.passes.canonical.one_hot_products import one_hot_products
 from shlo_jit.passes.canonical.own_operands import own_operands
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
@@ -140,6 +141,7 @@ PASSES = (
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
     Pass(round_activations),
+    Pass(one_hot_products),
     Pass(masked_products),
     Pass(selected_products),
     Pass(distant_windows),
@@ -232,10 +234,11 @@ def run_passes(function: Op, context: Context, on_pass: OnPass = ignore_pass) ->
     rules = list(INLINED)
     on_pass(inline.__name__, function)
     for step in PASSES:
-        function = step.run(function, context)
+        before, function = function, step.run(function, context)
         rules += step.establishes
         pause()
-        if checking:
+        # what a pass returns as it was, and promises nothing new about, has been checked already
+        if checking and (function is not before or step.establishes or step is PASSES[-1]):
             check(function, rules, step.name, context.is_registered)
         on_pass(step.name, function)
     if not checking:  # with `checking`, the last pass has been checked already

@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.equality import equal_regions
-from shlo_jit.ir.types import I64, tensor
+from shlo_jit.ir.types import I64, DType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -238,14 +238,14 @@ def _compared(op: Op, place: Place, dim: int) -> list[Bound] | None:
         return None
     for x, y, way in ((*op.operands, direction), (*reversed(op.operands), FLIPPED[direction])):
         first = position(x, own)
-        if first is None or abs(first) >= MOST_OFFSET or own in varying(y) or not _is_i64(y):
+        if first is None or abs(first) >= MOST_OFFSET or own in varying(y) or not is_i64(y):
             continue
         is_start = way in STARTS
         return [Bound(Place(y, place.dims), is_start, (STARTS if is_start else ENDS)[way] - first)]
     return None
 
 
-def _is_i64(value: Value) -> bool:
+def is_i64(value: Value) -> bool:
     """Whether i64 holds all elements that a value's type has."""
     t = value.tensor.storage
     return t.is_integer and not (t.kind == "u" and t.bits == 64)
@@ -259,7 +259,7 @@ def range_of(
     t = tensor(shape, I64)
     first, last = mk.constant(rw, t, 0), mk.constant(rw, t, n)
     for bound in bounds:
-        value = _picked(rw, bound.place, dims, shape)
+        value = picked(rw, bound.place, dims, shape, I64)
         limits = (mk.constant(rw, t, -bound.added), mk.constant(rw, t, n - bound.added))
         value = mk.apply(rw, "minimum", mk.apply(rw, "maximum", value, limits[0]), limits[1])
         value = mk.apply(rw, "add", value, mk.constant(rw, t, bound.added))
@@ -270,15 +270,21 @@ def range_of(
     return first, last
 
 
-def _picked(rw: Rewriter, place: Place, dims: tuple[int, ...], shape: tuple[int, ...]) -> Value:
-    """Emits the elements of a bound at index 0 of all dimensions but these, as i64."""
+def picked(
+    rw: Rewriter, place: Place, dims: tuple[int, ...], shape: tuple[int, ...], dtype: DType, summed: bool = False
+) -> Value:
+    """Emits the elements of a value at index 0 of all dimensions but these, or their sums over all others, converted
+    to a type. `dims` are dimensions of the mask with the extents `shape`."""
     value, own = rw.get(place.value), place.dims
-    for i, d in enumerate(own):
-        if d not in dims and mk.shape_of(value)[i] != 1:
+    others = [i for i, d in enumerate(own) if d not in dims and mk.shape_of(value)[i] != 1]
+    if summed and others:
+        value, own = mk.reduce_sum(rw, value, others), tuple(d for i, d in enumerate(own) if i not in others)
+    else:
+        for i in others:
             value = mk.slice_dim(rw, value, i, 0, 1)
     kept = [i for i, d in enumerate(own) if d in dims]
     value = mk.reshape(rw, value, [mk.shape_of(value)[i] for i in kept])
-    value = mk.convert(rw, value, I64)
+    value = mk.convert(rw, value, dtype)
     return mk.broadcast(rw, *_ascending(rw, value, [dims.index(own[i]) for i in kept], shape))
 
 

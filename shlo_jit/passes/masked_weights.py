@@ -224,7 +224,7 @@ def _combined(op: Op, name: str, depth: int, known: Known) -> MaskedWeights | No
     if one.kind is Kind.ZERO:
         if name in ("multiply", "divide") and by_row:
             return _scaled(one, name, left, right)
-        return replace(one, has_one=False) if name == "multiply" and _is_truth(right) else None
+        return replace(one, has_one=False) if name == "multiply" and is_truth(right) else None
     factor = splat(right)
     if name in ("multiply", "divide"):
         return one if isinstance(factor, float) and 0 < factor < math.inf and one.is_exact else None
@@ -376,7 +376,7 @@ def _is_positive(value: Value, depth: int = DEPTH) -> bool:
     if op.name == "stablehlo.select":
         return all(splat(v) == 0 or _is_positive(v, depth - 1) for v in op.operands[1:])
     if op.name == "stablehlo.multiply":
-        return any(_is_truth(y) and _is_positive(x, depth - 1) for x, y in (op.operands, op.operands[::-1]))
+        return any(is_truth(y) and _is_positive(x, depth - 1) for x, y in (op.operands, op.operands[::-1]))
     return op.name == "stablehlo.exponential"
 
 
@@ -398,7 +398,7 @@ def _adds_low_numbers(value: Value, depth: int = 6) -> bool:
     return found and last in varying(whole)
 
 
-def _is_truth(value: Value, depth: int = DEPTH) -> bool:
+def is_truth(value: Value, depth: int = DEPTH) -> bool:
     """Whether the elements of a value are converted from truth values."""
     op = value.op
     while op is not None and op.name in MOVES and depth:

@@ -12,7 +12,7 @@ import shlo_jit
 from shlo_jit.runtime.bounded import BoundedExecutable
 from shlo_jit.runtime.dynamic import DynamicExecutable
 
-FEW, MANY = 40, 1000
+FEW, MANY = 20, 1000
 CLOSE = 1e-3
 """Tolerance for floats, like `random_check.LOOSE`: a mask changes the order of sums."""
 

@@ -283,7 +283,7 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
     monkeypatch.setattr(tuning, "CONV_MARGINS", 1000)
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
-    for seed in range(100):
+    for seed in range(50):
         p = Problem(pick, pick.choice([2, 2, 3]), g=pick.choice([1, 1, 2]), ldil=1, co=pick.choice([16, 40]))
         p.low, p.high = (tuple(pick.choice([0, 1, 2, 5]) for _ in p.input) for _ in range(2))
         p.size_output()
@@ -291,7 +291,7 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
         p.input = (*p.input[:-1], p.input[-1] + wider)
         p.size_output()
         found += run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["margin_line"] > 0
-    assert found >= 15, found
+    assert found >= 8, found
 
 
 @pytest.mark.parametrize("call_k", [64, 1152])

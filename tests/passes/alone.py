@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import shlo_jit
 from shlo_jit.ir.core import Block, Module, Op, Region
@@ -47,12 +48,12 @@ def on_grid(text: str, last: Run, replicas: int, partitions: int, channels: Chan
     return function
 
 
-def canonical(text: str) -> Op:
-    """Returns the function @main of a text after all passes."""
+def canonical(text: str, **options: Any) -> Op:
+    """Returns the function @main of a text after all passes; the options are those of `core_functions`."""
     module = shlo_jit.parse(text)
     main = module.function("main")
     assert main is not None
-    return core_functions(module, main)[-1]
+    return core_functions(module, main, **options)[-1]
 
 
 def module_of(function: Op) -> Module:

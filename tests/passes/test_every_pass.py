@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +226,21 @@ CASES = {
         "constant convert constant broadcast_in_dim multiply abs constant reduce maximum constant constant compare divide "
         "constant select broadcast_in_dim multiply round_nearest_even convert constant multiply dot_general convert "
         "broadcast_in_dim multiply constant multiply broadcast_in_dim multiply", meaning=False,
+    ),
+    "one_hot_products": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x8xf32>
+          %i = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi32>
+          %0 = stablehlo.broadcast_in_dim %i, dims = [0] : (tensor<4xi32>) -> tensor<4x16xi32>
+          %1 = stablehlo.iota dim = 1 : tensor<4x16xi32>
+          %2 = stablehlo.compare EQ, %0, %1, SIGNED : (tensor<4x16xi32>, tensor<4x16xi32>) -> tensor<4x16xi1>
+          %3 = stablehlo.convert %2 : (tensor<4x16xi1>) -> tensor<4x16xf32>
+          %4 = stablehlo.dot_general %3, %w, contracting_dims = [1] x [0]
+            : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+          return %4 : tensor<4x8xf32>""", "tensor<4xf32>", "tensor<4x8xf32>"),
+        "constant convert broadcast_in_dim iota compare convert dot_general",
+        "constant convert broadcast_in_dim iota compare convert slice reshape convert constant constant maximum minimum "
+        "constant add convert constant constant compare compare and constant select reshape gather constant constant "
+        "compare add broadcast_in_dim select",
     ),
     "masked_products": Case(
         main("""%w = stablehlo.constant dense<[[[1.0], [2.0]], [[3.0], [4.0]], [[5.0], [6.0]]]> : tensor<3x2x1xf32>
@@ -601,6 +617,18 @@ def test_the_observer_is_called_for_every_pass() -> None:
     assert {function for _, function, _ in heard} == {"main"}
     seen = {name: ops for name, _, ops in heard}
     assert seen["inline"] == "square" and seen["expand"] == "multiply"
+
+
+def test_functions_are_verified_when_a_pass_changes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or promises something about them, and after the last pass."""
+    checked: list[str] = []
+    monkeypatch.setattr("shlo_jit.passes.check", lambda function, rules, after, _: checked.append(after))
+    function, context = main_of(main(f"%0 = chlo.square %x : tensor<4xf32> -> tensor<4xf32>\n{RETURN}"))
+    heard: list[tuple[str, Op]] = []
+    run_passes(function, context, lambda name, function: heard.append((name, function)))
+    changed = {name for (_, before), (name, after) in pairwise(heard) if after is not before}
+    assert {*checked} == changed | {step.name for step in PASSES if step.establishes} | {PASSES[-1].name}
+    assert "expand" in changed and len(checked) < len(PASSES)
 
 
 def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ runs."""
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,42 +59,51 @@ def field(found: ConvolutionSchedule, name: str) -> int:
     return found.table[FIELDS.index(name)]
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "in place": {"image": (1, 58, 58, 64), "window": 3, "features": 64},
+    "gather": {"image": (1, 12, 12, 64), "window": 3, "features": 64},
+    "first": {"image": (1, 58, 58, 16), "window": 3, "features": 32, "layout": "first"},
+    "depthwise": {"image": (1, 58, 58, 60), "window": 4, "features": 60, "groups": 60},
+    "depthwise 3x3": {"image": (1, 58, 58, 60), "window": 3, "features": 60, "groups": 60, "stride": 2},
+    "depthwise 5x5": {"image": (1, 58, 58, 64), "window": 5, "features": 64, "groups": 64},
+    "planes": {"image": (1, 58, 58, 64), "window": 3, "features": 64, "layout": "first", "groups": 64},
+    "grouped": {"image": (1, 58, 58, 64), "window": 3, "features": 64, "groups": 16},
+}
+"""Convolutions of each strategy. Tests schedule them: not the collection of tests, which every worker does."""
+
+
 @pytest.mark.parametrize(
-    ("found", "expected", "code"),
+    ("kind", "expected", "code"),
     [
-        (convolution((1, 58, 58, 64), 3, 64), IN_PLACE, "lines-fill-tiles"),
-        (convolution((1, 12, 12, 64), 3, 64), GATHERED, "lines-leave-idle-rows"),
-        (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST, "pixels-contiguous"),
-        (convolution((1, 58, 58, 60), 4, 60, groups=60), CHANNELS, "depthwise-channels"),
-        (
-            convolution((1, 58, 58, 60), 3, 60, groups=60, stride=2),
-            CHANNELS._replace(window=3),
-            "depthwise-small-window",
-        ),
-        (convolution((1, 58, 58, 64), 5, 64, groups=64), CHANNELS._replace(window=5), "depthwise-small-window"),
-        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES, "depthwise-pixels"),
-        (convolution((1, 58, 58, 64), 3, 64, groups=16), GROUPED, "small-groups"),
+        ("in place", IN_PLACE, "lines-fill-tiles"),
+        ("gather", GATHERED, "lines-leave-idle-rows"),
+        ("first", FIRST, "pixels-contiguous"),
+        ("depthwise", CHANNELS, "depthwise-channels"),
+        ("depthwise 3x3", CHANNELS._replace(window=3), "depthwise-small-window"),
+        ("depthwise 5x5", CHANNELS._replace(window=5), "depthwise-small-window"),
+        ("planes", PLANES, "depthwise-pixels"),
+        ("grouped", GROUPED, "small-groups"),
     ],
-    ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes", "grouped"],
 )
-def test_strategies(found: ConvolutionSchedule, expected: Variant, code: str) -> None:
+def test_strategies(kind: str, expected: Variant, code: str) -> None:
+    found = convolution(**KINDS[kind])
     assert variant(found) == expected
     decides(found, "strategy", "", code)
 
 
 @pytest.mark.parametrize(
-    ("found", "tile", "task"),
+    ("kind", "tile", "task"),
     [
-        (convolution((1, 58, 58, 64), 3, 64), "14 pixels x 32 channels", "lines of 56 pixels x 64 channels"),
-        (convolution((1, 12, 12, 64), 3, 64), "14 pixels x 32 channels", "pixels x 64 channels"),
-        (convolution((1, 58, 58, 16), 3, 32, "first"), "14 channels x 32 pixels", "pixels x 32 channels"),
-        (convolution((1, 58, 58, 64), 5, 64, groups=64), "16 channels per vector", "x 16 channels"),
-        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), "16 pixels per vector", "of single channels"),
-        (convolution((1, 58, 58, 64), 3, 64, groups=16), "16 channels per vector", "x 64 channels"),
+        ("in place", "14 pixels x 32 channels", "lines of 56 pixels x 64 channels"),
+        ("gather", "14 pixels x 32 channels", "pixels x 64 channels"),
+        ("first", "14 channels x 32 pixels", "pixels x 32 channels"),
+        ("depthwise 5x5", "16 channels per vector", "x 16 channels"),
+        ("planes", "16 pixels per vector", "of single channels"),
+        ("grouped", "16 channels per vector", "x 64 channels"),
     ],
-    ids=["in place", "gather", "first", "depthwise", "planes", "grouped"],
 )
-def test_a_schedule_says_what_a_tile_and_a_task_compute(found: ConvolutionSchedule, tile: str, task: str) -> None:
+def test_a_schedule_says_what_a_tile_and_a_task_compute(kind: str, tile: str, task: str) -> None:
+    found = convolution(**KINDS[kind])
     s = found.shape
     work = prod(s.output) * s.groups * s.co * s.ci * prod(s.window)
     decides(found, "tile", tile)
