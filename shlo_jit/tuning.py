@@ -204,6 +204,15 @@ tasks. Chosen: tens of milliseconds."""
 MAX_TASKS = 64
 """Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. A window
 kernel is divided into about as many. Case `exp`."""
+MANY_THREADS = 4
+"""Maximum threads of a call for which products and convolutions keep the tasks that their shapes give. More threads
+divide tasks further at run time, which changes no bits. Chosen: so calls with two or four threads pay nothing."""
+TASKS_OF_THREAD, LEAST_TASK_OF_MANY = 2, 1 << 18
+"""Tasks that each of many threads should have at least, and minimum multiply-adds of tasks that are divided for it:
+some 8 us. `benchmarks.many_cores`."""
+ROW_TASKS_OF_THREAD, LEAST_ROWS_OF_MANY = 4, 24
+"""The same for tasks of row blocks, which take less equal times, and their minimum rows: every task reads the right
+operands. `benchmarks.many_cores`."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from shlo_jit.schedule.row_products import Product
 
 
+class FinerRows(NamedTuple):
+    """How a call with more than MANY_THREADS threads divides the rows of a batch into more tasks."""
+
+    least: int
+    """Minimum rows of a task."""
+    tile: int
+    """Rows of a task are a multiple of this."""
+
+
 class Division(NamedTuple):
     """How the rows are divided into tasks and blocks."""
 
@@ -39,6 +48,8 @@ class Division(NamedTuple):
     parts: int
     """Tasks that share the rows of a batch."""
     tasks: Tasks
+    finer: FinerRows | None = None
+    """Division for many threads; None if it is the same."""
 
     def moves(self, rows: int) -> tuple[Move, ...]:
         """The division as moves. `rows`: the rows of a batch."""
@@ -69,7 +80,7 @@ def divide(
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
     cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
-    return Division(_block(step, products, cut.task_rows, target), *cut)
+    return Division(_block(step, products, cut.task_rows, target), *cut, _finer(step, cut, tile))
 
 
 def divide_part(
@@ -137,6 +148,15 @@ def _cut(step: RowBlocksStep, one: int, tile: int) -> _Cut:
     each = max(1, serial // 4 // one)
     work = batch * one if isinstance(batch, Size) else 0
     return _Cut(m, each, 1, Tasks(batch, -(-batch // each), why, each, work))
+
+
+def _finer(step: RowBlocksStep, cut: _Cut, tile: int) -> FinerRows | None:
+    """The division for many threads: a task has rows of one batch, and neither sums over rows nor ranges of keys, both
+    of which depend on the blocks of rows."""
+    if step.sums or step.ranges is not None or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
+        return None
+    least = -(-tuning.LEAST_ROWS_OF_MANY // tile) * tile
+    return FinerRows(least, tile) if least < min(cut.task_rows, step.rows) else None
 
 
 def _cut_of_sums(step: RowBlocksStep, work: int, tile: int) -> _Cut:
