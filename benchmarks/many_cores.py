@@ -123,20 +123,28 @@ def recordings(folder: Path, only: str) -> list[Recording]:
 
 
 # ---------------------------------------------------------------------- tables
+def signed(x: float) -> str:
+    return f"{x:+.0%}".replace("%", " %")
+
+
 def percent(x: float) -> str:
     return f"{x:.0%}".replace("%", " %")
 
 
 def accuracy(found: Sequence[Recording]) -> list[str]:
-    """Measured and predicted times of two threads."""
-    rows, errors = [], []
-    for r in found:
-        predicted = r.predicted()
-        errors.append(abs(predicted / r.measured[2] - 1))
-        rows.append([r.name, *map(shown_seconds, (r.measured[1], r.measured[2], predicted)),
-                     f"{predicted / r.measured[2] - 1:+.0%}".replace("%", " %")])  # fmt: skip
-    rows.append(["median of the errors", "", "", "", percent(float(np.median(errors)))])
-    return table(["model", "1 thread", "2 threads", "predicted", "error"], rows)
+    """Measured and predicted times of two threads. The last column corrects a prediction by the median factor of the
+    other models: by how much tasks take longer on this machine while its other core is busy."""
+    factors = [r.measured[2] / r.predicted() for r in found]
+    rows, errors, corrected = [], [], []
+    for i, (r, factor) in enumerate(zip(found, factors, strict=True)):
+        others = float(np.median([*factors[:i], *factors[i + 1 :]])) if len(factors) > 1 else 1.0
+        errors.append(1 / factor - 1)
+        corrected.append(others / factor - 1)
+        times = map(shown_seconds, (r.measured[1], r.measured[2], r.predicted()))
+        rows.append([r.name, *times, signed(errors[-1]), signed(corrected[-1])])
+    medians = (percent(float(np.median(np.abs(e)))) for e in (errors, corrected))
+    rows.append(["median of the errors", "", "", "", *medians])
+    return table(["model", "1 thread", "2 threads", "predicted", "error", "corrected"], rows)
 
 
 def efficiencies(found: Sequence[Recording]) -> list[str]:
@@ -229,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write:
         from benchmarks.many_cores_pictures import draw
 
-        print(f"wrote {draw(found, PICTURES)}")
+        print(f"wrote {draw(found, THREADS, PICTURES)}")
     return 0
 
 

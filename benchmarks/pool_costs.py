@@ -65,12 +65,12 @@ def measured_memory() -> Memory:
     arrays = [(np.ones(COPIED_BYTES // 8), np.zeros(COPIED_BYTES // 8)) for _ in range(2)]
     best = {1: 0.0, 2: 0.0}
     for _ in range(ROUNDS):
-        for count in best:
+        for count, so_far in list(best.items()):
             threads = [threading.Thread(target=np.copyto, args=(to, of)) for of, to in arrays[:count]]
             begin = time.perf_counter()
             for t in threads:
                 t.start()
             for t in threads:
                 t.join()
-            best[count] = max(best[count], 2 * count * COPIED_BYTES / (time.perf_counter() - begin))
+            best[count] = max(so_far, 2 * count * COPIED_BYTES / (time.perf_counter() - begin))
     return Memory("this machine", best[1], max(best.values()))

@@ -5,7 +5,8 @@ one of its last tasks. The other tasks are taken by the caller from the front, a
 `kernels/threads/pool.py` describes. The next segment begins when all workers have left.
 
 Costs of the pool are those of cache lines that all threads write: a line is held by one thread after the other, for
-`line` seconds each. Workers that have waited longer than `spin` seconds sleep, and are woken one after the other.
+`line` seconds each. Workers that have waited longer than `spin` seconds sleep. A thread wakes at most WOKEN_WORKERS of
+them, one after the other; so does each of these.
 
 Memory is a limit of bytes per second for all threads together, and one for each of them. A job whose threads want more
 takes longer by that factor, so its tasks are assumed to overlap their loads with their arithmetic.
@@ -18,10 +19,12 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+
+from shlo_jit.tuning import WOKEN_WORKERS
 
 
 class Serial(NamedTuple):
@@ -86,7 +89,7 @@ class Costs:
     line: float = 60e-9
     """For each write to a cache line that others have written."""
     wake: float = 2e-6
-    """For the caller, to wake a sleeping worker."""
+    """For a thread, to wake a sleeping worker."""
     awake: float = 20e-6
     """From then until the worker runs."""
     spin: float = 40e-6
@@ -242,11 +245,10 @@ def _joined(helpers: int, costs: Costs, workers: _Workers, begin: float) -> tupl
     asleep = [w for w in order if w not in set(awake)][: helpers - len(awake)]
     published = begin + costs.start / 2
     ready = {w: published + costs.see + i * costs.line for i, w in enumerate(awake)}
-    for i, w in enumerate(asleep, 1):
-        ready[w] = published + i * costs.wake + costs.awake
-    return ready, published + len(asleep) * costs.wake
-
-
-def without_costs(memory: Memory) -> Memory:
-    """Returns a memory without limits."""
-    return replace(memory, of_thread=float("inf"), of_node=float("inf"), link=float("inf"))
+    for i, w in enumerate(asleep):
+        by, nth = published, i
+        if i >= WOKEN_WORKERS:
+            earlier, nth = divmod(i - WOKEN_WORKERS, WOKEN_WORKERS)
+            by = ready[asleep[earlier]]
+        ready[w] = by + (nth + 1) * costs.wake + costs.awake
+    return ready, published + min(len(asleep), WOKEN_WORKERS) * costs.wake

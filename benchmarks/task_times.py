@@ -1,9 +1,9 @@
 """Records how long each task of a program takes, alone on one core.
 
 The programs of a process share one thread pool. `Recorder` replaces it by one that, during a recorded call, runs all
-tasks on the caller and reads the clock after each of them. Kernels still divide their work for as many threads as the call may use, because
-they are called as usual. Together with the profile of the steps, that gives a program as a list of serial segments and
-jobs, which `schedule_model.py` schedules on any number of threads.
+tasks on the caller and reads the clock after each of them. Kernels still divide their work for as many threads as the
+call may use, because they are called as usual. Together with the profile of the steps, that gives a program as a list
+of serial segments and jobs, which `schedule_model.py` schedules on any number of threads.
 
 Only for processes that do nothing else: the other programs of the process get the recording pool as well. Programs are
 compiled without the object cache, in which the pool would otherwise remain.
@@ -12,7 +12,7 @@ compiled without the object cache, in which the pool would otherwise remain.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,10 +146,11 @@ def record(
     rounds: int = 3,
 ) -> dict[int, list[Segment]]:
     """Returns the program of a call as segments in order, by the maximum number of threads of the call. `executable`
-    was compiled for at least that many threads. Each time is the shortest of `rounds` calls for each number of threads
-    that divides the work alike. A program that touches more than `far_bytes` bytes reads and writes memory; a smaller
-    one stays in the caches."""
-    is_far, runs = memory_bytes(executable) > far_bytes, {n: [] for n in threads}
+    was compiled for at least that many threads. Each time is the shortest of `rounds` calls with each number of threads
+    that divides the segment alike. A program that touches more than `far_bytes` bytes reads and writes memory; a
+    smaller one stays in the caches."""
+    is_far = memory_bytes(executable) > far_bytes
+    runs: dict[int, list[list[Segment]]] = {n: [] for n in threads}
     with Measured(executable.parts(), EVENTS) as measured:
         (part,) = measured._parts
         executable(*arguments)
@@ -159,11 +160,24 @@ def record(
                 measured.reset()
                 jobs = recorder.run(lambda: executable(*arguments))
                 runs[n].append(_segments(part, jobs, is_far))
-    alike: dict[tuple[int, ...], list[list[Segment]]] = {}
-    for n in threads:
-        alike.setdefault(_tasks(runs[n][0]), []).extend(runs[n])
-    best = {tasks: shortest(several) for tasks, several in alike.items()}
-    return {n: best[_tasks(runs[n][0])] for n in threads}
+    return _merged(runs)
+
+
+def _merged(runs: Mapping[int, Sequence[Sequence[Segment]]]) -> dict[int, list[Segment]]:
+    """Returns the shortest times. Segments at the same place of the program count together if they have as many tasks,
+    whatever the number of threads; those of programs with other numbers of segments do not."""
+    found: dict[tuple[int, int, int], Segment] = {}
+
+    def key(program: Sequence[Segment], place: int) -> tuple[int, int, int]:
+        return len(program), place, np.size(program[place].seconds)
+
+    for several in runs.values():
+        for program in several:
+            for place, segment in enumerate(program):
+                at = key(program, place)
+                best = np.minimum(segment.seconds, found[at].seconds) if at in found else segment.seconds
+                found[at] = segment._replace(seconds=best)
+    return {n: [found[key(several[0], i)] for i in range(len(several[0]))] for n, several in runs.items()}
 
 
 def measure(executable: Executable, arguments: Sequence[Any], threads: Sequence[int], calls: int) -> dict[int, float]:
@@ -191,29 +205,11 @@ def _step_times(part: Part) -> np.ndarray:
     return np.append(steps, times.max() - steps.sum())
 
 
-def _tasks(program: Sequence[Segment]) -> tuple[int, ...]:
-    """Returns the number of tasks of each job."""
-    return tuple(len(s.seconds) for s in program if isinstance(s, Job))
-
-
 def memory_bytes(executable: Executable) -> int:
     """Returns the bytes of all arrays of a program, without the scratch memory of threads."""
     memory, loaded = executable.memory_analysis(), executable._front.instance.loaded
     passed = memory.argument_size_in_bytes + memory.output_size_in_bytes
     return passed + loaded.program.arena_bytes + loaded.constant_bytes
-
-
-def shortest(runs: Sequence[Sequence[Segment]]) -> list[Segment]:
-    """Returns the shortest time of each segment and task. Raises ValueError if the runs differ in their jobs."""
-    out: list[Segment] = []
-    for several in zip(*runs, strict=True):
-        first = several[0]
-        if isinstance(first, Serial):
-            out.append(first._replace(seconds=min(s.seconds for s in several if isinstance(s, Serial))))
-        else:
-            times = np.min([s.seconds for s in several if isinstance(s, Job)], axis=0)
-            out.append(first._replace(seconds=times))
-    return out
 
 
 def _segments(part: Part, jobs: Sequence[RecordedJob], is_far: bool) -> list[Segment]:

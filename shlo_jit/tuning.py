@@ -367,6 +367,8 @@ task a thread: tasks compute the halo lines at their ends twice. Chosen."""
 LINE_TILE_LINES = 4
 """Minimum lines of the last result in a task of line tiles. Chosen: some more than the lines that are computed
 twice."""
+LINE_TILE_LEAST_LINES = 2
+"""The same for more than MANY_THREADS threads, which would have nothing to do instead. `benchmarks.many_cores`."""
 GEMM_SERIAL = 1 << 20
 """Maximum multiply-adds for a product or a convolution to run on the caller: some 10 us, and waking threads costs as
 much."""
@@ -668,6 +670,9 @@ PARTS_PER_CPU = 2
 """Parts for each CPU that large texts are split into for LLVM: more than one, since they take different times."""
 INLINE_FUNCTION_LINES = 80
 """Maximum lines of text of an elementary function to be inlined. Chosen: above, a call costs little beside the body."""
+WOKEN_WORKERS = 4
+"""Maximum sleeping workers that a thread wakes: each of them wakes as many. Chosen: waking one takes 1 to 2 us, and the
+caller has a task to run."""
 SPIN_ROUNDS = 1000
 """Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower. No case moves."""
 SHARED_CONSTANT_BYTES = 64 << 10

@@ -4,8 +4,9 @@ Equal integers have equal bits, so stability does not matter: callers pass keys 
 records that are all different. A partition reads a vector, packs the lanes below the pivot to the front and the others
 to the back of a second array; so the two arrays swap roles at every level. AVX-512 packs lanes by
 `llvm.experimental.vector.compress`. AVX2 permutes them by a table with an entry for each mask of eight lanes: the lanes
-of the mask come first, then the others, so a vector is written to both ends. Pivots are medians of samples. If no element is below the pivot, the elements that equal it are split off.
-A part that was partitioned badly too often is sorted by digits (`sort.py`), so the time is O(n log n) at most.
+of the mask come first, then the others, so a vector is written to both ends. Pivots are medians of samples. If no
+element is below the pivot, the elements that equal it are split off. A part that was partitioned badly too often is
+sorted by digits (`sort.py`), so the time is O(n log n) at most.
 
 The networks are Batcher's bitonic ones ("Sorting networks and their applications", 1968) over several registers: lanes
 are compared with lanes of the same register through a shuffle, or with those of another register directly.

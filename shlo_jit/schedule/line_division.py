@@ -45,6 +45,13 @@ class LineDivision(NamedTuple):
         return max(1, self.height // self.grain.value)
 
     @property
+    def most_parts(self) -> int:
+        """The same for many threads, whose tasks may have fewer lines than a few threads' tasks."""
+        if self.parts == 1 or self.grain.why is GIVEN:
+            return self.parts
+        return max(self.parts, self.height // tuning.LINE_TILE_LEAST_LINES)
+
+    @property
     def is_serial(self) -> bool:
         """Whether one task does everything."""
         return self.parts == 1 and self.images >= self.batch

@@ -80,7 +80,10 @@ def divide(
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
     cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
-    return Division(_block(step, products, cut.task_rows, target), *cut, _finer(step, cut, tile))
+    block = _block(step, products, cut.task_rows, target)
+    if step.ranges is not None and cut.parts > 1:
+        cut = _whole_blocks(step, cut, block.value)
+    return Division(block, *cut, _finer(step, cut, tile, block.value))
 
 
 def divide_part(
@@ -150,11 +153,22 @@ def _cut(step: RowBlocksStep, one: int, tile: int) -> _Cut:
     return _Cut(m, each, 1, Tasks(batch, -(-batch // each), why, each, work))
 
 
-def _finer(step: RowBlocksStep, cut: _Cut, tile: int) -> FinerRows | None:
-    """The division for many threads: a task has rows of one batch, and neither sums over rows nor ranges of keys, both
-    of which depend on the blocks of rows."""
-    if step.sums or step.ranges is not None or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
+def _whole_blocks(step: RowBlocksStep, cut: _Cut, block: int) -> _Cut:
+    """The tasks with whole blocks of rows, which then are the same for any number of tasks."""
+    rows = -(-cut.task_rows // block) * block
+    parts = -(-step.rows // rows)
+    return _Cut(rows, 1, parts, cut.tasks._replace(units=step.batch * parts, tasks=step.batch * parts))
+
+
+def _finer(step: RowBlocksStep, cut: _Cut, tile: int, block: int) -> FinerRows | None:
+    """The division for many threads: a task has rows of one batch. Sums over rows depend on the tasks. A range of keys
+    depends on the block of rows that it belongs to, so blocks stay the same."""
+    if step.sums or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
         return None
+    if step.ranges is not None:
+        tile = block
+        if cut.task_rows % block:
+            return None
     least = -(-tuning.LEAST_ROWS_OF_MANY // tile) * tile
     return FinerRows(least, tile) if least < min(cut.task_rows, step.rows) else None
 

@@ -28,7 +28,8 @@ def divide_tasks(b: Builder, plan: GemmPlan, frame: V, threads: V, work: V, *, g
         first, second = (rows, columns) if gathers else (columns, rows)
         left = ceil_div(b, parts, first.divide(parts))
         second.divide(left)
-        values = {"row_chunk": rows.each, "row_chunks": rows.chunks, "nc": columns.each, "column_chunks": columns.chunks}
+        values = {"row_chunk": rows.each, "row_chunks": rows.chunks}
+        values |= {"nc": columns.each, "column_chunks": columns.chunks}
         values["main_tasks"] = b.mul(b.mul(rows.chunks, columns.chunks), g.get("groups"))
         for name, value in values.items():
             b.store(value, b.offset(copy, 8 * FIELDS.index(name)), align=8)

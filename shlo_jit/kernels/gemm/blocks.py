@@ -38,9 +38,9 @@ _FIELDS = (
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads; strides in bytes. There are `rows` x `columns` chunks per product and `group`
 products per task. k0 to k1 is the part of k to compute, `kc` of it at a time. `pack_a` and `mode_b` are the modes of A
-and B; `pack_b` tasks pack B, `pack_panels_b` panels each; `shared` has the panels of B that are packed already. Each task prefetches its `share`,
-in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`. `compute` to `box_k`: see `computed.py`; `box` is the
-offset of the box in a worker's memory."""
+and B; `pack_b` tasks pack B, `pack_panels_b` panels each; `shared` has the panels of B that are packed already. Each
+task prefetches its `share`, in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`. `compute` to `box_k`: see
+`computed.py`; `box` is the offset of the box in a worker's memory."""
 FETCHED_A_STEP = 64
 """Maximum number of bytes prefetched for later in a step of k: a cache line."""
 

@@ -31,7 +31,7 @@ from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.given import GIVEN_PARAMS
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
-from shlo_jit.kernels.gemm.policy import PRIVATE, SHARED, Blocking, Cut, Extents, columns_of, has_vector_path
+from shlo_jit.kernels.gemm.policy import PRIVATE, SHARED, Blocking, Cut, Extents, has_vector_path
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.skinny import emit_skinny_entry, emit_skinny_task
 from shlo_jit.kernels.gemm.staged_numbers import Registers

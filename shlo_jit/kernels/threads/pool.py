@@ -26,7 +26,8 @@ write. Then it takes indices by counting `remaining` down, and leaves. The calle
 helpers from the end. So if two threads run the same step again, each finds in its own caches the data that it read
 before. At the end the caller takes the places that are still open, runs their tasks, and waits until as many workers
 have left as have joined: a worker that wakes up late finds no place and does not access the job. A worker that has left
-may take another place of the same job.
+may take another place of the same job. The caller wakes a few sleeping workers, and each of those wakes a few more as
+long as there are open places.
 
 Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
 
@@ -51,6 +52,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from shlo_jit import tuning
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
@@ -276,7 +278,7 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
     atomic(b, "add", epoch, i32(1), "seq_cst")
     sleepers = atomic_load(b, "i32", b.offset(state, SLEEPERS))
     awake = b.sub(atomic_load(b, "i32", b.offset(state, STARTED), "monotonic"), sleepers)
-    missing = b.sub(helpers, awake)
+    missing = b.min_(b.sub(helpers, awake), i32(tuning.WOKEN_WORKERS))
     with b.if_(b.icmp("sgt", missing, i32(0))):
         waiting.wake(b, b.offset(state, WAITING_BYTES), epoch, missing, of_caller=False)
 
