@@ -47,9 +47,7 @@ class LineDivision(NamedTuple):
     @property
     def most_parts(self) -> int:
         """The same for many threads, whose tasks may have fewer lines than a few threads' tasks."""
-        if self.parts == 1 or self.grain.why is GIVEN:
-            return self.parts
-        return max(self.parts, self.height // tuning.LINE_TILE_LEAST_LINES)
+        return 1 if self.parts == 1 else max(self.parts, self.height // tuning.LINE_TILE_LEAST_LINES)
 
     @property
     def is_serial(self) -> bool:

@@ -74,9 +74,9 @@ def divide(
 ) -> Division:
     """Returns the division of a step's rows. `given`: the moves that decide instead; raises IllegalMove if the step
     does not allow one of them."""
-    if given is not None:
-        return _given(step, given)
     tile = tile_rows(step, products, target)
+    if given is not None:
+        return _given(step, given, tile)
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
     cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
@@ -197,8 +197,8 @@ def _second(step: RowBlocksStep) -> OpStep:
 
 
 # ---------------------------------------------------------------------- given moves
-def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
-    """The division that moves describe."""
+def _given(step: RowBlocksStep, given: Sequence[Move], tile: int) -> Division:
+    """The division that moves describe. Many threads divide it further."""
     batch, m = step.batch, step.rows
     check_once(given)
     cut = _Cut(m, hint_of(batch), 1, Tasks(batch, 1, OMITTED))
@@ -210,7 +210,7 @@ def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
     block = _given_block(given, cut.task_rows, f"a block has 1 to {cut.task_rows} rows, those of a task")
     if isinstance(batch, Size) and cut.tasks.is_one:
         cut = cut._replace(each=1, tasks=Tasks(batch, batch, OMITTED, 1))
-    return Division(block, *cut)
+    return Division(block, *cut, None if cut.tasks.is_one else _finer(step, cut, tile, block.value))
 
 
 def _given_block(given: Sequence[Move], most: int, expected: str) -> Choice[int]:
