@@ -163,7 +163,7 @@ def _whole_blocks(step: RowBlocksStep, cut: _Cut, block: int) -> _Cut:
 def _finer(step: RowBlocksStep, cut: _Cut, tile: int, block: int) -> FinerRows | None:
     """The division for many threads: a task has rows of one batch. Sums over rows depend on the tasks. A range of keys
     depends on the block of rows that it belongs to, so blocks stay the same."""
-    if step.sums or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
+    if step.sums or cut.tasks.is_one or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
         return None
     if step.ranges is not None:
         tile = block
@@ -210,7 +210,7 @@ def _given(step: RowBlocksStep, given: Sequence[Move], tile: int) -> Division:
     block = _given_block(given, cut.task_rows, f"a block has 1 to {cut.task_rows} rows, those of a task")
     if isinstance(batch, Size) and cut.tasks.is_one:
         cut = cut._replace(each=1, tasks=Tasks(batch, batch, OMITTED, 1))
-    return Division(block, *cut, None if cut.tasks.is_one else _finer(step, cut, tile, block.value))
+    return Division(block, *cut, _finer(step, cut, tile, block.value))
 
 
 def _given_block(given: Sequence[Move], most: int, expected: str) -> Choice[int]:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.gemm import policy
+from shlo_jit.kernels.gemm import many_threads, policy
 from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.schedule import row_division
@@ -121,13 +122,13 @@ def test_products_have_tasks_for_many_threads(extents: tuple[int, int, int, int]
     modes = policy.packing(a, plan, s, work)
     cut = policy.cut(a, plan, s, modes, work)
     for threads in (8, 64, 1000):
-        found = policy.spread(a, plan, s, modes, cut, work, threads)
+        found = many_threads.spread(a, plan, s, modes, cut, work, threads)
         assert (found.rows - 1) * found.mc < m <= found.rows * found.mc
         assert (found.columns - 1) * found.nc < n <= found.columns * found.nc
         tasks, before = (policy.task_count(a, c, batch) for c in (found, cut))
         assert tasks >= before
         is_enough = tasks >= 2 * threads
-        is_small = work * (1 if cut.phased else batch) / tasks < 2 * 2 * policy.tuning.LEAST_TASK_OF_MANY
+        is_small = work * (1 if cut.phased else batch) / tasks < 2 * 2 * tuning.LEAST_TASK_OF_MANY
         is_narrow = modes[0] == policy.PRIVATE and found.nc <= plan.nr
         assert is_enough or is_small or is_narrow
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm import policy
+from shlo_jit.kernels.gemm import many_threads, policy
 from shlo_jit.kernels.gemm.amx import emit_amx
 from shlo_jit.kernels.gemm.blocks import (
     FIELDS,
@@ -264,8 +264,8 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
 
     def phases() -> list[V]:
         """Packs all of B, kc rows at a time; after each packing, all of C advances by kc steps."""
-        panels_b = policy.pack_panels(numbers, plan.nr, s.n, s.threads)
-        panels_a = policy.pack_panels(numbers, plan.mr, s.m, s.threads)
+        panels_b = many_threads.pack_panels(numbers, plan.nr, s.n, s.threads)
+        panels_a = many_threads.pack_panels(numbers, plan.mr, s.m, s.threads)
         for_b = b.select(shared, ceil_div(b, s.n, b.mul(panels_b, plan.nr)), i64(0))
         for_a = ceil_div(b, s.m, b.mul(panels_a, plan.mr))
         pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
@@ -323,10 +323,12 @@ def _for_threads(b: Builder, plan: GemmPlan, s: _Shape, mode: tuple[V, V], cut: 
     parts = cut.mc, cut.nc, cut.rows, cut.columns, cut.group, cut.grid
 
     def spread() -> list[V]:
-        return list(policy.spread(Registers(b), plan, s.extents, mode, cut, product, s.threads)[:-1])
+        return list(many_threads.spread(Registers(b), plan, s.extents, mode, cut, product, s.threads)[:-1])
 
-    made = b.if_else(b.icmp("sgt", s.threads, tuning.MANY_THREADS), spread, lambda: list(parts))
-    return Cut(*made, cut.phased)
+    mc, nc, rows, columns, group, grid = b.if_else(
+        b.icmp("sgt", s.threads, tuning.MANY_THREADS), spread, lambda: list(parts)
+    )
+    return Cut(mc, nc, rows, columns, group, grid, cut.phased)
 
 
 def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:

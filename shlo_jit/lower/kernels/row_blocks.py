@@ -48,9 +48,9 @@ def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[
     on the number of threads."""
     b, d, m, batch, threads = low.b, s.division, s.step.rows, s.step.batch, low.thread_count
     assert d.finer is not None
+    least, tile = d.finer
 
     def finer() -> list[V]:
-        least, tile = d.finer
         wanted = b.udiv(b.add(b.mul(threads, tuning.ROW_TASKS_OF_THREAD), batch - 1), batch)
         parts = b.max_(b.min_(wanted, m // least), d.parts)
         rows = b.mul(b.add(b.udiv(i64(m - 1), b.mul(parts, tile)), 1), tile)
