@@ -132,19 +132,18 @@ def percent(x: float) -> str:
 
 
 def accuracy(found: Sequence[Recording]) -> list[str]:
-    """Measured and predicted times of two threads. The last column corrects a prediction by the median factor of the
-    other models: by how much tasks take longer on this machine while its other core is busy."""
-    factors = [r.measured[2] / r.predicted() for r in found]
-    rows, errors, corrected = [], [], []
-    for i, (r, factor) in enumerate(zip(found, factors, strict=True)):
-        others = float(np.median([*factors[:i], *factors[i + 1 :]])) if len(factors) > 1 else 1.0
-        errors.append(1 / factor - 1)
-        corrected.append(others / factor - 1)
-        times = map(shown_seconds, (r.measured[1], r.measured[2], r.predicted()))
-        rows.append([r.name, *times, signed(errors[-1]), signed(corrected[-1])])
-    medians = (percent(float(np.median(np.abs(e)))) for e in (errors, corrected))
+    """Measured and predicted times of two threads: by the recorded tasks alone, and by the measured time of one thread
+    and the predicted speedup. The second differs if the machine was busier when tasks were recorded."""
+    rows, errors, by_speedup = [], [], []
+    for r in found:
+        predicted = r.predicted()
+        errors.append(predicted / r.measured[2] - 1)
+        by_speedup.append(predicted * r.measured[1] / work_of(r.programs[2]) / r.measured[2] - 1)
+        times = map(shown_seconds, (r.measured[1], r.measured[2], predicted))
+        rows.append([r.name, *times, signed(errors[-1]), signed(by_speedup[-1])])
+    medians = (percent(float(np.median(np.abs(e)))) for e in (errors, by_speedup))
     rows.append(["median of the errors", "", "", "", *medians])
-    return table(["model", "1 thread", "2 threads", "predicted", "error", "corrected"], rows)
+    return table(["model", "1 thread", "2 threads", "predicted", "error", "by speedup"], rows)
 
 
 def efficiencies(found: Sequence[Recording]) -> list[str]:
