@@ -204,6 +204,15 @@ tasks. Chosen: tens of milliseconds."""
 MAX_TASKS = 64
 """Maximum tasks of a kernel: several for each of 16 threads, so that a slow thread does not hold up the rest. A window
 kernel is divided into about as many. Case `exp`."""
+MANY_THREADS = 4
+"""Maximum threads of a call for which products and convolutions keep the tasks that their shapes give. More threads
+divide tasks further at run time, which changes no bits. Chosen: so calls with two or four threads pay nothing."""
+TASKS_OF_THREAD, LEAST_TASK_OF_MANY = 2, 1 << 18
+"""Tasks that each of many threads should have at least, and minimum multiply-adds of tasks that are divided for it:
+some 8 us. `benchmarks.many_cores`."""
+ROW_TASKS_OF_THREAD, LEAST_ROWS_OF_MANY = 4, 24
+"""The same for tasks of row blocks, which take less equal times, and their minimum rows: every task reads the right
+operands. `benchmarks.many_cores`."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""
@@ -358,6 +367,8 @@ task a thread: tasks compute the halo lines at their ends twice. Chosen."""
 LINE_TILE_LINES = 4
 """Minimum lines of the last result in a task of line tiles. Chosen: some more than the lines that are computed
 twice."""
+LINE_TILE_LEAST_LINES = 2
+"""The same for more than MANY_THREADS threads, which would have nothing to do instead. `benchmarks.many_cores`."""
 GEMM_SERIAL = 1 << 20
 """Maximum multiply-adds for a product or a convolution to run on the caller: some 10 us, and waking threads costs as
 much."""
@@ -665,6 +676,9 @@ PARTS_PER_CPU = 2
 """Parts for each CPU that large texts are split into for LLVM: more than one, since they take different times."""
 INLINE_FUNCTION_LINES = 80
 """Maximum lines of text of an elementary function to be inlined. Chosen: above, a call costs little beside the body."""
+WOKEN_WORKERS = 4
+"""Maximum sleeping workers that a thread wakes: each of them wakes as many. Chosen: waking one takes 1 to 2 us, and the
+caller has a task to run."""
 SPIN_ROUNDS = 1000
 """Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower. No case moves."""
 SHARED_CONSTANT_BYTES = 64 << 10

@@ -2,9 +2,11 @@
 
 Equal integers have equal bits, so stability does not matter: callers pass keys that contain the whole element, or
 records that are all different. A partition reads a vector, packs the lanes below the pivot to the front and the others
-to the back of a second array (`llvm.experimental.vector.compress`, which AVX-512 has); so the two arrays swap roles at
-every level. Pivots are medians of samples. If no element is below the pivot, the elements that equal it are split off.
-A part that was partitioned badly too often is sorted by digits (`sort.py`), so the time is O(n log n) at most.
+to the back of a second array; so the two arrays swap roles at every level. AVX-512 packs lanes by
+`llvm.experimental.vector.compress`. AVX2 permutes them by a table with an entry for each mask of eight lanes: the lanes
+of the mask come first, then the others, so a vector is written to both ends. Pivots are medians of samples. If no
+element is below the pivot, the elements that equal it are split off. A part that was partitioned badly too often is
+sorted by digits (`sort.py`), so the time is O(n log n) at most.
 
 The networks are Batcher's bitonic ones ("Sorting networks and their applications", 1968) over several registers: lanes
 are compared with lanes of the same register through a shuffle, or with those of another register directly.
@@ -20,13 +22,23 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.sort import Records, radix_records
 from shlo_jit.kernels.target import Target
 
-NETWORK = (1, 2, 4)
+NETWORK = (1, 2, 4, 8)
 """Registers of each network."""
+PERMUTED = 8
+"""Lanes of AVX2 that are permuted by a table."""
+TABLE = V("ptr", "@pack_lanes")
 
 
 def has_quicksort(target: Target, bits: int) -> bool:
     """Whether the target can pack lanes of `bits` by a mask."""
-    return target.is_x86 and target.has_masks and bits in (32, 64) and target.lanes(bits) >= 4
+    has_compress = target.has_masks and bits in (32, 64) and target.lanes(bits) >= 4
+    return target.is_x86 and (has_compress or has_permutation(target, bits))
+
+
+def has_permutation(target: Target, bits: int) -> bool:
+    """Whether the target permutes lanes of `bits` by a table instead of compressing them."""
+    has_avx2 = "+avx2" in target.features.split(",")
+    return not target.has_masks and has_avx2 and (bits, target.lanes(bits)) == (32, PERMUTED)
 
 
 @cache
@@ -41,7 +53,7 @@ def quicksort_routine(bits: int, target: Target) -> Routine:
     names = (f"quicksort{bits}", f"split{bits}")
 
     def build(module: ModuleText, target: Target) -> None:
-        kind = _Kind(module, bits, target.lanes(bits))
+        kind = _Kind(module, bits, target.lanes(bits), has_permutation(target, bits))
         for registers in NETWORK:
             kind.network(registers)
         kind.partition()
@@ -52,12 +64,23 @@ def quicksort_routine(bits: int, target: Target) -> Routine:
     return Routine(f"quicksort{bits}", names, build)
 
 
+def _packed_order(mask: int) -> list[int]:
+    """Returns the lanes of a mask, then the others."""
+    return sorted(range(PERMUTED), key=lambda k: not mask >> k & 1)
+
+
 class _Kind:
     """Emits the functions for integers of `bits` in vectors of `lanes`."""
 
-    def __init__(self, module: ModuleText, bits: int, lanes: int):
+    def __init__(self, module: ModuleText, bits: int, lanes: int, permutes: bool = False):
+        """`permutes`: lanes are packed by a table."""
         self.module = module
-        self.bits, self.lanes = bits, lanes
+        self.bits, self.lanes, self.permutes = bits, lanes, permutes
+        if permutes:
+            rows = (", ".join(f"i8 {k}" for k in _packed_order(mask)) for mask in range(1 << lanes))
+            row_type = f"[{lanes} x i8]"
+            text = ", ".join(f"{row_type} [{row}]" for row in rows)
+            module.define_global(TABLE.text[1:], f"internal constant [{1 << lanes} x {row_type}] [{text}], align 64")
         self.element, self.type = f"i{bits}", vector(f"i{bits}", lanes)
         self.most = const(self.type, -1)
         self.short = NETWORK[-1] * lanes
@@ -151,12 +174,28 @@ class _Kind:
             b.masked_store(self.packed(b, x, high), self.at(b, target, last), self.first_lanes(b, many))
             return b.add(first, few), last
 
-        with b.loop_carry(0, whole, [i64(0), n], self.lanes, "vector") as carry:
+        def place_whole(x: V, first: V, last: V) -> tuple[V, V]:
+            if not self.permutes:
+                return place(x, None, first, last)
+            low = self.bits_of(b, b.icmp("ult", x, wide))
+            packed, few = self.packed(b, x, low), self.count(b, low)
+            behind = b.sub(last, self.lanes)
+            for at in (first, behind):
+                b.store(packed, self.at(b, target, at), align=self.bits // 8)
+            return b.add(first, few), b.add(behind, few)
+
+        # A vector that is written to both ends must not reach from one end to the elements at the other.
+        tails = 2 if self.permutes else 1
+        stop = b.max_(b.sub(whole, (tails - 1) * self.lanes), 0)
+        with b.loop_carry(0, stop, [i64(0), n], self.lanes, "vector") as carry:
             x = b.load(self.type, self.at(b, source, carry.index), align=self.bits // 8)
-            carry.next(*place(x, None, *carry.values))
-        valid = self.below(b, b.sub(n, whole))
-        x = b.masked_load(self.type, self.at(b, source, whole), valid)
-        first, _ = place(x, valid, *carry.values)
+            carry.next(*place_whole(x, *carry.values))
+        first, last = carry.values
+        for k in range(tails):
+            at = b.add(stop, k * self.lanes)
+            valid = self.below(b, b.sub(n, at))
+            x = b.masked_load(self.type, self.at(b, source, at), valid)
+            first, last = place(x, valid, first, last)
         b.ret(first)
 
     def bits_of(self, b: Builder, mask: V) -> V:
@@ -167,6 +206,8 @@ class _Kind:
         return b.emit(f"<{self.lanes} x i1>", f"bitcast {number.type} {number.text} to <{self.lanes} x i1>")
 
     def first_lanes(self, b: Builder, count: V) -> V:
+        if self.permutes:
+            return self.below(b, count)
         below = b.sub(b.shl(const("i32", 1), b.cast("trunc", count, "i32")), const("i32", 1))
         return self.mask_of(b, b.cast("trunc", below, f"i{self.lanes}"))
 
@@ -174,7 +215,11 @@ class _Kind:
         return b.cast("zext", b.intrinsic("ctpop", number.type, [number]), "i64")
 
     def packed(self, b: Builder, x: V, number: V) -> V:
-        """Returns the lanes of a mask, packed to the front."""
+        """Returns the lanes of a mask, packed to the front; those after them are undefined, or the other lanes."""
+        if self.permutes:
+            row = b.element(TABLE, "i64", b.cast("zext", number, "i64"))
+            order = b.cast("zext", b.load(vector("i8", self.lanes), row, align=8), self.type)
+            return b.call(self.type, "llvm.x86.avx2.permd", [x, order])
         mask = self.mask_of(b, number)
         name, suffix = "llvm.experimental.vector.compress", f"v{self.lanes}i{self.bits}"
         return b.call(self.type, f"{name}.{suffix}", [x, mask, V(self.type, "poison")])

@@ -45,6 +45,11 @@ class LineDivision(NamedTuple):
         return max(1, self.height // self.grain.value)
 
     @property
+    def most_parts(self) -> int:
+        """The same for many threads, whose tasks may have fewer lines than a few threads' tasks."""
+        return 1 if self.parts == 1 else max(self.parts, self.height // tuning.LINE_TILE_LEAST_LINES)
+
+    @property
     def is_serial(self) -> bool:
         """Whether one task does everything."""
         return self.parts == 1 and self.images >= self.batch

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from shlo_jit.schedule.row_products import Product
 
 
+class FinerRows(NamedTuple):
+    """How a call with more than MANY_THREADS threads divides the rows of a batch into more tasks."""
+
+    least: int
+    """Minimum rows of a task."""
+    tile: int
+    """Rows of a task are a multiple of this."""
+
+
 class Division(NamedTuple):
     """How the rows are divided into tasks and blocks."""
 
@@ -39,6 +48,8 @@ class Division(NamedTuple):
     parts: int
     """Tasks that share the rows of a batch."""
     tasks: Tasks
+    finer: FinerRows | None = None
+    """Division for many threads; None if it is the same."""
 
     def moves(self, rows: int) -> tuple[Move, ...]:
         """The division as moves. `rows`: the rows of a batch."""
@@ -63,13 +74,16 @@ def divide(
 ) -> Division:
     """Returns the division of a step's rows. `given`: the moves that decide instead; raises IllegalMove if the step
     does not allow one of them."""
-    if given is not None:
-        return _given(step, given)
     tile = tile_rows(step, products, target)
+    if given is not None:
+        return _given(step, given, tile)
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
     cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
-    return Division(_block(step, products, cut.task_rows, target), *cut)
+    block = _block(step, products, cut.task_rows, target)
+    if step.ranges is not None and cut.parts > 1:
+        cut = _whole_blocks(step, cut, block.value)
+    return Division(block, *cut, _finer(step, cut, tile, block.value))
 
 
 def divide_part(
@@ -139,6 +153,26 @@ def _cut(step: RowBlocksStep, one: int, tile: int) -> _Cut:
     return _Cut(m, each, 1, Tasks(batch, -(-batch // each), why, each, work))
 
 
+def _whole_blocks(step: RowBlocksStep, cut: _Cut, block: int) -> _Cut:
+    """The tasks with whole blocks of rows, which then are the same for any number of tasks."""
+    rows = -(-cut.task_rows // block) * block
+    parts = -(-step.rows // rows)
+    return _Cut(rows, 1, parts, cut.tasks._replace(units=step.batch * parts, tasks=step.batch * parts))
+
+
+def _finer(step: RowBlocksStep, cut: _Cut, tile: int, block: int) -> FinerRows | None:
+    """The division for many threads: a task has rows of one batch. Sums over rows depend on the tasks. A range of keys
+    depends on the block of rows that it belongs to, so blocks stay the same."""
+    if step.sums or cut.tasks.is_one or cut.each > 1 or isinstance(step.batch, Size) or isinstance(step.rows, Size):
+        return None
+    if step.ranges is not None:
+        tile = block
+        if cut.task_rows % block:
+            return None
+    least = -(-tuning.LEAST_ROWS_OF_MANY // tile) * tile
+    return FinerRows(least, tile) if least < min(cut.task_rows, step.rows) else None
+
+
 def _cut_of_sums(step: RowBlocksStep, work: int, tile: int) -> _Cut:
     """The tasks of a step with sums over the rows: a task has all rows of its batches, or one of a few parts of them,
     since each part has separate sums. `work`: the multiply-adds of a batch."""
@@ -163,8 +197,8 @@ def _second(step: RowBlocksStep) -> OpStep:
 
 
 # ---------------------------------------------------------------------- given moves
-def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
-    """The division that moves describe."""
+def _given(step: RowBlocksStep, given: Sequence[Move], tile: int) -> Division:
+    """The division that moves describe. Many threads divide it further."""
     batch, m = step.batch, step.rows
     check_once(given)
     cut = _Cut(m, hint_of(batch), 1, Tasks(batch, 1, OMITTED))
@@ -176,7 +210,7 @@ def _given(step: RowBlocksStep, given: Sequence[Move]) -> Division:
     block = _given_block(given, cut.task_rows, f"a block has 1 to {cut.task_rows} rows, those of a task")
     if isinstance(batch, Size) and cut.tasks.is_one:
         cut = cut._replace(each=1, tasks=Tasks(batch, batch, OMITTED, 1))
-    return Division(block, *cut)
+    return Division(block, *cut, _finer(step, cut, tile, block.value))
 
 
 def _given_block(given: Sequence[Move], most: int, expected: str) -> Choice[int]:

@@ -38,6 +38,7 @@ from shlo_jit.kernels.convolution.input import (
     emit_packers,
     emit_weights_task,
 )
+from shlo_jit.kernels.convolution.many_threads import divide_tasks
 from shlo_jit.kernels.convolution.margins import emit_margin
 from shlo_jit.kernels.convolution.multiply_tasks import (
     emit_first_task,
@@ -47,6 +48,7 @@ from shlo_jit.kernels.convolution.multiply_tasks import (
 )
 from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_nonfinite_kernel
 from shlo_jit.kernels.convolution.planes import emit_planes_task
+from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.precision import GemmTypes
@@ -145,6 +147,9 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
     if tests_kernel:
         b.store(find_nonfinite_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
+    if v.rows == "pixels" and v.leaf == "tiles":
+        divide_tasks(b, conv_plan(types, target), frame, b.params[-1], work, gathers=v.gathers)
+        g = Arguments(b, frame)
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)

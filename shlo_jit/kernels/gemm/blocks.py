@@ -33,14 +33,14 @@ from shlo_jit.sizes import at_most, surely
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
     "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs following share "
-    "compute computing box_j box_k box"
+    "compute computing box_j box_k box pack_panels_a pack_panels_b"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads; strides in bytes. There are `rows` x `columns` chunks per product and `group`
 products per task. k0 to k1 is the part of k to compute, `kc` of it at a time. `pack_a` and `mode_b` are the modes of A
-and B; `pack_b` tasks pack B; `shared` has the panels of B that are packed already. Each task prefetches its `share`,
-in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`. `compute` to `box_k`: see `computed.py`; `box` is the
-offset of the box in a worker's memory."""
+and B; `pack_b` tasks pack B, `pack_panels_b` panels each; `shared` has the panels of B that are packed already. Each
+task prefetches its `share`, in bytes, of `following`. `x_rs` and `y_rs`: see `vector.py`. `compute` to `box_k`: see
+`computed.py`; `box` is the offset of the box in a worker's memory."""
 FETCHED_A_STEP = 64
 """Maximum number of bytes prefetched for later in a step of k: a cache line."""
 
@@ -371,14 +371,15 @@ def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target, form: For
         width, extent, to, each = (
             (plan.mr, "m", "shared_a", "a_panel") if operand == 0 else (plan.nr, "n", "shared", "panel_bytes")
         )
-        panels = tuning.GEMM_PACK_WIDTH // width
-        first = b.mul(nth, panels * width)
+        panels = f.get(f"pack_panels_{of}")
+        many = b.mul(panels, width)
+        first = b.mul(nth, many)
         strides = f.ints(j_stride, k_stride)
         source = b.offset(f.get(of, "ptr"), b.mul(batch, f.get(f"{of}_bs")))
         source = b.offset(b.offset(source, b.mul(first, strides[0])), b.mul(k0, strides[1]))
         panel = f.get(each)
         place = b.offset(f.get(to, "ptr"), b.mul(nth, b.mul(panel, panels)))
-        count = b.min_(b.sub(f.get(extent), first), panels * width)
+        count = b.min_(b.sub(f.get(extent), first), many)
         if form.computed == operand:
             memory = b.offset(f.get("worker", "ptr"), b.mul(worker, f.get("worker_bytes")))
             box = b.offset(memory, f.get("box"))

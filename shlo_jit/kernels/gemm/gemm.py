@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm import policy
+from shlo_jit.kernels.gemm import many_threads, policy
 from shlo_jit.kernels.gemm.amx import emit_amx
 from shlo_jit.kernels.gemm.blocks import (
     FIELDS,
@@ -31,7 +31,7 @@ from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.given import GIVEN_PARAMS
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
-from shlo_jit.kernels.gemm.policy import PRIVATE, SHARED, Blocking, Cut, Extents, columns_of, has_vector_path
+from shlo_jit.kernels.gemm.policy import PRIVATE, SHARED, Blocking, Cut, Extents, has_vector_path
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.skinny import emit_skinny_entry, emit_skinny_task
 from shlo_jit.kernels.gemm.staged_numbers import Registers
@@ -252,7 +252,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     numbers, extents = Registers(b), s.extents
     mode, each = _modes(numbers, plan, s, product)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
-    rectangles = _rectangles(numbers, plan, s, mode, product)
+    rectangles = _for_threads(b, plan, s, mode, _rectangles(numbers, plan, s, mode, product), product)
     f.set(mc=rectangles.mc, nc=rectangles.nc, rows=rectangles.rows, columns=rectangles.columns, group=rectangles.group)
     tasks = policy.task_count(numbers, rectangles, s.batch)
     # A prefetch of an invalid address would walk the page tables each time.
@@ -264,10 +264,12 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
 
     def phases() -> list[V]:
         """Packs all of B, kc rows at a time; after each packing, all of C advances by kc steps."""
-        for_b = b.select(shared, ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH)), i64(0))
-        for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
+        panels_b = many_threads.pack_panels(numbers, plan.nr, s.n, s.threads)
+        panels_a = many_threads.pack_panels(numbers, plan.mr, s.m, s.threads)
+        for_b = b.select(shared, ceil_div(b, s.n, b.mul(panels_b, plan.nr)), i64(0))
+        for_a = ceil_div(b, s.m, b.mul(panels_a, plan.mr))
         pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
-        f.set(pack_b=for_b)
+        f.set(pack_b=for_b, pack_panels_b=panels_b, pack_panels_a=panels_a)
         with b.loop(0, s.batch, hint="batch") as at, b.loop(s.k0, b.max_(stop, 1), each, "phase") as kb:
             f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), stop))
             _parallel(b, pack_at, f, pack_tasks, s.threads)
@@ -312,6 +314,21 @@ def _rectangles(a: Registers, plan: GemmPlan, s: _Shape, mode: tuple[V, V], prod
     rows, columns = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     phased = a.either(*(a.compare("eq", x, SHARED) for x in mode))
     return Cut(mc, nc, rows, columns, s.given.group, a.mul(rows, columns), phased)
+
+
+def _for_threads(b: Builder, plan: GemmPlan, s: _Shape, mode: tuple[V, V], cut: Cut, product: V) -> Cut:
+    """Returns the rectangles, or smaller ones for many threads, unless the caller has decided."""
+    if s.given is not None:
+        return cut
+    parts = cut.mc, cut.nc, cut.rows, cut.columns, cut.group, cut.grid
+
+    def spread() -> list[V]:
+        return list(many_threads.spread(Registers(b), plan, s.extents, mode, cut, product, s.threads)[:-1])
+
+    mc, nc, rows, columns, group, grid = b.if_else(
+        b.icmp("sgt", s.threads, tuning.MANY_THREADS), spread, lambda: list(parts)
+    )
+    return Cut(mc, nc, rows, columns, group, grid, cut.phased)
 
 
 def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:

@@ -234,8 +234,10 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     most = b.max_(b.mul(b.udiv(i64(most), v.count), 64), 64)
     # If the matrix is large, each thread reads long parts of its rows. The cut does not change the sums.
     nbytes = b.mul(b.mul(v.outputs, k), itemsize(plan.types.a))
-    parts = b.select(b.icmp("sge", nbytes, plan.bytes_of(tuning.GEMM_VECTOR_FAR)), b.max_(threads, 1), i64(8))
-    sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), 256), most)
+    is_far = b.icmp("sge", nbytes, plan.bytes_of(tuning.GEMM_VECTOR_FAR))
+    parts = b.select(is_far, b.max_(threads, 1), b.max_(threads, 8))
+    least = b.select(b.icmp("sgt", threads, tuning.MANY_THREADS), i64(64), i64(256))
+    sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), least), most)
     rows = b.mul(b.max_(b.udiv(i64(tuning.TASK_WORK), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(v.axpy, sums, rows)
     chunks = ceil_div(b, v.outputs, chunk)

@@ -20,11 +20,14 @@ code stays loaded.
 
 How a call works. The caller takes the pool's lock. If it is held (by another thread, or by the caller itself further up
 its stack), the caller runs all tasks itself, so no call waits for another. It publishes the job, opens `threads - 1`
-places, and takes indices like the workers. A worker joins by taking a place (its number is the place's), takes indices
-by counting `remaining` down, and leaves. The caller takes indices from the front, the helpers from the end. So if two
-threads run the same step again, each finds in its own caches the data that it read before. At the end the caller closes
-the places, computes from their number how many workers have joined, and waits for that many to leave: a worker that
-wakes up late finds no place and does not access the job.
+places, and takes indices like the workers. A worker joins by taking a place, whose number is the worker's. With place p
+comes the p-th index from the end, so that joining and the first task are one access to a cache line that all threads
+write. Then it takes indices by counting `remaining` down, and leaves. The caller takes indices from the front, the
+helpers from the end. So if two threads run the same step again, each finds in its own caches the data that it read
+before. At the end the caller takes the places that are still open, runs their tasks, and waits until as many workers
+have left as have joined: a worker that wakes up late finds no place and does not access the job. A worker that has left
+may take another place of the same job. The caller wakes a few sleeping workers, and each of those wakes a few more as
+long as there are open places.
 
 Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
 
@@ -49,6 +52,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from shlo_jit import tuning
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
@@ -63,6 +67,7 @@ from shlo_jit.kernels.threads.state import (
     PLACES,
     READY,
     REMAINING,
+    RESERVED,
     SLEEPERS,
     STARTED,
     TAKEN,
@@ -94,6 +99,7 @@ def build(module: ModuleText, target: Target, form: str | None = None, asks: boo
     write_state(module, target, waiting)
     write_workers(module, target, waiting)
     _write_run(module, asks)
+    _write_rest(module, asks)
     _write_alone(module, asks)
     _write_parallel(module, target, waiting, asks)
 
@@ -166,15 +172,15 @@ def _run_alone(b: Builder) -> None:
 
 
 def _write_run(module: ModuleText, asks: bool) -> None:
-    """Emits void @shlo_pool_run(ptr state, i64 worker), which takes indices of the job and runs them until none are
-    left."""
+    """Emits void @shlo_pool_run(ptr state, i64 worker), which runs the task of the worker's place, takes other indices
+    of the job, and runs them until none are left. Worker 0 is the caller, and has no place."""
     b = module.function("shlo_pool_run", [("ptr", "state"), ("i64", "worker")], attributes="nounwind")
     state, worker = b.params
     task = b.load("ptr", b.offset(state, TASK))
     frame = b.load("ptr", b.offset(state, FRAME))
     tasks = b.load("i64", b.offset(state, TASKS))
     remaining, taken = b.offset(state, REMAINING), b.offset(state, TAKEN)
-    last = b.sub(tasks, 1)
+    free = b.sub(tasks, b.load("i64", b.offset(state, RESERVED)))
     began = _word(b) if asks else None
 
     def run_all(index_after: Callable[[V], V], began: V | None = None) -> list[V]:
@@ -190,10 +196,37 @@ def _write_run(module: ModuleText, asks: bool) -> None:
         return []
 
     def from_the_end(_: V) -> V:
-        return b.sub(last, atomic(b, "add", taken, i64(1), "monotonic"))
+        return b.sub(b.sub(free, 1), atomic(b, "add", taken, i64(1), "monotonic"))
 
-    b.if_else(b.icmp("eq", worker, 0), lambda: run_all(lambda done: done, began), lambda: run_all(from_the_end))
+    def run_with_place() -> list[V]:
+        b.call_pointer("void", task, [frame, b.sub(tasks, worker), worker])
+        with b.if_(b.icmp("sle", free, 1)):  # the caller's
+            b.ret_early()
+        return run_all(from_the_end)
+
+    b.if_else(b.icmp("eq", worker, 0), lambda: run_all(lambda done: done, began), run_with_place)
     b.ret()
+
+
+def _write_rest(module: ModuleText, asks: bool) -> None:
+    """Emits i32 @shlo_pool_rest(ptr state), by which the caller runs the tasks of the places that are still open, and
+    closes these. Returns their number."""
+    b = module.function("shlo_pool_rest", [("ptr", "state")], "i32", attributes="nounwind")
+    (state,) = b.params
+    task, frame = (b.load("ptr", b.offset(state, at)) for at in (TASK, FRAME))
+    tasks, places = b.load("i64", b.offset(state, TASKS)), b.offset(state, PLACES)
+    began = _word(b) if asks else None
+    with b.repeat([i32(0)], "place") as each:
+        (count,) = each.values
+        place = atomic(b, "sub", places, i32(1), "acq_rel")
+        with b.if_(b.icmp("sle", place, i32(0))):
+            b.ret_early(count)
+        stopped = V("i1", "false") if began is None else _is_stopped(b, began)
+        with b.if_(b.not_(stopped)):
+            b.call_pointer("void", task, [frame, b.sub(tasks, b.cast("sext", place, "i64")), i64(0)])
+        each.next(b.add(count, i32(1)))
+        each.again = V("i1", "true")
+    b.ret(i32(0))
 
 
 def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: bool) -> None:
@@ -237,20 +270,21 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
     b.store(tasks, b.offset(state, TASKS))
     atomic_store(b, i32(0), left, "monotonic")
     atomic_store(b, i64(0), b.offset(state, TAKEN), "monotonic")
-    atomic_store(b, tasks, b.offset(state, REMAINING), "monotonic")
+    reserved = b.cast("sext", helpers, "i64")
+    b.store(reserved, b.offset(state, RESERVED))
+    atomic_store(b, b.sub(tasks, reserved), b.offset(state, REMAINING), "monotonic")
     atomic_store(b, helpers, places, "release")  # publishes the stores above to the workers that take a place
     # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.
     atomic(b, "add", epoch, i32(1), "seq_cst")
     sleepers = atomic_load(b, "i32", b.offset(state, SLEEPERS))
     awake = b.sub(atomic_load(b, "i32", b.offset(state, STARTED), "monotonic"), sleepers)
-    missing = b.sub(helpers, awake)
+    missing = b.min_(b.sub(helpers, awake), i32(tuning.WOKEN_WORKERS))
     with b.if_(b.icmp("sgt", missing, i32(0))):
         waiting.wake(b, b.offset(state, WAITING_BYTES), epoch, missing, of_caller=False)
 
     b.call("void", "shlo_pool_run", [state, i64(0)], declare=False)
 
-    still_open = atomic(b, "xchg", places, i32(0), "acq_rel")
-    joined = b.sub(helpers, b.max_(still_open, i32(0)))
+    joined = b.sub(helpers, b.call("i32", "shlo_pool_rest", [state], declare=False))
     # Acquires the results that the tasks of the workers which have left have written.
     done = spin(b, target, lambda: b.icmp("eq", atomic_load(b, "i32", left, "acquire"), joined))
     with b.if_(b.not_(done)):

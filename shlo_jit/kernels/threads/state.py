@@ -19,9 +19,11 @@ LOCK = 0
 EPOCH, SLEEPERS = 64, 68
 """The number of jobs so far, on which sleepers wait; and the number of sleepers."""
 PLACES = 128
-TASK, FRAME, TASKS = 192, 200, 208
+TASK, FRAME, TASKS, RESERVED = 192, 200, 208, 216
+"""The job. The last `RESERVED` tasks belong to the places: whoever takes place p runs the p-th from the end."""
 REMAINING, TAKEN = 256, 264
-"""Tasks that have not been taken, below 0 at the end; and the number of tasks that helpers have taken."""
+"""Tasks without a place that have not been taken, below 0 at the end; and the number of those that helpers have
+taken."""
 LEFT, WAITING = 320, 324
 """Workers that have left the job, and whether the caller sleeps until all have left."""
 STARTING, STARTED, READY, QUIT = 384, 388, 392, 396

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
@@ -87,7 +88,11 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
     b.start(sleep)
     atomic(b, "add", sleepers, i32(1), "seq_cst")
     waiting.wait(b, objects, epoch, seen, of_caller=False)
-    atomic(b, "sub", sleepers, i32(1), "seq_cst")
+    others = b.sub(atomic(b, "sub", sleepers, i32(1), "seq_cst"), i32(1))
+    places_of_others = b.sub(atomic_load(b, "i32", places), i32(1))
+    more = b.min_(b.min_(others, places_of_others), i32(tuning.WOKEN_WORKERS))
+    with b.if_(b.icmp("sgt", more, i32(0))):
+        waiting.wake(b, objects, epoch, more, of_caller=False)
     b.branch(again)
 
     b.start(end)

@@ -6,6 +6,7 @@ line 0, even if only some later lines are in memory.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import LineTilesStep, OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -43,7 +44,8 @@ def lower(low: Services, step: LineTilesStep, schedule: LineTilesSchedule) -> No
         parts, tasks = i64(1), i64(-(-d.batch // d.images))
     else:
         parts = ceil_div(low.b, low.b.mul(low.thread_count, d.each), d.batch)
-        parts = low.b.min_(low.b.max_(parts, 1), d.parts)
+        many = low.b.icmp("sgt", low.thread_count, tuning.MANY_THREADS)
+        parts = low.b.min_(low.b.max_(parts, 1), low.b.select(many, i64(d.most_parts), i64(d.parts)))
         tasks = low.b.mul(parts, d.batch)
     places = [parts, low.scratch(step), *arrays, *pointers.values()]
     low.parallel(low.share("line_tiles", name), places, tasks)

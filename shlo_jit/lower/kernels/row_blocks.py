@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import RowBlocksStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -34,9 +35,31 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     pointers = [low.scratch(step), *arrays, *map(low.pointer, values)]
     b = low.task(name, len(pointers))
     _Task(b, s, nests, values, len(arrays)).write()
-    low.run_tasks(low.share(hint, name), pointers, s.tasks)
+    if s.division.finer is None:
+        low.run_tasks(low.share(hint, name), pointers, s.tasks)
+    else:
+        _run_divided(low, s, low.share(hint, name), pointers)
     if s.division.parts > 1 and step.sums:
         _add_up(low, s, low.scratch(step))
+
+
+def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[V]) -> None:
+    """Runs the tasks. The last two words of their frame are the rows of a task and the tasks of a batch, which depend
+    on the number of threads."""
+    b, d, m, batch, threads = low.b, s.division, s.step.rows, s.step.batch, low.thread_count
+    assert d.finer is not None
+    least, tile = d.finer
+
+    def finer() -> list[V]:
+        wanted = b.udiv(b.add(b.mul(threads, tuning.ROW_TASKS_OF_THREAD), batch - 1), batch)
+        parts = b.max_(b.min_(wanted, m // least), d.parts)
+        rows = b.mul(b.add(b.udiv(i64(m - 1), b.mul(parts, tile)), 1), tile)
+        return [rows, b.udiv(b.add(rows, m - 1), rows)]
+
+    few = [i64(d.task_rows), i64(d.parts)]
+    rows, parts = b.if_else(b.icmp("sgt", threads, tuning.MANY_THREADS), finer, lambda: few)
+    words = [b.cast("inttoptr", x, "ptr") for x in (rows, parts)]
+    low.parallel(name, [*pointers, *words], b.mul(parts, batch))
 
 
 def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], list[Value], list[V]]:
@@ -432,19 +455,24 @@ class _Task(RowsWriter):
 
     def __init__(self, b: Builder, s: RowBlocksSchedule, nests: dict[int, Nest], values: list[Value], arrays: int):
         frame, self.index, worker = b.params
+        is_divided = s.division.finer is not None
         count = 1 + arrays + len(values)
         self.scratch, *loaded = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(count))
         at = dict(zip(values, loaded[arrays:], strict=True))
+        words = (b.load("i64", b.element(frame, "ptr", count + i)) for i in range(2)) if is_divided else ()
+        self.divided = tuple(words)
+        """The rows of a task and the tasks of a batch, if they are not those of the division."""
         fields = worker_fields(b, s.scratch, self.scratch, worker)
         super().__init__(b, s, nests, at, loaded[:arrays], fields)
 
     def write(self) -> None:
         b, s, d = self.b, self.s, self.s.division
         zero = i64(0)
-        if d.parts > 1:
-            batch, part = b.udiv(self.index, d.parts), b.urem(self.index, d.parts)
-            start = b.mul(part, d.task_rows)
-            self.batch(Range(batch, start, b.min_(b.add(start, d.task_rows), s.step.rows), part))
+        if self.divided or d.parts > 1:
+            rows, parts = self.divided or (d.task_rows, d.parts)
+            batch, part = b.udiv(self.index, parts), b.urem(self.index, parts)
+            start = b.mul(part, rows)
+            self.batch(Range(batch, start, b.min_(b.add(start, rows), s.step.rows), part))
         else:
             first = b.mul(self.index, d.each)
             with b.loop(first, b.min_(b.add(first, d.each), s.step.batch), 1, "batch") as batch:
