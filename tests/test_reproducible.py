@@ -58,7 +58,6 @@ def test_any_number_of_rows(name: str) -> None:
 def test_rows_differ_without_the_option() -> None:
     """Otherwise the cases above would say nothing."""
     assert differs(CASES["product"], FEW, reproducible=False)
-    assert differs(CASES["one column of few terms"], FEW, reproducible=False)
 
 
 @pytest.mark.parametrize("name", ["product", "nibbles", "softmax of a long row", "attention over a cache", "long sums"])
@@ -115,10 +114,14 @@ def refusal(text: str) -> str:
     return diagnostic.label
 
 
+def added(x: jax.Array) -> jax.Array:
+    return x.at[x[0].astype(jnp.int32)].add(x)
+
+
 def test_sums_without_a_fixed_order_are_refused() -> None:
     assert refusal(CONVOLUTION) == "not-reproducible"
     x = normal(16, 16)
-    for function in (jnp.linalg.cholesky, jnp.fft.fft, lambda x: jnp.cumsum(x, 0), lambda x: x.at[0].add(x[1])):
+    for function in (jnp.linalg.cholesky, jnp.fft.fft, lambda x: jnp.cumsum(x, 0), added):
         assert refusal(jax.jit(function).lower(x).as_text()) == "not-reproducible"
 
 

@@ -228,9 +228,9 @@ class _Tile:
         starts = [] if plan.in_order else row_pointers(b, *start, len(sums))
         add = b.fadd if plan.acc in ("float", "double") else b.add
         for r, found in enumerate(sums):
-            if starts:
-                found = list(map(add, self.load_sums(row_pointer(b, starts, start[1], r)), found))
-            self.store_sums(row_pointer(b, ends, stride, r), found)
+            before = self.load_sums(row_pointer(b, starts, start[1], r)) if starts else []
+            row = row_pointer(b, ends, stride, r)
+            self.store_sums(row, list(map(add, before, found)) if starts else found)
 
     def store_sums(self, row: V, sums: Sequence[V]) -> None:
         b, plan = self.b, self.plan
