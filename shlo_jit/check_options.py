@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -326,6 +327,8 @@ def export_options(
 
     library = _path("path", path)
     targets = _targets(target)
+    is_reproducible = _reproducible(reproducible, targets, schedule)
+    targets = tuple(replace(t, reproducible=is_reproducible) for t in targets)
     entries = _entries(entry)
     if weights not in ("embedded", "file"):
         meant = did_you_mean(str(weights), ("embedded", "file"))
@@ -355,7 +358,7 @@ def export_options(
             round_activations=rounded_type(round_activations),
             assume_finite=flag("assume_finite", assume_finite),
             schedule=_exported_schedule(schedule, entries),
-            reproducible=_reproducible(reproducible, targets, schedule),
+            reproducible=is_reproducible,
         ),
         _exported_constants(constants, entries),
     )

@@ -46,6 +46,12 @@ def by_groups(x: jax.Array, packed: jax.Array, s: jax.Array) -> jax.Array:
     return x @ (q.reshape(n, half // 16, 32) * s[:, :, None]).reshape(n, 2 * half).T
 
 
+def by_groups_of_terms(x: jax.Array, q: jax.Array, s: jax.Array) -> jax.Array:
+    """Bytes with a scale for each 32 terms of a column."""
+    k, n = q.shape
+    return x @ (q.reshape(k // 32, 32, n).astype(jnp.float32) * s[:, None]).reshape(k, n)
+
+
 def exact_sums(x: jax.Array, q: jax.Array, s: jax.Array) -> jax.Array:
     """Activations rounded to bytes by row."""
     step = jnp.abs(x).max(-1, keepdims=True) / 127
@@ -90,6 +96,7 @@ CASES = {
     "one column": Case(jnp.matmul, normal(64, 700), [normal(700, 1)]),
     "one column of few terms": Case(jnp.matmul, normal(64, 30), [normal(30, 1)]),
     "few terms and columns": Case(jnp.matmul, normal(64, 9), [normal(9, 5)]),
+    "four terms": Case(jnp.matmul, normal(64, 4), [normal(4, 33)]),
     "narrow": Case(jnp.matmul, normal(64, 900), [normal(900, 3)]),
     "rows as columns": Case(lambda x, w: (w.T @ x.T).T, normal(64, K), [W]),
     "two contracting dimensions": Case(
@@ -100,6 +107,7 @@ CASES = {
     "scaled bytes": Case(scaled, normal(64, K), [integers(K, N), SCALES]),
     "large scaled bytes": Case(scaled, normal(64, 640), [integers(640, 1024), normal(1024)]),
     "nibbles": Case(by_groups, normal(64, 640), [integers(N, 320, low=0, high=255, dtype=np.uint8), normal(N, 20)]),
+    "grouped scales": Case(by_groups_of_terms, normal(64, 640), [integers(640, 512), normal(20, 512)]),
     "sums of bytes": Case(exact_sums, normal(64, K), [integers(K, N), SCALES]),
     "softmax": Case(jax.nn.softmax, normal(64, 1003)),
     "softmax of a long row": Case(jax.nn.softmax, normal(64, 9001)),

@@ -25,11 +25,11 @@ MANY = (1, 2, 3, 8, 16, 64)
 THREADS = (1, 2, 3, 8)
 
 
-def outcome(case: Case, count: int, *, threads: int = 2, reproducible: bool = True) -> list[np.ndarray]:
-    """Returns the results for the first rows."""
+def outcome(case: Case, count: int, *, threads: int = 2, reproducible: bool = True, **options: Any) -> list[np.ndarray]:
+    """Returns the results for the first rows. `options`: further options of `compile`."""
     arguments = [case.rows[:count], *case.others]
     text = jax.jit(case.function).lower(*arguments).as_text()
-    exe = shlo_jit.compile(text, threads=threads, cache=False, reproducible=reproducible)
+    exe = shlo_jit.compile(text, threads=threads, cache=False, reproducible=reproducible, **options)
     found = exe(*arguments)
     return [np.asarray(x) for x in (found if isinstance(found, tuple | list) else [found])]
 
@@ -58,6 +58,12 @@ def test_any_number_of_rows(name: str) -> None:
 def test_rows_differ_without_the_option() -> None:
     """Otherwise the cases above would say nothing."""
     assert differs(CASES["product"], FEW, reproducible=False)
+
+
+@pytest.mark.parametrize("name", ["large scaled bytes", "grouped scales", "nibbles"])
+def test_rounded_activations(name: str) -> None:
+    """Sums of groups are added up in registers for few rows, by a loop for many."""
+    assert not differs(CASES[name], (1, 3, 64), round_activations="int8")
 
 
 @pytest.mark.parametrize("name", ["product", "nibbles", "softmax of a long row", "attention over a cache", "long sums"])

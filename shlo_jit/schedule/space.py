@@ -380,11 +380,15 @@ def _choose_vector(
 def _fixed_vector(
     nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], along: Sequence[int]
 ) -> Choice[int | None]:
-    """Chooses the lanes of a nest whose sums have a fixed order: the innermost reduced variable if elements are
-    contiguous along it, whatever the rows are; otherwise lanes run along rows, and each takes its elements in order."""
+    """Chooses the lanes of a nest whose sums have a fixed order: the innermost reduced variable if all that is read
+    along it is contiguous, whatever the rows are; otherwise lanes run along rows, and each takes its elements in order.
+    Sums over products that are added up one after the other then have the same order."""
     v = inner[-1] if inner and inner[-1] in along else None
-    if v is not None and any(_collapse(linear(k), merged.dropped).coefficient(v) == 1 for k in nest.loads):
-        return Choice(v, FIXED)
+    if v is not None:
+        offsets = [linear(k) for k in nest.loads]
+        steps = {_collapse(e, merged.dropped).coefficient(v) for e in offsets}
+        if 1 in steps and steps <= {0, 1} and not any(_depends(merged, s.at, v) for e in offsets for s in e.syms):
+            return Choice(v, FIXED)
     return _choose_vector(nest, merged, rows, inner, [])
 
 

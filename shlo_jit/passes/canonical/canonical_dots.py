@@ -352,13 +352,13 @@ def is_small(lhs: Value, roles: Roles, extents: Sequence[int], fixed: bool = Fal
     """Whether the product (one of a batch) is faster as a reduction, which fuses with the code around it. This holds
     for the product of two vectors, for a product with a single term, for one so small that the kernel's overhead
     dominates, and for rows and columns that would fill only a corner of the kernel's tiles. A reduction adds up in
-    another order than the kernel. If that is `fixed`, only products without any rows and columns, or with a single
-    term, become one."""
+    another order than the kernel. If that is `fixed`, only products of very few terms, or without any rows and
+    columns, become one."""
     batch, free = len(roles.lhs_batch), len(roles.lhs_free)
     rows, columns = (math.prod(e) for e in (extents[batch : batch + free], extents[batch + free :]))
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
     if fixed:
-        return not extents or equal(terms, 1)
+        return not extents or hint_of(terms) <= tuning.NARROW_PRODUCT
     narrow = hint_of(terms) <= tuning.NARROW_PRODUCT and hint_of(columns) <= tuning.NARROW_PRODUCT
     if narrow or equal(rows * columns, 1) or equal(terms, 1):
         return True
