@@ -18,7 +18,6 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import DType, TensorType
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.schedule.reducers import simple_op
 
 ACCUMULATORS = 4
@@ -62,8 +61,11 @@ def _refuse_op(op: Op) -> None:
     floats = any(t.is_float or t.is_complex for t in types)
     if floats and (op.name in UNORDERED or (op.name in REDUCING and not _only_chooses(op))):
         _refuse(op, "the order of its sums depends on the target or on other rows")
-    if op.name == "stablehlo.custom_call" and lapack_target(op.attributes["call_target_name"]) is not None:
-        _refuse(op, "LAPACK libraries differ")
+    if op.name == "stablehlo.custom_call":
+        from shlo_jit.ops.lapack_records import lapack_target
+
+        if lapack_target(op.attributes["call_target_name"]) is not None:
+            _refuse(op, "LAPACK libraries differ")
 
 
 def _refuse(op: Op, why: str) -> NoReturn:
