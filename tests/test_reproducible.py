@@ -174,3 +174,19 @@ def test_other_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     first = found["256 bits"]
     for machine, results in found.items():
         assert [i for i, (x, y) in enumerate(zip(results, first, strict=True)) if x != y] == [], machine
+
+
+@pytest.mark.parametrize("name", ["product", "layer norm", "feed-forward"])
+def test_one_program_for_any_batch(name: str) -> None:
+    """Code for any number of rows has the bits of code for one."""
+    from jax import export
+
+    case = CASES[name]
+    (rows,) = export.symbolic_shape("b")
+    given = [jax.ShapeDtypeStruct((rows, *case.rows.shape[1:]), case.rows.dtype)]
+    given += [jax.ShapeDtypeStruct(o.shape, o.dtype) for o in case.others]
+    text = export.export(jax.jit(case.function))(*given).mlir_module()
+    exe = shlo_jit.compile(text, dynamic="symbolic", threads=2, cache=False, reproducible=True)
+    (whole,) = outcome(case, 64)
+    for n in (2, 5, 64):
+        assert np.asarray(exe(case.rows[:n], *case.others)).tobytes() == whole[:n].tobytes()
