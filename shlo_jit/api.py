@@ -110,6 +110,7 @@ def compile(
     fold_scales: bool = False,
     round_activations: str | None = None,
     assume_finite: bool = False,
+    reproducible: bool = False,
     schedule: Schedule | str | None = None,
     constants: Constants | None = None,
     num_replicas: int | None = None,
@@ -135,11 +136,12 @@ def compile(
     results only by rounding; see `docs/accuracy.md`. `round_activations`: `int8` to round the activations of products
     with low-bit weights to 8 bits, so that these are products of integers; by default they are exact. `assume_finite`:
     leave out products of numbers with zeros that a mask by position inserts, without a check that these numbers are
-    finite; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop nests, products, convolutions,
-    ...), by the label of the step, as `json.loads(exe.text("moves"))` gives them; see `docs/schedules.md`. Or `tuned`:
-    those that `tune` has stored for this program and machine, if there are any, and `tuned-any-rounding` also those
-    that change the last bits of results. `constants`: arrays for arguments, by index or name, which become constants of
-    the program; the executable takes the other arguments. See `docs/constants.md`.
+    finite; see `docs/accuracy.md`. `reproducible`: give each row of a result the same bits whatever the other rows are,
+    and on every target; see `docs/accuracy.md`. `schedule`: the moves that decide how steps run (loop nests, products,
+    convolutions, ...), by the label of the step, as `json.loads(exe.text("moves"))` gives them; see
+    `docs/schedules.md`. Or `tuned`: those that `tune` has stored for this program and machine, if there are any, and
+    `tuned-any-rounding` also those that change the last bits of results. `constants`: arrays for arguments, by index or
+    name, which become constants of the program; the executable takes the other arguments. See `docs/constants.md`.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default that of the module, if
     it is written for several. `programs`: for each replica, the entries of its partitions, if these differ.
@@ -169,6 +171,7 @@ def compile(
             fold_scales=fold_scales,
             round_activations=round_activations,
             assume_finite=assume_finite,
+            reproducible=reproducible,
             schedule=schedule,
         )
         arrays = check_options.constants(constants, options.cache)
@@ -305,6 +308,7 @@ def export(
     fold_scales: bool = False,
     round_activations: str | None = None,
     assume_finite: bool = False,
+    reproducible: bool = False,
     schedule: Schedule | None = None,
     constants: Constants | Mapping[str, Constants] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -322,9 +326,10 @@ def export(
     decompositions. donate: indices of arguments whose memory results may reuse, as in `compile`. linker: the command to
     link with, by default the first linker found. shapes: for a program with unknown dimensions, the calls to compile
     code for: a list, each the shapes of all arguments   as `refine` takes them, or a dictionary of such lists by
-    function. fold_scales, round_activations, assume_finite: as in `compile`. schedule: moves of the function's steps,
-    as in `compile`. constants: arrays for arguments, as in `compile`, or a dictionary of such dictionaries by function;
-    they become part of the library. progress: called with the current activity, the bytes written, and the total bytes.
+    function. fold_scales, round_activations, assume_finite, reproducible: as in `compile`. schedule: moves of the
+    function's steps, as in `compile`. constants: arrays for arguments, as in `compile`, or a dictionary of such
+    dictionaries by function; they become part of the library. progress: called with the current activity, the bytes
+    written, and the total bytes.
 
     Raises StableHLOError if the program is refused, TypeError and ValueError for options, ExportError if no linker can
     link it, and OSError for files.
@@ -352,6 +357,7 @@ def export(
         assume_finite,
         schedule,
         constants,
+        reproducible,
     )
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,6 +58,7 @@ def compile_options(
     round_activations: object = None,
     assume_finite: object = False,
     schedule: object = None,
+    reproducible: object = False,
 ) -> CompileOptions:
     """Options of a compilation on this machine; see `api.compile`."""
     _environment()
@@ -66,6 +68,7 @@ def compile_options(
 
         implementations |= {COMPOSITE + n: f for n, f in _calls("composites", composites).items()}
     code = registered_code(implementations)
+    machine = _target(target, flag("cache", cache))
     return CompileOptions(
         entry=_text("entry", entry).removeprefix("@"),
         cache=flag("cache", cache) and all(c.digest for _, c in code),
@@ -75,7 +78,8 @@ def compile_options(
         round_activations=rounded_type(round_activations),
         assume_finite=flag("assume_finite", assume_finite),
         schedule=_schedule(schedule, flag("cache", cache)),
-        target=_target(target, flag("cache", cache)),
+        reproducible=_reproducible(reproducible, (machine,), schedule),
+        target=machine,
         threads=thread_count(threads),
         calls=registered(implementations),
         code=code,
@@ -201,6 +205,20 @@ def _dynamic(given: object) -> str:
     return _word("dynamic", given, ("specialize", "symbolic"))
 
 
+def _reproducible(given: object, targets: Sequence[Target], schedule: object) -> bool:
+    """Checks whether results must be reproducible, which targets without multiply-adds and given schedules exclude."""
+    if not flag("reproducible", given):
+        return False
+    for target in targets:
+        if not target.has_fma:
+            message = f"reproducible: target {target.name!r} has no fused multiply-adds, which its bits require"
+            raise wrong_value(message, "choose x86-64-v3 or later, aarch64 or riscv64")
+    if schedule is not None:
+        message = "reproducible: a given schedule may add up in another order"
+        raise wrong_value(message, "give either reproducible=True or a schedule")
+    return True
+
+
 def rounded_type(given: object) -> Literal["int8"] | None:
     """Checks the type to which activations are rounded."""
     if given in (None, "int8"):
@@ -301,6 +319,7 @@ def export_options(
     assume_finite: object,
     schedule: object,
     constants: object = None,
+    reproducible: object = False,
 ) -> ExportOptions:
     """Options of an export; see `api.export`. `custom_calls`: custom calls and composites."""
     from shlo_jit.aot.c_names import c_prefix
@@ -308,6 +327,8 @@ def export_options(
 
     library = _path("path", path)
     targets = _targets(target)
+    is_reproducible = _reproducible(reproducible, targets, schedule)
+    targets = tuple(replace(t, reproducible=is_reproducible) for t in targets)
     entries = _entries(entry)
     if weights not in ("embedded", "file"):
         meant = did_you_mean(str(weights), ("embedded", "file"))
@@ -337,6 +358,7 @@ def export_options(
             round_activations=rounded_type(round_activations),
             assume_finite=flag("assume_finite", assume_finite),
             schedule=_exported_schedule(schedule, entries),
+            reproducible=is_reproducible,
         ),
         _exported_constants(constants, entries),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shlo_jit.kernels.target import Target
@@ -64,6 +64,8 @@ class CompileOptions:
     """The type to which activations of products with low-bit weights are rounded (`docs/accuracy.md`)."""
     assume_finite: bool = False
     """Whether numbers that a mask by position leaves out are taken as finite (`docs/accuracy.md`)."""
+    reproducible: bool = False
+    """Whether the bits of a row of results depend neither on other rows nor on the target (`docs/accuracy.md`)."""
     schedule: GivenMoves | StoredSchedule = ()
     """Given moves of steps; see `schedule/moves.py`. Or a stored schedule, which the pipeline looks
     up for each program that it compiles."""
@@ -80,6 +82,11 @@ class CompileOptions:
     """The queues of infeeds and similar (`runtime/host.py`), if several executables share them."""
     cache: bool = field(default=True, compare=False)
     """Whether to use the object cache."""
+
+    def __post_init__(self) -> None:
+        """The target carries `reproducible` too, since every kernel and routine is generated for a target."""
+        if self.target.reproducible != self.reproducible:
+            object.__setattr__(self, "target", replace(self.target, reproducible=self.reproducible))
 
     @property
     def elementwise_code(self) -> frozenset[str]:

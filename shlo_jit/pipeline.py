@@ -306,8 +306,13 @@ def plan(
             fold_scales=options.fold_scales,
             rounded=options.round_activations,
             assume_finite=options.assume_finite,
+            reproducible=options.reproducible,
         )
     pause()
+    if options.reproducible:
+        from shlo_jit.schedule.sum_order import refuse_unordered
+
+        refuse_unordered(cores)
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
     check_donated(given_up, len(cores[-1].block().arguments))
     with stage("fuse"):

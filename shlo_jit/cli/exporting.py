@@ -11,7 +11,7 @@ import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
 from shlo_jit.cli.constants import Constants, bound, read_by_function
-from shlo_jit.cli.options import AsJson, AssumeFinite, Example, File, FoldScales, RoundActivations, word
+from shlo_jit.cli.options import AsJson, AssumeFinite, Example, File, FoldScales, Reproducible, RoundActivations, word
 from shlo_jit.cli.progress import progress, steps
 
 
@@ -67,6 +67,7 @@ def export(
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
     assume_finite: AssumeFinite = False,
+    reproducible: Reproducible = False,
     schedule: Annotated[
         Path | None,
         typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
@@ -112,6 +113,7 @@ def export(
             fold_scales=fold_scales,
             round_activations=round_activations,
             assume_finite=assume_finite,
+            reproducible=reproducible,
             schedule=None if schedule is None else programs.moves(schedule),
             constants=given if len(entries) > 1 else given.get(entries[0]),
             progress=on_step,

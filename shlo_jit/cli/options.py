@@ -111,6 +111,12 @@ AssumeFinite = Annotated[
     bool,
     typer.Option("--assume-finite", help="Skip what masks by position leave out, without a check that it is finite."),
 ]
+Reproducible = Annotated[
+    bool,
+    typer.Option(
+        "--reproducible", help="Give each row of a result the same bits whatever the others are, and on every target."
+    ),
+]
 ScheduleFile = Annotated[
     Path | None,
     typer.Option(

@@ -90,6 +90,7 @@ def compile(
     assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
+    reproducible: bool = False,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
@@ -105,6 +106,7 @@ def compile(
         assume_finite,
         schedule,
         constants,
+        reproducible,
     )
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
@@ -123,6 +125,7 @@ def compile_any(
     assume_finite: bool = False,
     schedule: Path | None = None,
     constants: Arrays | None = None,
+    reproducible: bool = False,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
     """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
     a file with the moves of steps, or the word for a stored schedule."""
@@ -142,6 +145,7 @@ def compile_any(
             assume_finite=assume_finite,
             schedule=None if schedule is None else moves(schedule),
             constants=constants,
+            reproducible=reproducible,
             num_partitions=grid.processes,
             transport=grid.transport,
         )

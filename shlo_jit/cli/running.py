@@ -31,6 +31,7 @@ from shlo_jit.cli.options import (
     NoCache,
     Processes,
     Random,
+    Reproducible,
     RoundActivations,
     Runnable,
     ScheduleFile,
@@ -130,6 +131,7 @@ def run(
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
     assume_finite: AssumeFinite = False,
+    reproducible: Reproducible = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -185,6 +187,7 @@ def run(
                 assume_finite,
                 schedule,
                 arrays_given,
+                reproducible,
             )
 
         with quiet_unless(grid.prints):
@@ -310,6 +313,7 @@ def profile(
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
     assume_finite: AssumeFinite = False,
+    reproducible: Reproducible = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
 ) -> None:
@@ -324,7 +328,17 @@ def profile(
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         return programs.compile(
-            source, entry, threads, True, dynamic, fold_scales, round_activations, assume_finite, schedule, arrays_given
+            source,
+            entry,
+            threads,
+            True,
+            dynamic,
+            fold_scales,
+            round_activations,
+            assume_finite,
+            schedule,
+            arrays_given,
+            reproducible,
         )
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:

@@ -22,6 +22,7 @@ from shlo_jit.cli.options import (
     File,
     FoldScales,
     Processes,
+    Reproducible,
     RoundActivations,
     ScheduleFile,
     Seed,
@@ -88,6 +89,7 @@ def show(
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
     assume_finite: AssumeFinite = False,
+    reproducible: Reproducible = False,
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
@@ -117,7 +119,13 @@ def show(
     arrays_given = read_constants(constants)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir, fold_scales, round_activations, assume_finite, arrays_given)
+            options = {
+                "fold_scales": fold_scales,
+                "round_activations": round_activations,
+                "assume_finite": assume_finite,
+                "reproducible": reproducible,
+            }
+            _dump(source, entry, shapes or [], dump_dir, options, arrays_given)
         if stage == "module" and not shapes:
             _hand_out(str(bound(programs.parse(source), entry, arrays_given)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
@@ -133,6 +141,7 @@ def show(
                 assume_finite,
                 schedule,
                 arrays_given,
+                reproducible,
             )
             if isinstance(made, Several):
                 with made.executable as executable:
@@ -269,19 +278,16 @@ def _dump(
     entry: str,
     shapes: list[str],
     folder: Path,
-    fold_scales: bool,
-    round_activations: str | None,
-    assume_finite: bool,
+    how: dict[str, Any],
     constants: Arrays | None,
 ) -> None:
+    """Writes the stages of a program to a folder. `how`: options of `compile`."""
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
     module = programs.refined(bound(programs.parse(source), entry, constants), entry, shapes)
-    options = compile_options(
-        entry, fold_scales=fold_scales, round_activations=round_activations, assume_finite=assume_finite
-    )
+    options = compile_options(entry, **how)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:

@@ -24,7 +24,8 @@ from shlo_jit.jax.bound_function import BoundParameters
 from shlo_jit.jax.lowered_program import Program, lower
 
 OPTIONS = frozenset(
-    "threads target custom_calls composites cache fold_scales round_activations assume_finite schedule".split()
+    """threads target custom_calls composites cache fold_scales round_activations assume_finite reproducible
+    schedule""".split()
 )
 """Options of `shlo_jit.compile` that functions may have."""
 Signature = tuple[Hashable, ...]
@@ -52,7 +53,7 @@ def jit(
     static_argnums, static_argnames, donate_argnums, donate_argnames: as in `jax.jit`. constants: trees of arrays by
     parameter, by name or position. Calls do not pass these parameters, and the arrays become constants of the program;
     see `docs/constants.md`. `options`: of `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`,
-    `cache`, `fold_scales`, `round_activations`, `assume_finite`, `schedule`.
+    `cache`, `fold_scales`, `round_activations`, `assume_finite`, `reproducible`, `schedule`.
 
     Inside another function that `shlo_jit.jax.jit` traces, it becomes a part of that function. Raises TypeError within
     other transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), the errors that JAX raises when it

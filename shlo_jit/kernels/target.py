@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shlo_jit.caches import PLAIN, Caches, Share
+
+VIRTUAL_VECTOR_BITS = 256
+"""Vector width of the virtual machine that orders reproducible sums: eight partial sums of f32 in a vector. Chosen: the
+width of AVX2, where it costs nothing; other targets take half or several of their registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,9 @@ class Target:
     """`pmaddubsw`, which multiplies bytes with and without sign two at a time."""
     caches: Caches = PLAIN
     """Sizes of data caches: read on the machine we run on, from a table for a CPU by its name."""
+    reproducible: bool = False
+    """Whether sums and elementary functions have the same bits on every target, and for any number of rows (the option
+    of `compile`). Decisions that change orders of sums are made for `of_sums` then."""
 
     @property
     def instructions(self) -> tuple[str, str, str, int]:
@@ -48,8 +55,16 @@ class Target:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The parts of a target that affect code: the instructions, and the sizes of caches."""
-        return *self.instructions, *self.caches.identity
+        """The parts of a target that affect code: the instructions, the sizes of caches, the orders of sums."""
+        return *self.instructions, *self.caches.identity, self.reproducible
+
+    @property
+    def of_sums(self) -> Target:
+        """The machine for which lanes and accumulators of sums are chosen: a virtual one, the same for all targets, if
+        results must be reproducible; otherwise this one. LLVM splits its vectors into those that the target has."""
+        if not self.reproducible:
+            return self
+        return replace(self, vector_bits=VIRTUAL_VECTOR_BITS, vector_registers=16, has_masks=False)
 
     def bytes_of(self, size: Share | int) -> int:
         """Returns the bytes that a threshold is on this CPU (`Caches.bytes_of`)."""

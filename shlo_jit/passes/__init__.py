@@ -202,6 +202,7 @@ def core_functions(
     fold_scales: bool = False,
     rounded: str | None = None,
     assume_finite: bool = False,
+    reproducible: bool = False,
 ) -> list[Op]:
     """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
     are inlined everywhere are left out.
@@ -211,6 +212,7 @@ def core_functions(
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     context = context._replace(fold_scales=fold_scales, round_activations=rounded, assume_finite=assume_finite)
+    context = context._replace(reproducible=reproducible)
     return [
         core
         for function in inline(module, entry, is_registered)

@@ -64,5 +64,7 @@ class Context(NamedTuple):
     """The type to which activations of products with low-bit weights are rounded: `int8`, or None."""
     assume_finite: bool = False
     """Whether numbers that a mask leaves out may be taken as finite (`canonical/masked_products.py`)."""
+    reproducible: bool = False
+    """Whether the sums of a product must not depend on the number of rows or on the target (docs/accuracy.md)."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

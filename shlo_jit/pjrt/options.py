@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from shlo_jit.check_options import rounded_type
+from shlo_jit.check_options import flag, rounded_type
 from shlo_jit.pjrt import interface, proto
 from shlo_jit.pjrt.table import PluginError
 
@@ -15,7 +15,7 @@ NUM_REPLICAS, NUM_PARTITIONS, DEVICE_ASSIGNMENT = 4, 5, 9
 REPLICA_COUNT, COMPUTATION_COUNT, COMPUTATION_DEVICES = 1, 2, 3
 """Fields of the assignment. Field 1 of each computation has the devices of its replicas."""
 OWN_PREFIX = "shlo_jit_"
-USER_OPTIONS = ("round_activations",)
+USER_OPTIONS = ("round_activations", "reproducible")
 """Options of `shlo_jit.compile`, written with the prefix."""
 TEXTS = frozenset(
     "as dir dump file filter flags isa kind level name options passes path re regex strategy to type".split()
@@ -96,9 +96,9 @@ def _number(data: dict[int, int | bytes], number: int) -> int:
 
 def _check_own(name: str, value: Any) -> None:
     """Raises PluginError for an invalid value of an option that users give."""
-    if name == "round_activations":
+    if name in USER_OPTIONS:
         try:
-            rounded_type(value)
+            rounded_type(value) if name == "round_activations" else flag(name, value)
         except (TypeError, ValueError) as error:
             raise PluginError(interface.INVALID_ARGUMENT, f"{OWN_PREFIX}{error}") from None
 

@@ -33,6 +33,7 @@ from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
+    FIXED,
     GIVEN,
     Order,
     Part,
@@ -46,6 +47,7 @@ from shlo_jit.schedule.space import (
     side_by_side,
     tile_space,
 )
+from shlo_jit.schedule.sum_order import ACCUMULATORS, can_split_rows, fixes_order
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
 from shlo_jit.schedule.unroll_and_jam import accumulators_each, can_jam, jammed_variable
@@ -170,7 +172,9 @@ class _Scheduler:
     ):
         self.nest = nest
         self.given = None if moves is None else GivenMoves(moves)
-        self.target = target
+        self.is_fixed = fixes_order(nest, target)
+        """Whether sums must be in the same order on all targets, and for any number of rows."""
+        self.target = target.of_sums if self.is_fixed else target
         self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
         others = [op for op, simple in self.simple.items() if simple is None]
         self.selections = {op: found for op in others if (found := selection_of(nest, op)) is not None}
@@ -196,7 +200,7 @@ class _Scheduler:
         indices = frozenset(v for op in self.selections for v in index_values(nest, op))
         moves = None if self.given is None else self.given.moves
         self.space = make_space(nest, self.target, asked, indices, self.by_rows, moves)
-        if moves is None and not self.by_rows:
+        if moves is None and not self.by_rows and not self.is_fixed:
             longer = longer_loop(nest, self.space, self.target, indices, lanes_of(asked, self.space.inner))
             if longer is not None:
                 self.space = make_space(nest, self.target, asked, indices, chosen=longer)
@@ -210,7 +214,7 @@ class _Scheduler:
 
     def short(self) -> bool:
         """Whether elements are selected from many rows that are too short for lanes along them."""
-        gathers = any(s.dtype.bits >= 32 for s in self.selections.values())
+        gathers = any(s.dtype.bits >= 32 for s in self.selections.values()) and not self.is_fixed
         few = hint_of(self.nest.rows) < self.target.lanes(32)
         return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
 
@@ -291,7 +295,7 @@ class _Scheduler:
 
     def choose_jammed(self) -> int | None:
         """The short row variable whose rows run together, unless values are kept: a row buffer has room for one row."""
-        if self.part is not None or self.tile is not None:
+        if self.part is not None or self.tile is not None or self.is_fixed:
             return None
         if self.given is None:
             found, wanted = jammed_variable(self.nest, self.space, self.passes, self.target), None
@@ -334,12 +338,14 @@ class _Scheduler:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
             registers = self.target.vector_registers // 2
             limit = registers if size <= 4 else 4 if size <= (40 if several else 12) else 1
+        elif self.is_fixed:
+            limit = ACCUMULATORS
         elif self.nest.reduce_vars:
             room = accumulators_each(self.space, self.passes, self.jammed, self.target)
             limit = min(4 if size <= 24 else 2, room)
         else:
             limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
-        why = Reason("body-size", f"{size} ops and loads in the body")
+        why = FIXED if self.is_fixed else Reason("body-size", f"{size} ops and loads in the body")
         while limit > 1 and vectors < limit:
             limit //= 2
             why = Reason("short-loop", f"the loop has {count(vectors, 'vector')}")
@@ -462,6 +468,8 @@ class _Scheduler:
         results."""
         passes, together = self.passes, self.interleaved is not None or self.jammed is not None
         if not self.space.inner or self.ordered or together or self.by_rows:
+            return False
+        if self.is_fixed and not can_split_rows(self.nest):
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False

@@ -37,6 +37,7 @@ from shlo_jit.schedule.register_vectors import Vectors, lay_out
 from shlo_jit.schedule.run_time_offsets import Offsets, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import Order, Space, linear, make_space
+from shlo_jit.schedule.sum_order import is_chain
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut
 
@@ -280,7 +281,8 @@ def schedule_in_registers(
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
     blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
-    most = 1 if totals is not None or passes > 1 else -(-tuning.COMPUTED_OPERAND_UNITS // products)
+    is_whole = totals is not None or passes > 1 or is_chain(acc, target)
+    most = 1 if is_whole else -(-tuning.COMPUTED_OPERAND_UNITS // products)
     chunk, parts, split = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
     result = result if totals is None else result._replace(matrix=0)
     found = InRegistersSchedule(
@@ -397,11 +399,12 @@ def _lanes(
     dots: ByteDots | None,
 ) -> tuple[int, Space | None]:
     """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
-    variable, or it has too few iterations. Twice a register's lanes of sums halve the instructions on narrow elements,
-    if the sums of all vectors fit the registers, or do not with one register either."""
+    variable, or it has too few iterations. It numbers outputs if the terms must be added up in order. Twice a
+    register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit the registers, or
+    do not with one register either."""
     full = target.lanes(acc.bits)
     best, most = 0, 0
-    for v in (*free, *along):
+    for v in free if is_chain(acc, target) else (*free, *along):
         nbytes = sum(k[0].tensor.nbytes for k in nest.loads if _is_run(k[0], linear(k).coefficient(v)))
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes

@@ -79,7 +79,7 @@ def divide(
         return _given(step, given, tile)
     work = step.rows * sum(p.n * p.k for s, p in products.items() if s not in step.sums)
     work += sum(hint_of(extents_of(s.op)[1]) * step.rows * p.n for s, p in products.items() if s in step.sums)
-    cut = _cut_of_sums(step, work, tile) if step.sums else _cut(step, work, tile)
+    cut = _cut_of_sums(step, work, tile, target.reproducible) if step.sums else _cut(step, work, tile)
     block = _block(step, products, cut.task_rows, target)
     if step.ranges is not None and cut.parts > 1:
         cut = _whole_blocks(step, cut, block.value)
@@ -173,13 +173,14 @@ def _finer(step: RowBlocksStep, cut: _Cut, tile: int, block: int) -> FinerRows |
     return FinerRows(least, tile) if least < min(cut.task_rows, step.rows) else None
 
 
-def _cut_of_sums(step: RowBlocksStep, work: int, tile: int) -> _Cut:
+def _cut_of_sums(step: RowBlocksStep, work: int, tile: int, is_ordered: bool) -> _Cut:
     """The tasks of a step with sums over the rows: a task has all rows of its batches, or one of a few parts of them,
-    since each part has separate sums. `work`: the multiply-adds of a batch."""
+    since each part has separate sums. `work`: the multiply-adds of a batch. `is_ordered`: sums take all rows in
+    order."""
     batch, m = step.batch, step.rows
     first, second = extents_of(step.products[0].op), extents_of(_second(step).op)
     is_alone = batch * work <= tuning.GEMM_SERIAL
-    parts = 1 if is_alone else row_parts(batch, m, first[3] + second[2])
+    parts = 1 if is_alone or is_ordered else row_parts(batch, m, first[3] + second[2])
     rows = even(m, parts, tile) if parts > 1 else m
     parts = -(-m // rows)
     if parts > 1:

@@ -17,6 +17,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.schedule.moves import Fuse, IllegalMove, Move, Reorder, Vectorize, of_kind
+from shlo_jit.schedule.sum_order import fixes_order
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import Size, equal, hint_of, surely
 
@@ -142,6 +143,8 @@ def make_space(
         vector = Choice[int | None](chosen.value, chosen.why)
     elif not by_rows and has_few_elements(nest):
         vector = Choice[int | None](None, Reason("few-elements", "few elements and few ops: kept in scalar registers"))
+    elif fixes_order(nest, target):
+        vector = _fixed_vector(nest, merged, [] if by_rows else rows, inner, along)
     else:
         vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
     return merged.space(rows, inner, vector, target, narrow)
@@ -372,6 +375,24 @@ def _choose_vector(
         return Choice(None, Reason("one-element", "there is one element"))
     why = f"{contiguous} of {len(accesses)} accesses are contiguous along it"
     return Choice(best, Reason("contiguous-accesses", why))
+
+
+def _fixed_vector(
+    nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], along: Sequence[int]
+) -> Choice[int | None]:
+    """Chooses the lanes of a nest whose sums have a fixed order: the innermost reduced variable if all that is read
+    along it is contiguous, whatever the rows are; otherwise lanes run along rows, and each takes its elements in order.
+    Sums over products that are added up one after the other then have the same order."""
+    v = inner[-1] if inner and inner[-1] in along else None
+    if v is not None:
+        offsets = [linear(k) for k in nest.loads]
+        steps = {_collapse(e, merged.dropped).coefficient(v) for e in offsets}
+        if 1 in steps and steps <= {0, 1} and not any(_depends(merged, s.at, v) for e in offsets for s in e.syms):
+            return Choice(v, FIXED)
+    return _choose_vector(nest, merged, rows, inner, [])
+
+
+FIXED = Reason("reproducible-sum", "the order of a reproducible sum depends on its own elements alone")
 
 
 def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:

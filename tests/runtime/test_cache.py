@@ -233,6 +233,7 @@ OTHER = {
     "fold_scales": True,
     "round_activations": "int8",
     "assume_finite": True,
+    "reproducible": True,
     "schedule": (("0", (Unroll(0, 2),)),),
     "has_lapack": True,
     "dynamic": "symbolic",

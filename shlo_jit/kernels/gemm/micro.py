@@ -216,6 +216,22 @@ class _Tile:
         loaded = [self.load(row, v, vector(plan.out, plan.lanes)) for v in range(self.nv)]
         return loaded if plan.out == plan.acc else [b.cast("sext", x, plan.acc) for x in loaded]
 
+    def load_rows(self, first: V, stride: V, rows: int) -> list[V]:
+        """Returns the sums of all rows, one row after the other."""
+        groups = row_pointers(self.b, first, stride, rows)
+        return [x for r in range(rows) for x in self.load_sums(row_pointer(self.b, groups, stride, r))]
+
+    def store_rows(self, ends: Sequence[V], stride: V, start: tuple[V, V], sums: Sequence[Sequence[V]]) -> None:
+        """Stores the sums of each row. They are added to those at `start` (address, stride), unless they began with
+        them. `ends`: the pointers of the rows of C."""
+        b, plan = self.b, self.plan
+        starts = [] if plan.in_order else row_pointers(b, *start, len(sums))
+        add = b.fadd if plan.acc in ("float", "double") else b.add
+        for r, found in enumerate(sums):
+            before = self.load_sums(row_pointer(b, starts, start[1], r)) if starts else []
+            row = row_pointer(b, ends, stride, r)
+            self.store_sums(row, list(map(add, before, found)) if starts else found)
+
     def store_sums(self, row: V, sums: Sequence[V]) -> None:
         b, plan = self.b, self.plan
         for v, x in enumerate(sums):
@@ -246,7 +262,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         for v in range(nv):
             b.prefetch(b.offset(row_pointer(b, ends, c_rs, r), v * plan.lanes * plan.out_bytes), write=True)
     acc_type = vector(plan.acc, plan.lanes)
-    sums = [const(acc_type, 0)] * (rows * nv)
+    sums = tile.load_rows(start, start_rs, rows) if plan.in_order else [const(acc_type, 0)] * (rows * nv)
     if plan.header:
         heads = [b.load(acc_type, in_panels(bp, v, plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
@@ -282,11 +298,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
             step(carry)
         row_b, soon = carry.values[-2:]
         run.next(*carry.values[:total], b.offset(first, run_stride), b.offset(row_b, skipped), soon)
-    starts = row_pointers(b, start, start_rs, rows)
-    add = b.fadd if plan.acc in ("float", "double") else b.add
-    for r in range(rows):
-        before = tile.load_sums(row_pointer(b, starts, start_rs, r))
-        tile.store_sums(row_pointer(b, ends, c_rs, r), list(map(add, before, run.values[r * nv : (r + 1) * nv])))
+    tile.store_rows(ends, c_rs, (start, start_rs), [run.values[r * nv : (r + 1) * nv] for r in range(rows)])
     b.ret()
     return name
 

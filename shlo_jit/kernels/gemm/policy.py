@@ -348,6 +348,8 @@ def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, stride
     dot = a.both(dot, a.compare("eq", v.count, 1))
     fits = a.both(a.either(v.row, a.compare("eq", n, 1)), a.compare("ge", v.outputs, 4 * plan.lanes))
     fits = a.both(fits, a.compare("ge", k, plan.lanes))
+    if plan.in_order:  # `dot` adds up lanes
+        return axpy, a.both(fits, axpy)
     return axpy, a.both(fits, a.either(axpy, dot))
 
 

@@ -78,6 +78,9 @@ class GemmPlan:
     """Maximum elements of k per pass over C; a multiple of `k_unit`."""
     masks: bool
     caches: Caches = PLAIN
+    in_order: bool = False
+    """Whether an element is one chain of multiply-adds in the order of k, whatever passes and strategy: reproducible
+    sums of floats. Passes start from C then instead of adding to it."""
 
     def bytes_of(self, size: Share | int) -> int:
         """Returns the bytes that a threshold is on the plan's CPU (`Caches.bytes_of`)."""
@@ -192,13 +195,16 @@ def _fits_amx(types: GemmTypes, target: Target) -> bool:
     if not {"+amx-int8", "+amx-bf16"} <= set(target.features.split(",")) or "linux" not in target.triple:
         return False
     operands = {types.a, types.b}
-    return (operands == {"bf16"} and types.acc == "f32") or (operands <= {"i8", "ui8"} and types.acc in ("i32", "ui32"))
+    if operands == {"bf16"}:  # they round otherwise than multiply-adds of f32
+        return types.acc == "f32" and not target.reproducible
+    return operands <= {"i8", "ui8"} and types.acc in ("i32", "ui32")
 
 
 def _fast_bf16(target: Target) -> bool:
     """Whether vdpbf16ps is faster than f32 multiply-adds on converted operands. It is twice as fast on Zen 4 and 5, but
-    on Sapphire Rapids it is several micro-operations and reaches 99 instead of 148 GF/s."""
-    return target.has_bf16_dot and target.cpu.startswith("znver")
+    on Sapphire Rapids it is several micro-operations and reaches 99 instead of 148 GF/s. It rounds otherwise than
+    multiply-adds of f32, so reproducible sums do without it."""
+    return target.has_bf16_dot and target.cpu.startswith("znver") and not target.reproducible
 
 
 @cache
@@ -229,4 +235,5 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, True, target.caches)
     kc = max(16, tuning.GEMM_PANEL_BYTES // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
     kc = min(kc, tuning.GEMM_PASS_K * group)
-    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, target.has_masks, target.caches)
+    in_order = target.reproducible and acc in ("float", "double")
+    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, kc, target.has_masks, target.caches, in_order)

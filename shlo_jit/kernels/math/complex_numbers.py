@@ -94,7 +94,7 @@ def coarse_sqrt(x: X) -> X:
     of f64 takes ten times as long."""
     b, count = x.b, x.lanes
     target = b.module.target
-    if target is None or not target.is_x86 or target.vector_bits != 512 or count % 8:
+    if target is None or not target.is_x86 or target.vector_bits != 512 or count % 8 or target.reproducible:
         return x.sqrt()
     blocks = [x.v if count == 8 else b.shuffle(x.v, None, range(i, i + 8)) for i in range(0, count, 8)]
     approximate = "llvm.x86.avx512.rsqrt14.pd.512"

@@ -59,21 +59,22 @@ def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims)
     return source, moved[0], moved[1], moved[2]
 
 
-def canonical_dots(function: Op, _: Context) -> Op:
+def canonical_dots(function: Op, context: Context) -> Op:
     """The function with every dot_general (and dot) in the kernel's form."""
+    fixed = context.reproducible
     uses = Counter(v for op in walk(function.block()) for v in op.operands)
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "stablehlo.transpose":
-            return _transposed(rw, op, uses)
+            return _transposed(rw, op, uses, fixed)
         if op.name != "stablehlo.dot_general":
             return None
-        return _dot_general(rw, op, operands, roles_of(op))
+        return _dot_general(rw, op, operands, roles_of(op), fixed)
 
     return rewrite(function, visit)
 
 
-def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
+def _transposed(rw: Rewriter, op: Op, uses: Counter[Value], fixed: bool) -> Sequence[Value] | None:
     """Replaces the transpose of a product that nothing else reads by another product with the same sums. A transpose is
     left only if the operands cannot be transposed instead. Elementwise ops and transposes between the two are repeated
     after the new product, the transposes merged into one; the old ones become dead."""
@@ -94,7 +95,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     if found is None:
         return None
     roles, is_exchanged, left = found
-    (value,) = _dot_general(rw, dot, sides[::-1] if is_exchanged else sides, roles)
+    (value,) = _dot_general(rw, dot, sides[::-1] if is_exchanged else sides, roles, fixed)
     for step in reversed(between):
         shape = mk.shape_of(value)
         operands = [_splat(rw, o, shape) if _is_splat(o) else value for o in step.operands]
@@ -163,12 +164,13 @@ def _adjacent_rows(lhs: Value, r: Roles) -> int:
     return math.prod(shape[d] for d in r.lhs_free[outer:])
 
 
-def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
-    """Emits the product of these operands, with the element type of `op`."""
+def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles, fixed: bool) -> Sequence[Value]:
+    """Emits the product of these operands, with the element type of `op`. `fixed`: its sums must not depend on the
+    number of rows and columns, neither by their order nor by the kernel."""
     result = op.result.tensor
     wanted = _result_of(operands, roles)
     operands, roles = _with_units(operands, roles)
-    roles, left = _in_place_orders(operands, roles, hint_of(result.size))
+    roles, left = _in_place_orders(operands, roles, hint_of(result.size), fixed)
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = _result_of(operands, roles)
@@ -177,7 +179,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     def finished(product: Value) -> Sequence[Value]:
         return [mk.reshape(rw, mk.transpose(rw, mk.convert(rw, product, result.storage), left), wanted)]
 
-    if not acc.is_complex and is_small(operands[0], roles, extents):
+    if not acc.is_complex and is_small(operands[0], roles, extents, fixed and acc.is_float):
         return finished(_sum_of_products(rw, operands, roles, t))
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     read = [
@@ -254,13 +256,15 @@ def _kept_by(value: Value) -> Dims | None:
     return tuple(kept) if len(kept) == len(shape) else None
 
 
-def _in_place_orders(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
+def _in_place_orders(operands: list[Value], r: Roles, size: int, fixed: bool) -> tuple[Roles, Dims]:
     """Reorders contracting dimensions, rows and columns, so that operands that are transposes can be read in place.
     Returns the new roles, and the transpose of the result that this needs. Contracting dimensions take the order of the
-    larger operand; rows and columns are reordered only for an operand larger than the result."""
+    larger operand, or stay as they are if that is `fixed`; rows and columns are reordered only for an operand larger
+    than the result."""
     sizes = [hint_of(value.tensor.size) for value in operands]
     larger = int(sizes[1] > sizes[0])
-    terms = _own_order(operands[larger], (r.lhs_contracting, r.rhs_contracting)[larger])
+    contracting = (r.lhs_contracting, r.rhs_contracting)[larger]
+    terms = tuple(range(len(contracting))) if fixed else _own_order(operands[larger], contracting)
     free = [
         _own_order(value, dims) if n > size else tuple(range(len(dims)))
         for value, dims, n in zip(operands, (r.lhs_free, r.rhs_free), sizes, strict=True)
@@ -344,13 +348,17 @@ def _split_side(sides: list[_Side]) -> _Side | None:
     return max(found, key=lambda side: side.value.tensor.size, default=None)
 
 
-def is_small(lhs: Value, roles: Roles, extents: Sequence[int]) -> bool:
+def is_small(lhs: Value, roles: Roles, extents: Sequence[int], fixed: bool = False) -> bool:
     """Whether the product (one of a batch) is faster as a reduction, which fuses with the code around it. This holds
     for the product of two vectors, for a product with a single term, for one so small that the kernel's overhead
-    dominates, and for rows and columns that would fill only a corner of the kernel's tiles."""
+    dominates, and for rows and columns that would fill only a corner of the kernel's tiles. A reduction adds up in
+    another order than the kernel. If that is `fixed`, only products of very few terms, or without any rows and
+    columns, become one."""
     batch, free = len(roles.lhs_batch), len(roles.lhs_free)
     rows, columns = (math.prod(e) for e in (extents[batch : batch + free], extents[batch + free :]))
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
+    if fixed:
+        return not extents or hint_of(terms) <= tuning.NARROW_PRODUCT
     narrow = hint_of(terms) <= tuning.NARROW_PRODUCT and hint_of(columns) <= tuning.NARROW_PRODUCT
     if narrow or equal(rows * columns, 1) or equal(terms, 1):
         return True

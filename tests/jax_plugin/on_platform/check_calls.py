@@ -122,6 +122,16 @@ def test_activations_are_rounded_where_that_is_asked_for() -> None:
         f.compile({"shlo_jit_round_activations": "int4"})
 
 
+def test_rows_are_reproducible_where_that_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((16, 900), np.float32), rng.standard_normal((900, 40), np.float32)
+    f = jax.jit(jnp.matmul)
+    one, all_rows = (f.lower(a, w).compile({"shlo_jit_reproducible": True})(a, w) for a in (x[:1], x))
+    np.testing.assert_array_equal(one[0], all_rows[0])
+    with pytest.raises(JaxRuntimeError, match="reproducible: expected True or False, got 'yes'"):
+        f.lower(x, w).compile({"shlo_jit_reproducible": "yes"})
+
+
 def test_what_is_known_of_a_program() -> None:
     compiled = jax.jit(lambda a: (a @ a).sum(0)).lower(jnp.ones((64, 64))).compile()
     sizes = compiled.memory_analysis()
