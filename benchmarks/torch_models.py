@@ -107,7 +107,7 @@ def _compiled(model: Any, backend: str, threads: int) -> Callable[..., Any]:
     import torch
 
     options = {"threads": threads} if backend == "shlo_jit" else None
-    return torch.compile(lambda **inputs: model(**inputs), backend=backend, options=options)
+    return torch.compile(model, backend=backend, options=options)
 
 
 def _import_backends(backends: Sequence[str]) -> None:

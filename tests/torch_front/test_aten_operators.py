@@ -240,6 +240,8 @@ def test_convolutions_and_pools():
             lambda x, w, v: F.fold(x.reshape(2, 4, 72)[:, :, :56], (9, 8), (2, 2)),
             lambda x, w, v: F.pixel_shuffle(x, 2),
             lambda x, w, v: F.group_norm(x, 2) + F.layer_norm(x, (8,)),
+            lambda x, w, v: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 1] ** 2, x[1, :, 0, 0], x[1, :, 0, 1]),
+            lambda x, w, v: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 1] ** 2, eps=0.1),
         ],
         x,
         w,
@@ -406,3 +408,9 @@ def test_long_rows_are_searched_and_their_greatest_elements_found():
         rows,
         index,
     )
+
+
+def test_grouped_products_of_transformers():
+    pytest.importorskip("transformers.integrations.moe", reason="its import registers the operator")
+    x, w, ends = torch.randn(6, 4), torch.randn(3, 4, 5), torch.tensor([2, 2, 5], dtype=torch.int32)
+    agree([lambda x, w, ends: torch.ops.transformers.grouped_mm_fallback(x, w, offs=ends)], x, w, ends, rtol=1e-5, atol=1e-5)
