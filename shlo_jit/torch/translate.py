@@ -7,6 +7,7 @@ shapes of the arguments. Every operation has the line of the model in which PyTo
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,7 @@ class Translator:
             lambda: [self.bindings.shape(r.shape) if isinstance(r, torch.Tensor) else None for r in results],
             self.random_key,
             lambda i: self._storage(node, i),
+            functools.partial(_is_used, node),
             functools.partial(self._lowered, node),
         )
 
@@ -123,6 +125,12 @@ class Translator:
         self._draws += 1
         low, high = (b.slice(self.random_state, [i], [i + 1]) for i in range(2))
         return b.concatenate([low, high ^ (self._draws << 32)], 0)
+
+
+def _is_used(node: Node, index: int) -> bool:
+    """Whether a node reads the result with this index of a node with several results."""
+    is_part = [user.target is operator.getitem for user in node.users]
+    return not all(is_part) or any(user.args[1] == index for user in node.users)
 
 
 def _plain(x: Any, bindings: Bindings) -> Any:

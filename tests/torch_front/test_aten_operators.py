@@ -229,6 +229,9 @@ def test_convolutions_and_pools():
             lambda x, w, v: F.conv1d(x[:, :, 0], w[:, :, :, 0], groups=2),
             lambda x, w, v: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
             lambda x, w, v: F.max_pool2d(x, 2, return_indices=True)[1],
+            lambda x, w, v: F.max_pool2d(x, (3, 2), 1, dilation=2),
+            lambda x, w, v: F.max_pool2d(torch.where(x > 1, torch.nan, torch.where(x < 0, -torch.inf, x)), 2),
+            lambda x, w, v: F.max_pool3d((x * 9).to(torch.int32).to(torch.float64)[:, None], 2, padding=1),
             lambda x, w, v: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
             lambda x, w, v: F.adaptive_avg_pool2d(x, (4, 3)),
             lambda x, w, v: F.interpolate(x, (5, 13), mode="bilinear"),
@@ -237,6 +240,8 @@ def test_convolutions_and_pools():
             lambda x, w, v: F.fold(x.reshape(2, 4, 72)[:, :, :56], (9, 8), (2, 2)),
             lambda x, w, v: F.pixel_shuffle(x, 2),
             lambda x, w, v: F.group_norm(x, 2) + F.layer_norm(x, (8,)),
+            lambda x, w, v: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 1] ** 2, x[1, :, 0, 0], x[1, :, 0, 1]),
+            lambda x, w, v: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 1] ** 2, eps=0.1),
         ],
         x,
         w,
@@ -403,3 +408,9 @@ def test_long_rows_are_searched_and_their_greatest_elements_found():
         rows,
         index,
     )
+
+
+def test_grouped_products_of_transformers():
+    pytest.importorskip("transformers.integrations.moe", reason="its import registers the operator")
+    x, w, ends = torch.randn(6, 4), torch.randn(3, 4, 5), torch.tensor([2, 2, 5], dtype=torch.int32)
+    agree([lambda x, w, ends: torch.ops.transformers.grouped_mm_fallback(x, w, offs=ends)], x, w, ends, rtol=1e-5, atol=1e-5)

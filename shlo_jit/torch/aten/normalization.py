@@ -9,7 +9,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.reductions import variance
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import cast, expanded, keep, number, sizes, wide
+from shlo_jit.torch.aten.values import cast, expanded, filled, keep, number, sizes, wide
 
 
 @aten("native_layer_norm")
@@ -28,6 +28,25 @@ def native_layer_norm(
     means, deviations = (cast(keep(v, where, x.ndim), t or x.element_type) for v, t in
                          zip((middle, rstd), call.dtypes[1:], strict=True))  # fmt: skip
     return cast(found, call.dtype), means, deviations
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_of_inference(
+    call: Call, x: Value, weight: Value | None, bias: Value | None, means: Value, variances: Value, momentum: float,
+    eps: float,
+) -> tuple[Value, ...]:  # fmt: skip
+    """The tensor normalized by the running means and variances of its features, and two empty tensors."""
+    dtype = wide(x.element_type)
+    # As in PyTorch, an element is multiplied and added to once, by numbers of its feature.
+    factor = b.rsqrt(cast(variances, dtype) + number(eps, dtype))
+    if weight is not None:
+        factor = factor * cast(weight, dtype)
+    summand = -cast(means, dtype) * factor
+    if bias is not None:
+        summand = summand + cast(bias, dtype)
+    factor, summand = (b.broadcast_in_dim(v, sizes(x), (1,)) for v in (factor, summand))
+    rest = [filled(shape or (), 0, t or dtype) for shape, t in zip(call.shapes()[1:], call.dtypes[1:], strict=True)]
+    return cast(cast(x, dtype) * factor + summand, call.dtype), *rest
 
 
 @aten("native_group_norm")

@@ -68,12 +68,26 @@ def window_parts(padded: Value, w: Window) -> list[Value]:
 
 
 # ---------------------------------------------------------------------------- maxima
-def _max_pool(call: Call, x: Value, rank: int, *given: object) -> tuple[Value, Value]:
+def _max_pool(call: Call, x: Value, rank: int, *given: object) -> tuple[Value, Value | None]:
+    """The maxima, and their indices if the graph reads these."""
     kernel, stride, padding, dilation, ceil_mode = (*given, *((), (0,), (1,), False)[len(given) - 1 :])
     extents = sizes(x)[x.ndim - rank :]
     w = window_of(extents, kernel, stride, padding, dilation, bool(ceil_mode))  # type: ignore[arg-type]  as in ATen
+    return _maxima_with_places(x, w) if call.is_used(1) else (_maxima(x, w), None)
+
+
+def _maxima(x: Value, w: Window) -> Value:
+    lead = x.ndim - len(w.kernel)
+    ones, pairs = [1] * lead, [(0, 0)] * lead
+    start = number(lowest(x.element_type), x.element_type)
+    window, strides, dilations = [*ones, *w.kernel], [*ones, *w.stride], [*ones, *w.dilation]
+    return b.reduce_window(x, start, b.max, window, strides, [*pairs, *w.pairs], None, dilations)
+
+
+def _maxima_with_places(x: Value, w: Window) -> tuple[Value, Value]:
+    extents = sizes(x)[x.ndim - len(w.kernel) :]
     values = _padded(x, w, number(lowest(x.element_type), x.element_type))
-    lead = (1,) * (x.ndim - rank)
+    lead = (1,) * (x.ndim - len(extents))
     places = b.reshape(iota((math.prod(extents),), 0, I64), (*lead, *extents))
     places = _padded(places, w, number(-1, I64))
     best: Value | None = None
@@ -94,13 +108,13 @@ def _max_pool(call: Call, x: Value, rank: int, *given: object) -> tuple[Value, V
 
 
 @aten("max_pool2d_with_indices")
-def max_pool2d(call: Call, x: Value, *given: object) -> tuple[Value, Value]:
+def max_pool2d(call: Call, x: Value, *given: object) -> tuple[Value, Value | None]:
     """The maxima of windows over two dimensions, and their indices."""
     return _max_pool(call, x, 2, *given)
 
 
 @aten("max_pool3d_with_indices")
-def max_pool3d(call: Call, x: Value, *given: object) -> tuple[Value, Value]:
+def max_pool3d(call: Call, x: Value, *given: object) -> tuple[Value, Value | None]:
     """The maxima of windows over three dimensions, and their indices."""
     return _max_pool(call, x, 3, *given)
 

@@ -133,3 +133,9 @@ def grouped_mm(
     starts = b.pad(ends, number(0, I64), [(1, -1, 0)]) if n > 1 else b.broadcast_in_dim(number(0, I64), (1,), ())
     numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
     return b.ragged_dot(x, y, ends - starts, numbers, preferred_element_type=call.dtype)
+
+
+@aten("transformers::grouped_mm_fallback")
+def grouped_mm_of_transformers(call: Call, input: Value, weight: Value, offs: Value) -> Value:
+    """The operator by which transformers multiplies the rows of each expert where `_grouped_mm` takes no such types."""
+    return grouped_mm(call, input, weight, offs)

@@ -30,6 +30,8 @@ class Call:
     """Returns a new key of random numbers, u64[2]."""
     storage: Callable[[int], tuple[tuple[int, ...], tuple[int, ...], int]]
     """Returns the shape, the strides and the storage offset of the argument with this index."""
+    is_used: Callable[[int], bool]
+    """Whether the graph reads the result with this index."""
     lowered: Callable[..., Any]
     """Calls another record by name, with values: `call.lowered("aten.mm.default", x, y)`."""
 
