@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
@@ -26,10 +25,11 @@ from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest_moves import GivenMoves, nest_moves
 from shlo_jit.schedule.nest_notes import nest_notes
 from shlo_jit.schedule.passes import Passes
-from shlo_jit.schedule.reducers import accumulator, simple_op
+from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.row_buffer import row_buffer
-from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.row_split import Split, row_split
+from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
@@ -52,16 +52,6 @@ from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
 from shlo_jit.schedule.unroll_and_jam import accumulators_each, can_jam, jammed_variable
 from shlo_jit.sizes import equal, hint_of, surely
-
-
-class Split(NamedTuple):
-    """A reduction split along its row. Units are chunks of the outermost reduced variable, and each leaves partial
-    results in scratch memory. A second function, called once, combines them in order and finishes the rows."""
-
-    chunk: int
-    """Elements of the variable per chunk."""
-    partials: tuple[Field, ...]
-    """The scratch memory: an array for every part of every accumulator (two for a complex one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,13 +444,13 @@ class _Scheduler:
             cut_at = self.given.row_split(space, self.can_split(), self.split_step)
             if cut_at:
                 chunks = -(-space.extents[space.inner[0]] // cut_at)
-                return Tasks(chunks, chunks, GIVEN, 1), self.split_of(cut_at, chunks)
+                return Tasks(chunks, chunks, GIVEN, 1), row_split(self.passes, self.simple, cut_at, chunks)
             return self.given.tasks(units, work), None
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:
                 why = Reason("row-cut", f"{work:,} element operations in {count(units, 'row')}: the row itself is cut")
-                return Tasks(chunks, chunks, why, 1), self.split_of(chunk, chunks)
+                return Tasks(chunks, chunks, why, 1), row_split(self.passes, self.simple, chunk, chunks)
         return cut(units, work), None
 
     def can_split(self) -> bool:
@@ -487,17 +477,6 @@ class _Scheduler:
     def split_step(self) -> int:
         """Chunks of the outermost reduced variable are multiples of it."""
         return self.space.width * self.unroll.value if self.space.inner[:1] == (self.space.vector,) else 1
-
-    def split_of(self, chunk: int, chunks: int) -> Split:
-        """The split with the fields of the accumulators' parts: each is an array of chunks x rows."""
-        partials: list[Field] = []
-        for r in self.passes.reductions(0):
-            selection = r.selection
-            dtypes = [accumulator(r.op, self.simple[r.op])] if selection is None else selection.accumulators
-            for part in [p for d in dtypes for p in ([d.part] * 2 if d.is_complex else [d])]:
-                nbytes = max(1, part.bits // 8) * chunks * self.nest.rows
-                partials.append(Field(f"partial {len(partials)}", nbytes))
-        return Split(chunk, tuple(partials))
 
     # ------------------------------------------------------------------ what passes share
     def choose_stash(self) -> dict[Key, int]:

@@ -28,7 +28,8 @@ from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter
 from shlo_jit.ops import OPS
-from shlo_jit.schedule.nest import NestSchedule, Split
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.row_split import Split
 from shlo_jit.schedule.transposed_loads import TransposedLoads
 from shlo_jit.sizes import Size
 
