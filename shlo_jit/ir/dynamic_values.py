@@ -25,3 +25,6 @@ def values_of_unknown_shape(function: Op) -> Iterator[Value]:
     yield from filter(is_dynamic, function.block().arguments)
     for op in walk(function.block()):
         yield from filter(is_dynamic, op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                yield from filter(is_dynamic, block.arguments)

@@ -302,3 +302,24 @@ def test_the_platform_argument_is_removed() -> None:
     }
     """
     assert "func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32>" in str(shlo_jit.refine(text, [(3,)]))
+
+
+def test_an_argument_of_a_region_alone_has_an_unknown_dimension() -> None:
+    text = """
+      func.func @main(%x: tensor<17xi8>, %y: tensor<17xi8>) -> tensor<17xi8> {
+        %n = stablehlo.constant dense<3> : tensor<i32>
+        %w:3 = "stablehlo.while"(%n, %x, %y) ({
+        ^bb0(%i: tensor<i32>, %a: tensor<17xi8>, %b: tensor<?xi8>):
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %more = stablehlo.compare GT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %more : tensor<i1>
+        }, {
+        ^bb0(%i: tensor<i32>, %a: tensor<17xi8>, %b: tensor<17xi8>):
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %j = stablehlo.subtract %i, %one : tensor<i32>
+          stablehlo.return %j, %b, %a : tensor<i32>, tensor<17xi8>, tensor<17xi8>
+        }) : (tensor<i32>, tensor<17xi8>, tensor<17xi8>) -> (tensor<i32>, tensor<17xi8>, tensor<17xi8>)
+        return %w#1 : tensor<17xi8>
+      }"""
+    x, y = np.arange(17, dtype=np.int8), np.ones(17, np.int8)
+    np.testing.assert_array_equal(shlo_jit.compile(text)(x, y), y)

@@ -160,7 +160,7 @@ def check(text: str, number: int) -> tuple[str, str]:
     if function is None:
         return "refused", ""
     try:
-        exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2])
+        exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2], transport="threads")
     except StableHLOError as error:
         return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), placed(error, text)
     if isinstance(exe, DynamicExecutable):
