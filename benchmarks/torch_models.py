@@ -82,7 +82,7 @@ def measure(name: str, threads: int, backends: Sequence[str], budget: float) -> 
 
 def _first_call(backend: str, kind: str, call: Callable[[], Any], wanted: Any) -> Row:
     """Seconds of a first call, the difference of its result, and what was not compiled."""
-    import torch
+    import torch  # type: ignore[import-not-found]
 
     torch._dynamo.utils.counters.clear()
     with warnings.catch_warnings(record=True) as caught:
@@ -104,7 +104,7 @@ def _processor_seconds() -> float:
 
 def _compiled(model: Any, backend: str, threads: int) -> Callable[..., Any]:
     """The model, compiled by a backend."""
-    import torch
+    import torch  # type: ignore[import-not-found]
 
     options = {"threads": threads} if backend == "shlo_jit" else None
     return torch.compile(model, backend=backend, options=options)
@@ -112,7 +112,7 @@ def _compiled(model: Any, backend: str, threads: int) -> Callable[..., Any]:
 
 def _import_backends(backends: Sequence[str]) -> None:
     """Compiles a small function, so that first calls do not include the imports of the backends."""
-    import torch
+    import torch  # type: ignore[import-not-found]
 
     for backend in backends:
         torch.compile(lambda x: x.sin() + 1, backend=backend)(torch.ones(7))

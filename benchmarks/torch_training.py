@@ -18,7 +18,7 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]
 import torch.nn.functional as F  # type: ignore[import-not-found]
-from torch import nn
+from torch import nn  # type: ignore[import-not-found]
 
 BACKENDS = ("eager", "inductor", "shlo_jit")
 CLASSES, WORDS, LENGTH = 10, 512, 64

@@ -68,7 +68,7 @@ _decoder("Mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_siz
 
 @_model("gpt2")
 def _gpt2() -> tuple[Any, Inputs]:
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel  # type: ignore[import-not-found]
 
     return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_layer=2, n_embd=512, n_head=8, use_cache=False)), {
         "input_ids": _tokens()
@@ -77,7 +77,7 @@ def _gpt2() -> tuple[Any, Inputs]:
 
 @_model("mamba")
 def _mamba() -> tuple[Any, Inputs]:
-    from transformers import MambaConfig, MambaForCausalLM
+    from transformers import MambaConfig, MambaForCausalLM  # type: ignore[import-not-found]
 
     config = MambaConfig(vocab_size=VOCABULARY, hidden_size=256, num_hidden_layers=2, use_cache=False)
     return MambaForCausalLM(config), {"input_ids": _tokens(length=64)}
@@ -86,7 +86,7 @@ def _mamba() -> tuple[Any, Inputs]:
 # ---------------------------------------------------------------------------- encoders
 @_model("bert")
 def _bert() -> tuple[Any, Inputs]:
-    from transformers import BertConfig, BertModel
+    from transformers import BertConfig, BertModel  # type: ignore[import-not-found]
 
     config = BertConfig(vocab_size=VOCABULARY, hidden_size=512, num_hidden_layers=2, num_attention_heads=8,
                         intermediate_size=2048)  # fmt: skip
@@ -95,7 +95,7 @@ def _bert() -> tuple[Any, Inputs]:
 
 @_model("t5")
 def _t5() -> tuple[Any, Inputs]:
-    from transformers import T5Config, T5ForConditionalGeneration
+    from transformers import T5Config, T5ForConditionalGeneration  # type: ignore[import-not-found]
 
     config = T5Config(vocab_size=VOCABULARY, d_model=384, d_ff=1024, num_layers=2, num_heads=6, use_cache=False)
     return T5ForConditionalGeneration(config), {"input_ids": _tokens(), "decoder_input_ids": _tokens(length=32)}
@@ -103,7 +103,7 @@ def _t5() -> tuple[Any, Inputs]:
 
 @_model("whisper")
 def _whisper() -> tuple[Any, Inputs]:
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
+    from transformers import WhisperConfig, WhisperForConditionalGeneration  # type: ignore[import-not-found]
 
     config = WhisperConfig(vocab_size=VOCABULARY, d_model=384, encoder_layers=2, decoder_layers=2,
                            encoder_attention_heads=6, decoder_attention_heads=6, encoder_ffn_dim=1536,
@@ -117,7 +117,7 @@ def _whisper() -> tuple[Any, Inputs]:
 
 @_model("clip")
 def _clip() -> tuple[Any, Inputs]:
-    from transformers import CLIPConfig, CLIPModel
+    from transformers import CLIPConfig, CLIPModel  # type: ignore[import-not-found]
 
     text = {"vocab_size": VOCABULARY, "hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 6,
             "intermediate_size": 1536, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}  # fmt: skip
@@ -161,7 +161,7 @@ for _name in ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "convne
 
 @_model("detr")
 def _detr() -> tuple[Any, Inputs]:
-    from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
+    from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig  # type: ignore[import-not-found]
 
     backbone = ResNetConfig(out_features=["stage4"])
     config = DetrConfig(use_timm_backbone=False, use_pretrained_backbone=False, backbone=None,
@@ -171,7 +171,7 @@ def _detr() -> tuple[Any, Inputs]:
 
 @_model("sam")
 def _sam() -> tuple[Any, Inputs]:
-    from transformers import SamConfig, SamModel
+    from transformers import SamConfig, SamModel  # type: ignore[import-not-found]
 
     vision = {"hidden_size": 192, "num_hidden_layers": 3, "num_attention_heads": 6, "image_size": 256,
               "global_attn_indexes": [2], "mlp_dim": 768, "window_size": 7}  # fmt: skip

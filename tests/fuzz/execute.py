@@ -160,7 +160,9 @@ def check(text: str, number: int) -> tuple[str, str]:
     if function is None:
         return "refused", ""
     try:
-        exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2], transport="threads")
+        exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2])
+    except shlo_jit.ExecutionError as error:  # programs of several processes: those of the fuzzer start none
+        return "unsupported", str(error)
     except StableHLOError as error:
         return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), placed(error, text)
     if isinstance(exe, DynamicExecutable):
