@@ -44,6 +44,7 @@ from shlo_jit.ir.type_text import element_type_text
 from shlo_jit.ir.types import (
     DTYPES,
     TOKEN,
+    WITNESS,
     DType,
     ElementType,
     FunctionType,
@@ -323,7 +324,6 @@ def tensor_type_parts(type: TensorType) -> tuple[Any, ...]:
     return type.shape, scalar(type.dtype)
 
 
-WITNESS = OpaqueType("!shape.witness")
 TYPES_OF_VHLO = (
     *(Kind(code, name, (), *constant(ScalarType(name)), SINCE.get(name, FIRST)) for code, name in SCALARS.items()),
     Kind(1, "complex", (TYPE,), make_complex, complex_part),

@@ -228,6 +228,8 @@ class OpaqueType(Type):
 
 
 TOKEN = TokenType()
+WITNESS = OpaqueType("!shape.witness")
+"""What a constraint on shapes results in."""
 
 
 @functools.cache

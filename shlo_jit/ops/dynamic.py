@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import I32, ScalarType, TensorType, Type, tensor
+from shlo_jit.ir.types import I32, WITNESS, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops.broadcast import broadcast_in_dim, check_broadcast, check_broadcast_axis
 from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.numeric import Array, result_dtype
@@ -291,8 +291,17 @@ define(
     infer=lambda op: [op.operands[1].type],
     reference=lambda op, n, s: np.asarray(resolve_shape(int(n), s), s.dtype),
 )  # fmt: skip
+def _verify_witness(op: Op) -> None:
+    """Checks the number of elements, and that the result is a witness."""
+    _verify_count(op)
+    t = op.result.type
+    if t != WITNESS:
+        message = f"result #0 must be '{type_text(WITNESS)}', but got '{type_text(t)}'"
+        raise Violation("type", message, found=type_text(t), expected=type_text(WITNESS))
+
+
 define(
     "stablehlo.cstr_reshapable", section="",
-    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",), verify=_verify_count,
+    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",), verify=_verify_witness,
     traits={"chooses_result"},
 )  # fmt: skip

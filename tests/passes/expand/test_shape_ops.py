@@ -30,6 +30,13 @@ def test_compute_reshape_shape(count: int, shape: list[int], expected: list[int]
     np.testing.assert_array_equal(got, expected)
 
 
+def test_a_constraint_results_in_a_witness() -> None:
+    text = RESHAPE.replace("!shape.witness", "tensor<3xi32>").replace("return %r", "return %w")
+    (fault,) = shlo_jit.verify(shlo_jit.parse(text))
+    assert fault.label == "type"
+    assert "result #0 must be '!shape.witness', but got 'tensor<3xi32>'" in fault.message
+
+
 def sized(result: int, to: int) -> str:
     return f"""func.func @main(%x: tensor<4x3xf32>) -> tensor<{result}x3xf32> {{
   "stablehlo.trace"(%x) {{tag = "x"}} : (tensor<4x3xf32>) -> ()
