@@ -125,6 +125,7 @@ class Builder:
         self._head = f"define {linkage} {module.returned(ret)} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
         self._fields: dict[str, tuple[V, V]] = {}
+        self._wide: dict[str, V] = {}
         self._entry: list[str] = []
         """Lines at the head of the entry block, mainly allocas: inside a loop they would grow the stack."""
         self.dims = next((p for p in self.params if p.text == "%dims"), None)
@@ -319,6 +320,17 @@ class Builder:
         found = self.cast("trunc", self.lshr(a, self.splat(shift, lanes(a.type))), to)
         self._fields[found.text] = a, shift
         return found
+
+    def cut(self, x: V) -> V:
+        """The upper halves of f32 numbers whose lower halves are zero."""
+        found = self.cast("trunc", self.lshr(self.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
+        self._wide[found.text] = x
+        return found
+
+    def wide_of(self, a: V) -> V | None:
+        """The numbers whose upper halves `cut` has returned as `a`; None if it has not. LLVM does not know that their
+        lower halves are zero."""
+        return self._wide.get(a.text)
 
     def field_of(self, a: V) -> tuple[V, V] | None:
         """The integers that `a` is a field of, and the place of its first bit in them; None if it is none."""

@@ -88,6 +88,11 @@ class Target:
         return self.arch == "x86_64"
 
     @property
+    def looks_up_words(self) -> bool:
+        """Whether an instruction looks 16 words up in a register, by the lowest four bits of lanes."""
+        return self.is_x86 and self.vector_bits == 512
+
+    @property
     def is_elf(self) -> bool:
         """Whether object files are in ELF format."""
         return self.system in ("linux", "none") and self.arch != "wasm32"

@@ -34,7 +34,7 @@ from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
 from shlo_jit.schedule.product_layout import ProductLayout
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
-from shlo_jit.schedule.run_time_offsets import Offsets, take_offsets
+from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.sum_order import is_chain
@@ -47,8 +47,9 @@ SUMMED_STEPS = 8
 """Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
-
-
+TOGETHER = 2
+"""Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
+time: bf16 weights of 1536x576 take 55, 50, 61 and 75 us with 1, 2, 4 and 8, on two threads of Zen 4."""
 EVEN = 4
 """Units with few outputs come in multiples of this number."""
 
@@ -169,7 +170,7 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def words(self) -> set[Key]:
         """Loads of bytes of which each word is in a lane."""
-        found = (k for k in _cut_bytes(self.nest) if k[0].tensor.size % 4 == 0 and self.dots is None)
+        found = (k for k in _in_words(self.nest, self.target) if k[0].tensor.size % 4 == 0 and self.dots is None)
         return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
@@ -349,7 +350,7 @@ def _split_units(
     """Splits variables along which elements share bytes or words, so that lanes run along these, and the elements of
     one are computed one after the other."""
     splits: dict[int, int] = {}
-    cut = _cut_bytes(nest) if dots is None else set[Key]()
+    cut = _in_words(nest, target) if dots is None else set[Key]()
     for key in nest.loads:
         if key[0].tensor.is_packed or key in cut:
             for v in (v for v, c in linear(key).terms if c == 1):
@@ -368,16 +369,20 @@ def _split_units(
     return nest, ComputedOperand(operand.side, *parts)
 
 
-def _cut_bytes(nest: Nest) -> set[Key]:
-    """The loads of integers of 8 bits that shifts and masks take apart."""
+def _in_words(nest: Nest, target: Target) -> set[Key]:
+    """The loads of bytes that are taken from words: integers of 8 bits that shifts and masks take apart, and numbers of
+    4 bits in bytes, if these are looked up by the lowest bits of words."""
     readers = [node for node in nest.nodes.values() if node.op.name in TAKES_BITS]
-    return {key for node in readers for key in node.operands if key in nest.loads and key[0].tensor.storage.bits == 8}
+    found = {key for node in readers for key in node.operands if key in nest.loads and key[0].tensor.storage.bits == 8}
+    if target.looks_up_words:
+        found |= {k for k in nest.loads if k[0].tensor.storage.name in ("i4", "ui4") and not k[0].tensor.is_packed}
+    return found
 
 
 def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
     """Number of elements of a word or byte, of which lanes can run along several. Elements of a word are shifted in the
     lanes that they are converted in; bytes would be widened before. Without a target: that of a byte."""
-    bits = value.tensor.storage.bits
+    bits = bits_in_memory(value)
     if target is not None and extent % (32 // bits) == 0 and extent // (32 // bits) >= target.lanes(32):
         return 32 // bits
     return 8 // bits if extent % (8 // bits) == 0 and extent > 8 // bits else 1
@@ -385,7 +390,7 @@ def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
 
 def _is_run(value: Value, coefficient: int) -> bool:
     """Whether elements at this distance are one after the other in memory, or in units that are."""
-    bits = value.tensor.storage.bits
+    bits = bits_in_memory(value)
     return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))
 
 
@@ -431,11 +436,11 @@ def _sums_in_registers(
 
 
 def _outputs_together(target: Target, nest: Nest, space: Space, lanes: int, sums: int) -> int:
-    """Number of outputs that are computed together if lanes are terms: half of the registers hold their sums, and the
-    arrays of which all lanes read the same element, such as scales. A power of two, of which the number of outputs
-    often is a multiple."""
+    """Number of outputs that are computed together if lanes are terms, a power of two: half of the registers hold their
+    sums, and the arrays of which all lanes read the same element, such as scales."""
     shared = [key for key in nest.loads if linear(key).terms and not space.depends(key[1], {lanes})]
-    return 1 << max(1, target.vector_registers // 2 // (sums + len(shared))).bit_length() - 1
+    found = 1 << max(1, target.vector_registers // 2 // (sums + len(shared))).bit_length() - 1
+    return min(found, TOGETHER)
 
 
 def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:

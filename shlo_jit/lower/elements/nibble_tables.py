@@ -14,15 +14,16 @@ ENTRIES = 16
 def has_lookup(b: Builder, n: int) -> bool:
     """Whether n lanes are looked up by instructions on whole registers."""
     target = b.module.target
-    return target is not None and target.is_x86 and target.vector_bits == 32 * ENTRIES and n % ENTRIES == 0
+    return target is not None and target.looks_up_words and n % ENTRIES == 0
 
 
 def look_up(b: Builder, index: V, floats: Sequence[float]) -> V:
     """The f32 with the number in the lowest four bits of each lane, in lanes for which there is a lookup."""
     n, kind = lanes(index.type), vector("float", ENTRIES)
     field = b.field_of(index)
-    if field is not None and scalar(field[0].type) == "i32":  # without a mask: other bits do not matter
-        index = b.lshr(field[0], b.splat(field[1], n))
+    if field is not None and scalar(field[0].type) in ("i8", "i32"):  # without a mask: other bits do not matter
+        bits = b.cast("zext", field[0], "i32")
+        index = b.lshr(bits, b.splat(b.cast("zext", field[1], "i32"), n))
     index = b.cast("zext", index, "i32")
     return _each_register(b, index, kind, "llvm.x86.avx512.permvar.sf.512", vector_literal("float", floats))
 

@@ -43,7 +43,8 @@ def from_memory(b: Builder, dtype: DType, x: V) -> V:
     """Converts a loaded value (memory type) to a register."""
     if dtype.kind == "b":
         return b.icmp("ne", x, const(x.type, 0))
-    return b.cast("trunc", x, register_type(dtype))
+    to = register_type(dtype)
+    return b.field(x, 0, to) if to in ("i2", "i4") else b.cast("trunc", x, to)
 
 
 def to_memory(b: Builder, dtype: DType, x: V) -> V:
@@ -108,6 +109,9 @@ def to_f32(b: Builder, dtype: DType, x: V) -> V:
             return half_to_float(b, b.bitcast(x, "i16"))
         return b.cast("fpext", x, "float")
     if dtype.name == "bf16":
+        wide = b.wide_of(x)
+        if wide is not None:
+            return wide
         return b.bitcast(b.shl(b.cast("zext", x, "i32"), 16), vector("float", lanes(x.type)))
     from shlo_jit.lower.elements.small_floats import decode
 
@@ -129,7 +133,7 @@ def from_f32(b: Builder, dtype: DType, x: V) -> V:
 
 def cut_bf16(b: Builder, x: V) -> V:
     """The bf16 of an f32 whose lower half is zero."""
-    return b.cast("trunc", b.lshr(b.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
+    return b.cut(x)
 
 
 def round_bf16_sum(b: Builder, x: V) -> V:

@@ -118,8 +118,7 @@ class Outputs:
                     here[loop], offset = b.add(variables[loop], t), offset + t * s.vectors.along[loop]
                 steps.append((here, offset))
         later = loop if loop is not None else next(reversed(self.blocks.serial), None)
-        if later is not None:
-            self.prefetch([here for here, _ in steps], later, each)
+        self.rows = [] if later is None else self.later_rows([here for here, _ in steps], later, each)
         places = [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in enumerate(w.combinations(s.inner))]
         if s.sums_in_registers:
             self.columns(steps, x, places)
@@ -127,11 +126,10 @@ class Outputs:
         for i, fixed in places:
             self.columns([({**here, **fixed}, offset) for here, offset in steps], x, [(i, fixed)])
 
-    def prefetch(self, steps: list[Variables], loop: int, each: int) -> None:
-        """Fetches the elements of a later block, line by line: its rows lie in other pages, where the hardware does not
-        look."""
+    def later_rows(self, steps: list[Variables], loop: int, each: int) -> list[tuple[V, int]]:
+        """The addresses of the elements of a later block, row by row, and their bits."""
         b, s = self.b, self.s
-        seen: set[tuple[Key, tuple[V, ...]]] = set()
+        found: dict[tuple[Key, tuple[V, ...]], tuple[V, int]] = {}
         for key in s.nest.loads:
             bits = self.w.run_bits(key)
             if bits is None or loop not in variables(key[1]):
@@ -139,15 +137,19 @@ class Outputs:
             distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
             for here in steps:
                 place = tuple(here[v] for v, _ in linear(key).terms if v in here)
-                if (key, place) in seen:
-                    continue
-                seen.add((key, place))
-                later = {**here, loop: b.add(here[loop], distance), s.lanes: self.start}
-                for v in s.inner:
-                    later[v] = i64(0)
-                address = self.w.address(key, later)
-                with b.loop(0, b.mul(b.sub(self.stop, self.start), bits // 8), LINE, "line") as at:
-                    b.prefetch(b.offset(address, at))
+                if (key, place) not in found:
+                    later = {**here, loop: b.add(here[loop], distance), s.lanes: self.start}
+                    later.update(dict.fromkeys(s.inner, i64(0)))
+                    found[key, place] = self.w.address(key, later), bits
+        return list(found.values())
+
+    def prefetch(self, j: V, width: int) -> None:
+        """Fetches the elements of a later block at a vector of outputs: its rows lie in other pages, where the hardware
+        does not look. Lines are fetched while others are read, as they come from memory only so fast."""
+        b = self.b
+        for address, bits in self.rows:
+            for line in range(0, width * bits // 8, LINE):
+                b.prefetch(b.offset(address, b.add(b.mul(b.sub(j, self.start), bits // 8), line)))
 
     def columns(self, steps: Steps, x: V, places: Places) -> None:
         """Emits the loop over vectors of outputs, and the rest of the chunk."""
@@ -155,6 +157,7 @@ class Outputs:
         outputs = self.outputs if self.s.sums_in_registers else self.outputs_in_memory
         whole = b.add(self.start, b.and_(b.sub(self.stop, self.start), i64(-width)))
         with b.loop(self.start, whole, width, "outputs") as j:
+            self.prefetch(j, width)
             outputs(steps, x, places, j, width)
         if self.s.nest.extents[self.s.lanes] % width == 0 and self.s.chunk % width == 0:
             return

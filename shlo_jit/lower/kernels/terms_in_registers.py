@@ -11,6 +11,7 @@ from shlo_jit.ir.index import variables
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.kernels.units_in_registers import LINE, UnitWriter, Variables
+from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
 
 
@@ -177,7 +178,7 @@ class Terms:
         inner = self.serial[-1]
 
         def is_short(key: Key) -> bool:
-            step = abs(linear(key).coefficient(inner)) * key[0].tensor.storage.bits // 8
+            step = abs(linear(key).coefficient(inner)) * bits_in_memory(key[0]) // 8
             return (
                 not self.moves(key)
                 and 0 < step <= LINE // 8
@@ -190,12 +191,42 @@ class Terms:
         """Bytes from the first to the last element of an array that an output reads."""
         s = self.s
         terms = sum((s.nest.extents[v] - 1) * c for v, c in linear(key).terms if v in s.along)
-        return terms * key[0].tensor.storage.bits // 8
+        return terms * bits_in_memory(key[0]) // 8
 
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches the same terms of some arrays for later outputs."""
+        """Fetches terms of some arrays for later outputs."""
         for key in keys:
-            self.prefetch({**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}, outputs, key)
+            inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}
+            if self.moves(key) and self.adjoin(key):
+                self.prefetch_in_order(inside, outputs, key)
+            else:
+                self.prefetch(inside, outputs, key)
+
+    def adjoin(self, key: Key) -> bool:
+        """Whether an output's elements of an array begin where those of the output before end."""
+        offset, s = linear(key), self.s
+        terms = sum((s.nest.extents[v] - 1) * offset.coefficient(v) for v in s.along)
+        return offset.coefficient(s.cut) == terms + 1
+
+    def prefetch_in_order(self, inside: Variables, outputs: list[Variables], key: Key) -> None:
+        """Fetches lines of an array for later outputs one after the other, as many as are read meanwhile. Outputs that
+        are computed together read as many places at once. The hardware, which follows all that is fetched, takes that
+        for no order, and lines then come at half the speed (measured on Zen 4)."""
+        w, b, s = self.w, self.w.b, self.s
+        offset, bits = linear(key), bits_in_memory(key[0])
+        first = {**outputs[0], **inside}
+        done = i64(0)
+        for v in s.along:
+            done = b.add(done, b.mul(first[v], offset.coefficient(v)))
+        done = b.ashr(b.mul(done, (s.together - 1) * bits), 3)
+        here = b.offset(b.offset(w.address(key, first), done), self.ahead(key) * offset.coefficient(s.cut) * bits // 8)
+        for line in range(0, w.width * abs(offset.coefficient(s.lanes)) * s.together * bits // 8, LINE):
+            b.prefetch(b.offset(here, line))
+
+    def ahead(self, key: Key) -> int:
+        """Number of outputs from those whose terms are read to those whose terms are fetched."""
+        rows = max(LINE, self.row_bytes(key) * self.s.together)
+        return -(-tuning.COMPUTED_PREFETCH // rows) * self.s.together
 
     def prefetch(self, inside: Variables, outputs: list[Variables], key: Key, further: int = 0) -> None:
         """Fetches a line of an array for later outputs, `further` bytes after the place of some terms: rows are too
@@ -204,9 +235,7 @@ class Terms:
         offset = linear(key)
         if any(variables(term.at) for term in offset.syms) or not offset.coefficient(s.cut):
             return
-        rows = max(LINE, self.row_bytes(key) * s.together)
-        ahead = -(-tuning.COMPUTED_PREFETCH // rows) * s.together
-        distance = ahead * offset.coefficient(s.cut) * key[0].tensor.storage.bits // 8 + further
+        distance = self.ahead(key) * offset.coefficient(s.cut) * bits_in_memory(key[0]) // 8 + further
         for here in outputs:
             w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
 

@@ -214,7 +214,7 @@ class UnitWriter:
         offset, t = linear(key), key[0].tensor
         moves = offset.coefficient(self.s.lanes)
         in_words = key in self.ev.words
-        bits = t.storage.bits * (moves if t.is_packed or in_words else 1)
+        bits = bits_in_memory(key[0]) * (moves if t.is_packed or in_words else 1)
         is_run = bits in (8, 32) if t.is_packed else moves == 1 or in_words
         return bits if is_run and not offset.syms else None
 

@@ -20,6 +20,7 @@ from shlo_jit.lower.elements.registers import (
     is_pair,
     lanes_of,
     memory_type,
+    register_type,
     select_lanes,
     to_memory,
     widen,
@@ -262,7 +263,7 @@ class Evaluator:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
         if key in self.words and position.width > 1:
-            return from_memory(b, dtype, b.cast("trunc", self.load_words(position, key), "i8"))
+            return b.field(self.load_words(position, key), 0, register_type(dtype))
         if not spread and self.space.is_short_stride(moves) and (mask is None or has_masks(b)):
             return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):

@@ -62,10 +62,10 @@ def load_column(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, u
 
 
 def load_words(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, mask: V | None) -> V:
-    """Loads n words that hold an element each, all at the same position, in the lanes of the mask. The elements are the
-    lowest bits of the results, the others may be any."""
+    """Loads n words of which each byte holds an element, in the lanes of the mask, all of the same byte. The elements
+    are the lowest bits of the results, the others may be any."""
     found = _load_units(b, pointer, at[0], n, 32, mask)
-    return b.lshr(found, b.splat(b.cast("trunc", b.mul(at[1], dtype.bits), "i32"), n))
+    return b.lshr(found, b.splat(b.cast("trunc", b.mul(at[1], 8 * dtype.itemsize), "i32"), n))
 
 
 def _load_units(b: Builder, pointer: V, first: V, n: int, unit: int, mask: V | None) -> V:
