@@ -273,7 +273,8 @@ def schedule_in_registers(
     epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
     result = layout.result if written is None else written.result
     factor = acc if dots is None else dots.factor
-    vectors = lay_out(op.operands[1 - side].tensor.storage, factor, nest, along, lanes, layout, side, rows, dots)
+    outputs, source = math.prod(nest.extents[v] for v in free), op.operands[1 - side].tensor.storage
+    vectors = lay_out(source, factor, nest, along, lanes, layout, side, rows, outputs, dots)
     registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
@@ -302,7 +303,7 @@ def schedule_in_registers(
         strides=layout.operands,
         vectors=vectors,
         outputs=Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix),
-        source=op.operands[1 - side].tensor.storage,
+        source=source,
         acc=acc,
         dots=dots,
         together=together,
@@ -414,7 +415,7 @@ def _lanes(
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
-    fits = kept[0] == kept[1] if best in free else 4 * count <= target.vector_registers
+    fits = kept[0] == kept[1] if best in free else 4 * count <= max(16, _for_sums(target))
     widths = (*((2 * full,) if fits else ()), full)
     if dots is not None:
         widths = dots.widths(full, nest.extents[best], are_terms=best in along)
@@ -436,11 +437,16 @@ def _sums_in_registers(
 
 
 def _outputs_together(target: Target, nest: Nest, space: Space, lanes: int, sums: int) -> int:
-    """Number of outputs that are computed together if lanes are terms, a power of two: half of the registers hold their
-    sums, and the arrays of which all lanes read the same element, such as scales."""
+    """Number of outputs that are computed together if lanes are terms, a power of two: registers hold their sums, and
+    the arrays of which all lanes read the same element, such as scales."""
     shared = [key for key in nest.loads if linear(key).terms and not space.depends(key[1], {lanes})]
-    found = 1 << max(1, target.vector_registers // 2 // (sums + len(shared))).bit_length() - 1
+    found = 1 << max(1, _for_sums(target) // (sums + len(shared))).bit_length() - 1
     return min(found, TOGETHER)
+
+
+def _for_sums(target: Target) -> int:
+    """Number of registers for sums: the others hold elements of M and of the vectors."""
+    return target.vector_registers - 8
 
 
 def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:

@@ -10,6 +10,13 @@ from shlo_jit.ir.types import DType
 from shlo_jit.schedule.byte_dots import ByteDots
 from shlo_jit.schedule.product_layout import ProductLayout
 
+LINE = 64
+"""Bytes of a line of the cache."""
+ALIASED = 1 << 10
+"""Rows that are a multiple of so many bytes share a quarter of the lines of a first-level cache of 32 KiB, or less."""
+COPIED_FOR = 64
+"""Minimum outputs for several vectors to be copied. Chosen: copying takes a small part of their products."""
+
 
 class Vectors(NamedTuple):
     """The vectors that M is multiplied by, as the loops read them."""
@@ -33,12 +40,16 @@ def lay_out(
     layout: ProductLayout,
     side: int,
     rows: int,
+    outputs: int,
     dots: ByteDots | None,
 ) -> Vectors:
-    """Returns where the loops read the vectors: where they lie, or in a copy, in the order of the loops."""
+    """Returns where the loops read the vectors: where they lie, or in a copy, in the order of the loops. All vectors
+    are read for each of `outputs` outputs, so several are copied to whole lines of the cache, and apart from each
+    other: rows of an array are often a power of two bytes apart, and the first-level cache keeps few such lines."""
     s = layout.operands
     row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
-    if dots is None and source == acc and (lanes not in along or along[lanes] * step == 1):
+    is_read_in_place = dots is None and source == acc and (lanes not in along or along[lanes] * step == 1)
+    if is_read_in_place and not (rows > 1 and outputs >= COPIED_FOR):
         return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
     order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
     strides: dict[int, int] = {}
@@ -46,5 +57,10 @@ def lay_out(
     for v in reversed(order):
         strides[v] = size
         size *= nest.extents[v]
-    row = size + (dots.row_padding if dots is not None and lanes in along else 0)
+    if dots is not None:
+        row = size + (dots.row_padding if lanes in along else 0)
+    else:
+        line = LINE // acc.itemsize
+        row = -(-size // line) * line
+        row += line if row * acc.itemsize % ALIASED == 0 else 0
     return Vectors(True, row, row * rows, strides)

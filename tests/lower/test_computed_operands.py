@@ -246,3 +246,28 @@ def test_words_of_terms_in_panels(k: int) -> None:
 }}"""
     words = rng.integers(0, 1 << 32, (k // 8, n), dtype=np.uint32)
     random_check.check(text, [rng.standard_normal((40, k), np.float32), words], "native")
+
+
+PADDED = """
+func.func @main(%x: tensor<{m}x64xf32>, %w: tensor<100x{k}xi16>) -> tensor<{m}x100xf32> {{
+  %zero = stablehlo.constant dense<-7> : tensor<i16>
+  %p = stablehlo.pad %w, %zero, low = [0, {low}], high = [0, {high}], interior = [0, 0]
+      : (tensor<100x{k}xi16>, tensor<i16>) -> tensor<100x64xi16>
+  %f = stablehlo.convert %p : (tensor<100x64xi16>) -> tensor<100x64xf32>
+  %y = stablehlo.dot_general %x, %f, contracting_dims = [1] x [1]
+      : (tensor<{m}x64xf32>, tensor<100x64xf32>) -> tensor<{m}x100xf32>
+  return %y : tensor<{m}x100xf32>
+}}"""
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("low, high", [(2, 0), (0, 3), (31, 1), (32, 0), (1, 31), (40, 16), (33, 30)])
+@pytest.mark.parametrize("m", [2, 5])
+def test_padding_ends_within_lanes(m: int, low: int, high: int, target: str) -> None:
+    """The terms are few enough for their loop to be unrolled: it is known where lanes begin, not what each of them is."""
+    rng = np.random.default_rng(low)
+    k = 64 - low - high
+    text = PADDED.format(m=m, k=k, low=low, high=high)
+    w = rng.integers(-300, 300, (100, k)).astype(np.int16)
+    random_check.check(text, [rng.standard_normal((m, 64), np.float32), w], target)
+    assert "computed in registers" in shlo_jit.compile(text, cache=False, target=target).text("schedule")

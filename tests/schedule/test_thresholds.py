@@ -62,6 +62,7 @@ NO_THRESHOLDS = {
     "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
     "schedule/operand_in_registers.py": {"EVEN", "STEPS", "SUMMED", "SUMMED_STEPS", "TOGETHER"},
     "schedule/run_time_offsets.py": {"UNIT"},
+    "schedule/register_vectors.py": {"ALIASED", "COPIED_FOR", "LINE"},
     "schedule/scratch.py": {"ALIGN"},
     "schedule/sum_order.py": {"ACCUMULATORS"},
     # limits of the hardware, and of the generated code

@@ -202,12 +202,22 @@ class UnitWriter:
         are in registers already."""
         position = Position(variables, width, mask, self.known)
         position.memo.update(found or {})
-        known = ((c, _literal(c, variables)) for c in self.conditions)
-        position.truth = {c: c.low <= at < c.high for c, at in known if at is not None}
+        known = ((c, self.truth(c, variables, width)) for c in self.conditions)
+        position.truth = {c: truth for c, truth in known if truth is not None}
         x = self.ev.value(position, self.s.key)
         y = convert(self.b, self.s.key[0].tensor.storage, self.s.acc, x)
         assert isinstance(y, V)
         return self.b.splat(y, width)
+
+    def truth(self, c: Condition, variables: Variables, width: int) -> bool | None:
+        """Whether a condition holds at `width` lanes; None if that is unknown, or differs from lane to lane."""
+        first = _literal(c, variables)
+        if first is None:
+            return None
+        last = first + (width - 1) * sum(k for v, k in c.expr.terms if v == self.s.lanes)
+        found = {c.low <= at < c.high for at in (first, last)}
+        crosses = min(first, last) < c.low and max(first, last) >= c.high
+        return found.pop() if len(found) == 1 and not crosses else None
 
     def run_bits(self, key: Key) -> int | None:
         """The bits from lane to lane of an array that is contiguous along the lanes; None for others."""
