@@ -182,7 +182,7 @@ def _boxes(step: ComputedOperandStep, target: Target, columns: int, k: int, size
     interleaved, tile = interleaved_variable(nest, tile, terms if by_terms else columns)
     box = Value(tensor((columns, terms) if by_terms else (terms, columns), box.tensor.dtype), None, 0, box.name)
     nest = replace(nest, stores=[replace(store, target=box) for store in nest.stores])
-    return Boxes(schedule_producer(nest, target, tile, interleaved), box, by_terms, interleaved, terms)
+    return Boxes(schedule_producer(nest, target, tile, interleaved, {}), box, by_terms, interleaved, terms)
 
 
 class _Dims:

@@ -7,11 +7,11 @@ along the variable along which the arrays are contiguous that it reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest, Store, is_wide
+from shlo_jit.fuse.nest import Key, Nest, Store, is_wide
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import Expr
@@ -31,6 +31,7 @@ from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import ProductLayout
 from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import Tile, linear
 from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
@@ -116,7 +117,7 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
     return InPanelsSchedule(
         types=types,
         side=side,
-        producer=schedule_producer(nest, target, tile, interleaved),
+        producer=schedule_producer(nest, target, tile, interleaved, later_box(nest, step.operand.along, box_of(plan, side)[1])),
         box=box,
         by_terms=by_terms,
         interleaved=interleaved,
@@ -159,9 +160,24 @@ def on_boxes(step: ComputedOperandStep, widths: int, terms: int) -> tuple[Nest, 
     return replace(nest, stores=[target]), Tile(*parts), box, by_terms
 
 
-def schedule_producer(nest: Nest, target: Target, tile: Tile, interleaved: int | None) -> NestSchedule:
+def later_box(nest: Nest, along: Mapping[int, int], terms: int) -> dict[Key, int]:
+    """The bytes from an element of each array to that of the box with the following terms. A box has a line of each of
+    many rows, so the hardware does not see what comes next."""
+    steps = {v: terms // c for v, c in along.items() if is_wide(nest.extents[v]) and terms % c == 0}
+    found: dict[Key, int] = {}
+    for key in nest.loads:
+        offset = linear(key)
+        moves = {v: n * offset.coefficient(v) for v, n in steps.items() if offset.coefficient(v)}
+        if moves and not offset.syms:
+            found[key] = moves[max(moves, key=lambda v: along[v])] * bits_in_memory(key[0]) // 8
+    return found
+
+
+def schedule_producer(
+    nest: Nest, target: Target, tile: Tile, interleaved: int | None, prefetches: dict[Key, int]
+) -> NestSchedule:
     """The schedule of the loop on boxes."""
-    found = schedule_nest(nest, target, tile)
+    found = replace(schedule_nest(nest, target, tile), prefetches=prefetches)
     if interleaved is None:
         return found
     extents = {**found.space.extents, interleaved: nest.extents[interleaved]}

@@ -154,6 +154,8 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
     # The rows of a tile would map to one set of the first level cache.
     collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
     far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
+    private = a.both(a.compare("eq", mode, PRIVATE), a.compare("gt", s.m, 2 * plan.mr))
+    far = a.either(far, a.both(collide, private))
     mode_a = a.decided(
         IN_PLACE, Reason("packing-does-not-pay", "A is packed only if B is packed, shared, and wider than a task")
     )
@@ -168,7 +170,7 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
             collide,
             Reason(
                 "rows-collide-in-cache",
-                f"all tasks share a packed B, {s.n} columns use A, and its rows map to one cache set",
+                f"B is packed, {s.n} columns use A, and its rows map to one cache set",
             ),
         ),
     )
@@ -206,7 +208,7 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
     private = a.compare("eq", modes[0], PRIVATE)
-    nc = a.select(private, columns, a.number(widest))
+    nc = a.select(private, _evenly(a, plan, s, columns), a.number(widest))
     rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
     rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
     mc = a.select(private, s.m, rows)
@@ -217,6 +219,16 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     # A shared operand belongs to one product, and so do the tasks that use it.
     group = a.select(phased, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
+
+
+def _evenly(a: Numbers, plan: GemmPlan, s: Extents, columns: N) -> N:
+    """Returns the columns of a task, at most `columns`, so that few tasks are even in number: two threads have equal
+    work."""
+    panels, each = a.ceil_div(s.n, plan.nr), a.most(a.div(columns, plan.nr), 1)
+    tasks = a.ceil_div(panels, each)
+    even = a.mul(a.ceil_div(panels, a.most(a.mul(a.ceil_div(tasks, 2), 2), 1)), plan.nr)
+    few = a.both(a.compare("gt", tasks, 1), a.compare("lt", tasks, tuning.GEMM_TASKS))
+    return a.select(few, even, columns)
 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:
