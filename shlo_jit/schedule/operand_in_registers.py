@@ -41,6 +41,8 @@ from shlo_jit.schedule.sum_order import is_chain
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut
 
+LINE = 64
+"""Bytes of a line of the cache."""
 STEPS = 8
 """Vectors of M that are in registers together, if the sums are not."""
 SUMMED_STEPS = 8
@@ -490,7 +492,7 @@ def _divide(
         return min(innermost, -(-innermost // (chunks * together)) * together), 1, first
     extent = nest.extents[lanes]
     row = count * math.prod(nest.extents[v] for v in free if free[v] < free[lanes]) * acc.itemsize
-    line = max(width, 64)
+    line = max(width, LINE * 8 // _run_bits(nest, lanes))
     nbytes = sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads))
     loops = [*blocks.serial, *([blocks.loop] if blocks.loop is not None else [])]
     split = next((v for v in loops if nest.extents[v] > tuning.UNPACKED_SEGMENTS), None)
@@ -505,4 +507,22 @@ def _divide(
         least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
         return min(max(least, -(-extent // (units * line)) * line), most), parts, split
     most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
-    return min(max(4 * line, -(-extent // (8 * line)) * line), most), 1, first
+    return _evenly(extent, min(max(4 * line, -(-extent // (8 * line)) * line), most), width), 1, first
+
+
+def _run_bits(nest: Nest, lanes: int) -> int:
+    """The most bits from lane to lane of an array that is contiguous along the lanes."""
+    runs = ((k[0], linear(k).coefficient(lanes)) for k in nest.loads)
+    return max((bits_in_memory(value) * moves for value, moves in runs if _is_run(value, moves)), default=8)
+
+
+def _evenly(extent: int, chunk: int, width: int) -> int:
+    """A chunk of whole vectors of about this size, so that the chunks of an extent are even in number if they can be."""
+    count = -(-extent // chunk)
+    if count == 1 or count % 2 == 0:
+        return chunk
+    for n in (count + 1, count - 1):
+        found = -(-extent // (n * width)) * width
+        if -(-extent // found) % 2 == 0:
+            return found
+    return chunk
