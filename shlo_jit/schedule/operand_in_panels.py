@@ -108,6 +108,7 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
     if interleaved is not None and by_terms:
         blocking = blocking._replace(kc=_whole(blocking.kc, nest.extents[interleaved], plan))
     form = Form.COMPUTES_B if side else Form.COMPUTES_A
+    later = later_box(nest, step.operand.along, box_of(plan, side)[1])
 
     def scratch(threads: int) -> int:
         own = given_scratch_bytes(plan, shape, blocking, threads) + max(threads, 1) * box_bytes(plan, side)
@@ -117,7 +118,7 @@ def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context
     return InPanelsSchedule(
         types=types,
         side=side,
-        producer=schedule_producer(nest, target, tile, interleaved, later_box(nest, step.operand.along, box_of(plan, side)[1])),
+        producer=schedule_producer(nest, target, tile, interleaved, later),
         box=box,
         by_terms=by_terms,
         interleaved=interleaved,

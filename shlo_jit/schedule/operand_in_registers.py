@@ -176,6 +176,30 @@ class InRegistersSchedule(WithEpilogue):
         return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
+    def short(self) -> list[int]:
+        """The variables that number terms between two lanes, if lanes are terms."""
+        return [v for v in self.along if self.along[v] < self.along[self.lanes]]
+
+    @property
+    def tabulated(self) -> Key | None:
+        """The load of 4-bit numbers of which an element of M is a function, with other values that are the same in all
+        lanes, if lanes are terms: the function of all 16 numbers is computed once for several vectors of terms, and
+        looked up. Arithmetic with scales and zero points then takes the same time whatever it is."""
+        nest, space = self.nest, self.space
+        if not self.target.looks_up_words or self.are_outputs or self.dots is not None or self.acc.name != "f32":
+            return None
+        places = [at for _, at in (*nest.nodes, *nest.loads)]
+        inner = {self.lanes, *self.short}
+        moving = [key for key in nest.loads if space.depends(key[1], inner)]
+        if len(moving) != 1 or math.prod(nest.extents[v] for v in inner) < 2 * self.target.lanes(self.acc.bits):
+            return None
+        dtype = moving[0][0].tensor.storage
+        ops = [n.op for key, n in nest.nodes.items() if space.depends(key[1], inner)]
+        is_plain = not any(at.conditions for at in places) and all(op.name != "stablehlo.iota" for op in ops)
+        computes = sum(cost(op) > 0 for op in ops) > 1
+        return moving[0] if dtype.bits == 4 and dtype.is_integer and is_plain and computes else None
+
+    @property
     def unrolled(self) -> set[int]:
         """Variables of short loops that decide which of several values an element is computed from."""
         conditions = (c for _, at in (*self.nest.nodes, *self.nest.loads) for c in at.conditions)
@@ -517,7 +541,7 @@ def _run_bits(nest: Nest, lanes: int) -> int:
 
 
 def _evenly(extent: int, chunk: int, width: int) -> int:
-    """A chunk of whole vectors of about this size, so that the chunks of an extent are even in number if they can be."""
+    """A chunk of whole vectors, of about this size, so that the chunks of an extent are even in number if possible."""
     count = -(-extent // chunk)
     if count == 1 or count % 2 == 0:
         return chunk

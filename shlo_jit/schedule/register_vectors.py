@@ -14,8 +14,9 @@ LINE = 64
 """Bytes of a line of the cache."""
 ALIASED = 1 << 10
 """Rows that are a multiple of so many bytes share a quarter of the lines of a first-level cache of 32 KiB, or less."""
-COPIED_FOR = 64
-"""Minimum outputs for several vectors to be copied. Chosen: copying takes a small part of their products."""
+COPIED_FOR = 1024
+"""Minimum outputs for several vectors to be copied where that is all that is gained. Chosen: one thread copies, element
+by element."""
 
 
 class Vectors(NamedTuple):
@@ -49,7 +50,8 @@ def lay_out(
     s = layout.operands
     row, step, batch = (s.a_rs, s.a_cs, s.a_bs) if side else (s.b_cs, s.b_rs, s.b_bs)
     is_read_in_place = dots is None and source == acc and (lanes not in along or along[lanes] * step == 1)
-    if is_read_in_place and not (rows > 1 and outputs >= COPIED_FOR):
+    pays = rows > 1 and outputs >= COPIED_FOR and (lanes in along or row * acc.itemsize % ALIASED == 0)
+    if is_read_in_place and not pays:
         return Vectors(False, row, batch, {v: c * step for v, c in along.items()})
     order = [*(v for v in along if v != lanes), *(v for v in along if v == lanes)]
     strides: dict[int, int] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import guarded
+import ml_dtypes
 import numpy as np
 import pytest
 import random_check
@@ -271,3 +272,42 @@ def test_padding_ends_within_lanes(m: int, low: int, high: int, target: str) -> 
     w = rng.integers(-300, 300, (100, k)).astype(np.int16)
     random_check.check(text, [rng.standard_normal((m, 64), np.float32), w], target)
     assert "computed in registers" in shlo_jit.compile(text, cache=False, target=target).text("schedule")
+
+
+FUNCTIONS_OF_NIBBLES = """
+func.func @main(%x: tensor<{m}x128x{f}>, %w: tensor<100x2x64x{q}>, %s: tensor<100x2x{f}>, %z: tensor<100x2x{f}>)
+    -> tensor<{m}x100x{f}> {{
+  %q = stablehlo.convert %w : (tensor<100x2x64x{q}>) -> tensor<100x2x64x{f}>
+  %zs = stablehlo.broadcast_in_dim %z, dims = [0, 1] : (tensor<100x2x{f}>) -> tensor<100x2x64x{f}>
+  %ss = stablehlo.broadcast_in_dim %s, dims = [0, 1] : (tensor<100x2x{f}>) -> tensor<100x2x64x{f}>
+  %d = stablehlo.{op} %q, %zs : tensor<100x2x64x{f}>
+  %e = stablehlo.multiply %d, %ss : tensor<100x2x64x{f}>
+  %r = stablehlo.reshape %e : (tensor<100x2x64x{f}>) -> tensor<100x128x{f}>
+  %y = stablehlo.dot_general %x, %r, contracting_dims = [1] x [1]
+      : (tensor<{m}x128x{f}>, tensor<100x128x{f}>) -> tensor<{m}x100x{f}>
+  return %y : tensor<{m}x100x{f}>
+}}"""
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize("op", ["subtract", "divide"])
+@pytest.mark.parametrize("f", ["f32", "bf16"])
+@pytest.mark.parametrize("q", ["i4", "ui4"])
+@pytest.mark.parametrize("m", [2, 3])
+def test_functions_of_nibbles(m: int, q: str, f: str, op: str, is_constant: bool) -> None:
+    """With AVX-512, the function of all 16 numbers with an output's scale and zero point is looked up."""
+    rng = np.random.default_rng(m)
+    text = FUNCTIONS_OF_NIBBLES.format(m=m, q=q, f=f, op=op)
+    low, dtype = (-8, ml_dtypes.int4) if q == "i4" else (0, ml_dtypes.uint4)
+    floats = np.dtype(np.float32 if f == "f32" else ml_dtypes.bfloat16)
+    w = rng.integers(low, low + 16, (100, 2, 64)).astype(dtype)
+    scales = [(rng.random((100, 2)) + 0.5).astype(floats) for _ in range(2)]
+    x = rng.standard_normal((m, 128)).astype(floats)
+    random_check.check(text, [x, w, *scales], "native")
+    exe: Any = shlo_jit.compile(text, cache=False, constants={1: w} if is_constant else {})
+    assert "computed in registers" in exe.text("schedule")
+    rest = [x, *([] if is_constant else [w]), *scales]
+    want = np.asarray(evaluate(shlo_jit.parse(text), x, w, *scales)[0], np.float64)
+    np.testing.assert_allclose(np.asarray(exe(*rest), np.float64), want, rtol=2e-2 if f == "bf16" else 1e-4, atol=1e-2)
+    if "registers of 512 bits" in exe.text("schedule"):
+        assert "permvar" in exe.text("lowered")

@@ -19,13 +19,18 @@ def has_lookup(b: Builder, n: int) -> bool:
 
 def look_up(b: Builder, index: V, floats: Sequence[float]) -> V:
     """The f32 with the number in the lowest four bits of each lane, in lanes for which there is a lookup."""
+    return look_up_in(b, index, vector_literal("float", floats))
+
+
+def look_up_in(b: Builder, index: V, table: V) -> V:
+    """Likewise from a register."""
     n, kind = lanes(index.type), vector("float", ENTRIES)
     field = b.field_of(index)
     if field is not None and scalar(field[0].type) in ("i8", "i32"):  # without a mask: other bits do not matter
         bits = b.cast("zext", field[0], "i32")
         index = b.lshr(bits, b.splat(b.cast("zext", field[1], "i32"), n))
     index = b.cast("zext", index, "i32")
-    return _each_register(b, index, kind, "llvm.x86.avx512.permvar.sf.512", vector_literal("float", floats))
+    return _each_register(b, index, kind, "llvm.x86.avx512.permvar.sf.512", table)
 
 
 _BYTES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}

@@ -10,6 +10,7 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
+from shlo_jit.lower.elements.nibble_tables import ENTRIES
 from shlo_jit.lower.kernels.units_in_registers import LINE, UnitWriter, Variables
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
@@ -24,7 +25,7 @@ class Terms:
         s = w.s
         own = s.along[s.lanes]
         self.serial = [v for v in s.along if s.along[v] > own]
-        self.short = [v for v in s.along if s.along[v] < own]
+        self.short = s.short
         extent = s.nest.extents[s.lanes]
         self.whole = extent - extent % w.width
 
@@ -243,10 +244,15 @@ class Terms:
         """Adds the products of some terms."""
         b, s, w = self.b, self.s, self.w
         found = list(sums)
+        of_first = dict.fromkeys([*self.short, s.lanes], i64(0))
+        tables = [w.table({**here, **of_first}) if width % ENTRIES == 0 else None for here in outputs]
         for inner in w.combinations(self.short):
             fixed = {v: i64(k) for v, k in inner.items()}
             offset = sum(s.vectors.along[v] * k for v, k in inner.items())
-            elements = [w.element({**here, **fixed, s.lanes: at}, width) for here in outputs]
+            elements = [
+                w.element({**here, **fixed, s.lanes: at}, width, table=table)
+                for here, table in zip(outputs, tables, strict=True)
+            ]
             place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
             for r in range(s.count):
                 of = b.offset(place, (offset + r * s.vectors.row) * w.factor_size)

@@ -11,8 +11,9 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import Condition, Expr, variables
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.llvm_values import V, i64, is_float, vector
+from shlo_jit.kernels.llvm_values import V, i64, is_float, vector, vector_literal
 from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.nibble_tables import ENTRIES, look_up_in
 from shlo_jit.lower.elements.registers import Reg, memory_type, register_type
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
@@ -197,13 +198,38 @@ class UnitWriter:
     def sums_chunk(self) -> int:
         return -(-self.s.chunk // self.width) * self.width * self.size
 
-    def element(self, variables: Variables, width: int, mask: V | None = None, found: Found | None = None) -> V:
+    def element(
+        self,
+        variables: Variables,
+        width: int,
+        mask: V | None = None,
+        found: Found | None = None,
+        table: V | None = None,
+    ) -> V:
         """The elements of M at an iteration, in the type of the sums. `found`: values that it is computed from, which
-        are in registers already."""
+        are in registers already. `table`: see `table`."""
         position = Position(variables, width, mask, self.known)
         position.memo.update(found or {})
         known = ((c, self.truth(c, variables, width)) for c in self.conditions)
         position.truth = {c: truth for c, truth in known if truth is not None}
+        if table is not None:
+            assert self.s.tabulated is not None
+            index = self.ev.value(position, self.s.tabulated)
+            assert isinstance(index, V)
+            return look_up_in(self.b, index, table)
+        return self.own_value(position, width)
+
+    def table(self, variables: Variables) -> V | None:
+        """The elements of M for all numbers that it is a function of, if they are looked up."""
+        key = self.s.tabulated
+        if key is None:
+            return None
+        position = Position(variables, ENTRIES, None, self.known)
+        position.memo[key] = vector_literal("i4", range(ENTRIES))
+        return self.own_value(position, ENTRIES)
+
+    def own_value(self, position: Position, width: int) -> V:
+        """The elements of M, in the type of the sums."""
         x = self.ev.value(position, self.s.key)
         y = convert(self.b, self.s.key[0].tensor.storage, self.s.acc, x)
         assert isinstance(y, V)
