@@ -311,3 +311,30 @@ def test_functions_of_nibbles(m: int, q: str, f: str, op: str, is_constant: bool
     np.testing.assert_allclose(np.asarray(exe(*rest), np.float64), want, rtol=2e-2 if f == "bf16" else 1e-4, atol=1e-2)
     if "registers of 512 bits" in exe.text("schedule"):
         assert "permvar" in exe.text("lowered")
+
+
+NARROW_SCALES = """
+func.func @main(%x: tensor<2x{k}xf32>, %w: tensor<50x{g}x32x{q}>, %s: tensor<50x{g}x{t}>) -> tensor<2x50xf32> {{
+  %q = stablehlo.convert %w : (tensor<50x{g}x32x{q}>) -> tensor<50x{g}x32xf32>
+  %f = stablehlo.convert %s : (tensor<50x{g}x{t}>) -> tensor<50x{g}xf32>
+  %ss = stablehlo.broadcast_in_dim %f, dims = [0, 1] : (tensor<50x{g}xf32>) -> tensor<50x{g}x32xf32>
+  %e = stablehlo.multiply %q, %ss : tensor<50x{g}x32xf32>
+  %r = stablehlo.reshape %e : (tensor<50x{g}x32xf32>) -> tensor<50x{k}xf32>
+  %y = stablehlo.dot_general %x, %r, contracting_dims = [1] x [1]
+      : (tensor<2x{k}xf32>, tensor<50x{k}xf32>) -> tensor<2x50xf32>
+  return %y : tensor<2x50xf32>
+}}"""
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("t", ["f16", "bf16"])
+@pytest.mark.parametrize("q", ["i4", "i8"])
+@pytest.mark.parametrize("g", [1, 2, 3, 7, 9, 18, 33])
+@pytest.mark.sampled(2)
+def test_rows_of_narrow_scales(g: int, q: str, t: str, target: str) -> None:
+    """The scales of an output are converted together, in guarded memory: none beyond them is read."""
+    rng = np.random.default_rng(g)
+    w = rng.integers(-8, 8, (50, g, 32)).astype(ml_dtypes.int4 if q == "i4" else np.int8)
+    s = (rng.random((50, g)) + 0.5).astype(np.float16 if t == "f16" else ml_dtypes.bfloat16)
+    text = NARROW_SCALES.format(g=g, k=32 * g, q=q, t=t)
+    random_check.check(text, [rng.standard_normal((2, 32 * g), np.float32), w, s], target)

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
+from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
+from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.nibble_tables import ENTRIES
+from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
 from shlo_jit.lower.kernels.units_in_registers import LINE, UnitWriter, Variables
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
@@ -22,6 +25,8 @@ class Terms:
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
+        self.wide: dict[Key, V] = {}
+        """The rows of `widened`, one for each output that is computed together."""
         s = w.s
         own = s.along[s.lanes]
         self.serial = [v for v in s.along if s.along[v] > own]
@@ -34,6 +39,7 @@ class Terms:
         if s.terms_block is not None:
             self.write_blocks(*s.terms_block)
             return
+        self.wide = {key: self.b.alloca("float", s.together * self.terms_of_row(key)) for key in self.widened}
         zero = const(self.kind, 0)
         rest = [const(self.w.acc, 0)] * (s.together * s.count) if self.whole < s.nest.extents[s.lanes] else []
         with self.each_outputs() as outputs:
@@ -41,6 +47,7 @@ class Terms:
                 inside = dict.fromkeys(s.along, i64(0))
                 for line in range(0, self.row_bytes(key), LINE):
                     self.prefetch(inside, outputs, key, line)
+            self.widen(outputs)
             self.finish(outputs, self.loops(self.serial, outputs, self.x, [*[zero] * (s.together * s.count), *rest]))
 
     @property
@@ -149,7 +156,7 @@ class Terms:
             for i, here in enumerate(outputs):
                 own = sums[i * s.count : (i + 1) * s.count]
                 for at in range(first, last, width):
-                    own = self.terms(i64(at), width, [here], x, own)
+                    own = self.terms(i64(at), width, [here], x, own, i)
                 found += own
             return found
         if width > 1:
@@ -187,6 +194,50 @@ class Terms:
             )
 
         return [key for key in self.s.nest.loads if is_short(key)]
+
+    @property
+    def widened(self) -> dict[Key, Key]:
+        """Short rows of f16 and bf16 that are only converted, to f32, with the results. A row is converted at once: for
+        each of its elements that takes as many instructions as for a vector of them."""
+        nest, found = self.s.nest, dict[Key, Key]()
+        for key in self.short_rows if self.s.dots is None else []:
+            storage, offset = key[0].tensor.storage, linear(key)
+            readers = [(result, node.op) for result, node in nest.nodes.items() if key in node.operands]
+            is_row = offset.coefficient(self.serial[-1]) == 1 and not offset.syms and not key[1].conditions
+            is_row = is_row and all(offset.coefficient(v) == 0 for v in self.serial[:-1])
+            if storage.name in ("f16", "bf16") and is_row and len(readers) == 1:
+                ((result, op),) = readers
+                if op.name == "stablehlo.convert" and result[0].tensor.storage.name == "f32":
+                    found[key] = result
+        return found
+
+    def terms_of_row(self, key: Key) -> int:
+        """Elements of a short row of f16 or bf16."""
+        return self.row_bytes(key) // 2 + 1
+
+    def widen(self, outputs: list[Variables]) -> None:
+        """Converts the rows of `widened` of some outputs."""
+        b, s = self.b, self.s
+        for key, to in self.wide.items():
+            storage, count = key[0].tensor.storage, self.terms_of_row(key)
+            width = min(s.target.lanes(32), 1 << (count.bit_length() - 1))
+            for i, here in enumerate(outputs):
+                row = self.w.address(key, {**here, **dict.fromkeys(s.along, i64(0))})
+                kind = vector(memory_type(storage), width)
+                # The last vector ends with the row, and repeats some elements.
+                for first in [*range(0, count - width, width), count - width]:
+                    x = from_memory(b, storage, b.load(kind, b.offset(row, 2 * first), align=2))
+                    x = convert(b, storage, DTYPES["f32"], x)
+                    assert isinstance(x, V)
+                    b.store(x, b.offset(to, 4 * (i * count + first)), align=4)
+
+    def of_rows(self, i: int, here: Variables) -> dict[Key, Reg]:
+        """The elements of the converted rows of output i at an iteration."""
+        found: dict[Key, Reg] = {}
+        for key, to in self.wide.items():
+            place = self.b.add(here[self.serial[-1]], i * self.terms_of_row(key))
+            found[self.widened[key]] = self.b.load("float", self.b.element(to, "float", place))
+        return found
 
     def row_bytes(self, key: Key) -> int:
         """Bytes from the first to the last element of an array that an output reads."""
@@ -240,18 +291,22 @@ class Terms:
         for here in outputs:
             w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
 
-    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
-        """Adds the products of some terms."""
+    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V], first: int = 0) -> list[V]:
+        """Adds the products of some terms. `first`: the number of the first output among those of `widen`."""
         b, s, w = self.b, self.s, self.w
         found = list(sums)
         of_first = dict.fromkeys([*self.short, s.lanes], i64(0))
-        tables = [w.table({**here, **of_first}) if width % ENTRIES == 0 else None for here in outputs]
+        rows = [self.of_rows(first + i, here) for i, here in enumerate(outputs)]
+        tables = [
+            w.table({**here, **of_first}, row) if width % ENTRIES == 0 else None
+            for here, row in zip(outputs, rows, strict=True)
+        ]
         for inner in w.combinations(self.short):
             fixed = {v: i64(k) for v, k in inner.items()}
             offset = sum(s.vectors.along[v] * k for v, k in inner.items())
             elements = [
-                w.element({**here, **fixed, s.lanes: at}, width, table=table)
-                for here, table in zip(outputs, tables, strict=True)
+                w.element({**here, **fixed, s.lanes: at}, width, found=row, table=table)
+                for here, row, table in zip(outputs, rows, tables, strict=True)
             ]
             place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
             for r in range(s.count):

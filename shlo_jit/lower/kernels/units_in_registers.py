@@ -219,12 +219,13 @@ class UnitWriter:
             return look_up_in(self.b, index, table)
         return self.own_value(position, width)
 
-    def table(self, variables: Variables) -> V | None:
-        """The elements of M for all numbers that it is a function of, if they are looked up."""
+    def table(self, variables: Variables, found: Found) -> V | None:
+        """The elements of M for all numbers that it is a function of, if they are looked up. `found`: see `element`."""
         key = self.s.tabulated
         if key is None:
             return None
         position = Position(variables, ENTRIES, None, self.known)
+        position.memo.update(found)
         position.memo[key] = vector_literal("i4", range(ENTRIES))
         return self.own_value(position, ENTRIES)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, scalar, vector
-from shlo_jit.lower.elements.nibble_tables import has_wide_bytes, wide_bytes
+from shlo_jit.lower.elements.nibble_tables import has_lookup, has_wide_bytes, wide_bytes
 from shlo_jit.lower.elements.registers import from_memory, register_type
 
 
@@ -55,6 +55,8 @@ def load_column(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, u
         found = wide_bytes(b, found, 3 if top else 0) if has_wide_bytes(b, n) else b.cast("zext", found, "i32")
         bits = b.add(bits, 24 if top else 0)
     place = b.cast("trunc", bits, scalar(found.type))
+    if unit == 8 and place.literal and has_lookup(b, n) and scalar(found.type) == "i32":
+        place = b.hidden(place, "r")  # LLVM would shift the bytes, and widen them once more
     if dtype.is_integer:
         return b.field(found, place, register_type(dtype))
     shifted = b.lshr(found, b.splat(place, n))
