@@ -1,0 +1,167 @@
+"""Compares the example of a language model with llama.cpp on one GGUF file.
+
+    python -m benchmarks.language_model MODEL.gguf
+    python -m benchmarks.language_model MODEL.gguf --prompt 512 --slots 2048 --rounds 5
+
+Each run is a process of its own, and the engines take turns; the table has medians over the rounds. llama.cpp is called
+through llama-cpp-python, if that is installed. A run reads the file, takes the machine code from the cache (the first
+round, which is not counted, compiles), reads a prompt of random tokens, and decodes greedily. Columns:
+
+- first token: seconds from the start of the process to the first token, with cached machine code;
+- prompt, decoding: tokens/s of the prompt, and of one token at a time (the median of a run);
+- bandwidth: bytes of the file times tokens/s, divided by what two threads read of a large array, in percent;
+- peak: memory of the process, in MB, interpreter and libraries included;
+- activations: what they are rounded to before they are multiplied by weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "language_model"
+ROUNDED = {"shlo_jit": "f32", "llama.cpp": "8 bits"}
+Run = dict[str, Any]
+
+
+def prompt_of(length: int) -> list[int]:
+    """Tokens that any vocabulary has."""
+    return np.random.default_rng(0).integers(3, 20000, length).tolist()
+
+
+def run_example(o: argparse.Namespace, began: float) -> Run:
+    sys.path.insert(0, str(EXAMPLE))
+    from generate import Generator  # type: ignore[import-not-found]
+    from gguf_model import read_model  # type: ignore[import-not-found]
+
+    generator = Generator(read_model(o.model), o.slots, o.threads)
+    prompt, rates, tokens = prompt_of(o.prompt), [], list[int]()
+    next(generator.tokens(prompt))
+    first = time.time() - began
+    for _ in range(2):
+        tokens = [token for token, _ in zip(generator.tokens(prompt), range(o.tokens), strict=False)]
+        rates.append(generator.rates)
+    seconds = min(r.prompt[0] for r in rates)
+    decoding = min(statistics.median(r.seconds) for r in rates)
+    return {"first": first, "prompt": o.prompt / seconds, "decoding": 1 / decoding, "tokens": tokens}
+
+
+def run_llama(o: argparse.Namespace, began: float) -> Run:
+    import llama_cpp  # type: ignore[import-not-found]
+
+    model: Any = llama_cpp.Llama(
+        o.model, n_ctx=o.slots, n_threads=o.threads, n_threads_batch=o.threads, n_batch=512, verbose=False
+    )
+    vocabulary, prompt = model.n_vocab(), prompt_of(o.prompt)
+
+    def likeliest() -> int:
+        logits = llama_cpp.llama_get_logits_ith(model.ctx, -1)
+        return int(np.argmax(np.ctypeslib.as_array(logits, (vocabulary,))))
+
+    model.eval(prompt)
+    token, first = likeliest(), time.time() - began
+    best, decoding, tokens = float("inf"), float("inf"), list[int]()
+    for _ in range(2):
+        model.reset()
+        start = time.perf_counter()
+        model.eval(prompt)
+        token = likeliest()
+        best = min(best, time.perf_counter() - start)
+        seconds, tokens = list[float](), [token]
+        for _ in range(o.tokens - 1):
+            start = time.perf_counter()
+            model.eval([token])
+            token = likeliest()
+            seconds.append(time.perf_counter() - start)
+            tokens.append(token)
+        decoding = min(decoding, statistics.median(seconds))
+    return {"first": first, "prompt": o.prompt / best, "decoding": 1 / decoding, "tokens": tokens}
+
+
+ENGINES = {"shlo_jit": run_example, "llama.cpp": run_llama}
+
+
+def read_bandwidth(threads: int, nbytes: int = 1 << 28) -> float:
+    """Bytes a second that threads read of a large array."""
+    array, best = np.ones(nbytes // 8), float("inf")
+    for _ in range(6):
+        parts = np.array_split(array, threads)
+        workers = [threading.Thread(target=part.sum) for part in parts]
+        start = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        best = min(best, time.perf_counter() - start)
+    return nbytes / best
+
+
+def in_a_process(engine: str, given: list[str]) -> Run:
+    """Runs an engine in a process of its own. Raises RuntimeError with what it wrote if it fails."""
+    command = [sys.executable, "-m", "benchmarks.language_model", *given, "--engine", engine, "--began"]
+    done = subprocess.run([*command, str(time.time())], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{engine} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a GGUF file")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of the prompt (128)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to decode (64)")
+    parser.add_argument("--slots", type=int, default=512, help="tokens that the caches hold (512)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="number of threads (all processors)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine that count (3)")
+    parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    o = options()
+    if o.engine:
+        found = ENGINES[o.engine](o, o.began)
+        print(json.dumps(found | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        return
+    engines = [e for e in ENGINES if e != "llama.cpp" or importlib.util.find_spec("llama_cpp")]
+    runs: dict[str, list[Run]] = {engine: [] for engine in engines}
+    bandwidth = read_bandwidth(2)
+    for counts in range(o.rounds + 1):
+        for engine in engines:
+            found = in_a_process(engine, sys.argv[1:])
+            if counts:
+                runs[engine].append(found)
+    names = ("first token, s", "prompt, tokens/s", "decoding, tokens/s", "bandwidth, %", "peak, MB", "activations")
+    table = Table("engine", *names, title=f"{Path(o.model).name}, {o.threads} threads, {bandwidth / 1e9:.0f} GB/s")
+    nbytes = os.path.getsize(o.model)
+    for engine, found in runs.items():
+        first, prompt, decoding, peak = (
+            statistics.median(r[k] for r in found) for k in ("first", "prompt", "decoding", "peak")
+        )
+        share = 100 * nbytes * decoding / bandwidth
+        figures = f"{first:.2f}", f"{prompt:.0f}", f"{decoding:.0f}", f"{share:.0f}", f"{peak:.0f}"
+        table.add_row(engine, *figures, ROUNDED[engine])
+    Console(width=110).print(table)
+    if len(runs) > 1:
+        ours, theirs = (found[0]["tokens"] for found in runs.values())
+        same = next((i for i, (x, y) in enumerate(zip(ours, theirs, strict=True)) if x != y), len(ours))
+        print(f"the first {same} of {len(ours)} tokens are the same")
+
+
+if __name__ == "__main__":
+    main()
