@@ -54,8 +54,9 @@ def load_column(b: Builder, dtype: DType, pointer: V, at: tuple[V, V], n: int, u
         top = dtype.kind == "i" and has_wide_bytes(b, n)  # signs are extended from the highest bits
         found = wide_bytes(b, found, 3 if top else 0) if has_wide_bytes(b, n) else b.cast("zext", found, "i32")
         bits = b.add(bits, 24 if top else 0)
-    place = b.cast("trunc", bits, scalar(found.type))
-    if unit == 8 and place.literal and has_lookup(b, n) and scalar(found.type) == "i32":
+    element = scalar(found.type)
+    place = b.cast("trunc", bits, element) if bits.literal is None else const(element, bits.literal)
+    if unit == 8 and place.literal and has_lookup(b, n) and element == "i32":
         place = b.hidden(place, "r")  # LLVM would shift the bytes, and widen them once more
     if dtype.is_integer:
         return b.field(found, place, register_type(dtype))
