@@ -60,7 +60,7 @@ NO_THRESHOLDS = {
     "passes/finite_sources.py": {"DEPTH"},
     "passes/intervals.py": {"DEPTH", "MOST_BOUNDS", "MOST_OFFSET"},
     "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
-    "schedule/operand_in_registers.py": {"EVEN", "LINE", "STEPS", "SUMMED", "SUMMED_STEPS", "TOGETHER"},
+    "schedule/operand_in_registers.py": {"EVEN", "LINE", "RUN", "STEPS", "SUMMED", "SUMMED_STEPS", "TOGETHER"},
     "schedule/run_time_offsets.py": {"UNIT"},
     "schedule/register_vectors.py": {"ALIASED", "COPIED_FOR", "LINE"},
     "schedule/scratch.py": {"ALIGN"},
