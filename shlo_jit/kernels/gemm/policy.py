@@ -154,8 +154,6 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
     # The rows of a tile would map to one set of the first level cache.
     collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
     far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
-    private = a.both(a.compare("eq", mode, PRIVATE), a.compare("gt", s.m, 2 * plan.mr))
-    far = a.either(far, a.both(collide, private))
     mode_a = a.decided(
         IN_PLACE, Reason("packing-does-not-pay", "A is packed only if B is packed, shared, and wider than a task")
     )
@@ -170,7 +168,7 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
             collide,
             Reason(
                 "rows-collide-in-cache",
-                f"B is packed, {s.n} columns use A, and its rows map to one cache set",
+                f"all tasks share a packed B, {s.n} columns use A, and its rows map to one cache set",
             ),
         ),
     )
