@@ -129,7 +129,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each engine that count (3)")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if not os.path.isfile(given.model):
+        parser.error(f"there is no file {given.model}")
+    return given
 
 
 def main() -> None:
