@@ -3,9 +3,9 @@
     python -m benchmarks.language_model MODEL.gguf
     python -m benchmarks.language_model MODEL.gguf --prompt 512 --slots 2048 --rounds 5
 
-Each run is a process of its own, and the engines take turns; the table has medians over the rounds. llama.cpp is called
-through llama-cpp-python, if that is installed. A run reads the file, takes the machine code from the cache (the first
-round, which is not counted, compiles), reads a prompt of random tokens, and decodes greedily. Columns:
+Each run is a process of its own, and runs of the engines alternate. The table has medians over the rounds. llama.cpp is
+called through llama-cpp-python, if that is installed. A run reads the file, takes the machine code from the cache (the
+first round, which is not counted, compiles), reads a prompt of random tokens, and decodes greedily. Columns:
 
 - first token: seconds from the start of the process to the first token, with cached machine code;
 - prompt, decoding: tokens/s of the prompt, and of one token at a time (the median of a run);
@@ -144,10 +144,10 @@ def main() -> None:
     engines = [e for e in ENGINES if e != "llama.cpp" or importlib.util.find_spec("llama_cpp")]
     runs: dict[str, list[Run]] = {engine: [] for engine in engines}
     bandwidth = read_bandwidth(2)
-    for counts in range(o.rounds + 1):
+    for number in range(o.rounds + 1):
         for engine in engines:
             found = in_a_process(engine, sys.argv[1:])
-            if counts:
+            if number > 0:
                 runs[engine].append(found)
     names = ("first token, s", "prompt, tokens/s", "decoding, tokens/s", "bandwidth, %", "peak, MB", "activations")
     table = Table("engine", *names, title=f"{Path(o.model).name}, {o.threads} threads, {bandwidth / 1e9:.0f} GB/s")

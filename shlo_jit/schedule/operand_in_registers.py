@@ -12,7 +12,7 @@ together, and adds up the lanes of their sums at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
 from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.register_units import STEPS, Blocks, blocks_of, divide, is_run
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
 from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
@@ -41,10 +42,6 @@ from shlo_jit.schedule.sum_order import is_chain
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut
 
-LINE = 64
-"""Bytes of a line of the cache."""
-STEPS = 8
-"""Vectors of M that are in registers together, if the sums are not."""
 SUMMED_STEPS = 8
 """Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 SUMMED = 2048
@@ -52,22 +49,6 @@ SUMMED = 2048
 TOGETHER = 2
 """Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
 time: bf16 weights of 1536x576 take 55, 50, 61 and 75 us with 1, 2, 4 and 8, on two threads of Zen 4."""
-RUN = 64 << 10
-"""Bytes that a unit reads if lanes are terms, and there are enough for EVEN units: what it fetches ahead at its end may
-be another thread's. 1536x576 in 4 bits from memory, two threads of Zen 4: 43 us with units of 20 KiB, 33 with these."""
-EVEN = 4
-"""Units with few outputs come in multiples of this number."""
-
-
-class Blocks(NamedTuple):
-    """The loops along k, outermost first, if lanes run along outputs."""
-
-    serial: list[int]
-    loop: int | None
-    """The one of which `step` iterations are computed together; None if there is none."""
-    step: int
-    unrolled: list[int]
-    """Those that are computed together as a whole."""
 
 
 class Outputs(NamedTuple):
@@ -154,7 +135,7 @@ class InRegistersSchedule(WithEpilogue):
 
     @property
     def blocks(self) -> Blocks:
-        return _blocks(self.nest, self.along, self.steps)
+        return blocks_of(self.nest, self.along, self.steps)
 
     @property
     def arranged(self) -> list[Key]:
@@ -168,7 +149,7 @@ class InRegistersSchedule(WithEpilogue):
         def is_apart(key: Key) -> bool:
             offset = linear(key)
             moves = space.collapse(offset).coefficient(self.lanes)
-            return moves != 0 and not _is_run(key[0], moves) and not key[0].tensor.storage.is_complex
+            return moves != 0 and not is_run(key[0], moves) and not key[0].tensor.storage.is_complex
 
         return [k for k in self.nest.loads if is_apart(k) and not space.depends(k[1], steps)]
 
@@ -310,11 +291,11 @@ def schedule_in_registers(
         return None
     together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count * registers)
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
-    blocks = _blocks(nest, along, _steps(target, acc, space.width, are_kept, dots))
+    blocks = blocks_of(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
     is_whole = totals is not None or passes > 1 or is_chain(acc, target)
     most = 1 if is_whole else -(-tuning.COMPUTED_OPERAND_UNITS // products)
-    chunk, parts, split = _divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
+    chunk, parts, split = divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
     result = result if totals is None else result._replace(matrix=0)
     found = InRegistersSchedule(
         side=side,
@@ -418,12 +399,6 @@ def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
     return 8 // bits if extent % (8 // bits) == 0 and extent > 8 // bits else 1
 
 
-def _is_run(value: Value, coefficient: int) -> bool:
-    """Whether elements at this distance are one after the other in memory, or in units that are."""
-    bits = bits_in_memory(value)
-    return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))
-
-
 def _lanes(
     nest: Nest,
     along: Collection[int],
@@ -440,11 +415,12 @@ def _lanes(
     full = target.lanes(acc.bits)
     best, most = 0, 0
     for v in free if is_chain(acc, target) else (*free, *along):
-        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if _is_run(k[0], linear(k).coefficient(v)))
+        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if is_run(k[0], linear(k).coefficient(v)))
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
-    fits = kept[0] == kept[1] if best in free else 4 * count <= max(16, _for_sums(target))
+    # Four vectors gain by two registers of lanes even with the 16 registers of AVX2.
+    fits = kept[0] == kept[1] if best in free else count <= max(4, _for_sums(target) // 4)
     widths = (*((2 * full,) if fits else ()), full)
     if dots is not None:
         widths = dots.widths(full, nest.extents[best], are_terms=best in along)
@@ -474,7 +450,7 @@ def _outputs_together(target: Target, nest: Nest, space: Space, lanes: int, sums
 
 
 def _for_sums(target: Target) -> int:
-    """Number of registers for sums: the others hold elements of M and of the vectors."""
+    """Number of registers for sums: eight others hold elements of M and of the vectors."""
     return target.vector_registers - 8
 
 
@@ -482,78 +458,3 @@ def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDot
     if dots is not None:
         return dots.short or STEPS
     return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)
-
-
-def _blocks(nest: Nest, along: Iterable[int], room: int) -> Blocks:
-    unrolled, order = list[int](), list(along)
-    while order and nest.extents[order[-1]] <= room:
-        room //= nest.extents[order[-1]]
-        unrolled.insert(0, order.pop())
-    if not order or room < 2:
-        return Blocks(order, None, 1, unrolled)
-    return Blocks(order[:-1], order[-1], room, unrolled)
-
-
-def _divide(
-    nest: Nest,
-    along: Mapping[int, int],
-    free: Mapping[int, int],
-    lanes: int,
-    count: int,
-    acc: DType,
-    width: int,
-    together: int,
-    blocks: Blocks,
-    most_parts: int,
-) -> tuple[int, int, int]:
-    """Iterations of the variable that is cut, in a unit; parts of the terms, and the variable that is cut into these.
-    Memory is read fastest in long runs, so the units of a matrix that no cache keeps have many outputs, and a part of
-    the terms."""
-    first = next(iter(along), lanes)
-    if lanes not in free:
-        innermost = nest.extents[next(reversed(free))]
-        each = max(1, tuning.TASK_WORK // max(1, math.prod(nest.extents) // max(1, innermost)))
-        row = sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads)) // math.prod(
-            nest.extents[v] for v in free
-        )
-        each = max(each, min(RUN // max(1, row), -(-innermost // EVEN)))
-        chunks = -(-innermost // each)
-        if chunks > EVEN:  # as many as few threads share evenly
-            chunks = -(-chunks // EVEN) * EVEN
-        return min(innermost, -(-innermost // (chunks * together)) * together), 1, first
-    extent = nest.extents[lanes]
-    row = count * math.prod(nest.extents[v] for v in free if free[v] < free[lanes]) * acc.itemsize
-    line = max(width, LINE * 8 // _run_bits(nest, lanes))
-    nbytes = sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads))
-    loops = [*blocks.serial, *([blocks.loop] if blocks.loop is not None else [])]
-    split = next((v for v in loops if nest.extents[v] > tuning.UNPACKED_SEGMENTS), None)
-    outputs = math.prod(nest.extents[v] for v in free) * count * acc.itemsize
-    room = tuning.COMPUTED_PARTS_BYTES // outputs
-    parts = 1
-    if split is not None:
-        least = 2 * STEPS if split == blocks.loop else 1
-        parts = min(tuning.COMPUTED_OPERAND_PARTS, most_parts, room, nest.extents[split] // least)
-    if split is not None and parts > 1 and nbytes >= tuning.COMPUTED_FAR_BYTES:
-        units = -(-most_parts // parts)
-        least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
-        return min(max(least, -(-extent // (units * line)) * line), most), parts, split
-    most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
-    return _evenly(extent, min(max(4 * line, -(-extent // (8 * line)) * line), most), width), 1, first
-
-
-def _run_bits(nest: Nest, lanes: int) -> int:
-    """The most bits from lane to lane of an array that is contiguous along the lanes."""
-    runs = ((k[0], linear(k).coefficient(lanes)) for k in nest.loads)
-    return max((bits_in_memory(value) * moves for value, moves in runs if _is_run(value, moves)), default=8)
-
-
-def _evenly(extent: int, chunk: int, width: int) -> int:
-    """A chunk of whole vectors, of about this size, so that the chunks of an extent are even in number if possible."""
-    count = -(-extent // chunk)
-    if count == 1 or count % 2 == 0:
-        return chunk
-    for n in (count + 1, count - 1):
-        found = -(-extent // (n * width)) * width
-        if -(-extent // found) % 2 == 0:
-            return found
-    return chunk

@@ -84,7 +84,7 @@ class ByteOutputs(Outputs):
 class ByteTerms(Terms):
     """Writes a unit whose lanes are terms."""
 
-    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V], first: int = 0) -> list[V]:
+    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         b, s, w = self.b, self.s, self.w
         assert s.dots is not None
         found = list(sums)

@@ -9,8 +9,9 @@ from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
 from shlo_jit.kernels.llvm_values import V, i64, vector
 from shlo_jit.lower.elements.registers import from_memory, memory_type, to_memory
-from shlo_jit.lower.kernels.units_in_registers import LINE, Found, UnitWriter, Variables
+from shlo_jit.lower.kernels.units_in_registers import Found, UnitWriter, Variables
 from shlo_jit.lower.nest.position import Position
+from shlo_jit.schedule.register_vectors import LINE
 from shlo_jit.schedule.space import linear
 
 Steps = list[tuple[Variables, int]]
@@ -26,6 +27,8 @@ class Outputs:
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
+        self.later: list[tuple[V, int]] = []
+        """The rows that are fetched during a block (see `later_rows`)."""
 
     def write(self) -> None:
         b, s, w = self.b, self.s, self.w
@@ -118,7 +121,7 @@ class Outputs:
                     here[loop], offset = b.add(variables[loop], t), offset + t * s.vectors.along[loop]
                 steps.append((here, offset))
         later = loop if loop is not None else next(reversed(self.blocks.serial), None)
-        self.rows = [] if later is None else self.later_rows([here for here, _ in steps], later, each)
+        self.later = [] if later is None else self.later_rows([here for here, _ in steps], later, each)
         places = [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in enumerate(w.combinations(s.inner))]
         if s.sums_in_registers:
             self.columns(steps, x, places)
@@ -127,7 +130,8 @@ class Outputs:
             self.columns([({**here, **fixed}, offset) for here, offset in steps], x, [(i, fixed)])
 
     def later_rows(self, steps: list[Variables], loop: int, each: int) -> list[tuple[V, int]]:
-        """The addresses of the elements of a later block, row by row, and their bits."""
+        """The rows of arrays that a later block reads: the address of the first lane, and the bits from lane to
+        lane."""
         b, s = self.b, self.s
         found: dict[tuple[Key, tuple[V, ...]], tuple[V, int]] = {}
         for key in s.nest.loads:
@@ -144,10 +148,10 @@ class Outputs:
         return list(found.values())
 
     def prefetch(self, j: V, width: int) -> None:
-        """Fetches the elements of a later block at a vector of outputs: its rows lie in other pages, where the hardware
-        does not look. Lines are fetched while others are read, as they come from memory only so fast."""
+        """Fetches the elements of a later block for a vector of outputs: its rows lie in other pages, where hardware
+        prefetchers do not look. All lines of a block at once would make the arithmetic wait for them."""
         b = self.b
-        for address, bits in self.rows:
+        for address, bits in self.later:
             for line in range(0, width * bits // 8, LINE):
                 b.prefetch(b.offset(address, b.add(b.mul(b.sub(j, self.start), bits // 8), line)))
 

@@ -78,7 +78,7 @@ class ShortOutputs(ByteOutputs):
 class ShortTerms(ByteTerms):
     """Writes a unit whose lanes are terms: pairs of them are added up in 16 bits, and pairs of these in 32."""
 
-    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V], first: int = 0) -> list[V]:
+    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         if width == 1:
             return super().terms(at, width, outputs, x, sums)
         b, s, w = self.b, self.s, self.w
@@ -86,8 +86,8 @@ class ShortTerms(ByteTerms):
         found, ones = list(sums), const(vector("i16", width // 2), 1)
         place = b.offset(x, b.mul(at, s.vectors.along[s.lanes] * w.factor_size))
         inner = list(w.combinations(self.short))
-        for start in range(0, len(inner), s.dots.together):
-            some = inner[start : start + s.dots.together]
+        for first in range(0, len(inner), s.dots.together):
+            some = inner[first : first + s.dots.together]
             offsets = [sum(s.vectors.along[v] * k for v, k in each.items()) for each in some]
             fixed = [{v: i64(k) for v, k in each.items()} for each in some]
             elements = [[self.element({**here, **each, s.lanes: at}, width) for each in fixed] for here in outputs]

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
-from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
-from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.nibble_tables import ENTRIES
-from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
-from shlo_jit.lower.kernels.units_in_registers import LINE, UnitWriter, Variables
+from shlo_jit.lower.kernels.converted_rows import ConvertedRows
+from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
+from shlo_jit.schedule.register_vectors import LINE
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.short_rows import loops_around_lanes, row_bytes, short_rows
 from shlo_jit.schedule.space import linear
 
 
@@ -25,12 +25,10 @@ class Terms:
     def __init__(self, w: UnitWriter, variables: Variables, x: V, y: V, start: V, stop: V):
         self.w, self.b, self.s = w, w.b, w.s
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
-        self.wide: dict[Key, V] = {}
-        """The rows of `widened`, one for each output that is computed together."""
         s = w.s
-        own = s.along[s.lanes]
-        self.serial = [v for v in s.along if s.along[v] > own]
-        self.short = s.short
+        self.serial, self.short = loops_around_lanes(s), s.short
+        self.short_rows = short_rows(s)
+        self.converted = ConvertedRows(w)
         extent = s.nest.extents[s.lanes]
         self.whole = extent - extent % w.width
 
@@ -39,15 +37,14 @@ class Terms:
         if s.terms_block is not None:
             self.write_blocks(*s.terms_block)
             return
-        self.wide = {key: self.b.alloca("float", s.together * self.terms_of_row(key)) for key in self.widened}
         zero = const(self.kind, 0)
         rest = [const(self.w.acc, 0)] * (s.together * s.count) if self.whole < s.nest.extents[s.lanes] else []
         with self.each_outputs() as outputs:
             for key in self.short_rows:
                 inside = dict.fromkeys(s.along, i64(0))
-                for line in range(0, self.row_bytes(key), LINE):
+                for line in range(0, row_bytes(s, key), LINE):
                     self.prefetch(inside, outputs, key, line)
-            self.widen(outputs)
+            self.converted.convert(outputs)
             self.finish(outputs, self.loops(self.serial, outputs, self.x, [*[zero] * (s.together * s.count), *rest]))
 
     @property
@@ -156,7 +153,7 @@ class Terms:
             for i, here in enumerate(outputs):
                 own = sums[i * s.count : (i + 1) * s.count]
                 for at in range(first, last, width):
-                    own = self.terms(i64(at), width, [here], x, own, i)
+                    own = self.terms(i64(at), width, [here], x, own)
                 found += own
             return found
         if width > 1:
@@ -177,74 +174,6 @@ class Terms:
         """Whether an array is read at another place in each iteration along the lanes."""
         return self.s.space.depends(key[1], {self.s.lanes})
 
-    @property
-    def short_rows(self) -> list[Key]:
-        """Arrays of which an output reads few lines, a small part of one in each iteration of the loops along k, such
-        as scales of groups."""
-        if not self.serial or self.serial[-1] in self.w.unrolled or self.s.terms_block is not None:
-            return []
-        inner = self.serial[-1]
-
-        def is_short(key: Key) -> bool:
-            step = abs(linear(key).coefficient(inner)) * bits_in_memory(key[0]) // 8
-            return (
-                not self.moves(key)
-                and 0 < step <= LINE // 8
-                and self.row_bytes(key) <= tuning.COMPUTED_PREFETCH_LINES * LINE
-            )
-
-        return [key for key in self.s.nest.loads if is_short(key)]
-
-    @property
-    def widened(self) -> dict[Key, Key]:
-        """Short rows of f16 and bf16 that are only converted, to f32, with the results. A row is converted at once: for
-        each of its elements that takes as many instructions as for a vector of them."""
-        nest, found = self.s.nest, dict[Key, Key]()
-        for key in self.short_rows if self.s.dots is None else []:
-            storage, offset = key[0].tensor.storage, linear(key)
-            readers = [(result, node.op) for result, node in nest.nodes.items() if key in node.operands]
-            is_row = offset.coefficient(self.serial[-1]) == 1 and not offset.syms and not key[1].conditions
-            is_row = is_row and all(offset.coefficient(v) == 0 for v in self.serial[:-1])
-            if storage.name in ("f16", "bf16") and is_row and len(readers) == 1:
-                ((result, op),) = readers
-                if op.name == "stablehlo.convert" and result[0].tensor.storage.name == "f32":
-                    found[key] = result
-        return found
-
-    def terms_of_row(self, key: Key) -> int:
-        """Elements of a short row of f16 or bf16."""
-        return self.row_bytes(key) // 2 + 1
-
-    def widen(self, outputs: list[Variables]) -> None:
-        """Converts the rows of `widened` of some outputs."""
-        b, s = self.b, self.s
-        for key, to in self.wide.items():
-            storage, count = key[0].tensor.storage, self.terms_of_row(key)
-            width = min(s.target.lanes(32), 1 << (count.bit_length() - 1))
-            for i, here in enumerate(outputs):
-                row = self.w.address(key, {**here, **dict.fromkeys(s.along, i64(0))})
-                kind = vector(memory_type(storage), width)
-                # The last vector ends with the row, and repeats some elements.
-                for first in [*range(0, count - width, width), count - width]:
-                    x = from_memory(b, storage, b.load(kind, b.offset(row, 2 * first), align=2))
-                    x = convert(b, storage, DTYPES["f32"], x)
-                    assert isinstance(x, V)
-                    b.store(x, b.offset(to, 4 * (i * count + first)), align=4)
-
-    def of_rows(self, i: int, here: Variables) -> dict[Key, Reg]:
-        """The elements of the converted rows of output i at an iteration."""
-        found: dict[Key, Reg] = {}
-        for key, to in self.wide.items():
-            place = self.b.add(here[self.serial[-1]], i * self.terms_of_row(key))
-            found[self.widened[key]] = self.b.load("float", self.b.element(to, "float", place))
-        return found
-
-    def row_bytes(self, key: Key) -> int:
-        """Bytes from the first to the last element of an array that an output reads."""
-        s = self.s
-        terms = sum((s.nest.extents[v] - 1) * c for v, c in linear(key).terms if v in s.along)
-        return terms * bits_in_memory(key[0]) // 8
-
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
         """Fetches terms of some arrays for later outputs."""
         for key in keys:
@@ -255,15 +184,15 @@ class Terms:
                 self.prefetch(inside, outputs, key)
 
     def adjoin(self, key: Key) -> bool:
-        """Whether an output's elements of an array begin where those of the output before end."""
+        """Whether the elements of an array for one output follow those for the output before it in memory."""
         offset, s = linear(key), self.s
         terms = sum((s.nest.extents[v] - 1) * offset.coefficient(v) for v in s.along)
         return offset.coefficient(s.cut) == terms + 1
 
     def prefetch_in_order(self, inside: Variables, outputs: list[Variables], key: Key) -> None:
-        """Fetches lines of an array for later outputs one after the other, as many as are read meanwhile. Outputs that
-        are computed together read as many places at once. The hardware, which follows all that is fetched, takes that
-        for no order, and lines then come at half the speed (measured on Zen 4)."""
+        """Fetches lines of an array for later outputs in the order of their addresses, as many as are read meanwhile.
+        Outputs that are computed together are read at several places in turn, which hardware prefetchers do not
+        recognize as sequential: fetched in that order, lines take twice as long (measured on Zen 4)."""
         w, b, s = self.w, self.w.b, self.s
         offset, bits = linear(key), bits_in_memory(key[0])
         first = {**outputs[0], **inside}
@@ -277,7 +206,7 @@ class Terms:
 
     def ahead(self, key: Key) -> int:
         """Number of outputs from those whose terms are read to those whose terms are fetched."""
-        rows = max(LINE, self.row_bytes(key) * self.s.together)
+        rows = max(LINE, row_bytes(self.s, key) * self.s.together)
         return -(-tuning.COMPUTED_PREFETCH // rows) * self.s.together
 
     def prefetch(self, inside: Variables, outputs: list[Variables], key: Key, further: int = 0) -> None:
@@ -291,12 +220,12 @@ class Terms:
         for here in outputs:
             w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
 
-    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V], first: int = 0) -> list[V]:
-        """Adds the products of some terms. `first`: the number of the first output among those of `widen`."""
+    def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
+        """Adds the products of some terms."""
         b, s, w = self.b, self.s, self.w
         found = list(sums)
         of_first = dict.fromkeys([*self.short, s.lanes], i64(0))
-        rows = [self.of_rows(first + i, here) for i, here in enumerate(outputs)]
+        rows = [self.converted.found(here) for here in outputs]
         tables = [
             w.table({**here, **of_first}, row) if width % ENTRIES == 0 else None
             for here, row in zip(outputs, rows, strict=True)

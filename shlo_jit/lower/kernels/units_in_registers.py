@@ -22,9 +22,6 @@ from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.space import linear
 
-LINE = 64
-"""Bytes of a line of the caches."""
-
 Variables = dict[int, V]
 Found = dict[Key, Reg]
 """Registers of values that need not be computed."""
@@ -207,7 +204,7 @@ class UnitWriter:
         table: V | None = None,
     ) -> V:
         """The elements of M at an iteration, in the type of the sums. `found`: values that it is computed from, which
-        are in registers already. `table`: see `table`."""
+        are in registers already. `table`: what `table` has returned for the iterations along the lanes."""
         position = Position(variables, width, mask, self.known)
         position.memo.update(found or {})
         known = ((c, self.truth(c, variables, width)) for c in self.conditions)

@@ -1,0 +1,119 @@
+"""Blocks of terms, and units of outputs, of a product with a matrix that is computed in registers (see
+`operand_in_registers.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import DType
+from shlo_jit.schedule.register_vectors import LINE
+from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.space import linear
+
+STEPS = 8
+"""Vectors of M that are in registers together, if the sums are not."""
+RUN = 64 << 10
+"""Bytes that a unit reads if lanes are terms, and there are enough for EVEN units: what it fetches ahead at its end may
+be another thread's. 1536x576 in 4 bits from memory, two threads of Zen 4: 43 us with units of 20 KiB, 33 with these."""
+EVEN = 4
+"""Units with few outputs come in multiples of this number."""
+
+
+class Blocks(NamedTuple):
+    """The loops along k, outermost first, if lanes run along outputs."""
+
+    serial: list[int]
+    loop: int | None
+    """The one of which `step` iterations are computed together; None if there is none."""
+    step: int
+    unrolled: list[int]
+    """Those that are computed together as a whole."""
+
+
+def is_run(value: Value, coefficient: int) -> bool:
+    """Whether elements at this distance are one after the other in memory, or in units that are."""
+    bits = bits_in_memory(value)
+    return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))
+
+
+def blocks_of(nest: Nest, along: Iterable[int], room: int) -> Blocks:
+    """The loops along k if lanes are outputs, with `room` for vectors of M in registers."""
+    unrolled, order = list[int](), list(along)
+    while order and nest.extents[order[-1]] <= room:
+        room //= nest.extents[order[-1]]
+        unrolled.insert(0, order.pop())
+    if not order or room < 2:
+        return Blocks(order, None, 1, unrolled)
+    return Blocks(order[:-1], order[-1], room, unrolled)
+
+
+def divide(
+    nest: Nest,
+    along: Mapping[int, int],
+    free: Mapping[int, int],
+    lanes: int,
+    count: int,
+    acc: DType,
+    width: int,
+    together: int,
+    blocks: Blocks,
+    most_parts: int,
+) -> tuple[int, int, int]:
+    """Iterations of the variable that is cut, in a unit; parts of the terms, and the variable that is cut into these.
+    Memory is read fastest in long runs, so the units of a matrix that no cache keeps have many outputs, and a part of
+    the terms."""
+    first = next(iter(along), lanes)
+    if lanes not in free:
+        innermost = nest.extents[next(reversed(free))]
+        each = max(1, tuning.TASK_WORK // max(1, math.prod(nest.extents) // max(1, innermost)))
+        row = _nbytes(nest) // math.prod(nest.extents[v] for v in free)
+        each = max(each, min(RUN // max(1, row), -(-innermost // EVEN)))
+        chunks = -(-innermost // each)
+        if chunks > EVEN:  # as many as few threads share evenly
+            chunks = -(-chunks // EVEN) * EVEN
+        return min(innermost, -(-innermost // (chunks * together)) * together), 1, first
+    extent = nest.extents[lanes]
+    row = count * math.prod(nest.extents[v] for v in free if free[v] < free[lanes]) * acc.itemsize
+    line = max(width, LINE * 8 // _run_bits(nest, lanes))
+    loops = [*blocks.serial, *([blocks.loop] if blocks.loop is not None else [])]
+    split = next((v for v in loops if nest.extents[v] > tuning.UNPACKED_SEGMENTS), None)
+    outputs = math.prod(nest.extents[v] for v in free) * count * acc.itemsize
+    room = tuning.COMPUTED_PARTS_BYTES // outputs
+    parts = 1
+    if split is not None:
+        least = 2 * STEPS if split == blocks.loop else 1
+        parts = min(tuning.COMPUTED_OPERAND_PARTS, most_parts, room, nest.extents[split] // least)
+    if split is not None and parts > 1 and _nbytes(nest) >= tuning.COMPUTED_FAR_BYTES:
+        units = -(-most_parts // parts)
+        least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
+        return min(max(least, -(-extent // (units * line)) * line), most), parts, split
+    most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
+    return _evenly(extent, min(max(4 * line, -(-extent // (8 * line)) * line), most), width), 1, first
+
+
+def _nbytes(nest: Nest) -> int:
+    """The bytes of the arrays that a matrix is computed from."""
+    return sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads))
+
+
+def _run_bits(nest: Nest, lanes: int) -> int:
+    """The most bits from lane to lane of an array that is contiguous along the lanes."""
+    runs = ((k[0], linear(k).coefficient(lanes)) for k in nest.loads)
+    return max((bits_in_memory(value) * moves for value, moves in runs if is_run(value, moves)), default=8)
+
+
+def _evenly(extent: int, chunk: int, width: int) -> int:
+    """A chunk of whole vectors, of about this size, so that the chunks of an extent are even in number if possible."""
+    count = -(-extent // chunk)
+    if count == 1 or count % 2 == 0:
+        return chunk
+    for n in (count + 1, count - 1):
+        found = -(-extent // (n * width)) * width
+        if -(-extent // found) % 2 == 0:
+            return found
+    return chunk
