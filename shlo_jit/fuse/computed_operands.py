@@ -31,8 +31,8 @@ from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
 
 PRODUCT = "stablehlo.dot_general"
-FLOATS = ("f32", "f64")
-"""Types of elements that products add up as they are, without conversion."""
+FLOATS = ("f32", "f64", "bf16", "f16")
+"""Types of elements that are multiplied in the type of the sums, into which a conversion takes few instructions."""
 
 
 def form_computed_operands(block: PlanBlock) -> None:

@@ -4,6 +4,7 @@ part of more rows."""
 from __future__ import annotations
 
 import guarded
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.random import Generator
@@ -72,18 +73,19 @@ def batched(batch: int, m: int, k: int, n: int, kind: str, is_transposed: bool) 
 
 @pytest.mark.parametrize("m", range(1, 10))
 @pytest.mark.parametrize("is_transposed", [False, True])
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f16"])
 def test_matrices_of_floats_are_read_in_registers(m: int, is_transposed: bool, kind: str) -> None:
     rng = np.random.default_rng(m)
     batch, k, n = int(rng.integers(2, 5)), int(rng.integers(100, 300)), int(rng.integers(100, 300))
-    dtype = np.float32 if kind == "f32" else np.float64
+    dtype = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16}[kind]
     x, w = rng.standard_normal((batch, m, k)).astype(dtype), rng.standard_normal((batch, k, n)).astype(dtype)
     given = np.ascontiguousarray(w.transpose(0, 2, 1)) if is_transposed else w
     text = batched(batch, m, k, n, kind, is_transposed)
     one, *others = (guarded.compile(text, cache=False, threads=threads) for threads in (1, 2, 3, 8))
     assert ("computed in registers" in one.text("schedule")) == (m <= tuning.COMPUTED_OPERAND_ROWS)
     found = one(x, given)
-    np.testing.assert_allclose(found, x.astype(np.float64) @ w, rtol=1e-4, atol=1e-4)
+    exact, rounding = x.astype(np.float64) @ w.astype(np.float64), float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(found.astype(np.float64), exact, rtol=max(1e-4, rounding), atol=1e-4)
     for other in others:
         np.testing.assert_array_equal(found, other(x, given))
 
@@ -93,3 +95,20 @@ def test_matrices_that_the_program_computes_are_packed() -> None:
     text = batched(2, 4, 128, 256, "f32", False)
     text = text.replace("  %0", "  %v = stablehlo.tanh %w : tensor<2x128x256xf32>\n  %0").replace("%x, %w, b", "%x, %v, b")
     assert "computed in registers" not in guarded.compile(text, cache=False).text("schedule")
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_long_rows_are_read_in_blocks(kind: str) -> None:
+    """The vectors do not fit the first-level cache; what is fetched ahead lies within the next block of terms."""
+    rng = np.random.default_rng(0)
+    m, k, n = 8, 3000, 70
+    dtype = np.float32 if kind == "f32" else ml_dtypes.bfloat16
+    x, w = rng.integers(-3, 4, (2, m, k)).astype(dtype), rng.integers(-3, 4, (2, n, k)).astype(dtype)
+    one, *others = (
+        guarded.compile(batched(2, m, k, n, kind, True), cache=False, threads=threads) for threads in (1, 2, 3, 8)
+    )
+    assert "computed in registers" in one.text("schedule")
+    exact = x.astype(np.float64) @ w.astype(np.float64).transpose(0, 2, 1)
+    np.testing.assert_array_equal(one(x, w), exact.astype(dtype))
+    for other in others:
+        np.testing.assert_array_equal(one(x, w), other(x, w))

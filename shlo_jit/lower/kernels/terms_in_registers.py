@@ -175,10 +175,12 @@ class Terms:
         return self.s.space.depends(key[1], {self.s.lanes})
 
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches terms of some arrays for later outputs."""
+        """Fetches terms of some arrays for later outputs. A block of the terms of one output does not adjoin that of the
+        next one."""
+        are_whole = self.s.terms_block is None
         for key in keys:
             inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}
-            if self.moves(key) and self.adjoin(key):
+            if are_whole and self.moves(key) and self.adjoin(key):
                 self.prefetch_in_order(inside, outputs, key)
             else:
                 self.prefetch(inside, outputs, key)
@@ -206,7 +208,11 @@ class Terms:
 
     def ahead(self, key: Key) -> int:
         """Number of outputs from those whose terms are read to those whose terms are fetched."""
-        rows = max(LINE, row_bytes(self.s, key) * self.s.together)
+        nbytes = row_bytes(self.s, key)
+        if self.s.terms_block is not None:
+            v, block = self.s.terms_block
+            nbytes = nbytes * block // self.s.nest.extents[v]
+        rows = max(LINE, nbytes * self.s.together)
         return -(-tuning.COMPUTED_PREFETCH // rows) * self.s.together
 
     def prefetch(self, inside: Variables, outputs: list[Variables], key: Key, further: int = 0) -> None:
