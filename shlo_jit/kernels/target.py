@@ -93,6 +93,11 @@ class Target:
         return self.is_x86 and self.vector_bits == 512
 
     @property
+    def looks_up_bytes(self) -> bool:
+        """Whether an instruction looks 64 bytes up in two registers (AVX-512 VBMI)."""
+        return self.looks_up_words and "+avx512vbmi" in self.features.split(",")
+
+    @property
     def is_elf(self) -> bool:
         """Whether object files are in ELF format."""
         return self.system in ("linux", "none") and self.arch != "wasm32"

@@ -74,10 +74,10 @@ def wide_bytes(b: Builder, x: V, place: int = 0) -> V:
             places = b.hidden(vector_literal("i8", order), "x")  # LLVM would choose the two steps
             words = b.call(vector("i8", 32), "llvm.x86.avx2.pshuf.b", [both, places])
             found.append(b.bitcast(words, vector("i32", 8)))
-    return _joined(b, found)
+    return joined(b, found)
 
 
-def _joined(b: Builder, parts: Sequence[V]) -> V:
+def joined(b: Builder, parts: Sequence[V]) -> V:
     """The lanes of all parts, in their order."""
     found = list(parts)
     while len(found) > 1:
@@ -92,4 +92,4 @@ def _each_register(b: Builder, index: V, kind: str, instruction: str, table: V) 
     for first in range(0, n, ENTRIES):
         some = index if n == ENTRIES else b.shuffle(index, None, range(first, first + ENTRIES))
         found.append(b.call(kind, instruction, [table, some]))
-    return _joined(b, found)
+    return joined(b, found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, const, lanes, vector
+from shlo_jit.lower.elements.byte_tables import has_byte_lookup, look_up_f8
 from shlo_jit.lower.elements.nibble_tables import has_lookup, look_up
 
 F32_INFINITY = 0x7F800000
@@ -89,6 +90,8 @@ def decode(b: Builder, dtype: DType, x: V) -> V:
     if dtype.name == "f8E8M0FNU":
         return b.bitcast(_decode_power(b, bits), "float")
     f = FORMATS[dtype.name]
+    if dtype.bits == 8 and not f.unsigned_zero and has_byte_lookup(b, lanes(x.type)):
+        return look_up_f8(b, dtype, x)
     if f.has_halves and b.module.target is not None and b.module.target.converts_halves:
         return _decode_through_half(b, f, x)
     code = b.and_(bits, const(t, f.sign - 1))

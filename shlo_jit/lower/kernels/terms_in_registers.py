@@ -175,8 +175,7 @@ class Terms:
         return self.s.space.depends(key[1], {self.s.lanes})
 
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches terms of some arrays for later outputs. A block of the terms of one output does not adjoin that of the
-        next one."""
+        """Fetches terms of some arrays for later outputs. Blocks of terms of two outputs do not adjoin."""
         are_whole = self.s.terms_block is None
         for key in keys:
             inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}
