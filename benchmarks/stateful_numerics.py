@@ -181,6 +181,20 @@ def gradient_of_state(n: int) -> Case:
     return jax.grad(f), (floats(10, 10),)
 
 
+def descent(n: int) -> Case:
+    """Steps of gradient descent inside of a loop, each of which changes one of n / 256 layers of weights."""
+    layers = n // 256
+
+    def f(w, x, places):
+        def step(w, i):
+            gradient = jax.grad(lambda w: jnp.sum(jnp.tanh(w[places[i]] @ x)))(w)
+            return w - 0.1 * gradient, None
+
+        return lax.scan(step, w, jnp.arange(64))[0]
+
+    return f, (floats(layers, 16, 16), floats(16), places_in(64, layers))
+
+
 def sieve(n: int) -> Case:
     """A sieve of primes: whole arrays are computed where a scalar condition holds (n grows with the work)."""
 
@@ -209,5 +223,5 @@ def rare_rebuild(n: int) -> Case:
 
 NUMERICS = (
     knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select, batched_cond,
-    batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, sieve, rare_rebuild,
+    batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, descent, sieve, rare_rebuild,
 )  # fmt: skip
