@@ -105,6 +105,23 @@ def ising(n: int) -> Case:
     return f, (spins, places_in(inputs.ROUNDS, n), rng().random(inputs.ROUNDS).astype(np.float32))
 
 
+def metropolis(n: int) -> Case:
+    """A changed row is read to decide whether the change is kept, by `where` on the whole state."""
+
+    def f(x, changes, places):
+        def body(i, s):
+            x, energy = s
+            k = places[i]
+            new = x.at[k].add(changes[i])
+            later = energy + jnp.sum(new[k] ** 2) - jnp.sum(x[k] ** 2)
+            keep = later < energy + changes[i]
+            return jnp.where(keep, new, x), jnp.where(keep, later, energy)
+
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, jnp.float32(0)))
+
+    return f, (floats(n // 8, 8), floats(inputs.ROUNDS), places_in(inputs.ROUNDS, n // 8))
+
+
 def batched_select(n: int) -> Case:
     """vmap of an update under a condition: 4 states of n / 4 elements."""
 
@@ -222,6 +239,6 @@ def rare_rebuild(n: int) -> Case:
 
 
 NUMERICS = (
-    knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select, batched_cond,
+    knapsack, edit_distance, longest_subsequence, particle_cells, ising, metropolis, batched_select, batched_cond,
     batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, descent, sieve, rare_rebuild,
 )  # fmt: skip
