@@ -51,7 +51,8 @@ class _Part(NamedTuple):
         """Whether the scaled zeros are -0."""
         negative = _splat_is_negative(self.made)
         for op in self.scaling:
-            negative ^= op.name == NEGATE or bool(np.signbit(np.float64(_factor(op))))
+            factor = _factor(op)
+            negative ^= factor is None or bool(np.signbit(factor))  # without a factor, it is negated
         return negative
 
 
@@ -97,7 +98,7 @@ def _scaled(op: Op) -> int:
     return int(op.name == MULTIPLY and splat_of(op.operands[0]) is not None)
 
 
-def _factor(op: Op) -> np.float64 | None:
+def _factor(op: Op) -> float | None:
     """Returns the finite constant that an op multiplies by, or divides by if it is not 0; None for other ops. Zeros of
     floats remain zeros then."""
     if op.name not in (MULTIPLY, DIVIDE) or op.result.tensor.storage.kind != "f":
@@ -105,7 +106,7 @@ def _factor(op: Op) -> np.float64 | None:
     element = splat_of(op.operands[1 - _scaled(op)])
     if element is None:
         return None
-    factor = np.asarray(element).astype(np.float64)[()]
+    factor = float(np.asarray(element).astype(np.float64))
     return None if not np.isfinite(factor) or (op.name == DIVIDE and factor == 0) else factor
 
 

@@ -92,8 +92,14 @@ def test_a_negated_part_is_added() -> None:
 
 @pytest.mark.parametrize(
     ("factor", "total"),
-    [("-0.1", "subtract %s, %b"), ("0.1", "add %s, %b"), ("0x7F800000", "subtract %s, %b"), ("0.1", "subtract %b, %s")],
-    ids=["zeros added", "positive zeros", "infinite", "part first"],
+    [
+        ("-0.1", "subtract %s, %b"),
+        ("-0.0", "subtract %s, %b"),
+        ("0.1", "add %s, %b"),
+        ("0x7F800000", "subtract %s, %b"),
+        ("0.1", "subtract %b, %s"),
+    ],
+    ids=["zeros added", "negative zero", "positive zeros", "infinite", "part first"],
 )
 def test_scaled_zeros_that_change_other_elements(factor: str, total: str) -> None:
     assert not check(looped(scaled(factor, total), "%c"), added_slices)[1]
