@@ -122,6 +122,21 @@ def metropolis(n: int) -> Case:
     return f, (floats(n // 8, 8), floats(inputs.ROUNDS), places_in(inputs.ROUNDS, n // 8))
 
 
+def best_so_far(n: int) -> Case:
+    """A walk that keeps its best state, of which few iterations find one."""
+
+    def f(x, changes, places):
+        def body(i, s):
+            x, best, least = s
+            x = x.at[places[i]].add(changes[i])
+            cost = x[places[i]]
+            return x, jnp.where(cost < least, x, best), jnp.minimum(cost, least)
+
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, x, jnp.float32(0)))[1:]
+
+    return f, (floats(n), floats(inputs.ROUNDS), places_in(inputs.ROUNDS, n))
+
+
 def batched_select(n: int) -> Case:
     """vmap of an update under a condition: 4 states of n / 4 elements."""
 
@@ -239,6 +254,6 @@ def rare_rebuild(n: int) -> Case:
 
 
 NUMERICS = (
-    knapsack, edit_distance, longest_subsequence, particle_cells, ising, metropolis, batched_select, batched_cond,
-    batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, descent, sieve, rare_rebuild,
+    knapsack, edit_distance, longest_subsequence, particle_cells, ising, metropolis, best_so_far, batched_select,
+    batched_cond, batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, descent, sieve, rare_rebuild,
 )  # fmt: skip
