@@ -105,6 +105,38 @@ def ising(n: int) -> Case:
     return f, (spins, places_in(inputs.ROUNDS, n), rng().random(inputs.ROUNDS).astype(np.float32))
 
 
+def metropolis(n: int) -> Case:
+    """A changed row is read to decide whether the change is kept, by `where` on the whole state."""
+
+    def f(x, changes, places):
+        def body(i, s):
+            x, energy = s
+            k = places[i]
+            new = x.at[k].add(changes[i])
+            later = energy + jnp.sum(new[k] ** 2) - jnp.sum(x[k] ** 2)
+            keep = later < energy + changes[i]
+            return jnp.where(keep, new, x), jnp.where(keep, later, energy)
+
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, jnp.float32(0)))
+
+    return f, (floats(n // 8, 8), floats(inputs.ROUNDS), places_in(inputs.ROUNDS, n // 8))
+
+
+def best_so_far(n: int) -> Case:
+    """A walk that keeps its best state, of which few iterations find one."""
+
+    def f(x, changes, places):
+        def body(i, s):
+            x, best, least = s
+            x = x.at[places[i]].add(changes[i])
+            cost = x[places[i]]
+            return x, jnp.where(cost < least, x, best), jnp.minimum(cost, least)
+
+        return lax.fori_loop(0, inputs.ROUNDS, body, (x, x, jnp.float32(0)))[1:]
+
+    return f, (floats(n), floats(inputs.ROUNDS), places_in(inputs.ROUNDS, n))
+
+
 def batched_select(n: int) -> Case:
     """vmap of an update under a condition: 4 states of n / 4 elements."""
 
@@ -181,6 +213,20 @@ def gradient_of_state(n: int) -> Case:
     return jax.grad(f), (floats(10, 10),)
 
 
+def descent(n: int) -> Case:
+    """Steps of gradient descent inside of a loop, each of which changes one of n / 256 layers of weights."""
+    layers = n // 256
+
+    def f(w, x, places):
+        def step(w, i):
+            gradient = jax.grad(lambda w: jnp.sum(jnp.tanh(w[places[i]] @ x)))(w)
+            return w - 0.1 * gradient, None
+
+        return lax.scan(step, w, jnp.arange(64))[0]
+
+    return f, (floats(layers, 16, 16), floats(16), places_in(64, layers))
+
+
 def sieve(n: int) -> Case:
     """A sieve of primes: whole arrays are computed where a scalar condition holds (n grows with the work)."""
 
@@ -208,6 +254,6 @@ def rare_rebuild(n: int) -> Case:
 
 
 NUMERICS = (
-    knapsack, edit_distance, longest_subsequence, particle_cells, ising, batched_select, batched_cond,
-    batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, sieve, rare_rebuild,
+    knapsack, edit_distance, longest_subsequence, particle_cells, ising, metropolis, best_so_far, batched_select,
+    batched_cond, batched_while, gradient_of_layers, gradient_of_table, gradient_of_state, descent, sieve, rare_rebuild,
 )  # fmt: skip

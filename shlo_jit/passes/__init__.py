@@ -88,6 +88,7 @@ from shlo_jit.passes.require_addressable import require_addressable
 from shlo_jit.passes.require_static import require_static
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.states.added_slices import added_slices
+from shlo_jit.passes.states.forwarded_reads import forwarded_reads
 from shlo_jit.passes.states.known_comparisons import known_comparisons
 from shlo_jit.passes.states.masked_updates import masked_updates
 from shlo_jit.passes.states.single_updates import single_updates
@@ -154,6 +155,7 @@ PASSES = (
     Pass(window_scatters),
     Pass(single_updates),
     Pass(known_comparisons),
+    Pass(forwarded_reads),
     Pass(masked_updates),
     Pass(added_slices),
     Pass(uniform_conditions),

@@ -382,6 +382,17 @@ CASES = {
         "constant while constant compare constant constant compare negate abs select add",
         "constant while constant compare abs constant add",
     ),
+    "forwarded_reads": Case(
+        main("""%i = stablehlo.constant dense<1> : tensor<i32>
+          %y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+          %0 = stablehlo.dynamic_update_slice %x, %y, %i : (tensor<4xf32>, tensor<2xf32>, tensor<i32>) -> tensor<4xf32>
+          %1 = stablehlo.dynamic_slice %0, %i, sizes = [2] : (tensor<4xf32>, tensor<i32>) -> tensor<2xf32>
+          %2 = stablehlo.abs %1 : tensor<2xf32>
+          %3 = stablehlo.dynamic_update_slice %0, %2, %i : (tensor<4xf32>, tensor<2xf32>, tensor<i32>) -> tensor<4xf32>
+          return %3 : tensor<4xf32>"""),
+        "constant constant dynamic_update_slice dynamic_slice abs dynamic_update_slice",
+        "constant constant dynamic_update_slice abs dynamic_update_slice",
+    ),
     "masked_updates": Case(
         main("""%i = stablehlo.constant dense<1> : tensor<i32>
           %j = stablehlo.iota dim = 0 : tensor<1xi32>

@@ -7,11 +7,15 @@ Needs: static shapes; bodies on scalars. Guarantees: nothing. The result is the 
     s + dynamic_update_slice(zeros, u, i)   ->   dynamic_update_slice(s, dynamic_slice(s, i) + u, i)
     s + pad(u, 0, low, high)                ->   dynamic_update_slice(s, slice(s) + u, low)
     s + scatter(zeros, i, u)                ->   scatter(s, i, u, body = add)     with unique indices
+    s - 0.1 * dynamic_update_slice(zeros, u, i)   ->   dynamic_update_slice(s, dynamic_slice(s, i) - 0.1 * u, i)
+
+x - 0 is x, also for -0, so steps of gradient descent need nothing to be known of the state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,27 +36,78 @@ from shlo_jit.passes.states.updates import (
     splat_of,
 )
 
-ADD, PAD = "stablehlo.add", "stablehlo.pad"
+ADD, SUBTRACT, PAD = "stablehlo.add", "stablehlo.subtract", "stablehlo.pad"
+NEGATE, MULTIPLY, DIVIDE = "stablehlo.negate", "stablehlo.multiply", "stablehlo.divide"
+
+
+class _Part(NamedTuple):
+    """A tensor of zeros of which a part is set, and the ops that scale it by constants, the first one first."""
+
+    made: Op
+    scaling: tuple[Op, ...]
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether the scaled zeros are -0."""
+        negative = _splat_is_negative(self.made)
+        for op in self.scaling:
+            factor = _factor(op)
+            negative ^= factor is None or bool(np.signbit(factor))  # without a factor, it is negated
+        return negative
 
 
 def added_slices(function: Op, _: Context) -> Op:
     """The function with such sums rewritten as updates in place."""
-    if not any(_is_part_of_zeros(v.op) for op in walk(function.block()) if op.name == ADD for v in op.operands):
+    if not any(_is_part_of_zeros(op) for op in walk(function.block())):
         return function
     uses, signs = Uses(function.block()), NoNegativeZeros(function.block())
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != ADD:
+        if op.name not in (ADD, SUBTRACT):
             return None
-        for state, part in (op.operands, op.operands[::-1]):
-            made = part.op
-            if made is None or not _is_part_of_zeros(made) or not uses.only(part, op) or state is part:
+        for state, added in (op.operands, op.operands[::-1]):
+            part = _part(uses, added, op)
+            if part is None or state is added:
                 continue
-            if _splat_is_negative(made) or state in signs:
-                return [_added(rw, rw.get(state), made)]
+            if op.name == SUBTRACT and (added is op.operands[0] or part.made.name == SCATTER):
+                continue
+            changes_no_term = part.is_negative == (op.name == ADD)
+            if changes_no_term or state in signs:
+                return [_added(rw, op.name.partition(".")[2], rw.get(state), part)]
         return None
 
     return rewrite(function, visit)
+
+
+def _part(uses: Uses, value: Value, reader: Op) -> _Part | None:
+    """Returns how a value that only one op reads is computed from a tensor of zeros of which a part is set, if nothing
+    else reads what it is computed from; None for other values."""
+    scaling: list[Op] = []
+    while (op := value.op) is not None and uses.only(value, reader):
+        if _is_part_of_zeros(op):
+            return None if scaling and op.name == SCATTER else _Part(op, tuple(scaling[::-1]))
+        if op.name != NEGATE and _factor(op) is None:
+            return None
+        scaling.append(op)
+        value, reader = op.operands[_scaled(op)], op
+    return None
+
+
+def _scaled(op: Op) -> int:
+    """Returns which operand of an op is scaled: the one that is not the constant."""
+    return int(op.name == MULTIPLY and splat_of(op.operands[0]) is not None)
+
+
+def _factor(op: Op) -> float | None:
+    """Returns the finite constant that an op multiplies by, or divides by if it is not 0; None for other ops. Zeros of
+    floats remain zeros then."""
+    if op.name not in (MULTIPLY, DIVIDE) or op.result.tensor.storage.kind != "f":
+        return None
+    element = splat_of(op.operands[1 - _scaled(op)])
+    if element is None:
+        return None
+    factor = float(np.asarray(element).astype(np.float64))
+    return None if not np.isfinite(factor) or (op.name == DIVIDE and factor == 0) else factor
 
 
 def _is_part_of_zeros(op: Op | None) -> bool:
@@ -82,18 +137,25 @@ def _splat_is_negative(op: Op) -> bool:
     return bool(np.signbit(np.asarray(element).astype(np.float64))) and op.name != SCATTER
 
 
-def _added(rw: Rewriter, state: Value, made: Op) -> Value:
-    """Emits the sum of a state and a part of a tensor of zeros."""
+def _added(rw: Rewriter, sum_name: str, state: Value, part: _Part) -> Value:
+    """Emits the sum, or the difference, of a state and a part of a tensor of zeros."""
+    made = part.made
     operands = [rw.get(v) for v in made.operands]
     if made.name == SCATTER:
         return _scatter(rw, made, [state, *operands[1:]])
     if made.name == PAD:
-        part = operands[0]
+        term = operands[0]
         starts = [mk.constant(rw, tensor((), I32), n) for n in made.ints("edge_padding_low")]
     else:
-        _, part, *starts = operands
-    old = mk.window(rw, state, starts, mk.shape_of(part))
-    return rw.emit1(UPDATE, [state, mk.apply(rw, "add", old, part), *starts], state.type)
+        _, term, *starts = operands
+    for op in part.scaling:
+        if op.name == NEGATE:
+            term = rw.emit1(NEGATE, [term], term.type)
+            continue
+        pair = [term, mk.constant(rw, term.tensor, splat_of(op.operands[1 - _scaled(op)]))]
+        term = rw.emit1(op.name, pair[::-1] if _scaled(op) else pair, term.type)
+    old = mk.window(rw, state, starts, mk.shape_of(term))
+    return rw.emit1(UPDATE, [state, mk.apply(rw, sum_name, old, term), *starts], state.type)
 
 
 def _scatter(rw: Rewriter, made: Op, operands: list[Value]) -> Value:

@@ -2,7 +2,8 @@
 
 Needs: static shapes; bodies on scalars. Guarantees: nothing. Only in bodies of loops, for arrays that are not small: if
 one side is a state of the loop that nothing reads as a whole afterwards, since that state then keeps its memory, or if
-what is selected is expensive to compute. Selects by the same condition become results of one `if`.
+what is selected is expensive to compute. A copy of another state, as of the best one so far, is one such select.
+Selects by the same condition become results of one `if`.
 
     while { ... x = select(p, f(x), x) }   ->   while { ... x = if (p) { f(x) } else { x } }
 """
@@ -18,7 +19,7 @@ from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.simplify import eliminate
-from shlo_jit.passes.states.updates import SCATTER, SELECT, UPDATE, Uses, is_small_part
+from shlo_jit.passes.states.updates import SCATTER, SELECT, UPDATE, Uses, is_partial, is_small_part
 from shlo_jit.sizes import Size
 
 CALLS = ("stablehlo.custom_call", "func.call")
@@ -105,7 +106,16 @@ def _pays(uses: Uses, body: Block, group: _Group) -> bool:
     cost = max(sum(_cost(op) for op in ops) for ops in group.sides)
     if cost >= tuning.EXPENSIVE_COST * max(s.result.tensor.size for s in large):
         return True
-    return cost > 0 and all(_keeps_state(uses, body, s) for s in large)
+    return (cost > 0 or all(_copies(body, s) for s in large)) and all(_keeps_state(uses, body, s) for s in large)
+
+
+def _copies(body: Block, select: Op) -> bool:
+    """Whether a select leaves its state as it is or copies an array that is in memory anyway: another state, or an
+    update of one."""
+    sides = select.operands[1:]
+    states = zip(body.terminator.operands, body.arguments, strict=True)
+    is_kept = any(new is select.result and old in sides for new, old in states)
+    return is_kept and all(v in body.arguments or is_partial(v.op) for v in sides)
 
 
 def _is_large(value: Value) -> bool:

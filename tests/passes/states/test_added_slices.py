@@ -65,3 +65,47 @@ def test_a_state_that_a_scatter_multiplies() -> None:
     {SLICE}
     %c = stablehlo.add %m, %a : {T}"""
     assert not check(looped(body, "%c", initial="%zeros"), added_slices)[1]
+
+
+SCALE = f"%k = stablehlo.constant dense<KKK> : {T}\n    %b = stablehlo.multiply %k, %a : {T}"
+
+
+def scaled(factor: str, total: str, order: str = "%k, %a") -> str:
+    """A part of zeros that is multiplied by a constant and then added or subtracted."""
+    scale = SCALE.replace("KKK", factor).replace("%k, %a", order)
+    return f"{SLICE}\n    {scale}\n    %c = stablehlo.{total} : {T}"
+
+
+@pytest.mark.parametrize("order", ["%k, %a", "%a, %k"])
+@pytest.mark.parametrize(("factor", "total"), [("0.1", "subtract %s, %b"), ("-0.1", "add %s, %b")])
+def test_a_step_of_gradient_descent(factor: str, total: str, order: str) -> None:
+    """x - 0 and x + -0 are x, also for -0: nothing has to be known of the state."""
+    function, changed = check(looped(scaled(factor, total, order), "%c"), added_slices)
+    assert changed and whole(function, "multiply") == whole(function, "subtract") == whole(function, "add") == 0
+
+
+def test_a_negated_part_is_added() -> None:
+    body = f"{SLICE}\n    %b = stablehlo.negate %a : {T}\n    %c = stablehlo.add %s, %b : {T}"
+    function, changed = check(looped(body, "%c"), added_slices)
+    assert changed and whole(function, "negate") == 0
+
+
+@pytest.mark.parametrize(
+    ("factor", "total"),
+    [
+        ("-0.1", "subtract %s, %b"),
+        ("-0.0", "subtract %s, %b"),
+        ("0.1", "add %s, %b"),
+        ("0x7F800000", "subtract %s, %b"),
+        ("0.1", "subtract %b, %s"),
+    ],
+    ids=["zeros added", "negative zero", "positive zeros", "infinite", "part first"],
+)
+def test_scaled_zeros_that_change_other_elements(factor: str, total: str) -> None:
+    assert not check(looped(scaled(factor, total), "%c"), added_slices)[1]
+
+
+def test_a_quotient_of_a_part() -> None:
+    body = scaled("3.0", "subtract %s, %b", "%a, %k").replace("stablehlo.multiply", "stablehlo.divide")
+    assert check(looped(body, "%c"), added_slices)[1]
+    assert not check(looped(body.replace("dense<3.0>", "dense<0.0>"), "%c"), added_slices)[1]

@@ -75,3 +75,35 @@ def test_a_select_that_is_a_side_of_the_next_one() -> None:
     body = EDGE + f"\n    %f = stablehlo.cosine %s : {T}\n    %g = stablehlo.sine %s : {T}"
     body += select("%p", "%a", "%f", "%d") + select("%p", "%g", "%d")
     check(looped(body, "%c", T), uniform_conditions, N)
+
+
+def two_states(new: str, best: str = "%c") -> str:
+    """A loop that changes one element of a state, and has a second state: the best one so far."""
+    return f"""func.func @main(%x: {T}, %j: tensor<i32>, %u: tensor<4xf32>) -> {T} {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %s = %x, %t = %x) : tensor<i32>, {T}, {T} cond {{
+    %six = stablehlo.constant dense<6> : tensor<i32>
+    %go = stablehlo.compare LT, %i, %six : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }} do {{
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    %a = stablehlo.dynamic_update_slice %s, %u, %i : ({T}, tensor<4xf32>, tensor<i32>) -> {T}
+    {new}
+    %n = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %n, %a, {best} : tensor<i32>, {T}, {T}
+  }}
+  return %r#2 : {T}
+}}"""
+
+
+@pytest.mark.parametrize("sides", [("%a", "%t"), ("%t", "%a"), ("%s", "%t")], ids=["updated", "kept first", "old"])
+def test_a_copy_of_another_state(sides: tuple[str, str]) -> None:
+    """The best state so far: its memory is written only where the condition holds."""
+    function, changed = check(two_states(select("%p", *sides)), uniform_conditions, N)
+    assert changed and names(function)["if"] == 1 and names(function)["select"] == 0
+
+
+def test_a_copy_that_no_state_keeps() -> None:
+    text = two_states(select("%p", "%a", "%t") + f"\n    %d = stablehlo.negate %c : {T}", "%d")
+    assert not check(text, uniform_conditions, N)[1]
