@@ -13,7 +13,7 @@ from shlo_jit.kernels.convolution.description import Variant
 from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.gemm.micro import SUMS, row_cost, row_counts
 from shlo_jit.kernels.gemm.precision import GemmPlan
-from shlo_jit.schedule.convolution_balance import even_cut, even_tasks
+from shlo_jit.schedule.convolution_balance import THREADS, even_cut, even_tasks
 from shlo_jit.sizes import Size, equal, hint_of
 
 
@@ -225,10 +225,10 @@ def pixels_of_features(g: Geometry, call_k: int) -> int:
 
 def features_of_task(g: Geometry, columns: int) -> int:
     """Returns the features of a task of so many pixels: all of them, or whole tiles of about equally many if there
-    would be few tasks. Tasks with other features gather the pixels again."""
+    would be fewer tasks than threads. Tasks with other features gather the pixels again, so there are not more."""
     plan, co = g.plan, g.shape.co
     tasks = hint_of(g.shape.batch * g.shape.groups) * -(-hint_of(g.pixels) // columns)
-    wanted = min(tuning.CONV_FEW_TASKS, max(1, hint_of(work_of(g)) // tuning.CONV_TASK))
+    wanted = min(max(threads for threads, _ in THREADS), max(1, hint_of(work_of(g)) // tuning.CONV_TASK))
     stripes = -(-hint_of(co) // plan.mr)
     parts = min(-(-wanted // max(1, tasks)), stripes)
     return -(-stripes // max(1, parts)) * plan.mr

@@ -220,7 +220,7 @@ def test_lines_of_features_are_read_in_place_unless_windows_are_padded_or_apart(
 
 def test_images_of_few_pixels_have_tasks_of_some_features() -> None:
     few, many = (convolution((1, side, side, 512), 3, 512, "first", padding=1) for side in (7, 56))
-    assert field(few, "main_tasks") >= tuning.CONV_FEW_TASKS and few.description.rows % few.problem.geometry.plan.mr == 0
+    assert field(few, "main_tasks") == 4 and few.description.rows % few.problem.geometry.plan.mr == 0
     assert field(many, "row_chunks") == 1
 
 

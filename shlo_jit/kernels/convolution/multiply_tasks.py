@@ -82,7 +82,8 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = ConvTask(b, types, target)
     g, plan = t.g, t.plan
-    group, image, column, row = split(b, t.index, g.get("batch"), g.get("column_chunks"), g.get("row_chunks"))
+    # Tasks of the same features follow each other: they read the same panels of the kernel.
+    group, image, row, column = split(b, t.index, g.get("batch"), g.get("row_chunks"), g.get("column_chunks"))
     od, oh, ow = g.ints("od oh ow")
     pixels = b.mul(b.mul(od, oh), ow)
     nc, co = g.ints("nc co")
