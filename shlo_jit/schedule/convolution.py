@@ -239,7 +239,8 @@ def _task(s: ConvolutionSchedule) -> str:
     if v.rows == "images":
         return f"{count(d.rows, 'pixel')} of all images and channels"
     if v.rows == "features":
-        return f"{count(_at_most(d.columns, _field(s, 'rows')), 'pixel')} x {count(s.shape.co, 'channel')}"
+        channels = count(_at_most(d.rows, s.shape.co), "channel")
+        return f"{count(_at_most(d.columns, _field(s, 'rows')), 'pixel')} x {channels}"
     lines, results = (_field(s, "batch") * _field(s, "od") * _field(s, "oh"), s.shape.groups * s.shape.co)
     if v.leaf == "direct" and v.lanes == "pixels":
         return f"{count(_at_most(d.rows, lines * results), 'line')} of single channels"

@@ -127,7 +127,7 @@ def _why_tasks(p: Problem, d: Description, number: int) -> Reason:
 def moves_of(p: Problem, d: Description) -> Iterator[Move]:
     """Yields the moves that lead to a description, except `parallel`."""
     g, v, why = p.geometry, d.variant, WHY_VARIANT[d.variant]
-    run = g.runs(d.image).run
+    run = g.runs(d.image, v.lanes).run
     yield from (UseLeaf(v.leaf, why=why), Vectorize(v.lanes, g.plan.lanes, why=why))
     if v.leaf == "direct" and v.lanes == "features" and not v.has_groups:
         yield Unroll("window", v.window or 1, why=why)
@@ -148,7 +148,9 @@ def moves_of(p: Problem, d: Description) -> Iterator[Move]:
     if d.part:
         yield Split("width", d.part, why=CUT_LINE)
     why = BY_PIXELS if v.rows == "images" else BY_WORK
-    if v.rows != "features":
+    if v.rows == "features":
+        yield Split("features", d.rows, why=why)
+    else:
         yield Split("lines" if v.leaf != "tiles" or v == IN_PLACE else "pixels", d.rows, why=why)
     if d.columns and v.leaf != "dot":
         yield Split("pixels" if v.rows == "features" else "features", d.columns, why=why)
@@ -267,7 +269,8 @@ class _Decider:
 
     def _features(self, v: Variant) -> Description:
         d, g = self._product(v), self.g
-        return d._replace(columns=self._or("rows", tasks.pixels_of_features(g, max(1, g.runs(d.image).run * d.runs))))
+        columns = self._or("rows", tasks.pixels_of_features(g, max(1, g.runs(d.image, v.lanes).run * d.runs)))
+        return d._replace(columns=columns, rows=self._or("columns", tasks.features_of_task(g, columns)))
 
     def _dot(self, v: Variant) -> Description:
         d, co = self._product(v), self.g.shape.co
@@ -296,14 +299,15 @@ class _Decider:
         return d._replace(edge=self._or("edge", self._edge(d)))
 
     # ------------------------------------------------------------------ operands and sizes
-    def _image(self) -> str:
+    def _image(self, rows: str = "pixels") -> str:
         """Returns how the image is read, unless the margins are few."""
-        return self._or("image", "in_place" if self.g.reads_in_place else "shared")
+        in_place = self.g.reads_lines_in_place if rows == "features" else self.g.reads_in_place
+        return self._or("image", "in_place" if in_place else "shared")
 
     def _product(self, v: Variant) -> Description:
         """Returns what all products have that read panels of the kernel, without the sizes of tiles and tasks."""
-        g, image = self.g, self._image()
-        run, number, _ = g.runs(image)
+        g, image = self.g, self._image(v.rows)
+        run, number, _ = g.runs(image, v.lanes)
         runs = min(max(1, tuning.CONV_CALL_K // max(hint_of(run), 1)), max(number, 1))
         if "runs" in self.given:
             move, terms = self.given["runs"]

@@ -123,7 +123,8 @@ def _heights(p: Problem, d: Description) -> list[int]:
 def _sizes(p: Problem, d: Description, move: Split) -> Iterator[int]:
     """Yields half and twice the size of a loop's parts, in whole units."""
     g = p.geometry
-    pixels = g.plan.nr if d.variant.rows == "features" else g.plan.mr
-    unit = {"features": g.plan.nr, "pixels": pixels, "k": g.runs(d.image).run}.get(str(move.loop), 1)
+    features, pixels = (g.plan.mr, g.plan.nr) if d.variant.rows == "features" else (g.plan.nr, g.plan.mr)
+    units = {"features": features, "pixels": pixels, "k": g.runs(d.image, d.variant.lanes).run}
+    unit = units.get(str(move.loop), 1)
     for size in (move.by / 2, 2 * move.by):
         yield max(1, round(size / max(1, unit))) * max(1, unit)

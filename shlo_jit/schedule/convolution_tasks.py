@@ -13,7 +13,7 @@ from shlo_jit.kernels.convolution.description import Variant
 from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.gemm.micro import SUMS, row_cost, row_counts
 from shlo_jit.kernels.gemm.precision import GemmPlan
-from shlo_jit.schedule.convolution_balance import even_cut, even_tasks
+from shlo_jit.schedule.convolution_balance import THREADS, even_cut, even_tasks
 from shlo_jit.sizes import Size, equal, hint_of
 
 
@@ -221,3 +221,14 @@ def pixels_of_features(g: Geometry, call_k: int) -> int:
     most = plan.bytes_of(tuning.CONV_KERNEL_BYTES) // 4 // (hint_of(call_k) * plan.nr)
     most = min(tuning.CONV_TASK // max(1, hint_of(g.k) * hint_of(g.shape.co) * plan.nr), most)
     return min(max(1, most) * plan.nr, round_up(max(1, g.pixels), plan.nr))
+
+
+def features_of_task(g: Geometry, columns: int) -> int:
+    """Returns the features of a task of so many pixels: all of them, or whole tiles of about equally many if there
+    would be fewer tasks than threads. Tasks with other features gather the pixels again, so there are not more."""
+    plan, co = g.plan, g.shape.co
+    tasks = hint_of(g.shape.batch * g.shape.groups) * -(-hint_of(g.pixels) // columns)
+    wanted = min(max(threads for threads, _ in THREADS), max(1, hint_of(work_of(g)) // tuning.CONV_TASK))
+    stripes = -(-hint_of(co) // plan.mr)
+    parts = min(-(-wanted // max(1, tasks)), stripes)
+    return -(-stripes // max(1, parts)) * plan.mr

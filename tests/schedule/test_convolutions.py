@@ -6,6 +6,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import guarded
+import ml_dtypes
 import numpy as np
 import pytest
 from decisions import AVX512, decides, main, schedules, tensor, the_schedule
@@ -46,6 +48,7 @@ def convolution(
     return found
 
 
+DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 FIRST = Variant("tiles", "pixels", "features", gathers=True)
 CHANNELS, PLANES = Variant("direct", "features"), Variant("direct", "pixels")
 GROUPED = CHANNELS._replace(has_groups=True)
@@ -201,6 +204,51 @@ def test_the_input_is_copied_where_pixels_need_padding() -> None:
     assert "input" not in [n.what for n in inside.notes]
     decides(padded, "input", "copied", "padded-copy")
     assert padded.scratch.fixed - inside.scratch.fixed > 58 * 58 * 64 * 4 - 1024
+
+
+def test_lines_of_features_are_read_in_place_unless_windows_are_padded_or_apart() -> None:
+    inside = convolution((2, 30, 30, 64), 3, 64, "first")
+    assert (inside.description.image, field(inside, "copy_tasks")) == ("in_place", 0)
+    for changed in ({"padding": 1}, {"stride": 2}):
+        assert convolution((2, 30, 30, 64), 3, 64, "first", **changed).description.image == "shared", changed
+    # Every second line and column is all that windows of one pixel read.
+    apart = convolution((2, 30, 30, 64), 1, 64, "first", stride=2)
+    assert [field(apart, name) for name in ("ph", "pw", "phases")] == [15, 15, 1]
+    windows = convolution((2, 31, 31, 64), 3, 64, "first", stride=2)
+    assert [field(windows, name) for name in ("ph", "pw", "phases")] == [31, 16, 2]
+
+
+def test_images_of_few_pixels_have_tasks_of_some_features() -> None:
+    few, many = (convolution((1, side, side, 512), 3, 512, "first", padding=1) for side in (7, 56))
+    assert field(few, "main_tasks") == 4 and few.description.rows % few.problem.geometry.plan.mr == 0
+    assert field(many, "row_chunks") == 1
+
+
+@pytest.mark.parametrize("side, window, stride, dilation", [(9, 1, 1, 1), (9, 1, 2, 1), (20, 3, 2, 1), (21, 4, 3, 2)])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_lines_of_features_are_read_without_what_is_beside_them(
+    side: int, window: int, stride: int, dilation: int, dtype: str
+) -> None:
+    """The panels hold the elements that the definition reads, and no memory beside the image is touched."""
+    pad, images, ci, co, rng = (window - 1) // 2, 2, 19, 37, np.random.default_rng(side)
+    x = rng.integers(-4, 5, (images, ci, side, side)).astype(DTYPES[dtype])
+    w = rng.integers(-4, 5, (co, ci, window, window)).astype(DTYPES[dtype])
+    out = (side + 2 * pad - (window - 1) * dilation - 1) // stride + 1
+    shape = (images, co, out, out)
+    spec = f"stride = [{stride}, {stride}], pad = [[{pad}, {pad}], [{pad}, {pad}]], rhs_dilate = [{dilation}, {dilation}]"
+    line = (
+        f"%y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1],"
+        f" window = {{{spec}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}"
+        f" : ({tensor(*x.shape, dtype=dtype)}, {tensor(*w.shape, dtype=dtype)}) -> {tensor(*shape)}"
+    )
+    text = main(f"%x: {tensor(*x.shape, dtype=dtype)}, %w: {tensor(*w.shape, dtype=dtype)}", tensor(*shape), line)
+    padded = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    want, reach = np.zeros(shape, np.float32), (out - 1) * stride + 1
+    for i, j in np.ndindex(window, window):
+        part = padded[:, :, i * dilation :, j * dilation :][:, :, :reach:stride, :reach:stride]
+        want += np.einsum("nchw,oc->nohw", part, w[:, :, i, j].astype(np.float32))
+    for threads in (1, 2, 3, 8):
+        np.testing.assert_array_equal(guarded.compile(text, threads=threads)(x, w), want)
 
 
 def bordered(kernel: np.ndarray, extent: int = 14, stride: int = 1) -> str:

@@ -6,11 +6,13 @@ with the same form shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
        [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. If images are wide, tasks
-       copy only what they read at the margins instead.
+       copy only what they read at the margins instead. With adjacent output pixels, lines have one feature after the
+       other instead (`feature_lines.py`).
     2. Weights are packed into panels, k in the order (window d, h, w, feature).
     3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
        a constant distance, read in place, and a line of the window is one run of k. If lines are too short for that,
-       the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
+       the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels,
+       which tasks gather into panels. With
        images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
        step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
        lanes run along k (`narrow.py`).
@@ -27,6 +29,7 @@ from functools import cache, partial
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.description import SYMBOLS, Form, Variant
+from shlo_jit.kernels.convolution.feature_lines import copy_lines_symbol, emit_copy_lines, emit_gather_lines
 from shlo_jit.kernels.convolution.gather import emit_gather
 from shlo_jit.kernels.convolution.grouped import emit_grouped_task
 from shlo_jit.kernels.convolution.input import (
@@ -37,6 +40,7 @@ from shlo_jit.kernels.convolution.input import (
     emit_copy_task,
     emit_packers,
     emit_weights_task,
+    own_packers,
 )
 from shlo_jit.kernels.convolution.many_threads import divide_tasks
 from shlo_jit.kernels.convolution.margins import emit_margin
@@ -115,7 +119,8 @@ def conv_routine(types: GemmTypes, target: Target, form: Form, tests_kernel: boo
         raise ValueError(f"expected real element types, found {types.name}: split complex convolutions into real ones")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
-    copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
+    symbols = (*copy_symbols(types), *own_packers(types, target))
+    copies = Routine(f"shlo_conv_{types.name}_copies", symbols, partial(_build_copies, types), (product,))
     symbol = conv_symbol(types, form, tests_kernel)
     reads_lines = form.variant.leaf == "tiles" and not form.variant.gathers
     heights = [height for height in (form.specialized, form.edge) if height > 1 and reads_lines]
@@ -131,7 +136,10 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
 
 def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText, target: Target) -> None:
     v = form.variant
-    if v.gathers:
+    if v.rows == "features":
+        emit_copy_lines(module, types, target)
+        emit_gather_lines(module, types, target)
+    elif v.gathers:
         emit_gather(module, types, target)
     if v.rows == "pixels" and not v.gathers:
         emit_margin(module, types, target)
@@ -152,7 +160,9 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
         g = Arguments(b, frame)
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
-    tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)
+    copy, weights = copy_symbols(types)
+    copy = copy_lines_symbol(types) if v.rows == "features" else copy
+    tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (copy, weights, main), strict=True)
     is_small = b.icmp("sle", work, form.serial)
     for count, task in tasks:
         _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), b.params[-1], is_small)

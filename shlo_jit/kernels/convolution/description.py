@@ -55,7 +55,7 @@ class Description(NamedTuple):
     kernel: str
     """Where the kernel is packed: `in_place` (not at all), `shared` (by the first tasks), or `ahead` of all calls."""
     rows: int
-    """Rows of a task: lines of pixels; pixels if they are gathered, or if images are rows. Unused with features as
+    """Rows of a task: lines of pixels; pixels if they are gathered, or if images are rows; features if these are
     rows."""
     columns: int = 0
     """Columns of a task: features, or pixels if features are rows; 0 if there are no other tasks along them."""

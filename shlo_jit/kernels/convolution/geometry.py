@@ -94,9 +94,13 @@ class Geometry:
     @cached_property
     def is_plain(self) -> bool:
         """Whether the stored elements of the input, in their order, are what tiles read."""
+        return self._is_stored and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether the elements of the input are what tiles read, in any order."""
         dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
-        same = storage(self.types.a) == self.plan.unit and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
-        return same and not dilated
+        return storage(self.types.a) == self.plan.unit and not dilated
 
     @cached_property
     def needs_padding(self) -> bool:
@@ -118,13 +122,30 @@ class Geometry:
         return self.is_plain and not self.needs_padding
 
     @property
+    def reads_lines_in_place(self) -> bool:
+        """Whether tiles whose lanes run along pixels can read the input in place."""
+        are_adjacent = equal(self.in_strides[2], self.plan.unit_bytes) and self.stride[2] == 1
+        return self._is_stored and are_adjacent and not self.needs_padding
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether an image that is read in place is a single line: each pixel depends only on the one at its place."""
+        s, (depth, height, width) = self.in_strides, self.input
+        rows = equal(s[1], width * s[2]) or equal(height, 1), equal(s[0], height * s[1]) or equal(depth, 1)
+        same = equal(self.input, self.output)
+        return self.window_size == 1 and self.stride == (1, 1, 1) and same and all(rows)
+
+    @property
     def has_adjacent_pixels(self) -> bool:
         """Whether the features of a line's pixels are one run in the input."""
         return equal(self.in_strides[2], self.shape.ci * self.plan.unit_bytes)
 
-    def runs(self, image: str) -> Runs:
-        """Returns the runs of k, for an image that is read like this (a word of `Description.image`)."""
+    def runs(self, image: str, lanes: str = "features") -> Runs:
+        """Returns the runs of k, for an image that is read like this (a word of `Description.image`), and by lanes
+        that run along features or pixels."""
         _, kh, kw = self.window
+        if lanes == "pixels":
+            return Runs(1, self.shape.ci, False) if self.window_size == 1 else Runs(self.shape.ci, kw, False)
         is_run = image == "shared" or self.has_adjacent_pixels
         if kw == 1 or (self.rdil[2] == 1 and is_run):
             return Runs(self.shape.ci * kw, kh, True)

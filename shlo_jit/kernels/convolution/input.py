@@ -75,11 +75,15 @@ def packers(types: GemmTypes, target: Target) -> tuple[PackPlan, PackPlan]:
     return of(types.a), of(types.b)
 
 
-def emit_packers(module: ModuleText, types: GemmTypes, target: Target) -> None:
+def own_packers(types: GemmTypes, target: Target) -> dict[str, PackPlan]:
+    """Returns the packers of input and kernel that are not the product's, by their symbols."""
     own = pack_plans(conv_plan(types, target))[0]
-    for pack in dict.fromkeys(packers(types, target)):
-        if pack != own:
-            emit_pack(module, pack, target, attributes(target))
+    return {pack.name: pack for pack in packers(types, target) if pack != own}
+
+
+def emit_packers(module: ModuleText, types: GemmTypes, target: Target) -> None:
+    for pack in own_packers(types, target).values():
+        emit_pack(module, pack, target, attributes(target))
 
 
 def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
@@ -93,21 +97,10 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     lines, chunk, pixel, pw, images, pd, ph = g.ints("copy_lines copy_chunk a_w pw batch pd ph")
     line_bytes = b.mul(pixel, pw)
     first = b.mul(index, chunk)
-    extents, pads, dilations = (g.ints(f"{p}d {p}h") for p in ("in_", "pad_", "ldil_"))
     with b.loop(first, b.min_(b.add(first, chunk), lines), hint="line") as line:
         to = b.offset(g.pointer("scratch"), b.mul(line, line_bytes))
         group, image, d, h = split(b, line, images, pd, ph)
-        inside: V | None = None
-        at: list[V] = []
-        for x, pad, dilation, extent in zip((d, h), pads, dilations, extents, strict=True):
-            moved = b.sub(x, pad)
-            safe = b.max_(moved, 0)
-            i = b.udiv(safe, dilation)
-            at.append(i)
-            tests = (b.icmp("sge", moved, 0), b.icmp("eq", b.urem(safe, dilation), 0), b.icmp("slt", i, extent))
-            for test in tests:
-                inside = test if inside is None else b.and_(inside, test)
-        assert inside is not None
+        inside, source = source_line(b, g, group, image, d, h)
         start, count = g.ints("copy_w0 copy_count")
         # Zeros where there is no pixel: at the ends of a line or, with dilation, in the whole line.
         dense = b.and_(inside, b.and_(b.icmp("eq", g.get("ldil_w"), 1), b.icmp("sgt", count, 0)))
@@ -115,13 +108,28 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
         b.memset(to, 0, b.select(dense, start, line_bytes))
         b.memset(b.offset(to, end), 0, b.sub(line_bytes, end))
         with b.if_(inside):
-            places = zip(
-                (group, image, *at, g.get("copy_iw0")), g.ints("in_group in_batch in_sd in_sh in_sw"), strict=True
-            )
-            source = b.offset(g.pointer("input"), dot(b, *places))
+            source = b.offset(source, b.mul(g.get("copy_iw0"), g.get("in_sw")))
             _copy_line(b, g, types, plan, target, source, b.offset(to, start))
     b.ret()
     return name
+
+
+def source_line(b: Builder, g: Arguments, group: V, image: V, d: V, h: V) -> tuple[V, V]:
+    """Returns whether a line of the padded input is one of the input, and the address of that."""
+    extents, pads, dilations = (g.ints(f"{p}d {p}h") for p in ("in_", "pad_", "ldil_"))
+    inside: V | None = None
+    at: list[V] = []
+    for x, pad, dilation, extent in zip((d, h), pads, dilations, extents, strict=True):
+        moved = b.sub(x, pad)
+        safe = b.max_(moved, 0)
+        i = b.udiv(safe, dilation)
+        at.append(i)
+        tests = (b.icmp("sge", moved, 0), b.icmp("eq", b.urem(safe, dilation), 0), b.icmp("slt", i, extent))
+        for test in tests:
+            inside = test if inside is None else b.and_(inside, test)
+    assert inside is not None
+    places = zip((group, image, *at), g.ints("in_group in_batch in_sd in_sh"), strict=True)
+    return inside, b.offset(g.pointer("input"), dot(b, *places))
 
 
 def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, target: Target, source: V, to: V) -> None:

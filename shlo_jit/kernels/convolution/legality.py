@@ -105,8 +105,8 @@ def against_field(g: Geometry, d: Description, field: str, *, is_constant: bool,
         return _against_part(g, d.part) if d.part else None
     elif field in ("rows", "columns"):
         return _against_task(g, d)
-    elif field == "runs" and d.runs > max(1, g.runs(d.image).number):
-        return Reason("split-out-of-range", f"a call has at most {g.runs(d.image).number} runs of k")
+    elif field == "runs" and d.runs > max(1, most := g.runs(d.image, d.variant.lanes).number):
+        return Reason("split-out-of-range", f"a call has at most {most} runs of k")
     return None
 
 
@@ -115,7 +115,8 @@ def against_image(g: Geometry, d: Description) -> Reason | None:
     g, v = g.with_images_as_channels if d.variant.rows == "images" else g, d.variant
     by_lines = v == IN_PLACE or v.leaf == "dot"
     margins = by_lines and g.is_plain and g.needs_padding and g.has_adjacent_pixels and g.output[1] != 1
-    can = {"in_place": g.reads_in_place, "shared": True, "margins": margins}
+    in_place = g.reads_lines_in_place if v.rows == "features" else g.reads_in_place
+    can = {"in_place": in_place, "shared": True, "margins": margins}
     if d.image == "in_place" if v.leaf == "direct" else can.get(d.image, False):
         return None
     text = "windows reach beyond the image, its elements are converted or not contiguous, or the leaf reads it in place"
@@ -139,10 +140,13 @@ def _against_task(g: Geometry, d: Description) -> Reason | None:
     v, s, plan = d.variant, g.shape, g.plan
     unit, whole = (plan.lanes, s.groups * s.ci) if v.leaf == "direct" else (plan.nr, s.co)
     whole = -(-hint_of(g.pixels if v.rows == "features" else whole) // unit) * unit
+    if v.rows == "features" and (d.rows < 1 or d.rows > -(-hint_of(s.co) // plan.mr) * plan.mr):
+        return Reason("split-out-of-range", f"a task has at most {s.co} features, in whole tiles of {plan.mr}")
     if v.leaf != "dot" and (d.columns % unit or d.columns > max(whole, unit)):
         return Reason("split-out-of-range", f"the columns of a task are a multiple of {unit}, at most {whole}")
-    if d.rows > MOST_ROWS or (v == GATHERED and d.rows % plan.mr):
-        return Reason("split-out-of-range", f"a task has up to {MOST_ROWS:,} rows; gathered, a multiple of {plan.mr}")
+    whole_tiles = v == GATHERED or v.rows == "features"
+    if d.rows > MOST_ROWS or (whole_tiles and d.rows % plan.mr):
+        return Reason("split-out-of-range", f"a task has up to {MOST_ROWS:,} rows, a multiple of {plan.mr} for panels")
     return None
 
 

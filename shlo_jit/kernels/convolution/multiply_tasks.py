@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.convolution.feature_lines import gather_lines_symbol
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, dot, split
 from shlo_jit.kernels.convolution.narrow import emit_few
 from shlo_jit.kernels.convolution.pixels import PixelsTask
@@ -75,34 +76,34 @@ def emit_skinny_task(module: ModuleText, types: GemmTypes, target: Target, featu
 
 
 def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Emits the task whose rows are features: all features of a group by a chunk of an image's pixels, which are
+    """Emits the task whose rows are features: some features of a group by a chunk of an image's pixels, which are
     gathered into panels of B. Returns its name."""
     name = f"shlo_conv_{types.name}_first_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = ConvTask(b, types, target)
     g, plan = t.g, t.plan
-    group, image, column = split(b, t.index, g.get("batch"), g.get("column_chunks"))
+    # Tasks of the same features follow each other: they read the same panels of the kernel.
+    group, image, row, column = split(b, t.index, g.get("batch"), g.get("row_chunks"), g.get("column_chunks"))
     od, oh, ow = g.ints("od oh ow")
     pixels = b.mul(b.mul(od, oh), ow)
     nc, co = g.ints("nc co")
-    p0 = b.mul(column, nc)
-    n = b.min_(b.sub(pixels, p0), nc)
+    p0, i0 = b.mul(column, nc), b.mul(row, g.get("row_chunk"))
+    n, i1 = b.min_(b.sub(pixels, p0), nc), b.min_(b.add(i0, g.get("row_chunk")), co)
     feature_stride = g.get("o_feature")
     places = ((group, g.get("o_group")), (image, g.get("o_image")), (p0, i64(plan.out_bytes)))
     output = b.offset(g.pointer("output"), dot(b, *places))
-    table = b.alloca("ptr", plan.nr)
     first_feature = b.mul(group, co)
-    first_pixel = b.add(b.mul(image, pixels), p0)
+    source = b.offset(t.input, dot(b, (image, g.get("a_batch")), (group, g.get("a_group"))))
 
     def part(part: Part) -> None:
         k = b.mul(g.get("run"), part.runs)
         panel = b.mul(k, plan.b_step)
         with b.loop(0, n, plan.nr, "panel") as j:
-            count = b.min_(b.sub(n, j), plan.nr)
-            t.pointers(table, b.add(first_pixel, j), count, group, part.offset)
-            t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), part.runs)
-        with b.loop(0, co, plan.mr, "stripe") as i:
-            height = b.min_(b.sub(co, i), plan.mr)
+            to = b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel))
+            pixel = source, b.add(p0, j), b.min_(b.sub(n, j), plan.nr), to
+            _gather_part(t, part, pixel)
+        with b.loop(i0, i1, plan.mr, "stripe") as i:
+            height = b.min_(b.sub(i1, i), plan.mr)
             a, _ = t.panel(group, b.udiv(i, plan.mr), part.done, k)
             c = b.offset(output, b.mul(i, feature_stride))
             a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
@@ -113,6 +114,18 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     t.each_call(part)
     b.ret()
     return name
+
+
+def _gather_part(t: ConvTask, part: Part, pixels: tuple[V, V, V, V]) -> None:
+    """Gathers what some pixels (image, first, count) read of a part of the window into a panel, the last of `pixels`.
+    Runs are positions of a line of the window, or the features of a single pixel."""
+    b, g, (x, y, first) = t.b, t.g, part.place
+    of_features = b.icmp("eq", g.get("run"), 1)
+    one = b.and_(of_features, b.icmp("eq", b.mul(b.mul(g.get("kd"), g.get("kh")), g.get("kw")), 1))
+    taps = b.select(one, i64(0), first), b.select(one, i64(1), part.runs)
+    features = b.select(one, first, i64(0)), b.select(one, part.runs, g.get("ci"))
+    args = [b.params[0], *pixels, x, i64(1), y, i64(1), *taps, *features]
+    b.call("void", gather_lines_symbol(t.types), args)
 
 
 def emit_images_task(module: ModuleText, types: GemmTypes, target: Target) -> str:

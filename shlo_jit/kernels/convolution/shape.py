@@ -20,7 +20,8 @@ _FIELDS = (
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks stripe specialized nc column_chunks inside0 inside1 "
-    "margin_line margin_lines a_corner leaves_padding ends column_heights"
+    "margin_line margin_lines a_corner leaves_padding ends column_heights "
+    "a_feature k_feature k_tap phases phase_step phase_bytes copy_sd copy_sh copy_line copy_zeros"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides are in bytes."""

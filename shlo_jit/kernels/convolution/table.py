@@ -71,7 +71,7 @@ class _Table:
         if d.variant.leaf == "direct":
             (self._planes if d.variant.lanes == "pixels" else self._channels)()
         else:
-            self._image()
+            (self._lines_of_features if d.variant.lanes == "pixels" else self._image)()
             self._runs()
             self._part()
             (self._images if d.variant.rows == "images" else self._product)()
@@ -150,6 +150,37 @@ class _Table:
         end = min(g.input[2], (pw - 1 - pad) // dilation + 1)
         self._set(copy_iw0=first, copy_count=max(0, end - first), copy_w0=(pad + first * dilation) * a_w)
 
+    def _lines_of_features(self) -> None:
+        """Sets up the input of tiles whose lanes run along pixels: in place, or a padded copy (`feature_lines.py`)."""
+        g, s, v, (kd, kh, kw) = self.g, self.g.shape, self.values, self.g.window
+        self.copy_bytes = 0
+        unit = g.plan.unit_bytes
+        self._set(k_feature=1, k_tap=s.ci, phase_step=1, a_w=unit)
+        if self.d.image == "in_place":
+            self._set(a_d=v["in_sd"], a_h=v["in_sh"], a_batch=v["in_batch"], a_group=v["in_group"])
+            self._set(a_feature=v["in_feature"])
+            if g.is_flat:
+                self._set_three("o{}", (1, 1, g.pixels))
+            return
+        (od, oh, ow), (sd, sh, sw), reads = g.output, g.stride, g.read_by(g.output)
+        # Lines between windows are not copied.
+        pd, ph = (od if kd == 1 else reads[0], oh if kh == 1 else reads[1])
+        self._set(copy_sd=sd if kd == 1 else 1, copy_sh=sh if kh == 1 else 1)
+        self._set_three("stride_{}", (1 if kd == 1 else sd, 1 if kh == 1 else sh, 1))
+        pd, ph, reach = max(1, pd), max(1, ph), max(0, kw - 1) * g.rdil[2]
+        phases, pw = min(sw, reach + 1), max(1, ow + reach // sw)
+        row, phase = pw * unit, s.ci * pw * unit
+        line = phases * phase
+        self._set(pd=pd, ph=ph, pw=pw, phases=phases, phase_step=sw, phase_bytes=phase, a_feature=row)
+        self._set(a_h=line, a_d=line * ph, a_batch=line * ph * pd, a_group=line * ph * pd * s.batch)
+        # Phases without padding have all of their columns in the input.
+        ends = (phases - 1 + (pw - 1) * sw - g.pad[2]) // g.ldil[2]
+        self._set(copy_line=line, copy_zeros=int(g.ldil[2] > 1 or g.pad[2] > 0 or not ends < g.input[2]))
+        lines = s.groups * s.batch * pd * ph
+        self.copy_bytes = lines * line
+        chunk = max(1, self.d.copy_bytes // max(hint_of(line), 1))
+        self._set(copy_lines=lines, copy_chunk=chunk, copy_tasks=-(-lines // chunk))
+
     def _runs(self) -> None:
         """Sets the loops over the window around the runs of k."""
         g, v = self.g, self.values
@@ -159,10 +190,12 @@ class _Table:
         if self.d.variant.rows == "images":
             self._set(run=kw, runs=kh, run_stride=steps[1])
             return
-        run, number, are_lines = g.runs(self.d.image)
+        run, number, are_lines = g.runs(self.d.image, self.d.variant.lanes)
         self._set(run=run, runs=number, runs_per_call=self.d.runs, leaves_padding=int(self.d.skips_lines))
         if are_lines:
             self._set(margin_lines=1, run_stride=steps[1], outer1=1, outer1_stride=0)
+        elif self.d.variant.lanes == "pixels" and g.window_size == 1:
+            self._set(run_stride=v["a_feature"], outer1=1, outer1_stride=0)
         else:
             self._set(run_stride=steps[2], outer1=kh, outer1_stride=steps[1])
 
@@ -224,7 +257,8 @@ class _Table:
             self._set(ends=d.edge, column_heights=heights)
 
     def _features(self) -> None:
-        """Tasks of all features of some pixels of an image."""
-        s, columns = self.g.shape, self.d.columns
-        chunks = -(-self.g.pixels // columns)
-        self._set(nc=columns, column_chunks=chunks, main_tasks=s.groups * s.batch * chunks)
+        """Tasks of some features of some pixels of an image."""
+        s, d = self.g.shape, self.d
+        rows, columns = -(-s.co // d.rows), -(-self.g.pixels // d.columns)
+        self._set(row_chunk=d.rows, row_chunks=rows, nc=d.columns, column_chunks=columns)
+        self._set(main_tasks=s.groups * s.batch * rows * columns)
