@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from generate import Generator, Sampling  # type: ignore[import-not-found]
 from gguf import GGMLQuantizationType, quants
 from gguf_model import BLOCKS, named_arrays, read_model  # type: ignore[import-not-found]
 from kept_model import LIBRARY, kept_model, metadata_of  # type: ignore[import-not-found]
-from program import build, donated, empty_caches, sampled  # type: ignore[import-not-found]
+from program import STATES, build, donated, sampled  # type: ignore[import-not-found]
 from tokens import Text  # type: ignore[import-not-found]
 from unsupported import UnsupportedModel  # type: ignore[import-not-found]
 
@@ -39,7 +40,7 @@ from shlo_jit import builder as b
 PROMPT = [20, 7, 250, 33, 33, 101, 9, 60, 222, 140, 5]
 
 
-def compiled(model, length: int, slots: int):
+def compiled(model, length: int, slots: int) -> Any:
     return shlo_jit.compile(
         build(model, {"main": length}, slots),
         constants=named_arrays(model),
@@ -70,7 +71,7 @@ def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, 
     model = read_model(path)
     want = gguf_files.logits(path, architecture, [*PROMPT, 77])
     chunk, one = compiled(model, 8, 32), compiled(model, 1, 32)
-    states = [np.array([1, 2], np.uint64), *empty_caches(model, 32)]
+    states = [np.array([1, 2], np.uint64), *(np.zeros(port.shape, np.float32) for port in one.inputs[STATES:])]
     given = np.array([*PROMPT, 0, 0, 0, 0, 0], np.int32)
     for exe, tokens, start, count in (
         (chunk, given[:8], 0, 8),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from kept_model import LIBRARY, kept_model, metadata_of
@@ -20,7 +21,6 @@ from tokens import Text
 from unsupported import UnsupportedModel
 
 import shlo_jit
-from shlo_jit.runtime.executable import Executable
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Rates:
 class Generator:
     """A compiled model: the programs for a chunk of the prompt, and for one token."""
 
-    def __init__(self, prompt: Executable, following: Executable) -> None:
+    def __init__(self, prompt: Any, following: Any) -> None:
         """Takes executables of both programs, loaded or compiled. Sizes are those of their arguments."""
         self._prompt, self._next = prompt, following
         inputs = {port.name: port for port in following.inputs}
