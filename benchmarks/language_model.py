@@ -20,7 +20,6 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -110,6 +109,12 @@ def read_bandwidth(threads: int, nbytes: int = 1 << 28) -> float:
     return nbytes / best
 
 
+def peak_memory() -> float:
+    """MB of this process. `ru_maxrss` would include those of the process that started this one."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
+
+
 def in_a_process(engine: str, given: list[str]) -> Run:
     """Runs an engine in a process of its own. Raises RuntimeError with what it wrote if it fails."""
     command = [sys.executable, "-m", "benchmarks.language_model", *given, "--engine", engine, "--began"]
@@ -139,7 +144,7 @@ def main() -> None:
     o = options()
     if o.engine:
         found = ENGINES[o.engine](o, o.began)
-        print(json.dumps(found | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(json.dumps(found | {"peak": peak_memory()}))
         return
     engines = [e for e in ENGINES if e != "llama.cpp" or importlib.util.find_spec("llama_cpp")]
     runs: dict[str, list[Run]] = {engine: [] for engine in engines}
