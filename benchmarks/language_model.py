@@ -4,10 +4,10 @@
     python -m benchmarks.language_model MODEL.gguf --prompt 512 --slots 2048 --rounds 5
 
 Each run is a process of its own, and runs of the engines alternate. The table has medians over the rounds. llama.cpp is
-called through llama-cpp-python, if that is installed. A run reads the file, takes the machine code from the cache (the
-first round, which is not counted, compiles), reads a prompt of random tokens, and decodes greedily. Columns:
+called through llama-cpp-python, if that is installed. A run loads the compiled model (the first round, which is not
+counted, compiles it), reads a prompt of random tokens, and decodes greedily. Columns:
 
-- first token: seconds from the start of the process to the first token, with cached machine code;
+- first token: seconds from the start of the process to the first token, with the compiled model on disk;
 - prompt, decoding: tokens/s of the prompt, and of one token at a time (the median of a run);
 - bandwidth: bytes of the file times tokens/s, divided by what two threads read of a large array, in percent;
 - peak: memory of the process, in MB, interpreter and libraries included;
@@ -20,7 +20,6 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,9 +45,9 @@ def prompt_of(length: int) -> list[int]:
 def run_example(o: argparse.Namespace, began: float) -> Run:
     sys.path.insert(0, str(EXAMPLE))
     from generate import Generator  # type: ignore[import-not-found]
-    from gguf_model import read_model  # type: ignore[import-not-found]
+    from kept_model import LIBRARY, kept_model  # type: ignore[import-not-found]
 
-    generator = Generator(read_model(o.model), o.slots, o.threads)
+    generator = Generator.loaded(kept_model(o.model, o.slots) / LIBRARY, o.threads)
     prompt, rates, tokens = prompt_of(o.prompt), [], list[int]()
     next(generator.tokens(prompt))
     first = time.time() - began
@@ -110,6 +109,12 @@ def read_bandwidth(threads: int, nbytes: int = 1 << 28) -> float:
     return nbytes / best
 
 
+def peak_memory() -> float:
+    """MB of this process. `ru_maxrss` would include those of the process that started this one."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
+
+
 def in_a_process(engine: str, given: list[str]) -> Run:
     """Runs an engine in a process of its own. Raises RuntimeError with what it wrote if it fails."""
     command = [sys.executable, "-m", "benchmarks.language_model", *given, "--engine", engine, "--began"]
@@ -139,7 +144,7 @@ def main() -> None:
     o = options()
     if o.engine:
         found = ENGINES[o.engine](o, o.began)
-        print(json.dumps(found | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(json.dumps(found | {"peak": peak_memory()}))
         return
     engines = [e for e in ENGINES if e != "llama.cpp" or importlib.util.find_spec("llama_cpp")]
     runs: dict[str, list[Run]] = {engine: [] for engine in engines}

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,21 +29,31 @@ import gguf_files
 from export_model import export_model, vocabulary_file  # type: ignore[import-not-found]
 from generate import Generator, Sampling  # type: ignore[import-not-found]
 from gguf import GGMLQuantizationType, quants
-from gguf_model import BLOCKS, UnsupportedModel, named_arrays, read_model  # type: ignore[import-not-found]
-from program import build, donated, empty_caches, sampled  # type: ignore[import-not-found]
+from gguf_model import BLOCKS, named_arrays, read_model  # type: ignore[import-not-found]
+from kept_model import LIBRARY, kept_model, metadata_of  # type: ignore[import-not-found]
+from program import STATES, build, donated, sampled  # type: ignore[import-not-found]
 from tokens import Text  # type: ignore[import-not-found]
+from unsupported import UnsupportedModel  # type: ignore[import-not-found]
 
 from shlo_jit import builder as b
 
 PROMPT = [20, 7, 250, 33, 33, 101, 9, 60, 222, 140, 5]
 
 
-def compiled(model, length: int, slots: int):
+def compiled(model, length: int, slots: int) -> Any:
     return shlo_jit.compile(
         build(model, {"main": length}, slots),
         constants=named_arrays(model),
         donate=donated(model),
         assume_finite=True,
+    )
+
+
+def generator_of(model, slots: int, chunk: int) -> Generator:
+    lengths = {"prompt": chunk, "next": 1}
+    module, arrays, given_up = build(model, lengths, -(-slots // chunk) * chunk), named_arrays(model), donated(model)
+    return Generator(
+        *(shlo_jit.compile(module, name, constants=arrays, donate=given_up, assume_finite=True) for name in lengths)
     )
 
 
@@ -60,7 +71,7 @@ def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, 
     model = read_model(path)
     want = gguf_files.logits(path, architecture, [*PROMPT, 77])
     chunk, one = compiled(model, 8, 32), compiled(model, 1, 32)
-    states = [np.array([1, 2], np.uint64), *empty_caches(model, 32)]
+    states = [np.array([1, 2], np.uint64), *(np.zeros(port.shape, np.float32) for port in one.inputs[STATES:])]
     given = np.array([*PROMPT, 0, 0, 0, 0, 0], np.int32)
     for exe, tokens, start, count in (
         (chunk, given[:8], 0, 8),
@@ -78,7 +89,7 @@ def test_generated_tokens_are_the_likeliest(tmp_path: Path) -> None:
     """Prompts shorter than a chunk, of whole chunks, and longer; up to the last slot."""
     path = tmp_path / "model.gguf"
     gguf_files.write(path, "llama", "Q4_1")
-    generator = Generator(read_model(path), slots=20, chunk=8)
+    generator = generator_of(read_model(path), slots=20, chunk=8)
     assert generator.slots == 24
     for length in (1, 8, 11):
         found = [*generator.tokens(PROMPT[:length])]
@@ -154,9 +165,31 @@ def test_tokens_are_drawn_by_likelihood(draw, temperature: float, top_p: float, 
 def test_a_seed_gives_the_same_text(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     gguf_files.write(path, "qwen2", "Q8_0")
-    generator = Generator(read_model(path), slots=24, chunk=8)
+    generator = generator_of(read_model(path), slots=24, chunk=8)
     texts = [[*generator.tokens(PROMPT, Sampling(temperature=30.0, top_p=1.0, seed=seed))] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
+
+
+# ---------------------------------------------------------------------- models on disk
+def test_a_compiled_model_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the tokens of the compiled programs, is found again, and is made again when the file changes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "llama", "Q4_1")
+    folder = kept_model(str(path), slots=20, chunk=8)
+    assert kept_model(str(path), slots=20, chunk=8) == folder != kept_model(str(path), slots=32, chunk=8)
+    model = read_model(path)
+    assert metadata_of(folder) == model.metadata
+    loaded = Generator.loaded(folder / LIBRARY, threads=2)
+    assert (loaded.slots, loaded.chunk) == (24, 8)
+    want = [*generator_of(model, slots=20, chunk=8).tokens(PROMPT)]
+    assert [*loaded.tokens(PROMPT)] == want
+    gguf_files.write(path, "llama", "Q8_0")
+    changed = kept_model(str(path), slots=20, chunk=8)
+    assert changed != folder and not folder.exists() and len([*changed.parent.iterdir()]) == 2
+    assert [*loaded.tokens(PROMPT)] == want  # its files are still mapped
+    monkeypatch.setattr("kept_model._state", lambda path: "another compiler")
+    assert kept_model(str(path), slots=20, chunk=8) != changed
 
 
 # ---------------------------------------------------------------------- text
@@ -168,7 +201,7 @@ def test_tokens_of_texts(tmp_path: Path) -> None:
         ("gpt-2", "hellohe<|end|>ll", ["hello", "he", "<|end|>", "ll"]),
     ):
         gguf_files.write(tmp_path / "model.gguf", "llama", "F32", pre)
-        read = Text(read_model(tmp_path / "model.gguf"))
+        read = Text(read_model(tmp_path / "model.gguf").metadata)
         tokens = read.tokens(text)
         assert [read.tokenizer.id_to_token(t) for t in tokens] == want
         assert read.tokenizer.decode(tokens) == text.replace("<|end|>", "")
@@ -187,12 +220,12 @@ def test_models_that_are_not_supported_are_named(tmp_path: Path) -> None:
     ):
         gguf_files.write(path, architecture, kind, pre)
         with pytest.raises(UnsupportedModel, match=said):
-            Text(read_model(path))
+            Text(read_model(path).metadata)
 
 
 # ---------------------------------------------------------------------- the programs
 def run(*command: str | Path, cwd: Path, given: str = "", status: int = 0) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cwd / "cache")}
     line = [str(word) for word in command]
     done = subprocess.run(
         line, cwd=cwd, env=environment, input=given, capture_output=True, text=True, timeout=1000, check=False
@@ -213,7 +246,7 @@ def test_the_command_line(folder: Path) -> None:
     shown = run(sys.executable, "generate.py", "model.gguf", "hello", *words, cwd=folder)
     assert "tokens of the prompt at" in shown and "more at" in shown
     assert run(sys.executable, "generate.py", "model.gguf", "--plain", "hello", *words, cwd=folder).startswith(
-        "read in"
+        "ready in"
     )
     assert run(sys.executable, "tokens.py", "model.gguf", "hello", cwd=folder) == "1 262 3\n"
     assert "No such file" in run(sys.executable, "generate.py", "none.gguf", "hello", cwd=folder, status=1)
@@ -224,13 +257,13 @@ def test_c_writes_the_same_text(folder: Path) -> None:
     gguf_files.write(folder / "model.gguf", "llama", "Q4_1")
     model = read_model(folder / "model.gguf")
     export_model(model, folder / "model.o", slots=32, chunk=8)
-    text = Text(model)
+    text = Text(model.metadata)
     (folder / "vocabulary.bin").write_bytes(vocabulary_file(text.bytes_of_tokens(), text.ends))
     run(
         "make", "-o", "model.o", "-o", "model.h", f"PYTHON={sys.executable}", "MODEL=model.gguf", "generate", cwd=folder
     )
     prompt = " ".join(map(str, PROMPT))
-    generator = Generator(model, slots=32, chunk=8)
+    generator = generator_of(model, slots=32, chunk=8)
     want = [*generator.tokens(PROMPT)]
     assert [int(t) for t in run("./generate", "100", cwd=folder, given=prompt).split()] == want
     assert [int(t) for t in run("./generate", "4", cwd=folder, given=prompt).split()] == want[:4]

@@ -11,10 +11,11 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from generate import CHUNK
-from gguf_model import Model, UnsupportedModel, named_arrays, read_model
+from gguf_model import Model, named_arrays, read_model
+from kept_model import CHUNK
 from program import build, donated
 from tokens import Text
+from unsupported import UnsupportedModel
 
 import shlo_jit
 
@@ -29,9 +30,18 @@ def vocabulary_file(texts: Iterable[bytes], ends: set[int]) -> bytes:
 
 
 def export_model(
-    model: Model, path: Path, *, slots: int = 1024, chunk: int = CHUNK, target: str = "native"
+    model: Model,
+    path: Path,
+    *,
+    slots: int = 1024,
+    chunk: int = CHUNK,
+    target: str = "native",
+    weights: str = "embedded",
 ) -> shlo_jit.Exported:
-    """Writes the library `path` and its header."""
+    """Writes the library `path` and its header. `weights`: `embedded`, or `file` for a file beside the library.
+
+    `slots` is the number of positions, rounded up to whole chunks.
+    """
     lengths = {"prompt": chunk, "next": 1}
     return shlo_jit.export(
         build(model, lengths, -(-slots // chunk) * chunk),
@@ -43,6 +53,7 @@ def export_model(
         donate=donated(model),
         assume_finite=True,
         target=target,
+        weights=weights,
     )
 
 
@@ -55,7 +66,7 @@ def main() -> None:
     given = parser.parse_args()
     try:
         model = read_model(given.model)
-        text = Text(model)
+        text = Text(model.metadata)
     except (OSError, UnsupportedModel) as error:
         raise SystemExit(f"{given.model}: {error}") from None
     export_model(model, given.folder / "model.o", slots=given.slots, target=given.target)

@@ -11,17 +11,16 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from gguf_model import Model, UnsupportedModel, named_arrays, read_model
-from program import CANDIDATES, build, donated, empty_caches
+from kept_model import LIBRARY, kept_model, metadata_of
 from tokenizers.decoders import DecodeStream
 from tokens import Text
+from unsupported import UnsupportedModel
 
 import shlo_jit
-
-CHUNK = 64
-"""Tokens of the prompt that one call takes."""
 
 
 @dataclass
@@ -50,21 +49,20 @@ class Rates:
 
 
 class Generator:
-    """A compiled model. It has two programs: for a chunk of the prompt, and for one token."""
+    """A compiled model: the programs for a chunk of the prompt, and for one token."""
 
-    def __init__(self, model: Model, slots: int = 1024, threads: int | None = None, chunk: int = CHUNK) -> None:
-        """`slots`: number of positions, rounded up to whole chunks."""
-        self.model, self.chunk, self.slots = model, chunk, -(-slots // chunk) * chunk
-        lengths = {"prompt": chunk, "next": 1}
-        module = build(model, lengths, self.slots)
-        arrays = named_arrays(model)
-        self._prompt, self._next = (
-            shlo_jit.compile(
-                module, entry, constants=arrays, donate=donated(model), assume_finite=True, threads=threads
-            )
-            for entry in lengths
-        )
+    def __init__(self, prompt: Any, following: Any) -> None:
+        """Takes executables of both programs, loaded or compiled. Sizes are those of their arguments."""
+        self._prompt, self._next = prompt, following
+        inputs = {port.name: port for port in following.inputs}
+        self._caches = [port.shape for name, port in inputs.items() if name.startswith(("keys", "values"))]
+        self.chunk, self.slots = prompt.inputs[0].shape[0], self._caches[0][1]
         self.rates = Rates()
+
+    @classmethod
+    def loaded(cls, library: Path, threads: int | None = None) -> Generator:
+        """Loads the library that `export_model` has written."""
+        return cls(*(shlo_jit.load(library, name, threads=threads) for name in ("prompt", "next")))
 
     def tokens(self, prompt: Sequence[int], sampling: Sampling | None = None) -> Iterator[int]:
         """Yields the tokens that follow the prompt, until the caches are full."""
@@ -72,7 +70,7 @@ class Generator:
             raise ValueError(f"the prompt has {len(prompt)} tokens; expected 1 to {self.slots}")
         how = sampling or Sampling()
         settings = np.float32(how.temperature), np.float32(how.top_p), np.int32(how.top_k)
-        states = [np.array([how.seed, 0], np.uint64), *empty_caches(self.model, self.slots)]
+        states = [np.array([how.seed, 0], np.uint64), *(np.zeros(shape, np.float32) for shape in self._caches)]
         self.rates, began = Rates(), time.perf_counter()
         token = np.zeros(1, np.int32)
         for start in range(0, len(prompt), self.chunk):
@@ -98,7 +96,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--slots", type=int, default=1024, help="number of tokens that the caches hold (1024)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
     parser.add_argument("--top-p", type=float, default=0.95, help="likelihood of the tokens to draw from (0.95)")
-    parser.add_argument("--top-k", type=int, default=40, help=f"number of tokens to draw from, up to {CANDIDATES} (40)")
+    parser.add_argument("--top-k", type=int, default=40, help="number of tokens to draw from, up to 64 (40)")
     parser.add_argument("--seed", type=int, default=0, help="another number gives another text")
     parser.add_argument("--threads", type=int, help="number of threads (all processors)")
     return parser.parse_args()
@@ -108,14 +106,13 @@ def main() -> None:
     given = options()
     began = time.perf_counter()
     try:
-        model = read_model(given.model)
-        text = Text(model)
+        folder = kept_model(given.model, given.slots)
+        text = Text(metadata_of(folder))
         prompt = text.tokens(given.prompt) if given.plain else text.question(given.prompt, given.system)
     except (OSError, UnsupportedModel) as error:
         raise SystemExit(f"{given.model}: {error}") from None
-    read = time.perf_counter()
-    generator = Generator(model, given.slots, given.threads)
-    print(f"read in {read - began:.1f} s, compiled in {time.perf_counter() - read:.1f} s")
+    generator = Generator.loaded(folder / LIBRARY, given.threads)
+    print(f"ready in {time.perf_counter() - began:.1f} s")
     stream = DecodeStream(skip_special_tokens=True)
     sampling = Sampling(given.temperature, given.top_p, given.top_k, given.seed)
     if not 0 < len(prompt) <= generator.slots:

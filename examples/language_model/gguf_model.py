@@ -9,13 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from gguf import GGUFReader, ReaderTensor
+from unsupported import UnsupportedModel
 
 ARCHITECTURES = {"llama": True, "qwen2": False, "qwen3": False}
 """Supported architectures, and whether the file has the rows of q and k in pairs (2i, 2i + 1) for the rotation."""
-
-
-class UnsupportedModel(Exception):
-    """The file has a model that this example cannot run."""
 
 
 @dataclass(frozen=True)

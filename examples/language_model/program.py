@@ -70,11 +70,6 @@ def build(model: Model, lengths: dict[str, int], slots: int) -> Module:
     return m.module
 
 
-def empty_caches(model: Model, slots: int) -> list[np.ndarray]:
-    shape = model.shape
-    return [np.zeros((shape.key_heads, slots, shape.head_size), np.float32) for _ in donated(model)]
-
-
 def donated(model: Model) -> range:
     """Indices of the caches among the arguments. Results reuse their memory."""
     return range(STATES, STATES + 2 * model.shape.layers)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gguf_model import Model, UnsupportedModel, read_model
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from unsupported import UnsupportedModel
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -55,9 +55,10 @@ def tokenizer_of(metadata: dict[str, Any]) -> Tokenizer:
 class Text:
     """Converts between text and tokens of a model."""
 
-    def __init__(self, model: Model) -> None:
-        self.metadata = model.metadata
-        self.tokenizer = tokenizer_of(model.metadata)
+    def __init__(self, metadata: dict[str, Any]) -> None:
+        """`metadata`: that of the GGUF file."""
+        self.metadata = metadata
+        self.tokenizer = tokenizer_of(metadata)
         names = ("eos", "eot")
         self.ends: set[int] = {self.metadata.get(f"tokenizer.ggml.{name}_token_id", -1) for name in names} - {-1}
         """Tokens that end a text."""
@@ -111,9 +112,11 @@ def _bytes_by_letter() -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    from gguf_model import read_model
+
     if len(sys.argv) != 3:
         raise SystemExit("usage: python tokens.py MODEL.gguf QUESTION")
     try:
-        print(*Text(read_model(sys.argv[1])).question(sys.argv[2]))
+        print(*Text(read_model(sys.argv[1]).metadata).question(sys.argv[2]))
     except (OSError, UnsupportedModel) as error:
         raise SystemExit(f"{sys.argv[1]}: {error}") from None

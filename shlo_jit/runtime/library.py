@@ -28,6 +28,7 @@ from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
 from shlo_jit.runtime.library_sized import sized_executable
+from shlo_jit.runtime.library_weights import MappedWeights, mapped_weights
 from shlo_jit.runtime.loaded import Loaded
 from shlo_jit.runtime.machine import native
 
@@ -131,19 +132,26 @@ class LibraryInstance(Instance):
         c, pointer = self.loaded.c, P()
         weights = os.fsencode(self.loaded.weights) if self.loaded.weights else None
         options = _Options(bytes=ctypes.sizeof(_Options), threads=self.threads, weights_path=weights)
+        mapped = self._mapped_weights()
+        if mapped is not None:
+            options.weights, options.weights_bytes = mapped.address, mapped.data.nbytes
         status = c.create(ctypes.byref(pointer), ctypes.byref(options))
         if status == LibraryStatus.NO_MEMORY:
             raise MemoryError(f"the library needs {c.memory_bytes(self.threads)} bytes")
         if status != LibraryStatus.OK or not pointer.value:
             raise LibraryError(f"cannot load {self.loaded.file.path}: {_status_text(status)}{self._needs(status)}")
-        # The finalizer holds the library, which is closed after it. If the garbage collector frees a cycle, it fixes no
-        # order.
-        self._end = weakref.finalize(self, _destroy, self.loaded.library, c.destroy, pointer.value)
+        # The finalizer holds the library and the weights, which are released after it. If the garbage collector frees a
+        # cycle, it fixes no order.
+        self._end = weakref.finalize(self, _destroy, self.loaded.library, mapped, c.destroy, pointer.value)
         self._end.atexit = False  # another thread may be in a call until the very end
         if self._callbacks is not None:
             c.set_callback(pointer.value, self._callbacks.function, self._callbacks.handle)
         c.set_pause(pointer.value, self._functions.addresses["shlo_pause"])
         return pointer.value
+
+    def _mapped_weights(self) -> MappedWeights | None:
+        path = self.loaded.weights
+        return mapped_weights(path, self.loaded.constant_bytes) if path else None
 
     def _needs(self, status: int) -> str:
         """Returns details of a refusal."""
@@ -165,8 +173,10 @@ class LibraryInstance(Instance):
         return _status_text(status)
 
 
-def _destroy(library: jit.Library, destroy: Callable[[int], None], instance: int) -> None:
-    """Ends an instance while its library is still loaded."""
+def _destroy(
+    library: jit.Library, weights: MappedWeights | None, destroy: Callable[[int], None], instance: int
+) -> None:
+    """Ends an instance while its library and its weights are still in memory."""
     destroy(instance)
 
 

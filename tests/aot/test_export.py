@@ -424,6 +424,25 @@ def test_statuses(tmp_path: Path) -> None:
     library.model_destroy(None)
 
 
+def test_a_file_of_weights_is_mapped_once(tmp_path: Path) -> None:
+    """Also for functions that are loaded one after the other; it is unmapped with the last of them."""
+    path = exported(chain(160), tmp_path, weights="file")
+    weights = os.path.realpath(tmp_path / "model.weights")
+
+    def mappings() -> int:
+        return sum(line.endswith(weights) for line in Path("/proc/self/maps").read_text().splitlines())
+
+    loaded = [shlo_jit.load(path, threads=threads) for threads in (1, 2)]
+    assert mappings() == 1
+    want = loaded[0](*inputs(loaded[0]))
+    del loaded[0]
+    gc.collect()
+    assert mappings() == 1 and same(loaded[0](*inputs(loaded[0])), want)
+    loaded.clear()
+    gc.collect()
+    assert mappings() == 0
+
+
 def test_weights_that_are_not_ours(tmp_path: Path) -> None:
     path = exported(chain(160), tmp_path, weights="file")
     weights = tmp_path / "model.weights"
