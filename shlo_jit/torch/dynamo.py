@@ -17,6 +17,7 @@ from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-no
 from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError
+from shlo_jit.torch.captured import Storable, stored_graphs
 from shlo_jit.torch.decompositions import decompositions
 from shlo_jit.torch.program import Program
 
@@ -36,14 +37,15 @@ def backend(
     def compiler(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         return compile_graph(graph, examples, given, fallback)
 
-    made = aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
-        inference_compiler=compiler,
-        decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
-    )
-    return made(module, example_inputs)
+    with stored_graphs(given) as prepared:
+        made = aot_autograd(
+            fw_compiler=prepared(compiler),
+            bw_compiler=prepared(compiler),
+            inference_compiler=prepared(compiler),
+            decompositions=decompositions(),
+            partition_fn=min_cut_rematerialization_partition,
+        )
+        return made(module, example_inputs)
 
 
 def compile_graph(
@@ -67,6 +69,8 @@ def compile_graph(
         arguments.clear()
         return found
 
+    if program.is_static and program.built is not None:
+        call.storable = Storable(program.built, options, program.dtypes(program.built))  # type: ignore[attr-defined]
     call._boxed_call = True  # type: ignore[attr-defined]  PyTorch's mark of functions that take a list
     return call
 

@@ -36,7 +36,7 @@ class Result:
     argument: int | None = None
     literal: Any = None
     index: int | None = None
-    make: Callable[[np.ndarray], torch.Tensor] | None = None
+    dtype: torch.dtype | None = None
     order: tuple[int, ...] | None = None
     """Permutation of the program's result, which is stored in another order of dimensions."""
 
@@ -45,7 +45,8 @@ class Result:
 class Built:
     """A graph as a program, for certain shapes."""
 
-    module: Module
+    module: Module | str
+    """The program, or its text."""
     tensor_arguments: Sequence[int]
     """Arguments of the graph that are tensors, which are the arguments of the program."""
     is_random: bool
@@ -133,7 +134,7 @@ def _results(
             fake = node.meta["val"]
             order = physical_order(bindings.shape(fake.shape), bindings.shape(fake.stride()))
             inverse = None if order is None else tuple(order.index(d) for d in range(len(order)))
-            results.append(Result(index=len(values), make=to_tensor(fake.dtype), order=inverse))
+            results.append(Result(index=len(values), dtype=fake.dtype, order=inverse))
             values.append(value if order is None else b.transpose(value, order))
     return values, results
 
@@ -152,6 +153,8 @@ class Program:
         self._options = dict(options)
         self._fakes = fakes = _fakes(module)
         self.is_static = not any(_is_symbolic(fake) for fake in fakes)
+        self.built: Built | None = None
+        """The last program that was compiled: the only one of static shapes."""
         self._calls: dict[tuple[Any, ...], Callable[[Sequence[Any]], list[Any]]] = {}
         self._lock = threading.Lock()
 
@@ -169,8 +172,13 @@ class Program:
     def _compile(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are read
             built = build(self._module, given)
+        self.built = built
         exe = compile_program(built.module, **self._options)
-        return caller(exe, built, [self._fakes[i].dtype for i in built.tensor_arguments])
+        return caller(exe, built, self.dtypes(built))
+
+    def dtypes(self, built: Built) -> tuple[torch.dtype, ...]:
+        """The element types of the arguments that are tensors."""
+        return tuple(self._fakes[i].dtype for i in built.tensor_arguments)
 
     def given(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """What the code depends on: the shapes of tensors, and numbers."""
@@ -189,21 +197,27 @@ def _is_symbolic(fake: Any) -> bool:
 def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
     conversions = [(i, to_array(dtype)) for i, dtype in zip(built.tensor_arguments, dtypes, strict=True)]
-    results = built.results
-    single = sum(r.index is not None for r in results) == 1
+    results = [_maker(r) for r in built.results]
+    single = sum(r.index is not None for r in built.results) == 1
     is_random = built.is_random
 
     def call(arguments: Sequence[Any]) -> list[Any]:
         arrays = [convert(arguments[i]) for i, convert in conversions]
         found = exe(*arrays, new_state()) if is_random else exe(*arrays)
-        return [_made(r, (found,) if single else found, arguments) for r in results]
+        found = (found,) if single else found
+        return [make(found, arguments) for make in results]
 
     return call
 
 
-def _made(result: Result, found: Sequence[np.ndarray], arguments: Sequence[Any]) -> Any:
-    if result.index is not None:
-        assert result.make is not None
-        made = result.make(found[result.index])
-        return made if result.order is None else made.permute(result.order)
-    return result.literal if result.argument is None else arguments[result.argument]
+def _maker(result: Result) -> Callable[[Sequence[np.ndarray], Sequence[Any]], Any]:
+    """Returns the function that takes a result from those of the program and from the graph's arguments."""
+    index, order = result.index, result.order
+    if index is None:
+        literal, argument = result.literal, result.argument
+        return lambda found, arguments: literal if argument is None else arguments[argument]
+    assert result.dtype is not None
+    made = to_tensor(result.dtype)
+    if order is None:
+        return lambda found, arguments: made(found[index])
+    return lambda found, arguments: made(found[index]).permute(order)

@@ -1,0 +1,129 @@
+"""Compiled graphs in PyTorch's own cache of captured graphs, so that a later process does not capture a model again.
+
+PyTorch keeps what AOTAutograd makes of a graph of Dynamo, but only for compilers whose results it can store. Ours are
+the text of the program and the description of its arguments and results; machine code is in the object cache. Graphs
+with symbolic sizes, and graphs that PyTorch runs, are not stored; neither are those with a backward pass, which PyTorch
+compiles and stores at the first backward pass, when the settings of `stored_graphs` no longer hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+from torch._functorch import config as functorch_config  # type: ignore[import-not-found]
+
+from shlo_jit.api import compile as compile_program
+from shlo_jit.runtime.cache import fingerprint
+from shlo_jit.sources import content
+from shlo_jit.torch.program import Built, caller
+
+try:  # PyTorch 2.9 stores results of Inductor only
+    from torch._functorch._aot_autograd.aot_autograd_result import (  # type: ignore[import-not-found]
+        BundledOutputCodeLoadable as _Storable,
+    )
+    from torch._functorch._aot_autograd.autograd_cache import (  # type: ignore[import-not-found]
+        BypassAOTAutogradCache,
+    )
+    from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # type: ignore[import-not-found]
+    from torch._inductor import config as inductor_config  # type: ignore[import-not-found]
+    from torch._inductor.custom_graph_pass import CustomGraphPass  # type: ignore[import-not-found]
+    from torch._inductor.output_code import OutputCode  # type: ignore[import-not-found]
+except ImportError:
+    _Storable = None
+    CustomGraphPass = OutputCode = object
+
+Compiler = Callable[..., Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Storable:
+    """What is stored of a compiled graph: its program, and how it is called."""
+
+    built: Built
+    options: Mapping[str, Any]
+    dtypes: tuple[torch.dtype, ...]
+    """Element types of the arguments that are tensors."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        module = self.built.module
+        built = self.built if isinstance(module, str) else replace(self.built, module=content(module))
+        return {"built": built, "options": dict(self.options), "dtypes": self.dtypes}
+
+    def function(self) -> Callable[..., Any]:
+        """Compiles the program, which usually is in the object cache, to a function of the graph's arguments."""
+        return caller(compile_program(self.built.module, **self.options), self.built, self.dtypes)
+
+
+class CompiledGraph(OutputCode):  # type: ignore[misc,valid-type]
+    """A compiled graph in the form that PyTorch stores. It takes the list of its arguments, which it empties."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self._boxed_call = True  # PyTorch's wrappers copy the attributes of the object only
+        self._run: Callable[..., Any] | None = run
+        self._stored: Storable | None = getattr(run, "storable", None)
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        assert self._run is not None
+        return self._run(inputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_boxed_call": True, "_run": None, "_stored": self._stored}
+
+    def prepare_for_serialization(self) -> None:
+        """Called before the graph is stored. Raises BypassAOTAutogradCache for one that cannot be."""
+        if self._stored is None:
+            raise BypassAOTAutogradCache("shlo_jit stores graphs of static shapes that it compiles")
+
+    def post_compile(self, *_: Any) -> None:
+        """Called after the graph was read from the cache."""
+        assert self._stored is not None
+        function = self._stored.function()
+
+        def run(inputs: list[Any]) -> Any:
+            found = function(inputs)
+            inputs.clear()
+            return found
+
+        self._run = run
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """Called for every result of a compiler; this one has no code of Triton."""
+
+
+class _Identity(CustomGraphPass):  # type: ignore[misc,valid-type]
+    """Part of the key of stored graphs, which separates those of shlo_jit from those of Inductor. PyTorch has no other
+    place for it than a pass of Inductor, which never runs."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        raise NotImplementedError
+
+    def uuid(self) -> str:
+        return self._key
+
+
+@contextlib.contextmanager
+def stored_graphs(options: Mapping[str, Any]) -> Iterator[Callable[[Compiler], Compiler]]:
+    """Settings under which AOTAutograd looks up graphs and stores them; yields the function that prepares a compiler
+    of graphs for it. Nothing is stored if this version of PyTorch cannot, with options that have no text to identify
+    them, or with `cache=False`."""
+    plain = all(isinstance(x, str | int | float | None) for x in options.values())
+    if _Storable is None or not plain or not options.get("cache", True):
+        yield lambda compiler: compiler
+        return
+    identity = _Identity(f"shlo_jit {fingerprint().hex()} {sorted(options.items())}")
+    with (
+        functorch_config.patch(bundled_autograd_cache=True),
+        inductor_config.patch(post_grad_custom_post_pass=identity),
+    ):
+        yield _prepared
+
+
+def _prepared(compiler: Compiler) -> Compiler:
+    return SerializableAOTDispatchCompiler(OutputCode, lambda graph, inputs: CompiledGraph(compiler(graph, inputs)))
