@@ -3,9 +3,11 @@
     python -m benchmarks.language_model MODEL.gguf
     python -m benchmarks.language_model MODEL.gguf --prompt 512 --slots 2048 --rounds 5
 
-Each run is a process of its own, and runs of the engines alternate. The table has medians over the rounds. llama.cpp is
-called through llama-cpp-python, if that is installed. A run loads the compiled model (the first round, which is not
-counted, compiles it), reads a prompt of random tokens, and decodes greedily. Columns:
+Each run is a process of its own, and runs of the engines alternate. The table has medians over the rounds. Engines
+whose packages are not installed are left out: llama.cpp is called through llama-cpp-python, OpenVINO through
+openvino-genai, which reads GGUF files, and XLA:CPU through jax, with the example's own program. A run loads the model
+(the first round, which is not counted, compiles that of the example), reads a prompt of random tokens, and decodes
+greedily. Columns:
 
 - first token: seconds from the start of the process to the first token, with the compiled model on disk;
 - prompt, decoding: tokens/s of the prompt, and of one token at a time (the median of a run);
@@ -26,14 +28,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "language_model"
-ROUNDED = {"shlo_jit": "f32", "llama.cpp": "8 bits"}
+ROUNDED = {"shlo_jit": "f32", "llama.cpp": "8 bits", "OpenVINO": "8 bits", "XLA:CPU": "f32"}
+PACKAGES = {"llama.cpp": "llama_cpp", "OpenVINO": "openvino_genai", "XLA:CPU": "jax"}
+"""What engines need besides shlo_jit."""
 Run = dict[str, Any]
 
 
@@ -47,7 +51,11 @@ def run_example(o: argparse.Namespace, began: float) -> Run:
     from generate import Generator  # type: ignore[import-not-found]
     from kept_model import LIBRARY, kept_model  # type: ignore[import-not-found]
 
-    generator = Generator.loaded(kept_model(o.model, o.slots) / LIBRARY, o.threads)
+    return _generate(o, began, Generator.loaded(kept_model(o.model, o.slots) / LIBRARY, o.threads))
+
+
+def _generate(o: argparse.Namespace, began: float, generator: Any) -> Run:
+    """Runs the example's loop over tokens."""
     prompt, rates, tokens = prompt_of(o.prompt), [], list[int]()
     next(generator.tokens(prompt))
     first = time.time() - began
@@ -91,7 +99,69 @@ def run_llama(o: argparse.Namespace, began: float) -> Run:
     return {"first": first, "prompt": o.prompt / best, "decoding": 1 / decoding, "tokens": tokens}
 
 
-ENGINES = {"shlo_jit": run_example, "llama.cpp": run_llama}
+def run_openvino(o: argparse.Namespace, began: float) -> Run:
+    import openvino  # type: ignore[import-not-found]
+    import openvino_genai as genai  # type: ignore[import-not-found]
+
+    cache = genai.SchedulerConfig()
+    cache.enable_prefix_caching = False  # the same prompt would be read once only
+    pipeline = genai.LLMPipeline(o.model, "CPU", scheduler_config=cache, INFERENCE_NUM_THREADS=o.threads)
+    prompt = np.array([prompt_of(o.prompt)])
+    given = genai.TokenizedInputs(openvino.Tensor(prompt), openvino.Tensor(np.ones_like(prompt)))
+
+    def generate(tokens: int) -> Any:
+        return pipeline.generate(given, genai.GenerationConfig(max_new_tokens=tokens, ignore_eos=True))
+
+    generate(1)
+    first = time.time() - began
+    found = [generate(o.tokens) for _ in range(2)]
+    seconds = min(f.perf_metrics.get_ttft().mean for f in found) / 1000
+    decoding = min(statistics.median(f.perf_metrics.raw_metrics.token_infer_durations[1:]) for f in found) / 1e6
+    return {"first": first, "prompt": o.prompt / seconds, "decoding": 1 / decoding, "tokens": found[-1].tokens[0]}
+
+
+class Input(NamedTuple):
+    name: str
+    shape: tuple[int, ...]
+
+
+class XlaProgram:
+    """The example's program for some tokens, compiled by XLA. Weights are arguments, since it expands constants."""
+
+    def __init__(self, model: Any, length: int, slots: int) -> None:
+        import jax
+        from gguf_model import named_arrays  # type: ignore[import-not-found]
+        from jax.extend import backend
+        from program import build  # type: ignore[import-not-found]
+
+        jax.config.update("jax_enable_x64", True)  # the state of the random numbers
+        native = importlib.import_module("jaxlib._jax")
+        devices = native.DeviceList(tuple(jax.devices("cpu")[:1]))
+        module, weights = build(model, {"main": length}, slots), named_arrays(model)
+        shape = model.shape
+        cache = shape.key_heads, slots, shape.head_size
+        self.inputs = [Input("tokens", (length,)), *(Input(f"keys{i}", cache) for i in range(2 * shape.layers))]
+        self.put, self.weights = jax.device_put, [jax.device_put(array) for array in weights.values()]
+        self.program = backend.get_backend("cpu").compile_and_load(str(module), devices, native.CompileOptions())
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        arrays = [*map(self.put, arguments), *self.weights]
+        found = self.program.execute_sharded(arrays).disassemble_into_single_device_arrays()
+        token, *results = (shards[0] for shards in found)
+        return [np.asarray(token), *results]
+
+
+def run_xla(o: argparse.Namespace, began: float) -> Run:
+    sys.path.insert(0, str(EXAMPLE))
+    from generate import Generator  # type: ignore[import-not-found]
+    from gguf_model import read_model  # type: ignore[import-not-found]
+    from kept_model import CHUNK  # type: ignore[import-not-found]
+
+    model = read_model(o.model)
+    return _generate(o, began, Generator(*(XlaProgram(model, length, o.slots) for length in (CHUNK, 1))))
+
+
+ENGINES = {"shlo_jit": run_example, "llama.cpp": run_llama, "OpenVINO": run_openvino, "XLA:CPU": run_xla}
 
 
 def read_bandwidth(threads: int, nbytes: int = 1 << 28) -> float:
@@ -146,7 +216,9 @@ def main() -> None:
         found = ENGINES[o.engine](o, o.began)
         print(json.dumps(found | {"peak": peak_memory()}))
         return
-    engines = [e for e in ENGINES if e != "llama.cpp" or importlib.util.find_spec("llama_cpp")]
+    engines = [e for e in ENGINES if e not in PACKAGES or importlib.util.find_spec(PACKAGES[e])]
+    for engine in ENGINES.keys() - engines:
+        print(f"{engine} is left out: the package {PACKAGES[engine]} is not installed")
     runs: dict[str, list[Run]] = {engine: [] for engine in engines}
     bandwidth = read_bandwidth(2)
     for number in range(o.rounds + 1):
@@ -165,10 +237,10 @@ def main() -> None:
         figures = f"{first:.2f}", f"{prompt:.0f}", f"{decoding:.0f}", f"{share:.0f}", f"{peak:.0f}"
         table.add_row(engine, *figures, ROUNDED[engine])
     Console(width=110).print(table)
-    if len(runs) > 1:
-        ours, theirs = (found[0]["tokens"] for found in runs.values())
+    ours, *others = (found[0]["tokens"] for found in runs.values())
+    for engine, theirs in zip(engines[1:], others, strict=True):
         same = next((i for i, (x, y) in enumerate(zip(ours, theirs, strict=True)) if x != y), len(ours))
-        print(f"the first {same} of {len(ours)} tokens are the same")
+        print(f"the first {same} of {len(ours)} tokens are those of {engine}")
 
 
 if __name__ == "__main__":
