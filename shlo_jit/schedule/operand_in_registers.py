@@ -49,6 +49,7 @@ SUMMED = 2048
 TOGETHER = 2
 """Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
 time: bf16 weights of 1536x576 take 55, 50, 61 and 75 us with 1, 2, 4 and 8, on two threads of Zen 4."""
+SIXTEEN = Reason("sixteen-elements", "four bits are all that differs between the terms of a group: 16 elements at most")
 
 
 class Outputs(NamedTuple):
@@ -255,8 +256,10 @@ class InRegistersSchedule(WithEpilogue):
         sums = [self.totals.note] if self.totals is not None else []
         dots = [self.dots.note] if self.dots is not None else []
         head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.rows} vectors use it"))
+        looked_up = [] if self.tabulated is None else [Note("elements", "looked up in a register", SIXTEEN)]
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        return [head, Note("lanes", f"{self.space.width} {m}", why), *dots, self.tasks.note("unit"), *after, *sums]
+        lanes = Note("lanes", f"{self.space.width} {m}", why)
+        return [head, lanes, *looked_up, *dots, self.tasks.note("unit"), *after, *sums]
 
 
 def schedule_in_registers(

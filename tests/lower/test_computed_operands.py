@@ -311,6 +311,7 @@ def test_functions_of_nibbles(m: int, q: str, f: str, op: str, is_constant: bool
     np.testing.assert_allclose(np.asarray(exe(*rest), np.float64), want, rtol=2e-2 if f == "bf16" else 1e-4, atol=1e-2)
     if "registers of 512 bits" in exe.text("schedule"):
         assert "permvar" in exe.text("lowered")
+        assert "[sixteen-elements]" in exe.text("schedule")
 
 
 NARROW_SCALES = """
