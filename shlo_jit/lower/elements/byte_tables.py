@@ -13,7 +13,7 @@ CODES = 128
 BYTES, WORDS = 64, 16
 """Bytes of a register, and words of 32 bits."""
 GROUP = 32
-"""Lanes that are looked up together. The other half of the indices are zeros, whose bytes fill the low half of an f32."""
+"""Lanes that are looked up together. The other half of the indices are zeros, whose bytes fill the low half of f32."""
 
 
 def has_byte_lookup(b: Builder, n: int) -> bool:
