@@ -435,6 +435,7 @@ def test_grouped_products_of_transformers(ends):
     agree_with_gradients(product, torch.randn(6, 4), torch.randn(3, 5, 4).transpose(1, 2), torch.tensor(ends))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "shapes",
     [((16, 8), (3, 8, 24)), ((3, 24, 8), (8, 16)), ((24, 16), (16, 8)), ((3, 8, 16), (3, 16, 8))],
