@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch  # type: ignore[import-not-found]
 from torch._functorch import config as functorch_config  # type: ignore[import-not-found]
@@ -33,6 +33,8 @@ try:  # PyTorch 2.9 stores results of Inductor only
     from torch._inductor.custom_graph_pass import CustomGraphPass  # type: ignore[import-not-found]
     from torch._inductor.output_code import OutputCode  # type: ignore[import-not-found]
 except ImportError:
+    if TYPE_CHECKING:
+        raise  # so that the names above have one type each: nothing that needs them is called without `_Storable`
     _Storable = None
     CustomGraphPass = OutputCode = object
 
@@ -66,7 +68,7 @@ class CompiledGraph(OutputCode):  # type: ignore[misc,valid-type]
         self._run: Callable[..., Any] | None = run
         self._stored: Storable | None = getattr(run, "storable", None)
 
-    def __call__(self, inputs: list[Any]) -> Any:
+    def __call__(self, inputs: Any) -> Any:
         assert self._run is not None
         return self._run(inputs)
 
@@ -78,7 +80,7 @@ class CompiledGraph(OutputCode):  # type: ignore[misc,valid-type]
         if self._stored is None:
             raise BypassAOTAutogradCache("shlo_jit stores graphs of static shapes that it compiles")
 
-    def post_compile(self, *_: Any) -> None:
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """Called after the graph was read from the cache."""
         assert self._stored is not None
         function = self._stored.function()

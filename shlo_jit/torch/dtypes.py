@@ -20,6 +20,8 @@ _NAMES = {
 }  # fmt: skip
 _CARRIERS = {torch.bfloat16: torch.int16} | {d: torch.uint8 for d in _NAMES if "float8" in str(d)}
 """For types that NumPy lacks: the type of integers with which PyTorch hands over the bits."""
+SATURATES = not torch.tensor(1e4, device="cpu").to(torch.float8_e4m3fn).float().isnan().item()
+"""Whether this version converts numbers beyond the range of `float8_e4m3fn` to its greatest: 2.9 converts to NaN."""
 
 
 def element_type(dtype: torch.dtype) -> DType:

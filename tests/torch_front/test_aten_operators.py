@@ -410,7 +410,38 @@ def test_long_rows_are_searched_and_their_greatest_elements_found():
     )
 
 
-def test_grouped_products_of_transformers():
+def agree_with_gradients(product, x, w, ends):
+    """Compares a product of groups that end at `ends`, and the gradients of the sum of its squares."""
+    x, w = x.requires_grad_(), w.requires_grad_()
+
+    def results(f):
+        found = f(x, w, ends)
+        return [found, *torch.autograd.grad(found.float().square().sum(), (x, w))]
+
+    exact = 1e-2 if x.dtype == torch.bfloat16 else 1e-5
+    compiled = torch.compile(product, backend=backend, options={"fallback": False})
+    for found, wanted in zip(results(compiled), results(product), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=exact, atol=exact * float(wanted.detach().abs().max()))
+
+
+@pytest.mark.parametrize("ends", [[2, 2, 5], [0, 6, 6], [0, 0, 0]])
+def test_grouped_products_of_transformers(ends):
     pytest.importorskip("transformers.integrations.moe", reason="its import registers the operator")
-    x, w, ends = torch.randn(6, 4), torch.randn(3, 4, 5), torch.tensor([2, 2, 5], dtype=torch.int32)
-    agree([lambda x, w, ends: torch.ops.transformers.grouped_mm_fallback(x, w, offs=ends)], x, w, ends, rtol=1e-5, atol=1e-5)
+
+    def product(x, w, ends):
+        return torch.ops.transformers.grouped_mm_fallback(x, w, ends)
+
+    agree_with_gradients(product, torch.randn(6, 4), torch.randn(3, 4, 5), torch.tensor(ends, dtype=torch.int32))
+    agree_with_gradients(product, torch.randn(6, 4), torch.randn(3, 5, 4).transpose(1, 2), torch.tensor(ends))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "shapes",
+    [((16, 8), (3, 8, 24)), ((3, 24, 8), (8, 16)), ((24, 16), (16, 8)), ((3, 8, 16), (3, 16, 8))],
+    ids=["rows", "columns", "sums", "batch"],
+)
+def test_grouped_products_and_their_gradients(shapes):
+    x, w = (torch.randn(*shape, dtype=torch.bfloat16) for shape in shapes)
+    ends = None if x.ndim == w.ndim == 3 else torch.tensor([2, 2, 16], dtype=torch.int32)
+    agree_with_gradients(lambda x, w, ends: torch._grouped_mm(x, w, offs=ends), x, w, ends)

@@ -121,21 +121,54 @@ def weight_int8(call: Call, x: Value, weight: Value, scales: Value) -> Value:
     return cast(b.mul(*pair(dtype, found, scales)), x.element_type)
 
 
+def _group_sizes(offsets: Value) -> Value:
+    """Sizes of the groups that end at offsets."""
+    n = sizes(offsets)[0]
+    ends = cast(offsets, I64)
+    starts = b.pad(ends, number(0, I64), [(1, -1, 0)]) if n > 1 else b.broadcast_in_dim(number(0, I64), (1,), ())
+    return ends - starts
+
+
+def _grouped_rows(x: Value, y: Value, offsets: Value, dtype: object, summed: tuple[int, int] = (1, 1)) -> Value:
+    """Multiplies each group of rows of x[m,k] by a matrix of y[g,k,n] to [m,n]; `summed` are the dimensions of k."""
+    dims = DotDimensionNumbers((summed[0],), (summed[1],))
+    numbers = RaggedDotDimensionNumbers(dims, (1 - summed[0],), (0,))
+    return b.ragged_dot(x, y, _group_sizes(offsets), numbers, preferred_element_type=dtype)  # type: ignore[arg-type]
+
+
+def _grouped_sums(x: Value, y: Value, offsets: Value, dtype: object, summed: tuple[int, int]) -> Value:
+    """Multiplies two matrices and adds the products of each group separately, to [g,m,n]."""
+    dims = DotDimensionNumbers((summed[0],), (summed[1],))
+    numbers = RaggedDotDimensionNumbers(dims, (summed[0],), ())
+    return b.ragged_dot(x, y, _group_sizes(offsets), numbers, preferred_element_type=dtype)  # type: ignore[arg-type]
+
+
 @aten("_grouped_mm")
 def grouped_mm(
     call: Call, x: Value, y: Value, offsets: Value | None = None, bias: Value | None = None, out_dtype: object = None
 ) -> Value:
-    """Products of groups of rows, which end at offsets, with a matrix for each group."""
-    if offsets is None or x.ndim != 2 or y.ndim != 3 or bias is not None:
-        raise Unsupported("grouped products other than of rows by a matrix for each group are not supported")
-    n = sizes(offsets)[0]
-    ends = cast(offsets, I64)
-    starts = b.pad(ends, number(0, I64), [(1, -1, 0)]) if n > 1 else b.broadcast_in_dim(number(0, I64), (1,), ())
-    numbers = RaggedDotDimensionNumbers(DotDimensionNumbers((1,), (1,)), (0,), (0,))
-    return b.ragged_dot(x, y, ends - starts, numbers, preferred_element_type=call.dtype)
+    """Products of groups of rows or columns, which end at offsets, with a matrix for each group, or of such groups."""
+    if bias is not None:
+        raise Unsupported("grouped products with a bias are not supported")
+    if offsets is None:
+        return matrix_product(x, y, call.dtype)
+    if x.ndim == 2 and y.ndim == 3:
+        return _grouped_rows(x, y, offsets, call.dtype)
+    if x.ndim == 3:  # groups of columns of y
+        return b.transpose(_grouped_rows(y, x, offsets, call.dtype, summed=(0, 2)), (1, 0))
+    return _grouped_sums(x, y, offsets, call.dtype, summed=(1, 0))
 
 
 @aten("transformers::grouped_mm_fallback")
 def grouped_mm_of_transformers(call: Call, input: Value, weight: Value, offs: Value) -> Value:
     """The operator by which transformers multiplies the rows of each expert where `_grouped_mm` takes no such types."""
-    return grouped_mm(call, input, weight, offs)
+    return _grouped_rows(input, weight, offs, call.dtype)
+
+
+@aten("transformers::grouped_mm_fallback_backward")
+def grouped_mm_of_transformers_backward(
+    call: Call, input: Value, weight: Value, offs: Value, grad_output: Value
+) -> tuple[Value, Value]:
+    """Gradients of `transformers.grouped_mm_fallback` by the rows and by the matrices."""
+    by_rows = _grouped_rows(grad_output, weight, offs, call.dtypes[0], summed=(1, 2))
+    return by_rows, _grouped_sums(input, grad_output, offs, call.dtypes[1], summed=(0, 0))

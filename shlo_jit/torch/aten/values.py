@@ -18,7 +18,7 @@ Operand: TypeAlias = "Value | bool | int | float | complex"
 BOOL, I32, I64, U64 = DTYPES["i1"], DTYPES["i32"], DTYPES["i64"], DTYPES["ui64"]
 F16, BF16, F32, F64 = DTYPES["f16"], DTYPES["bf16"], DTYPES["f32"], DTYPES["f64"]
 F8, F8_LIMIT = DTYPES["f8E4M3FN"], 448
-"""A type without infinities, and its greatest number, to which PyTorch rounds all that is greater."""
+"""A type without infinities, and its greatest number, to which newer versions of PyTorch round all that is greater."""
 C64, C128 = DTYPES["complex<f32>"], DTYPES["complex<f64>"]
 _CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -112,9 +112,15 @@ def cast(x: Operand, dtype: DType) -> Value:
         return cast(b.real(x), dtype)
     if dtype == F8 and (x.element_type.kind != "f" or x.element_type.bits < 16):
         x = b.convert_element_type(x, F32)
-    if dtype == F8:
+    if dtype == F8 and _saturates():
         x = b.clamp(number(-F8_LIMIT, x.element_type), x, number(F8_LIMIT, x.element_type))
     return b.convert_element_type(x, dtype)
+
+
+def _saturates() -> bool:
+    from shlo_jit.torch.dtypes import SATURATES  # not above: the records are also listed without PyTorch
+
+    return SATURATES
 
 
 def number(x: Any, dtype: DType) -> Value:
