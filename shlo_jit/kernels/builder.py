@@ -282,9 +282,10 @@ class Builder:
     def fcmp(self, predicate: str, a: V, c: V) -> V:
         return self.emit(vector("i1", lanes(a.type)), f"fcmp {predicate} {a.type} {a.text}, {c.text}")
 
-    def select(self, condition: V, a: V, c: V) -> V:
+    def select(self, condition: V, a: V, c: V, unpredictable: bool = False) -> V:
+        """Returns one of two values. LLVM makes no branch of an `unpredictable` select."""
         text = f"select {condition.type} {condition.text}, {a.type} {a.text}, {c.type} {c.text}"
-        return self.emit(a.type, text)
+        return self.emit(a.type, text + (", !unpredictable !{}" if unpredictable else ""))
 
     def min_(self, a: Index, c: Index) -> V:
         """Returns the signed minimum."""

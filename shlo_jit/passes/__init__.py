@@ -91,6 +91,7 @@ from shlo_jit.passes.states.added_slices import added_slices
 from shlo_jit.passes.states.forwarded_reads import forwarded_reads
 from shlo_jit.passes.states.known_comparisons import known_comparisons
 from shlo_jit.passes.states.masked_updates import masked_updates
+from shlo_jit.passes.states.scalar_conjuncts import scalar_conjuncts
 from shlo_jit.passes.states.single_updates import single_updates
 from shlo_jit.passes.states.uniform_conditions import uniform_conditions
 from shlo_jit.verify import core
@@ -158,6 +159,7 @@ PASSES = (
     Pass(forwarded_reads),
     Pass(masked_updates),
     Pass(added_slices),
+    Pass(scalar_conjuncts),
     Pass(uniform_conditions),
     Pass(transposed_gathers),
     Pass(grouped_products),

@@ -416,6 +416,27 @@ CASES = {
         "constant constant constant dynamic_update_slice abs add",
         "constant constant constant dynamic_update_slice abs dynamic_slice add dynamic_update_slice",
     ),
+    "scalar_conjuncts": Case(
+        main("""%i = stablehlo.constant dense<0> : tensor<i32>
+          %r:2 = stablehlo.while(%k = %i, %s = %x) : tensor<i32>, tensor<600xf32> cond {
+            %n = stablehlo.constant dense<3> : tensor<i32>
+            %p = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %p : tensor<i1>
+          } do {
+            %one = stablehlo.constant dense<1> : tensor<i32>
+            %q = stablehlo.compare EQ, %k, %one : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            %w = stablehlo.broadcast_in_dim %q, dims = [] : (tensor<i1>) -> tensor<600xi1>
+            %a = stablehlo.reverse %s, dims = [0] : tensor<600xf32>
+            %g = stablehlo.compare GT, %a, %s : (tensor<600xf32>, tensor<600xf32>) -> tensor<600xi1>
+            %m = stablehlo.and %w, %g : tensor<600xi1>
+            %c = stablehlo.select %m, %a, %s : tensor<600xi1>, tensor<600xf32>
+            %d = stablehlo.add %k, %one : tensor<i32>
+            stablehlo.return %d, %c : tensor<i32>, tensor<600xf32>
+          }
+          return %r#1 : tensor<600xf32>""", "tensor<600xf32>", "tensor<600xf32>"),
+        "constant while constant compare constant compare broadcast_in_dim reverse compare and select add",
+        "constant while constant compare constant compare reverse compare select select add", shape=(600,),
+    ),
     "uniform_conditions": Case(
         main("""%i = stablehlo.constant dense<0> : tensor<i32>
           %r:2 = stablehlo.while(%k = %i, %s = %x) : tensor<i32>, tensor<600xf32> cond {

@@ -12,6 +12,22 @@ from shlo_jit.lower.elements import complexes, floats, integers
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, is_pair, register_type
 
+DIVISIONS = ("stablehlo.divide", "stablehlo.sqrt")
+SAME_ELEMENTS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose")
+
+
+def selects_division(op: Op) -> bool:
+    """Whether an op selects a quotient or root of floats. LLVM would compute scalar ones under a branch, but the
+    condition is data: a wrong prediction takes longer than the division."""
+    if op.name != "stablehlo.select" or not op.result.tensor.storage.is_float:
+        return False
+    for value in op.operands[1:]:
+        while value.op is not None and value.op.name in SAME_ELEMENTS:
+            value = value.op.operands[0]
+        if value.op is not None and value.op.name in DIVISIONS:
+            return True
+    return False
+
 
 class RegistersMachine:
     """`Machine` on the registers of `registers.py`. Float operations take f32 and f64, unless they say otherwise."""
@@ -35,7 +51,7 @@ class RegistersMachine:
     def select(self, p: V, x: Reg, y: Reg, /) -> Reg:
         if is_pair(x):
             return tuple(self.b.select(p, u, v) for u, v in zip(x, y, strict=True))  # type: ignore[return-value, arg-type]
-        return self.b.select(p, x, y)  # type: ignore[arg-type]
+        return self.b.select(p, x, y, self._op is not None and selects_division(self._op))  # type: ignore[arg-type]
 
     def compare(self, direction: str, x: Reg, y: Reg, /, *, total_order: bool = False) -> V:
         """Returns i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""

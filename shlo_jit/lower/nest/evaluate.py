@@ -213,8 +213,13 @@ class Evaluator:
         return b.mul(b.iota(element, n), b.splat(step, n))
 
     def is_small(self, e: Expr, more: int) -> bool:
-        """Whether an expression without run-time terms, plus `more`, fits 31 bits."""
-        return surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) + more < 2**31)
+        """Whether an expression plus `more` fits 31 bits."""
+
+        def largest() -> int:
+            fixed = abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms)
+            return fixed + sum(abs(s.coefficient) * s.limit for s in e.syms)
+
+        return surely(lambda: largest() + more < 2**31)
 
     def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
         varies = self.step(e) != 0 or self.scattered(e)
@@ -237,7 +242,7 @@ class Evaluator:
             if along is not None and varies != along:
                 continue
             moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
-            element = "i32" if varies and not moved.syms and self.is_small(moved, c.high - c.low) else "i64"
+            element = "i32" if varies and self.is_small(moved, c.high - c.low) else "i64"
             x = self.vector_index(position, moved, element) if varies else self.base(position, moved)
             size = i64(c.high - c.low) if element == "i64" else const("i32", c.high - c.low)
             hit = b.icmp("ult", x, b.splat(size, lanes(x.type)))
@@ -352,13 +357,27 @@ class Evaluator:
     def safe_base(self, position: Position, offset: Expr, conditions: Sequence[Condition]) -> V:
         """Index at which a run begins. Even if no lane is loaded, the address must not be far from the buffer:
         processors take long to find that an unmapped address is masked off."""
-        safe = self.condition(position, conditions, along=False)
-        if safe is None or safe.literal is not None:
-            return self.base(position, offset)
-        e = self.space.collapse(offset)
-        along = tuple(t for t in e.terms if t[0] == self.space.vector)
-        of_row = self.base(position, Expr(e.const, tuple(t for t in e.terms if t not in along), e.syms))
-        return self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
+        safe, index = self.condition(position, conditions, along=False), self.base(position, offset)
+        if safe is not None and safe.literal is None:
+            e = self.space.collapse(offset)
+            along = tuple(t for t in e.terms if t[0] == self.space.vector)
+            of_row = self.base(position, Expr(e.const, tuple(t for t in e.terms if t not in along), e.syms))
+            index = self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
+        for c in conditions:
+            step = self.step(c.expr)
+            is_line = c.expr.syms and step and not isinstance(step, Size) and not self.scattered(c.expr)
+            if is_line and not position.truth.get(c):
+                index = self.b.select(self.holds_for_some(position, c), index, i64(0))
+        return index
+
+    def holds_for_some(self, position: Position, c: Condition) -> V:
+        """Whether a condition that varies along the lanes holds for one of them, or may if the stride is not one: the
+        range of its expression overlaps that of the condition."""
+        b, span = self.b, self.step(c.expr) * (position.width - 1)
+        first = self.base(position, c.expr)
+        last = b.add(first, span)
+        smallest, largest = (last, first) if span < 0 else (first, last)
+        return b.and_(b.icmp("slt", smallest, i64(c.high)), b.icmp("sge", largest, i64(c.low)))
 
     def load_run(
         self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, distance: int

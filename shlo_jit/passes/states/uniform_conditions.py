@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops import OPS
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.simplify import eliminate
-from shlo_jit.passes.states.updates import SCATTER, SELECT, UPDATE, Uses, is_partial, is_small_part
+from shlo_jit.passes.states.updates import SELECT, Uses, is_large, is_partial, keeps_state, runs_by_tiles
 from shlo_jit.sizes import Size
 
 CALLS = ("stablehlo.custom_call", "func.call")
-MAPS = ("stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.return")
 
 
 def uniform_conditions(function: Op, _: Context) -> Op:
@@ -60,8 +59,8 @@ class _Group(NamedTuple):
 
 def _groups(uses: Uses, body: Block) -> list[_Group]:
     """Returns the groups of selects of a body that become branches."""
-    if all(is_elementwise(op) or op.name in MAPS for op in body.ops):
-        return []  # such loops run tile by tile, with their states in registers
+    if runs_by_tiles(body):
+        return []
     by_condition: dict[Value, list[list[Op]]] = {}
     for op in body.ops:
         if op.name != SELECT or op.operands[0].tensor.rank or op.operands[1] is op.operands[2]:
@@ -71,7 +70,7 @@ def _groups(uses: Uses, body: Block) -> list[_Group]:
         if any(uses.place[r][1] <= uses.place[op][1] for s in found[-1] for r in _readers_here(uses, body, s)):
             found.append([])
         found[-1].append(op)
-    candidates = [s for found in by_condition.values() for s in found if any(_is_large(x.result) for x in s)]
+    candidates = [s for found in by_condition.values() for s in found if any(is_large(x.result) for x in s)]
     groups = [_group(uses, selects) for selects in candidates]
     return _without_partial_overlaps([group for group in groups if group is not None and _pays(uses, body, group)])
 
@@ -100,13 +99,13 @@ def _group(uses: Uses, selects: list[Op]) -> _Group | None:
 
 def _pays(uses: Uses, body: Block, group: _Group) -> bool:
     """Whether a branch costs less than computing both sides."""
-    large = [s for s in group.selects if _is_large(s.result)]
+    large = [s for s in group.selects if is_large(s.result)]
     if not large:
         return False
     cost = max(sum(_cost(op) for op in ops) for ops in group.sides)
     if cost >= tuning.EXPENSIVE_COST * max(s.result.tensor.size for s in large):
         return True
-    return (cost > 0 or all(_copies(body, s) for s in large)) and all(_keeps_state(uses, body, s) for s in large)
+    return (cost > 0 or all(_copies(body, s) for s in large)) and all(keeps_state(uses, body, s) for s in large)
 
 
 def _copies(body: Block, select: Op) -> bool:
@@ -118,32 +117,12 @@ def _copies(body: Block, select: Op) -> bool:
     return is_kept and all(v in body.arguments or is_partial(v.op) for v in sides)
 
 
-def _is_large(value: Value) -> bool:
-    extents = value.tensor.extents
-    return not any(isinstance(n, Size) for n in extents) and value.tensor.size >= tuning.UNIFORM_ELEMENTS
-
-
 def _cost(op: Op) -> int:
     """The cost of an op that is computed for each element of its results."""
     if op.regions or any(isinstance(n, Size) for r in op.results for n in r.tensor.extents):
         sizes = [o.tensor.size for o in op.operands if not any(isinstance(n, Size) for n in o.tensor.extents)]
         return max(sizes, default=0)
     return OPS[op.name].cost * op.result.tensor.size
-
-
-def _keeps_state(uses: Uses, body: Block, select: Op) -> bool:
-    """Whether one side is a state, and readers of the select return it or need a part of it."""
-    if not any(v in body.arguments for v in select.operands[1:]):
-        return False
-    return all(_reads_part(select.result, reader) for reader in uses.readers.get(select.result, ()))
-
-
-def _reads_part(value: Value, reader: Op) -> bool:
-    if reader.name in ("stablehlo.return", "stablehlo.while", "stablehlo.if", "stablehlo.case"):
-        return True
-    if reader.name in (UPDATE, SCATTER):
-        return reader.operands[0] is value and value not in reader.operands[1:]
-    return OPS[reader.name].index_map is not None and is_small_part(reader.result, value)
 
 
 def _branch(rw: Rewriter, group: _Group) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Ops that update a part of a tensor, as the passes on states recognize them."""
+"""Ops that update a part of a tensor or keep a state of a loop, as the passes on states recognize them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.effects import acting
 from shlo_jit.sizes import Size
 
 UPDATE, SCATTER, SELECT = "stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.select"
+MAPS = ("stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.return")
 
 
 def is_partial(op: Op | None) -> bool:
@@ -106,3 +108,29 @@ class Uses:
 
 def _is_plain(op: Op, with_regions: bool) -> bool:
     return with_regions or op.name in (SCATTER, "stablehlo.reduce")
+
+
+def runs_by_tiles(body: Block) -> bool:
+    """Whether a loop runs tile by tile, with its states in registers."""
+    return all(is_elementwise(op) or op.name in MAPS for op in body.ops)
+
+
+def is_large(value: Value) -> bool:
+    """Whether a select of an array costs more than a branch that is not predicted."""
+    extents = value.tensor.extents
+    return not any(isinstance(n, Size) for n in extents) and value.tensor.size >= tuning.UNIFORM_ELEMENTS
+
+
+def keeps_state(uses: Uses, body: Block, select: Op) -> bool:
+    """Whether one side is a state, and readers of the select return it or need a part of it."""
+    if not any(v in body.arguments for v in select.operands[1:]):
+        return False
+    return all(_reads_part(select.result, reader) for reader in uses.readers.get(select.result, ()))
+
+
+def _reads_part(value: Value, reader: Op) -> bool:
+    if reader.name in ("stablehlo.return", "stablehlo.while", "stablehlo.if", "stablehlo.case"):
+        return True
+    if reader.name in (UPDATE, SCATTER):
+        return reader.operands[0] is value and value not in reader.operands[1:]
+    return OPS[reader.name].index_map is not None and is_small_part(reader.result, value)
